@@ -1,0 +1,131 @@
+"""What actors need of the world. Adapters implement these; only `__main__` modules and `bytewise.cli` choose adapters."""
+
+from typing import Protocol
+
+from bytewise.protocol.compare import Generated, Verification
+from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
+from bytewise.protocol.messages import AuditResult, Ticket, Vote
+from bytewise.protocol.receipt import BatchHeader, Receipt
+from bytewise.protocol.request import Output, Request
+from bytewise.protocol.units import Address, Blob, Digest
+
+
+class Clock(Protocol):
+    """Wall time, for timeouts and logs; protocol time is the block's."""
+
+    def now(self) -> int:
+        """Unix seconds."""
+        ...
+
+
+class BlobStore(Protocol):
+    """Data availability: bytes in, locator out, and back."""
+
+    def put(self, data: bytes) -> str:
+        """Locator of the stored bytes; `Unavailable` to retry."""
+        ...
+
+    def get(self, locator: str) -> bytes:
+        """The bytes; `BadCertificate` (a fault), or `Unavailable` to retry."""
+        ...
+
+
+class Engine(Protocol):
+    """The deterministic engine for one artifact and profile."""
+
+    def generate(self, request: Request) -> Generated:
+        """The one answer to the request."""
+        ...
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """Checks a claim by one teacher-forced pass; regenerates the truth from a divergence on."""
+        ...
+
+
+class Quoter(Protocol):
+    """Attestation of this enclave."""
+
+    def quote(self, report_data: bytes) -> Blob:
+        """Evidence that binds 64 bytes of report data to this enclave's measurement."""
+        ...
+
+
+class KeySource(Protocol):
+    """The key of one receipt, from shards."""
+
+    def open(self, job: RunJob, transport_secret: bytes) -> bytes:
+        """Decrypted padded plaintext; `Defect` faults of the envelope, `NoKey` below the threshold."""
+        ...
+
+
+class EnclaveJobs(Protocol):
+    """The duty process's side of the job socket."""
+
+    def prepare(self, receipt_id: Digest) -> Prepared:
+        """A fresh transport key for one job."""
+        ...
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result, or `Unavailable`."""
+        ...
+
+
+class ChainView(Protocol):
+    """Typed reads, each pinned to one block."""
+
+    def head(self) -> int:
+        """Number of the newest block at the configured finality."""
+        ...
+
+    def snapshot(self, who: Address, block: int, from_dispute: int = 0) -> Snapshot:
+        """Everything a decision needs, at one block."""
+        ...
+
+    def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
+        """Batches anchored in these blocks, oldest first."""
+        ...
+
+    def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
+        """Posted audit results with signatures."""
+        ...
+
+    def block_hash(self, number: int) -> Digest:
+        """Hash of a block."""
+        ...
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """A key epoch with its shards."""
+        ...
+
+
+class Sender(Protocol):
+    """The single writer of one role key: journalled, idempotent by subject."""
+
+    def anchor(self, header: BatchHeader) -> None: ...
+
+    def open_dispute(
+        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], bond_wei: int
+    ) -> None: ...
+
+    def draw(self, dispute: Digest, round_number: int) -> None: ...
+
+    def rearm(self, dispute: Digest, round_number: int) -> None: ...
+
+    def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None: ...
+
+    def reveal(self, vote: Vote, quote: Blob) -> None: ...
+
+    def settle(self, dispute: Digest, round_number: int) -> None: ...
+
+    def post_audit(self, result: AuditResult, signature: Blob) -> None: ...
+
+    def withdraw(self, credit_wei: int) -> None: ...
+
+
+class TicketSigner(Protocol):
+    """Signs tickets with the seat's key."""
+
+    def sign_ticket(self, ticket: Ticket) -> Blob:
+        """Signature over the ticket's EIP-712 digest."""
+        ...

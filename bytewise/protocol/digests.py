@@ -1,0 +1,89 @@
+"""Labelled hashes: every SHA-256, HMAC key and derivation of ours names its purpose first (design section 4).
+
+`labelled(label, parts…) = SHA-256(len(label) ‖ label ‖ len(p1) ‖ p1 ‖ …)`, lengths as 8 bytes big-endian; an integer part is 8
+bytes big-endian. No other module calls a hash directly (keccak of EIP-712 and of Merkle nodes aside: `signing`, `merkle`).
+"""
+
+import enum
+import hashlib
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from eth_abi.abi import encode as abi_encode
+from eth_utils.crypto import keccak
+
+from bytewise.protocol.units import Digest
+
+
+class Label(enum.Enum):
+    """Every purpose that a hash of ours has. Values are distinct and none is a prefix of another."""
+
+    REQUEST = "bytewise/v1/request"
+    CLIENT_SIGNATURE = "bytewise/v1/client-signature"
+    TOKENS = "bytewise/v1/tokens"
+    OUTPUT_BLIND = "bytewise/v1/blind-output"
+    TRACE_BLIND = "bytewise/v1/blind-trace"
+    TRACE_LEAF = "bytewise/v1/trace-leaf"
+    TRACE_NODE = "bytewise/v1/trace-node"
+    TRACE_ROOT = "bytewise/v1/trace-root"
+    ROUND = "bytewise/v1/round-digest"
+    EXECUTION = "bytewise/v1/execution"
+    SAMPLER = "bytewise/v1/sampler"
+    ENVIRONMENT = "bytewise/v1/environment"
+    ARTIFACT = "bytewise/v1/artifact"
+    TEMPLATE = "bytewise/v1/chat-template"
+    TOKENIZER = "bytewise/v1/tokenizer"
+    ENVELOPE = "bytewise/v1/envelope"
+    SEAL_CONTEXT = "bytewise/v1/seal-context"
+    LIST = "bytewise/v1/receipt-list"
+    AUDIT_DRAW = "bytewise/v1/audit-draw"
+    AUDIT_COMMITMENT = "bytewise/v1/audit-commitment"
+    TDH2_POINT = "bytewise/v1/tdh2-generator"
+    TDH2_CHALLENGE = "bytewise/v1/tdh2-challenge"
+    DLEQ_CHALLENGE = "bytewise/v1/dleq-challenge"
+    EVIDENCE = "bytewise/v1/evidence"
+    REPORT_DATA = "bytewise/v1/report-data"
+    RESULT_QUOTE = "bytewise/v1/result-quote"
+    MEASUREMENT = "bytewise/v1/measurement"
+    POLICY = "bytewise/v1/appraisal-policy"
+    TRANSPORT_KEY = "bytewise/v1/transport-key"
+    PARTIAL = "bytewise/v1/sealed-partial"
+    SHARE_AT_REST = "bytewise/v1/share-at-rest"
+    JOURNAL = "bytewise/v1/journal-entry"
+    KEY_DERIVATION = "bytewise/v1/deterministic-key"
+    WEIGHTS = "bytewise/v1/model-make"
+    RETRY = "bytewise/v1/retried-request"
+
+
+def sha256(data: bytes) -> Digest:
+    """Plain SHA-256, for foreign formats and artifact files only."""
+    return Digest(hashlib.sha256(data).digest())
+
+
+def labelled(label: Label, *parts: bytes | int) -> Digest:
+    """SHA-256 over the label and the length-prefixed parts."""
+    state = hashlib.sha256()
+    for part in (label.value.encode(), *parts):
+        raw = part.to_bytes(8, "big") if isinstance(part, int) else part
+        state.update(len(raw).to_bytes(8, "big") + raw)
+    return Digest(state.digest())
+
+
+def derive(label: Label, secret: bytes, length: int = 32) -> bytes:
+    """HKDF-SHA256 (RFC 5869) of a secret, without salt, with the label as info."""
+    return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=label.value.encode()).derive(secret)
+
+
+def out_hash(tokens_hash: Digest, trace_root: Digest) -> Digest:
+    """What byte equality compares: keccak256(abi.encode(tokensHash, traceRoot)) (design section 4)."""
+    return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, trace_root))
+
+
+def keccak256_abi(kinds: tuple[str, ...], values: tuple[object, ...]) -> Digest:
+    """keccak256 of Solidity's abi.encode."""
+    return Digest(keccak(abi_encode(kinds, values)))
+
+
+def keccak256(data: bytes) -> Digest:
+    """keccak256, for what contracts check."""
+    return Digest(keccak(data))

@@ -1,0 +1,175 @@
+"""The canonical bytes of every record, and the strict way back: RFC 8785 JSON (design section 4).
+
+`encode(decode(cls, b)) == b` for every accepted `b`. A record is a frozen dataclass; its JSON object has one member per
+field, in the field's own name. How each field type is written is `bytewise.protocol.units`' docstring.
+"""
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from typing import Any, NoReturn, TypeVar, cast
+
+import rfc8785
+
+from bytewise.protocol import units
+from bytewise.protocol.errors import MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.units import MAX_SAFE_INTEGER, WIDTHS, Address, Blob, Decimal, Digest
+
+T = TypeVar("T")
+
+_FIELDS: dict[type, dict[str, Any]] = {}
+
+MAX_DOCUMENT_BYTES = 64 * 2**20
+"""Largest document that is parsed: above any list or artifact manifest, below what exhausts memory."""
+
+
+def encode(record: object) -> bytes:
+    """Canonical JSON of a record (dataclass) or of plain JSON data."""
+    value = to_json(record) if dataclasses.is_dataclass(record) and not isinstance(record, type) else record
+    return bytes(rfc8785.dumps(cast(Any, value)))
+
+
+def decode(cls: type[T], data: bytes) -> T:
+    """The record of class `cls` whose canonical bytes are `data`; `NotCanonical`, `WrongFields` or `MalformedValue`."""
+    return from_json(cls, parse(data))
+
+
+def parse(data: bytes) -> Any:
+    """Plain JSON data of canonical bytes; anything that would re-encode differently is refused."""
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise NotCanonical(f"{len(data)} bytes")
+    try:
+        value = json.loads(data, object_pairs_hook=_object, parse_float=_refuse, parse_constant=_refuse)
+        if rfc8785.dumps(value) != data:
+            raise NotCanonical("re-encodes to other bytes")
+    except (ValueError, RecursionError) as error:
+        raise NotCanonical(str(error)[:100]) from None
+    return value
+
+
+def to_json(record: Any) -> dict[str, Any]:
+    """The record as a JSON object; `MalformedValue` names a field whose value is outside its type."""
+    hints = field_types(type(record))
+    return {name: _write(kind, getattr(record, name), name) for name, kind in hints.items()}
+
+
+def from_json(cls: type[T], value: Any) -> T:
+    """The record of a JSON object with exactly its fields."""
+    hints = field_types(cls)
+    if not isinstance(value, dict):
+        raise MalformedValue(cls.__name__, "not an object")
+    if value.keys() != hints.keys():
+        raise WrongFields(cls.__name__, sorted(hints.keys() - value.keys()), sorted(value.keys() - hints.keys())[:5])
+    return cls(**{name: _read(kind, value[name], f"{cls.__name__}.{name}") for name, kind in hints.items()})
+
+
+def field_types(cls: type) -> dict[str, Any]:
+    """Field names of a record class and their types, in order."""
+    if cls not in _FIELDS:
+        hints = typing.get_type_hints(cls)
+        _FIELDS[cls] = {field.name: hints[field.name] for field in dataclasses.fields(cast(Any, cls))}
+    return _FIELDS[cls]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("repeated key")
+    return members
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"number {text[:20]} is not an integer")
+
+
+def _write(kind: Any, value: Any, where: str) -> Any:
+    if kind in WIDTHS:
+        return str(units.bounded(value, WIDTHS[kind]))
+    if kind is Digest:
+        return units.hex0x(units.digest(value))
+    if kind is Blob:
+        return units.hex0x(value)
+    if kind is int:
+        return _safe_integer(value, where)
+    if typing.get_origin(kind) is tuple:
+        return [_write(inner, item, where) for inner, item in _items(kind, value, where)]
+    if _optional(kind) is not None:
+        return None if value is None else _write(_optional(kind), value, where)
+    if dataclasses.is_dataclass(kind):
+        return to_json(value)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return value.value
+    return _read(kind, value, where)
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    if _optional(kind) is not None:
+        return None if value is None else _read(_optional(kind), value, where)
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise MalformedValue(where, "not a list")
+        return tuple(_read(inner, item, where) for inner, item in _items(kind, value, where))
+    if dataclasses.is_dataclass(kind):
+        return from_json(cast(type, kind), value)
+    if kind is int:
+        return _safe_integer(value, where)
+    if kind is bool:
+        return _typed(bool, value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _member(kind, value, where)
+    return _read_text(kind, _typed(str, value, where), where)
+
+
+def _read_text(kind: Any, text: str, where: str) -> Any:
+    if kind in WIDTHS:
+        if not text.isascii() or not text.isdigit() or (text[0] == "0" and text != "0") or len(text) > 78:
+            raise MalformedValue(where, f"{text[:60]} is not a decimal integer")
+        return units.bounded(int(text), WIDTHS[kind])
+    if kind is Digest:
+        return units.digest(units.unhex(text))
+    if kind is Blob:
+        return units.unhex(text)
+    if kind is Address:
+        if text != text.lower():
+            raise MalformedValue(where, "address not in lower case")
+        return units.address(text)
+    return units.decimal(text) if kind is Decimal else text
+
+
+def _items(kind: Any, value: Any, where: str) -> list[tuple[Any, Any]]:
+    arguments = typing.get_args(kind)
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return [(arguments[0], item) for item in value]
+    if len(arguments) != len(value):
+        raise MalformedValue(where, f"{len(value)} items instead of {len(arguments)}")
+    return list(zip(arguments, value, strict=True))
+
+
+def _optional(kind: Any) -> Any:
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        inner = [each for each in typing.get_args(kind) if each is not type(None)]
+        return inner[0] if len(inner) == 1 else None
+    return None
+
+
+def _safe_integer(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_SAFE_INTEGER:
+        raise MalformedValue(where, f"{str(value)[:60]} is not an integer below 2^53")
+    return value
+
+
+def _typed(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, kind):
+        raise MalformedValue(where, f"not a {kind.__name__}")
+    return value
+
+
+def _member(kind: type[enum.Enum], value: Any, where: str) -> enum.Enum:
+    if isinstance(value, bool):
+        raise MalformedValue(where, "not a number")
+    try:
+        return kind(value)
+    except ValueError:
+        raise MalformedValue(where, f"{str(value)[:60]} is no {kind.__name__}") from None

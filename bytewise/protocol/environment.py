@@ -1,0 +1,65 @@
+"""Where an answer was computed, registered on-chain by digest (design section 4)."""
+
+from dataclasses import dataclass
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.units import Digest, short_text
+
+PROFILE_EXACT_1 = "exact-1"
+"""The arithmetic profile under which disputes are judged by (profile, model) alone (design section 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the environment accepts; a request outside them is a defect of the record."""
+
+    max_context: int
+    """Most tokens of prompt and answer together."""
+    max_new_tokens: int
+    """Most generated tokens."""
+    max_request_bytes: int
+    """Most bytes of a canonical Request."""
+    vocabulary: int
+    """Token ids are below this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One pinned component."""
+
+    name: str
+    """Component, e.g. torch."""
+    version: str
+    """Its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A registered environment. Under `exact-1` all but profile and limits is recorded for forensics only."""
+
+    container: Digest
+    """Container image digest, or the measurement of the source tree where there is no container."""
+    profile: str
+    """Arithmetic profile."""
+    gpu_arch: str
+    """Architecture name, at most 32 ASCII characters; `cpu` for exact-1 on any processor."""
+    driver: str
+    """Driver version, or `none`."""
+    libraries: tuple[Version, ...]
+    """Libraries that touch the numbers, ascending by name."""
+    engine_flags: tuple[str, ...]
+    """Flags of the engine, ascending."""
+    limits: Limits
+    """Accepted sizes."""
+
+    @property
+    def digest(self) -> Digest:
+        """The identifier under which it is registered."""
+        return digests.labelled(Label.ENVIRONMENT, encode(self))
+
+    @property
+    def gpu_arch_id(self) -> Digest:
+        """`gpuArch` of a receipt."""
+        return short_text(self.gpu_arch)

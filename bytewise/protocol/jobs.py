@@ -1,0 +1,147 @@
+"""Messages between the duty process and its enclave, over a job socket (design sections 2 and 7).
+
+One message is canonical JSON behind a 4-byte big-endian length. The duty process sends `Prepare`, gets `Prepared`, signs a ticket
+for that transport key, sends `RunJob`, gets `JobResult`. Nothing else leaves the enclave.
+"""
+
+from dataclasses import dataclass
+
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.messages import Ticket
+from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""Largest job message: an envelope of the largest bucket with room to spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contracts:
+    """Where the records of this network live: EIP-712 domains of tickets, receipts and votes."""
+
+    chain_id: U256
+    """EIP-155 chain id."""
+    anchor: Address
+    """`ReceiptAnchor`."""
+    disputes: Address
+    """`Disputes`."""
+    key_epochs: Address
+    """`KeyEpochs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRecord:
+    """One KMS shard of an epoch."""
+
+    index: int
+    """Evaluation point of its share, 1 to n."""
+    address: Address
+    """Account that signs its release records."""
+    url: str
+    """HTTPS base address."""
+    certificate: str
+    """Pinned TLS certificate, PEM."""
+    verification_key: Blob
+    """Its share times G, 65 bytes: partials are proven against it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """A key epoch as enclaves and operators use it."""
+
+    epoch: U64
+    """Number on-chain."""
+    public_key: Blob
+    """Application public key, 65-byte P-256 point."""
+    threshold: int
+    """Partials needed."""
+    shards: tuple[ShardRecord, ...]
+    """Ascending by index."""
+    assurance: str
+    """`simulated` or `hardware`, as the chain labels the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Ask the enclave for a fresh transport key for one job."""
+
+    receipt_id: Digest
+    """Which receipt the job will be about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The enclave's fresh transport key."""
+
+    instance: Digest
+    """Random name of the enclave process."""
+    transport_key: Blob
+    """65-byte P-256 point, for this job only."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """Everything that an enclave needs to judge one receipt; it fetches nothing but partials."""
+
+    ticket: Ticket
+    """The right, for the prepared transport key."""
+    ticket_signature: Blob
+    """By the voter's key over the ticket's EIP-712 digest."""
+    receipt: Receipt
+    """The receipt whose id the ticket names."""
+    receipt_signature: Blob
+    """The operator's."""
+    batch_id: int
+    """Batch that anchored it."""
+    proof: tuple[Digest, ...]
+    """Merkle siblings."""
+    anchored_at: U64
+    """Chain time of the batch."""
+    envelope: Blob
+    """Bytes that hash to `envelopeHash`."""
+    environment: Environment
+    """The registered environment of the receipt."""
+    epoch: EpochRecord
+    """The receipt's key epoch."""
+    contracts: Contracts
+    """Domains."""
+    round_seed: Digest
+    """Seed of the round; zero for an audit."""
+    policy: Digest
+    """Digest of the appraisal policy in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """All that leaves the enclave about one receipt (design section 7)."""
+
+    subject: Digest
+    """Dispute id, or receipt id for an audit."""
+    round: U16
+    """Round; 0 for an audit."""
+    receipt_id: Digest
+    """Receipt."""
+    voter: Address
+    """For whom."""
+    outcome: U8
+    """`Outcome`."""
+    code: U8
+    """Defect code or `CannotReason`; 0 otherwise."""
+    tokens_hash: Digest
+    """Recomputed, or zero."""
+    trace_root: Digest
+    """Recomputed, or zero."""
+    round_digest: Digest
+    """Or zero."""
+    quote: Blob
+    """Result quote: evidence whose report data binds all of the above, chain and contract."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailed:
+    """The enclave could not finish; names the error class and rule, never plaintext."""
+
+    error: str
+    """Class name of the error."""
+    retryable: bool
+    """Whether the same job may succeed later."""

@@ -1,0 +1,192 @@
+"""The public record of one answer, and how a batch publishes it (design sections 4 and 5)."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bytewise.protocol import digests, merkle
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ForeignChain, ListMismatch, RootMismatch, SequenceBroken, UnknownEnvironment
+from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, Blob, Digest
+
+
+class Mode(enum.IntEnum):
+    """Who sees the plaintext at the operator."""
+
+    TEE = 1
+    PLAIN = 2
+
+
+class ClientMode(enum.IntEnum):
+    """Who assembled prompt and seed: the client with its own key, or the gateway for it."""
+
+    SIGNED = 1
+    DELEGATED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """EIP-712 `Receipt` under `ReceiptAnchor`, signed by the operator. The DA locator stands beside it, not in it."""
+
+    operator: Address
+    """Account with the bonded stake."""
+    seq: U64
+    """The operator's receipt number: 1, 2, 3, … without gap."""
+    req_hash: Digest
+    """Labelled hash of the Request."""
+    tokens_hash: Digest
+    """Labelled hash of the Output."""
+    out_hash: Digest
+    """keccak256(abi.encode(tokens_hash, trace_root)): what byte equality compares."""
+    model_id: Digest
+    """Artifact digest."""
+    environment: Digest
+    """Registered environment."""
+    gpu_arch: Digest
+    """Architecture label, as bytes32."""
+    key_epoch: U64
+    """Epoch whose public key sealed the envelope."""
+    envelope_hash: Digest
+    """Labelled hash of the envelope bytes."""
+    issued_at: U64
+    """Unix seconds by the operator's clock; informative."""
+    anchor_by: U64
+    """Unix seconds of chain time by which its batch must be posted."""
+    mode: U8
+    """`Mode`."""
+    client_mode: U8
+    """`ClientMode`."""
+    enclave_key: Address
+    """Co-signing operator enclave in mode tee; zero in plain."""
+    chain_id: U256
+    """EIP-155 chain id."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyLeaf:
+    """A signed placeholder for a sequence number lost in a crash (design section 5)."""
+
+    operator: Address
+    """Account with the bonded stake."""
+    seq: U64
+    """The lost number."""
+    chain_id: U256
+    """EIP-155 chain id."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedReceipt:
+    """A receipt with the operator's signature and the current locator of its envelope."""
+
+    receipt: Receipt
+    """The record."""
+    signature: Blob
+    """65-byte signature over the receipt id."""
+    locator: str
+    """Where the envelope lies, e.g. `eigenda:standard:0x…`; may change without a new signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptList:
+    """What the list locator of a batch points to."""
+
+    operator: Address
+    """Whose batch."""
+    first_seq: U64
+    """Number of the first receipt."""
+    entries: tuple[SignedReceipt, ...]
+    """Receipts in order of their numbers."""
+
+    @property
+    def list_hash(self) -> Digest:
+        """Labelled hash of the canonical list."""
+        return digests.labelled(Label.LIST, encode(self))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """A batch as the chain shows it: the posted header and what the chain added."""
+
+    batch_id: int
+    """Index given by the chain."""
+    operator: Address
+    """Who posted."""
+    first_seq: U64
+    """Number of its first receipt."""
+    count: U32
+    """How many receipts."""
+    root: Digest
+    """Merkle root over (receipt id, seq)."""
+    list_hash: Digest
+    """Hash of the list bytes."""
+    environment: Digest
+    """Environment of every receipt in it."""
+    model_id: Digest
+    """Model of every receipt in it."""
+    key_epoch: U64
+    """Epoch of every receipt in it."""
+    locator: str
+    """Where the list lies."""
+    anchored_at: U64
+    """Chain time of the post: the window starts here."""
+    block: U64
+    """Block of the post."""
+
+
+def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
+    """EIP-712 digest under `ReceiptAnchor`: names the receipt everywhere."""
+    return typed_digest(anchor, receipt)
+
+
+def verify_receipt(anchor: Domain, signed: SignedReceipt) -> Digest:
+    """Receipt id of a receipt of this chain with a valid operator signature; otherwise the named fault."""
+    receipt = signed.receipt
+    if receipt.chain_id != anchor.chain_id:
+        raise ForeignChain(receipt.chain_id, anchor.chain_id)
+    identifier = receipt_id(anchor, receipt)
+    verify_signature("receipt", identifier, signed.signature, receipt.operator)
+    return identifier
+
+
+def batch_leaves(anchor: Domain, entries: Sequence[SignedReceipt]) -> tuple[Digest, ...]:
+    """Leaves of a batch of receipts, in order."""
+    return tuple(merkle.batch_leaf(receipt_id(anchor, e.receipt), e.receipt.seq) for e in entries)
+
+
+def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[Digest, ...]:
+    """Receipt ids of a list that fits its batch header in every respect; otherwise the named fault."""
+    for what, have, want in (
+        ("hash", listed.list_hash, header.list_hash),
+        ("operator", listed.operator, header.operator),
+        ("first number", listed.first_seq, header.first_seq),
+        ("count", len(listed.entries), header.count),
+    ):
+        if have != want:
+            raise ListMismatch(header.batch_id, what)
+    identifiers = []
+    for offset, entry in enumerate(listed.entries):
+        _verify_entry(header, entry.receipt, header.first_seq + offset)
+        identifiers.append(verify_receipt(anchor, entry))
+    root = merkle.batch_root(batch_leaves(anchor, listed.entries))
+    if root != header.root:
+        raise RootMismatch(root.hex(), header.batch_id, header.root.hex())
+    return tuple(identifiers)
+
+
+def _verify_entry(header: BatchHeader, receipt: Receipt, expected_seq: int) -> None:
+    if receipt.operator != header.operator or receipt.seq != expected_seq:
+        raise SequenceBroken(receipt.operator, receipt.seq, expected_seq)
+    for what, have, want in (
+        ("environment", receipt.environment, header.environment),
+        ("model", receipt.model_id, header.model_id),
+        ("key epoch", receipt.key_epoch, header.key_epoch),
+    ):
+        if have != want:
+            raise UnknownEnvironment(what, have, want)
+
+
+def plain_enclave_key() -> Address:
+    """`enclaveKey` of a receipt in mode plain."""
+    return ZERO_ADDRESS

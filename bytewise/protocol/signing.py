@@ -1,0 +1,119 @@
+"""EIP-712 typed data of our records, and secp256k1 signatures: sign, or recover-or-raise.
+
+The EIP-712 type string follows from the record class itself: field names in camelCase, types from `units` (EIP-712, design
+sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and low s, as OpenZeppelin's ECDSA demands.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eth_abi.abi import encode as abi_encode
+from eth_keys.datatypes import PrivateKey, Signature
+from eth_keys.exceptions import BadSignature as KeysBadSignature
+from eth_utils.crypto import keccak
+from eth_utils.exceptions import ValidationError
+
+from bytewise.protocol.encoding import field_types
+from bytewise.protocol.errors import BadSignature
+from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Digest, address
+
+_SOLIDITY: Mapping[Any, str] = {
+    Digest: "bytes32", Address: "address", U8: "uint8", U16: "uint16", U32: "uint32", U64: "uint64", U256: "uint256",
+}  # fmt: skip
+_HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """EIP-712 domain of one contract; name "Bytewise", version "1"."""
+
+    chain_id: int
+    """EIP-155 chain id."""
+    contract: Address
+    """Verifying contract."""
+
+    @property
+    def separator(self) -> bytes:
+        """EIP-712 domain separator."""
+        kinds = ("bytes32", "bytes32", "bytes32", "uint256", "address")
+        head = keccak(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
+        return keccak(abi_encode(kinds, (head, keccak(b"Bytewise"), keccak(b"1"), self.chain_id, self.contract)))
+
+
+class Signer(Protocol):
+    """Who signs 32-byte digests: a local key now, a remote signer later."""
+
+    @property
+    def address(self) -> Address:
+        """The account of the key."""
+        ...
+
+    def sign(self, digest: Digest) -> Blob:
+        """Signature of the digest."""
+        ...
+
+
+class LocalSigner:
+    """A secp256k1 key in this process; never printed."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = PrivateKey(secret)
+        self.address: Address = address(self._key.public_key.to_address())
+
+    def __repr__(self) -> str:
+        return f"LocalSigner({self.address})"
+
+    @property
+    def secret(self) -> bytes:
+        """The private key, for the transaction signer only."""
+        return self._key.to_bytes()
+
+    def sign(self, digest: Digest) -> Blob:
+        """65-byte signature r ‖ s ‖ v of a digest (RFC 6979)."""
+        signature = self._key.sign_msg_hash(digest)
+        return Blob(signature.to_bytes()[:64] + bytes([27 + signature.v]))
+
+
+def type_string(cls: type) -> str:
+    """EIP-712 encodeType of a record class."""
+    members = ",".join(f"{_SOLIDITY[kind]} {camel(name)}" for name, kind in field_types(cls).items())
+    return f"{cls.__name__}({members})"
+
+
+def struct_hash(record: object) -> bytes:
+    """EIP-712 hashStruct."""
+    kinds = field_types(type(record))
+    values = [getattr(record, name) for name in kinds]
+    head = keccak(type_string(type(record)).encode())
+    return keccak(abi_encode(("bytes32", *(_SOLIDITY[kind] for kind in kinds.values())), (head, *values)))
+
+
+def typed_digest(domain: Domain, record: object) -> Digest:
+    """EIP-712 digest: keccak256(0x1901 ‖ domain separator ‖ hashStruct)."""
+    return Digest(keccak(b"\x19\x01" + domain.separator + struct_hash(record)))
+
+
+def verify_signature(what: str, digest: Digest, signature: bytes, signer: Address) -> Address:
+    """The signer, if the signature over the digest is its own; otherwise `BadSignature`."""
+    found = recover(digest, signature)
+    if found != signer:
+        raise BadSignature(what, signer, found or "nobody")
+    return signer
+
+
+def recover(digest: Digest, signature: bytes) -> Address | None:
+    """Account that signed, or None for a malformed or malleable signature."""
+    if len(signature) != 65 or signature[64] not in (27, 28) or int.from_bytes(signature[32:64]) > _HALF_ORDER:
+        return None
+    try:
+        parsed = Signature(signature_bytes=signature[:64] + bytes([signature[64] - 27]))
+        return address(parsed.recover_public_key_from_msg_hash(digest).to_address())
+    except (KeysBadSignature, ValidationError):
+        return None
+
+
+def camel(name: str) -> str:
+    """snake_case to camelCase."""
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,44 @@
+"""Public draws that anyone can repeat: committee seats and light audits (design sections 9 and 10)."""
+
+from collections.abc import Sequence
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label, keccak256_abi
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.units import Address, Digest
+
+
+def round_seed(seed: Digest, dispute: Digest, round_number: int) -> Digest:
+    """The seed of one round, as `Disputes` stores it."""
+    return keccak256_abi(("bytes32", "bytes32", "uint16"), (seed, dispute, round_number))
+
+
+def draw_seats(
+    seed: Digest, dispute: Digest, round_number: int, seats: int, stakes: Sequence[tuple[Address, int]]
+) -> tuple[Address, ...]:
+    """Holder of each seat, drawn with replacement in proportion to stake (linear walk, as `Disputes.draw`).
+
+    `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei.
+    """
+    total = sum(stake for _, stake in stakes)
+    if total <= 0:
+        raise MalformedValue("stakes", "nobody to draw")
+    holders = []
+    for seat in range(seats):
+        kinds = ("bytes32", "bytes32", "uint16", "uint256")
+        point = int.from_bytes(keccak256_abi(kinds, (seed, dispute, round_number, seat))) % total
+        for holder, stake in stakes:
+            if point < stake:
+                holders.append(holder)
+                break
+            point -= stake
+    return tuple(holders)
+
+
+def audit_is_drawn(beacon: Digest, receipt_id: Digest, verifier: Address, rate_bps: int, seats: int) -> bool:
+    """Whether the verifier audits the receipt: H(beacon, receipt, verifier) < rate × seats (design section 10).
+
+    `beacon` is the hash of a block after the batch, `rate_bps` the chance per seat in 1/10,000, `seats` = stake / auditUnit.
+    """
+    drawn = int.from_bytes(digests.labelled(Label.AUDIT_DRAW, beacon, receipt_id, verifier.encode()))
+    return drawn * 10_000 < rate_bps * seats << 256

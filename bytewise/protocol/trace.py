@@ -1,0 +1,46 @@
+"""The execution trace: what ties an answer to the computation, not only to its tokens (design section 4).
+
+One leaf per generated token: the integer row that enters the output head (int16, little-endian), its exponent and the token.
+Given the artifact the row fixes the logits. Leaves are blinded by the nonce: nothing public lets anyone test a guess.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.merkle import trace_tree_root
+from bytewise.protocol.units import Digest
+
+LEAF_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """What the engine saw when it chose one token."""
+
+    row: bytes
+    """The quantised head input: int16 values, little-endian."""
+    exponent: int
+    """The exponent field E of the row's quantiser (64 to 254)."""
+    token: int
+    """The token chosen."""
+
+
+def trace_leaves(nonce: Digest, steps: Sequence[TraceStep]) -> tuple[Digest, ...]:
+    """Blinded leaf of each step, in order."""
+    blind = digests.derive(Label.TRACE_BLIND, nonce)
+    return tuple(
+        digests.labelled(Label.TRACE_LEAF, LEAF_VERSION, blind, i, step.row, step.exponent, step.token)
+        for i, step in enumerate(steps)
+    )
+
+
+def trace_root(leaves: Sequence[Digest]) -> Digest:
+    """H(label, T, Merkle root)."""
+    return digests.labelled(Label.TRACE_ROOT, len(leaves), trace_tree_root(leaves))
+
+
+def round_digest(round_seed: Digest, dispute: Digest, leaves: Sequence[Digest]) -> Digest:
+    """Proof of work done in this round: only who holds every leaf knows it (design section 4)."""
+    return digests.labelled(Label.ROUND, round_seed, dispute, *leaves)

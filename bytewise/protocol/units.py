@@ -1,0 +1,88 @@
+"""Quantities and identifiers, each a type of its own so that they cannot be mixed up.
+
+`U8` to `U256` are the integers of EIP-712 messages: canonical JSON writes them as decimal strings. A plain `int` field is
+a JSON number below 2^53. `Digest` is 32 bytes, `Address` lower-case 0x-hex, `Blob` any bytes (0x-hex), `Decimal` a canonical
+decimal string (design section 4).
+"""
+
+import re
+from fractions import Fraction
+from typing import NewType
+
+from bytewise.protocol.errors import MalformedValue
+
+Digest = NewType("Digest", bytes)
+Blob = NewType("Blob", bytes)
+Address = NewType("Address", str)
+Decimal = NewType("Decimal", str)
+U8 = NewType("U8", int)
+U16 = NewType("U16", int)
+U32 = NewType("U32", int)
+U64 = NewType("U64", int)
+U256 = NewType("U256", int)
+
+WIDTHS = {U8: 8, U16: 16, U32: 32, U64: 64, U256: 256}
+"""Bits of each EIP-712 integer type."""
+
+MAX_SAFE_INTEGER = 2**53 - 1
+"""Largest integer that RFC 8785 (I-JSON) carries as a number."""
+
+ZERO_DIGEST = Digest(bytes(32))
+ZERO_ADDRESS = Address("0x" + "0" * 40)
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}")
+_HEX = re.compile(r"0x([0-9a-f]{2})*")
+_DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{0,30}[1-9])?")
+
+
+def digest(value: bytes) -> Digest:
+    """The value as a digest; `MalformedValue` unless it has 32 bytes."""
+    if len(value) != 32:
+        raise MalformedValue("digest", f"{len(value)} bytes instead of 32")
+    return Digest(bytes(value))
+
+
+def address(text: str) -> Address:
+    """The text as an address in lower case; `MalformedValue` unless it is 0x and 40 hex digits."""
+    if not _ADDRESS.fullmatch(text.lower()):
+        raise MalformedValue("address", text[:60])
+    return Address(text.lower())
+
+
+def unhex(text: str) -> bytes:
+    """Bytes of canonical 0x-hex: lower case, even length."""
+    if not _HEX.fullmatch(text):
+        raise MalformedValue("hex", text[:60])
+    return bytes.fromhex(text[2:])
+
+
+def hex0x(value: bytes) -> str:
+    """Canonical 0x-hex of bytes."""
+    return "0x" + value.hex()
+
+
+def decimal(text: str) -> Decimal:
+    """The text as a canonical decimal: no exponent, no leading or trailing zero, no plus sign, no minus zero."""
+    if not _DECIMAL.fullmatch(text) or text == "-0":
+        raise MalformedValue("decimal", text[:60])
+    return Decimal(text)
+
+
+def fraction(value: Decimal) -> Fraction:
+    """The exact rational that the decimal names."""
+    return Fraction(value)
+
+
+def bounded(value: int, bits: int) -> int:
+    """The integer, or `MalformedValue` outside 0 to 2^bits - 1."""
+    if not 0 <= value < 1 << bits:
+        raise MalformedValue(f"uint{bits}", str(value)[:80])
+    return value
+
+
+def short_text(text: str) -> Digest:
+    """An ASCII label of at most 32 bytes as bytes32, right-padded with zeros (GPU architecture names)."""
+    raw = text.encode("ascii", "strict")
+    if not 0 < len(raw) <= 32:
+        raise MalformedValue("short text", text[:60])
+    return Digest(raw.ljust(32, b"\0"))
