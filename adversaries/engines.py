@@ -1,0 +1,78 @@
+"""Engines that lie, each in one way. They wrap an honest engine: `serving` itself has no switch for cheating."""
+
+from dataclasses import replace
+
+from bytewise.ports import Engine
+from bytewise.protocol.compare import Generated, Verification
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.request import Output, Request, output_for
+from bytewise.protocol.units import Digest
+
+
+class AltersOneToken:
+    """Answers truly but for one token in the middle; the trace root stays that of the true computation."""
+
+    def __init__(self, honest: Engine) -> None:
+        self._honest = honest
+
+    def generate(self, request: Request) -> Generated:
+        """The true answer with its middle token replaced by the next id."""
+        true = self._honest.generate(request)
+        tokens = list(true.output.token_ids)
+        middle = len(tokens) // 2
+        tokens[middle] = tokens[middle] + 1 if tokens[middle] == 0 else tokens[middle] - 1
+        return Generated(output_for(request, tuple(tokens), true.output.finish_reason), true.leaves)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+class RunsAnotherArtifact:
+    """Runs a cheaper model than the receipt names, consistently: tokens and trace are those of the other artifact."""
+
+    def __init__(self, honest: Engine, other: Engine) -> None:
+        self._honest = honest
+        self._other = other
+
+    def generate(self, request: Request) -> Generated:
+        """What the other artifact answers, under the name of the promised one."""
+        return self._other.generate(request)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+class ForgesTheTrace:
+    """Gives true tokens under a trace that nobody computed (a cached or guessed answer)."""
+
+    def __init__(self, honest: Engine) -> None:
+        self._honest = honest
+
+    def generate(self, request: Request) -> Generated:
+        """The true answer with one forged leaf."""
+        true = self._honest.generate(request)
+        forged = (labelled(Label.TRACE_LEAF, b"forged", true.leaves[0]), *true.leaves[1:])
+        return replace(true, leaves=forged)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+class CheatsInTurn:
+    """One fraud of each kind, request after request, then honest answers."""
+
+    def __init__(self, honest: Engine, frauds: tuple[Engine, ...]) -> None:
+        self._honest = honest
+        self._turns = list(frauds)
+
+    def generate(self, request: Request) -> Generated:
+        """By the next fraud in turn."""
+        engine = self._turns.pop(0) if self._turns else self._honest
+        return engine.generate(request)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)

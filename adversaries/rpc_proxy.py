@@ -1,0 +1,111 @@
+"""A chain node that forwards a transaction and then swallows the answer: the worst moment for a sender to be killed.
+
+`python -m adversaries.rpc_proxy --upstream URL --port N`. Members use `http://127.0.0.1:N/<member>` as their RPC. The director
+posts `{"member": m, "needle": hex}` to `/control`: the next `eth_sendRawTransaction` of that member whose bytes contain the
+needle is forwarded to the chain and never answered. `GET /control` lists what was caught.
+"""
+
+import argparse
+import http.client
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlparse
+
+UPSTREAM_TIMEOUT_S = 20.0
+HELD_ANSWER_S = 30.0
+MAX_BODY_BYTES = 8 * 2**20
+
+
+class Proxy(ThreadingHTTPServer):
+    """Forwards JSON-RPC; holds the answers that the director asked it to hold."""
+
+    daemon_threads = True
+
+    def __init__(self, upstream: str, port: int) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        parsed = urlparse(upstream)
+        self.upstream = (parsed.hostname or "127.0.0.1", parsed.port or 80)
+        self.needles: dict[str, str] = {}
+        self.caught: list[dict[str, str]] = []
+        self.lock = threading.Lock()
+
+    def holds(self, member: str, body: bytes) -> bool:
+        """Whether the answer to this call is to be swallowed; each needle catches once."""
+        with self.lock:
+            needle = self.needles.get(member)
+            if needle is None or b"eth_sendRawTransaction" not in body or needle.encode() not in body:
+                return False
+            del self.needles[member]
+            return True
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection of one member."""
+
+    protocol_version = "HTTP/1.1"
+    server: Proxy
+    _connection: http.client.HTTPConnection | None = None
+
+    def do_POST(self) -> None:
+        """JSON-RPC of a member, or an order of the director."""
+        length = int(self.headers.get("Content-Length", "0"))
+        if length > MAX_BODY_BYTES:
+            return self._answer(413, b"{}")
+        body = self.rfile.read(length)
+        if self.path == "/control":
+            order = json.loads(body)
+            with self.server.lock:
+                self.server.needles[order["member"]] = order["needle"]
+            return self._answer(200, b"{}")
+        member = self.path.strip("/")
+        held = self.server.holds(member, body)
+        status, answer = self._forward(body)
+        if held:
+            with self.server.lock:
+                self.server.caught.append({"member": member, "answer": answer.decode()})
+            threading.Event().wait(HELD_ANSWER_S)
+            self.close_connection = True
+            return None
+        return self._answer(status, answer)
+
+    def do_GET(self) -> None:
+        """What was caught so far."""
+        with self.server.lock:
+            self._answer(200, json.dumps(self.server.caught).encode())
+
+    def log_message(self, *args: Any) -> None:
+        """Silent: the node's own log says it all."""
+
+    def _forward(self, body: bytes) -> tuple[int, bytes]:
+        for fresh in (False, True):
+            if self._connection is None or fresh:
+                self._connection = http.client.HTTPConnection(*self.server.upstream, timeout=UPSTREAM_TIMEOUT_S)
+            try:
+                self._connection.request("POST", "/", body, {"Content-Type": "application/json"})
+                response = self._connection.getresponse()
+                return response.status, response.read()
+            except (OSError, http.client.HTTPException):
+                self._connection.close()
+        return 502, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"upstream unavailable"}}'
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def main() -> None:
+    """Serve until terminated."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--upstream", required=True, help="URL of the real node")
+    parser.add_argument("--port", required=True, type=int, help="loopback port to listen on")
+    arguments = parser.parse_args()
+    Proxy(arguments.upstream, arguments.port).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The users of the network: the real `openai` client, asking over TLS with the operator's certificate pinned."""
+
+import json
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+
+from bytewise.cli.demo.plan import MAX_TOKENS, Question
+
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client keeps of one answer."""
+
+    operator: str
+    """Name of the asked operator."""
+    receipt_id: str
+    """0x-hex."""
+    prompt_tokens: int
+    """Tokens of the assembled prompt."""
+    completion_tokens: int
+    """Tokens of the answer."""
+    temperature: float
+    """As asked."""
+    retried_same_receipt: bool | None
+    """For the question that was posted twice: whether both answers carry one receipt."""
+    opening: Path
+    """File with what opens the receipt, for `bytewise verify --opening`."""
+
+
+class Client:
+    """One user with one operator."""
+
+    def __init__(self, operator: str, url: str, certificate: Path, model: str) -> None:
+        context = ssl.create_default_context(cafile=str(certificate))
+        http = httpx2.Client(verify=context, timeout=TIMEOUT_S)
+        self._api = openai.OpenAI(base_url=f"{url}/v1", api_key="none", http_client=http, timeout=TIMEOUT_S)
+        self._operator = operator
+        self._model = model
+
+    def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
+        """Asks; keeps the opening in the folder. `repeat` posts the same body again, as a retry would."""
+        reply = self._post(question)
+        receipt = reply["receipt"]["receipt_id"]
+        same = self._post(question)["receipt"]["receipt_id"] == receipt if repeat else None
+        opening = folder / f"{receipt}.json"
+        opening.write_text(json.dumps(reply["opening"], separators=(",", ":"), sort_keys=True))
+        usage = reply["usage"]
+        return Answer(
+            self._operator, receipt, usage["prompt_tokens"], usage["completion_tokens"], question.temperature, same, opening
+        )
+
+    def _post(self, question: Question) -> dict[str, Any]:
+        reply = self._api.chat.completions.create(
+            model=self._model,
+            messages=[{"role": "user", "content": question.text}],
+            max_tokens=MAX_TOKENS,
+            temperature=question.temperature,
+            top_p=question.top_p,
+            seed=question.seed,
+        )
+        body: dict[str, Any] = json.loads(reply.model_dump_json())
+        return body
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._api.close()

@@ -1,0 +1,129 @@
+"""The operating-system processes of a network: start, wait until ready, kill one, end all. Only by handle, never by name."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from bytewise.protocol.errors import ConfigurationError, TryAgain
+
+ENDING_S = 8.0
+POLL_S = 0.1
+
+
+class Network:
+    """Every process of one run, with a log file each."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self._folder = folder
+        self._root = root
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, list[str]] = {}
+        self.exit_codes: dict[str, int] = {}
+        self.killed: set[str] = set()
+        self.peak_pss_bytes = 0
+        self._stop = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+
+    def start(self, name: str, command: list[str]) -> None:
+        """Starts a process under a name; its output goes to `<name>.log`."""
+        log = (self._folder / f"{name}.log").open("ab")
+        self._commands[name] = command
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        self._running[name] = subprocess.Popen(
+            command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+        log.close()
+
+    def python(self, name: str, module: str, *arguments: str) -> None:
+        """Starts `python -m module`."""
+        self.start(name, [sys.executable, "-m", module, *arguments])
+
+    def restart(self, name: str) -> None:
+        """Starts an ended process again, as it was."""
+        self.start(name, self._commands[name])
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; returns the exit status (-9)."""
+        process = self._running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        self.killed.add(name)
+        return process.wait(ENDING_S)
+
+    def finish(self, name: str, timeout_s: float) -> int:
+        """Waits for a process that ends by itself; its exit status."""
+        try:
+            code = self._running[name].wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TryAgain(name, f"did not end within {timeout_s:.0f} s; see its log") from None
+        self._running.pop(name)
+        self.exit_codes[name] = code
+        return code
+
+    def check(self) -> None:
+        """`ConfigurationError` naming the first process that ended by itself."""
+        for name, process in self._running.items():
+            code = process.poll()
+            if code is not None:
+                raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
+
+    def tail(self, name: str, lines: int = 6) -> str:
+        """Last lines of a process's log."""
+        path = self._folder / f"{name}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+    def wait(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
+        """Waits until `ready()`; `TryAgain` names what did not come. A process that ends meanwhile is an error."""
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            self.check()
+            if time.monotonic() > deadline:
+                raise TryAgain(what, f"not within {timeout_s:.0f} s")
+            self._stop.wait(POLL_S)
+
+    def pids(self) -> dict[str, int]:
+        """Process id of each running process."""
+        return {name: process.pid for name, process in self._running.items()}
+
+    def end(self) -> dict[str, int]:
+        """SIGTERM to all, SIGKILL to who stays; exit status of each."""
+        self._stop.set()
+        self._sampler.join(ENDING_S)
+        for process in self._running.values():
+            if process.poll() is None:
+                process.terminate()
+        deadline = time.monotonic() + ENDING_S
+        for name, process in self._running.items():
+            try:
+                self.exit_codes[name] = process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                self.exit_codes[name] = process.wait(ENDING_S)
+        self._running.clear()
+        return self.exit_codes
+
+    def _sample(self) -> None:
+        while not self._stop.wait(1.5):
+            total = sum(_pss(pid) for pid in [os.getpid(), *self.pids().values()])
+            self.peak_pss_bytes = max(self.peak_pss_bytes, total)
+
+
+def _pss(pid: int) -> int:
+    """Proportional set size of a process and its children in bytes; 0 if it is gone (proc(5), smaps_rollup)."""
+    try:
+        family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))] if pid != os.getpid() else [pid]
+        total = 0
+        for member in family:
+            for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+        return total
+    except (OSError, psutil.Error):
+        return 0
