@@ -1,0 +1,182 @@
+"""Key epochs, partial decapsulations, and what an enclave and a shard say to each other (design section 8)."""
+
+import enum
+from dataclasses import dataclass
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.dispute import Dispute, Params
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.messages import Release, Ticket
+from bytewise.protocol.receipt import BatchHeader, Receipt
+from bytewise.protocol.units import U64, Address, Blob, Digest
+
+MAX_RELEASE_BODY_BYTES = 16 * 2**20
+"""Largest release request: an envelope of the largest bucket, twice in hex, with room to spare."""
+
+
+class EpochState(enum.IntEnum):
+    """Life of a key epoch, as `KeyEpochs` numbers it."""
+
+    NONE = 0
+    PENDING = 1
+    ACTIVE = 2
+    DRAINING = 3
+    RETIRED = 4
+    COMPROMISED = 5
+
+
+class Decision(enum.IntEnum):
+    """Decision of a release record."""
+
+    RELEASED = 1
+    REFUSED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDocument:
+    """What a dealer ceremony publishes: the epoch's record and the commitments that prove every share."""
+
+    record: EpochRecord
+    """Public key, threshold, shards, assurance."""
+    commitments: tuple[Blob, ...]
+    """Feldman commitments C_0 … C_{t-1}, 65 bytes each; C_0 is the public key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One shard's partial decapsulation with its Chaum-Pedersen proof."""
+
+    index: int
+    """Evaluation point of the shard."""
+    point: Blob
+    """Share times R, 65 bytes."""
+    e: Blob
+    """Challenge, 32 bytes."""
+    f: Blob
+    """Response, 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nonce:
+    """Answer of `POST /v1/nonce`."""
+
+    nonce: Digest
+    """Single use, 30 seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    """Body of `POST /v1/release`."""
+
+    nonce: Digest
+    """Of this shard, bound into the evidence."""
+    ticket: Ticket
+    """The right."""
+    ticket_signature: Blob
+    """By the ticket's voter."""
+    receipt: Receipt
+    """Whose envelope."""
+    receipt_signature: Blob
+    """The operator's."""
+    batch_id: int
+    """Batch that anchored it."""
+    proof: tuple[Digest, ...]
+    """Merkle siblings."""
+    envelope: Blob
+    """Envelope bytes."""
+    evidence: Blob
+    """Evidence bytes."""
+    transport_key: Blob
+    """65-byte point to which the partial is sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAnswer:
+    """Answer of `POST /v1/release`."""
+
+    sealed_partial: Blob
+    """HPKE of the canonical `Partial` to the transport key."""
+    record: Release
+    """The release record, committed before this answer."""
+    signature: Blob
+    """The shard's, over the record's EIP-712 digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRelease:
+    """One entry of a shard's public log."""
+
+    record: Release
+    """The record."""
+    signature: Blob
+    """The shard's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLog:
+    """Answer of `GET /v1/log`: records in order, of one epoch."""
+
+    entries: tuple[SignedRelease, ...]
+    """Ascending by index."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """Answer of `GET /v1/info`."""
+
+    epoch: U64
+    """Served key epoch."""
+    index: int
+    """Evaluation point."""
+    shard: Address
+    """Account that signs release records."""
+    assurance: str
+    """`simulated` or `hardware`."""
+    policy: Digest
+    """Appraisal policy in force at this shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Body of every error answer of a shard."""
+
+    error: str
+    """Class of `bytewise.protocol.errors`."""
+    rule: str
+    """Its rule number."""
+    retryable: bool
+    """Whether the same request may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFacts:
+    """All that a shard's decision needs of the chain, read at one block."""
+
+    number: int
+    """The block."""
+    timestamp: int
+    """Its time: the only clock of tickets."""
+    params: Params
+    """In force."""
+    policy: Digest
+    """Appraisal policy in force."""
+    dispute: Dispute | None
+    """The ticket's dispute, if it is one and exists."""
+    batch: BatchHeader | None
+    """The named batch, if it exists."""
+    beacon: Digest | None
+    """Hash of the block two after the batch, if it exists: draws light audits."""
+    verifiers: tuple[tuple[Address, int], ...]
+    """Registered verifiers with stake in wei."""
+    epoch_state: EpochState
+    """State of the ticket's key epoch."""
+    assurance: str
+    """The chain's label of that epoch."""
+    public_key: Blob
+    """The chain's public key of that epoch."""
+
+
+def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
+    """HPKE `info` of a sealed partial: who, for which receipt, on which right."""
+    return digests.labelled(Label.PARTIAL, shard.encode(), receipt_id, ticket_hash, key_epoch)

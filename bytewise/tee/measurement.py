@@ -1,0 +1,86 @@
+"""What a program is: one digest over the first-party files that it can import, the pinned libraries and the interpreter.
+
+The closure is found in the source text, so nothing is executed and an import inside a function counts too. Not covered:
+the bytes of third-party wheels (pinned by name and version only), files that are not Python, the kernel and the machine. The
+model is not in it either: the measured program checks the artifact against the receipt's `model_id` itself.
+"""
+
+import ast
+import platform
+from pathlib import Path
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import Digest
+
+ENCLAVE_ENTRY = "verifier.enclave.__main__"
+"""The program that alone opens envelopes."""
+
+COVERS = "first-party import closure, pinned library versions, Python version; not wheels' bytes, kernel, hardware or isolation"
+"""Coverage statement of a simulated measurement, for the appraisal policy."""
+
+
+def measure(root: Path, entry: str = ENCLAVE_ENTRY) -> Digest:
+    """Measurement of the program that starts at module `entry` in the source tree `root`.
+
+    `ConfigurationError` if the tree lacks the entry or its constraints file.
+    """
+    files = closure(root, entry)
+    parts: list[bytes] = [platform.python_version().encode(), entry.encode(), _read(root / "constraints.txt")]
+    for name, path in sorted(files.items()):
+        parts += [name.encode(), digests.sha256(path.read_bytes())]
+    return digests.labelled(Label.MEASUREMENT, *parts)
+
+
+def closure(root: Path, entry: str) -> dict[str, Path]:
+    """Every first-party module that `entry` imports, directly or not, with its file; parents of modules included."""
+    if _file_of(root, entry) is None:
+        raise ConfigurationError("measurement", f"no module {entry}")
+    found: dict[str, Path] = {}
+    waiting = [entry]
+    while waiting:
+        name = waiting.pop()
+        path = _file_of(root, name)
+        if path is None or name in found:
+            continue
+        found[name] = path
+        if "." in name:
+            waiting.append(name.rpartition(".")[0])
+        waiting += _imports(name, path)
+    return found
+
+
+def _imports(name: str, path: Path) -> list[str]:
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(package, node.level, node.module or "")
+            # `from package import name` may name a module or a value: what is no file is dropped by the caller.
+            names += [base] + [f"{base}.{alias.name}" for alias in node.names]
+    return names
+
+
+def _absolute(package: str, level: int, module: str) -> str:
+    if level == 0:
+        return module
+    base = package.split(".")[: len(package.split(".")) - level + 1]
+    return ".".join([*base, module] if module else base)
+
+
+def _file_of(root: Path, name: str) -> Path | None:
+    stem = root.joinpath(*name.split("."))
+    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(path.name, error.strerror) from None

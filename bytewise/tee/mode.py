@@ -1,0 +1,25 @@
+"""Whether this process is production; once it is, the simulator cannot be imported into it (fence 3, research/kms.md 6)."""
+
+import sys
+
+from bytewise.protocol.errors import ConfigurationError
+
+SIMULATOR = "bytewise.tee_simulated"
+
+
+class _Mode:
+    production = False
+
+
+def enter_production() -> None:
+    """Declares the process production, for good; `ConfigurationError` if the simulator is already loaded."""
+    loaded = sorted(name for name in sys.modules if name.startswith(SIMULATOR + "."))
+    if loaded:
+        raise ConfigurationError("production", f"{loaded[0]} is loaded")
+    _Mode.production = True
+
+
+def refuse_in_production() -> None:
+    """Called by every module of the simulator when it is imported; `ConfigurationError` in a production process."""
+    if _Mode.production:
+        raise ConfigurationError(SIMULATOR, "imported in a production process")

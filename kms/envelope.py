@@ -1,0 +1,117 @@
+"""Seal and open an envelope: HPKE plus a TDH2-style proof that its maker knew the ephemeral key (design section 8).
+
+Plain HPKE is malleable under partial decapsulation: who submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The proof
+(Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ, and its challenge hashes the seal context, both points,
+both commitments and the ciphertext, so that neither a mauled point nor a copied envelope passes.
+"""
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import (
+    EnvelopeDoesNotOpen,
+    EnvelopeProofBad,
+    MalformedValue,
+    NotCanonical,
+    WrongFields,
+)
+from bytewise.protocol.receipt import Receipt, receipt_id
+from bytewise.protocol.seal import BUCKETS, SUITE_P256, Envelope, Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U64, Blob, Digest
+from kms import hpke
+from kms.curve import (
+    GENERATOR,
+    ORDER,
+    Rng,
+    challenge,
+    decode_point,
+    decode_scalar,
+    encode_point,
+    encode_scalar,
+    random_scalar,
+    second_generator,
+)
+
+_TAG_BYTES = 16
+MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
+"""Largest canonical envelope: the ciphertext as hex and its small members."""
+
+
+def seal(payload: Payload, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng) -> bytes:
+    """Canonical bytes of the envelope of a payload, sealed to the epoch's key under the receipt's seal context.
+
+    `MalformedValue` for a key that is no P-256 point, `PlaintextNotCanonical` for a payload above the largest bucket.
+    """
+    return seal_padded(pad(payload), epoch_public_key, context, key_epoch, rng)
+
+
+def seal_padded(plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng) -> bytes:
+    """As `seal`, of any bytes."""
+    public_key = decode_point(epoch_public_key)
+    ephemeral = random_scalar(rng)
+    point, ubar = GENERATOR * ephemeral, second_generator() * ephemeral
+    enc = encode_point(point)
+    secret = hpke.shared_secret(public_key * ephemeral, enc, epoch_public_key)
+    ciphertext = hpke.key_schedule(secret, context).seal(plaintext)
+    nonce = random_scalar(rng)
+    e = _challenge(key_epoch, context, (point, ubar, GENERATOR * nonce, second_generator() * nonce), ciphertext)
+    f = (nonce + ephemeral * e) % ORDER
+    return encode(
+        Envelope(
+            suite=SUITE_P256, key_epoch=U64(key_epoch), enc=enc, ubar=encode_point(ubar),
+            e=encode_scalar(e), f=encode_scalar(f), ciphertext=Blob(ciphertext),
+        )
+    )  # fmt: skip
+
+
+def verify_envelope(data: bytes, context: Digest, receipt: Digest) -> Envelope:
+    """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad`."""
+    if len(data) > MAX_ENVELOPE_BYTES:
+        raise EnvelopeProofBad(receipt.hex(), f"{len(data)} bytes")
+    try:
+        envelope = decode(Envelope, data)
+        if envelope.suite != SUITE_P256:
+            raise MalformedValue("suite", envelope.suite)
+        if len(envelope.ciphertext) - _TAG_BYTES not in BUCKETS:
+            raise MalformedValue("ciphertext", f"{len(envelope.ciphertext)} bytes is no bucket")
+        point, ubar = decode_point(envelope.enc), decode_point(envelope.ubar)
+        e, f = decode_scalar(envelope.e), decode_scalar(envelope.f)
+    except (MalformedValue, NotCanonical, WrongFields) as error:
+        raise EnvelopeProofBad(receipt.hex(), str(error)) from None
+    commitments = (GENERATOR * f + -(point * e), second_generator() * f + -(ubar * e))
+    # The identity has no encoding. It can only be a commitment of a forger who chose its logarithm: not an honest proof.
+    if any(commitment.is_point_at_infinity() for commitment in commitments):
+        raise EnvelopeProofBad(receipt.hex(), "degenerate proof")
+    if _challenge(envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext) != e:
+        raise EnvelopeProofBad(receipt.hex(), "proof does not hold under the context of this receipt")
+    return envelope
+
+
+def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> Envelope:
+    """The envelope of a receipt: the bytes that it names, its epoch, and a proof under the context recomputed from it."""
+    identifier = receipt_id(anchor, receipt)
+    if envelope_hash(data) != receipt.envelope_hash:
+        raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names")
+    envelope = verify_envelope(data, seal_context(anchor, receipt), identifier)
+    if envelope.key_epoch != receipt.key_epoch:
+        raise EnvelopeProofBad(identifier.hex(), f"sealed to epoch {envelope.key_epoch}")
+    return envelope
+
+
+def open_with_point(envelope: Envelope, dh_point: EccPoint, public_key: Blob, context: Digest, receipt: Digest) -> bytes:
+    """Padded plaintext, given x·R for the epoch's secret x; `EnvelopeDoesNotOpen` if the AEAD refuses.
+
+    The point is unique and proven by the shards, so every honest enclave gets the same answer.
+    """
+    secret = hpke.shared_secret(dh_point, envelope.enc, public_key)
+    plaintext = hpke.key_schedule(secret, context).open(envelope.ciphertext)
+    if plaintext is None:
+        raise EnvelopeDoesNotOpen(receipt.hex())
+    return plaintext
+
+
+def _challenge(key_epoch: int, context: Digest, points: tuple[EccPoint, ...], ciphertext: bytes) -> int:
+    encoded = tuple(encode_point(point) for point in points)
+    return challenge(Label.TDH2_CHALLENGE, SUITE_P256, key_epoch, context, *encoded, ciphertext)

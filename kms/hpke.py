@@ -1,0 +1,103 @@
+"""HPKE base mode over DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 (RFC 9180), with the Diffie-Hellman point as an argument.
+
+Libraries hide that point; a threshold opening never has the private key, only the point that `t` shards computed together.
+"""
+
+import hashlib
+import hmac
+
+from Crypto.PublicKey.ECC import EccPoint
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.units import Blob
+from kms.curve import GENERATOR, POINT_BYTES, Rng, encode_point, random_scalar
+
+_KEM_ID, _KDF_ID = 0x0010, 0x0001
+AES_128_GCM, AES_256_GCM = 0x0001, 0x0002
+"""AEAD ids of RFC 9180 table 5. The network uses 2; 1 is here because the RFC's own P-256 vectors use it."""
+_KEY_BYTES = {AES_128_GCM: 16, AES_256_GCM: 32}
+_NONCE_BYTES = 12
+_TRANSPORT = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+class Context:
+    """Key and base nonce of one HPKE context; each of ours encrypts exactly one message, so the nonce is never counted."""
+
+    __slots__ = ("base_nonce", "key")
+
+    def __init__(self, key: bytes, base_nonce: bytes) -> None:
+        self.key = key
+        self.base_nonce = base_nonce
+
+    def seal(self, plaintext: bytes, aad: bytes = b"") -> bytes:
+        """Ciphertext and tag of the first message."""
+        return AESGCM(self.key).encrypt(self.base_nonce, plaintext, aad)
+
+    def open(self, ciphertext: bytes, aad: bytes = b"") -> bytes | None:
+        """The plaintext of the first message, or None if the tag does not fit."""
+        try:
+            return AESGCM(self.key).decrypt(self.base_nonce, ciphertext, aad)
+        except InvalidTag:
+            return None
+
+
+def shared_secret(dh_point: EccPoint, enc: bytes, public_key: bytes) -> bytes:
+    """`ExtractAndExpand(dh, enc ‖ pkRm)` of RFC 9180, 4.1; dh is the x coordinate of the point."""
+    suite = b"KEM" + _KEM_ID.to_bytes(2, "big")
+    secret = encode_point(dh_point)[1:33]
+    prk = _labeled_extract(suite, b"", b"eae_prk", secret)
+    return _labeled_expand(suite, prk, b"shared_secret", enc + public_key, 32)
+
+
+def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM) -> Context:
+    """`KeySchedule` of RFC 9180, 5.1, mode base."""
+    suite = b"HPKE" + b"".join(i.to_bytes(2, "big") for i in (_KEM_ID, _KDF_ID, aead))
+    psk_id_hash = _labeled_extract(suite, b"", b"psk_id_hash", b"")
+    info_hash = _labeled_extract(suite, b"", b"info_hash", info)
+    context = b"\x00" + psk_id_hash + info_hash
+    prk = _labeled_extract(suite, secret, b"secret", b"")
+    return Context(
+        _labeled_expand(suite, prk, b"key", context, _KEY_BYTES[aead]),
+        _labeled_expand(suite, prk, b"base_nonce", context, _NONCE_BYTES),
+    )
+
+
+def transport_keypair(rng: Rng) -> tuple[bytes, Blob]:
+    """A fresh transport key: 32-byte secret scalar and 65-byte public point."""
+    scalar = random_scalar(rng)
+    return scalar.to_bytes(32, "big"), encode_point(GENERATOR * scalar)
+
+
+def seal_to_transport(public_key: bytes, info: bytes, plaintext: bytes) -> Blob:
+    """HPKE of a message to a transport key; `MalformedValue` for a key that is no point."""
+    try:
+        key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public_key)
+    except ValueError:
+        raise MalformedValue("transport key", f"{len(public_key)} bytes, not a P-256 point") from None
+    return Blob(_TRANSPORT.encrypt(plaintext, key, info=info))
+
+
+def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
+    """The message; `MalformedValue` if it was not sealed to this key under this info."""
+    key = ec.derive_private_key(int.from_bytes(secret), ec.SECP256R1())
+    if len(sealed) < POINT_BYTES:
+        raise MalformedValue("sealed message", "truncated")
+    try:
+        return bytes(_TRANSPORT.decrypt(sealed, key, info=info))
+    except (InvalidTag, ValueError):
+        raise MalformedValue("sealed message", "does not open") from None
+
+
+def _labeled_extract(suite: bytes, salt: bytes, label: bytes, ikm: bytes) -> bytes:
+    # HKDF-Extract with an empty salt uses HashLen zeros (RFC 5869, 2.2); HMAC pads an empty key to the same.
+    return hmac.digest(salt, b"HPKE-v1" + suite + label + ikm, hashlib.sha256)
+
+
+def _labeled_expand(suite: bytes, prk: bytes, label: bytes, info: bytes, length: int) -> bytes:
+    # One block of HKDF-Expand is enough: no output of these suites is longer than 32 bytes.
+    full = length.to_bytes(2, "big") + b"HPKE-v1" + suite + label + info
+    return hmac.digest(prk, full + b"\x01", hashlib.sha256)[:length]
