@@ -1,0 +1,1 @@
+"""Plumbing of every actor: read `settings`, `clock`, `telemetry`, `schedule` in this order (design section 2)."""

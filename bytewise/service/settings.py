@@ -1,0 +1,165 @@
+"""Settings of an actor: one file, environment overrides, one frozen dataclass, every problem reported at once.
+
+The file is TOML, or canonical JSON if its name ends in `.json`. A nested dataclass is a section. The environment variable
+`BYTEWISE__SECTION__KEY` wins over the file. A secret is only ever named, by a field `…_file`; see `secret.read_secret`.
+"""
+
+import dataclasses
+import enum
+import os
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from bytewise.protocol import encoding, units
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault
+from bytewise.service.secret import Secret
+
+T = TypeVar("T")
+
+PREFIX = "BYTEWISE__"
+"""Every variable with this prefix must name a setting; others are not ours."""
+
+_DEVELOPER = "BYTEWISE_"
+
+
+def load_settings(cls: type[T], path: Path) -> T:
+    """Settings of class `cls` from a file and the environment; `ConfigurationError` lists every problem."""
+    problems: list[str] = []
+    document = _read_document(path)
+    overrides = {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
+    for name, text in sorted(overrides.items()):
+        _override(cls, document, name, text, problems)
+    settings = _build(cls, document, "", path.parent, problems)
+    if problems:
+        raise ConfigurationError(path.name, "; ".join(problems))
+    return cast(T, settings)
+
+
+def developer_variable(name: str) -> str | None:
+    """A switch of tests and tools, `BYTEWISE_<NAME>`; never read by an actor."""
+    return os.environ.get(_DEVELOPER + name)
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The smallest environment a child process of ours needs: search path and locale, no variable of ours or others."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+    return kept | dict(extra or {})
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    try:
+        raw = path.read_bytes()
+        value = encoding.parse(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())
+    except OSError as error:
+        raise ConfigurationError(path.name, error.strerror) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, Fault) as error:
+        raise ConfigurationError(path.name, str(error)[:200]) from None
+    if not isinstance(value, dict):
+        raise ConfigurationError(path.name, "not a table")
+    return value
+
+
+def _override(cls: type, document: dict[str, Any], name: str, text: str, problems: list[str]) -> None:
+    *sections, key = name.removeprefix(PREFIX).lower().split("__")
+    table, kind = document, cast(Any, cls)
+    for section in sections:
+        kind = _field(kind, section)
+        table = table.setdefault(section, {}) if isinstance(table, dict) else {}
+    target = _field(kind, key)
+    if target is None or not isinstance(table, dict):
+        problems.append(f"{name}: unknown setting")
+        return
+    table[key] = _parse_override(target, text)
+
+
+def _parse_override(kind: Any, text: str) -> Any:
+    # Text settings are taken as they are; anything else is written as a TOML value: 3, true, ["a", "b"].
+    if kind not in (int, float, bool) and typing.get_origin(kind) is not tuple:
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _build(cls: Any, table: Any, where: str, folder: Path, problems: list[str]) -> Any:
+    if not isinstance(table, dict):
+        problems.append(f"{where or 'file'}: not a table")
+        return None
+    kinds = encoding.field_types(cls)
+    defaults = {field.name for field in dataclasses.fields(cls) if _has_default(field)}
+    problems.extend(f"{where}{name}: unknown setting" for name in sorted(table.keys() - kinds.keys()))
+    problems.extend(f"{where}{name}: missing" for name in kinds if name not in table and name not in defaults)
+    before = len(problems)
+    values = {name: _read(kind, table[name], where + name, folder, problems) for name, kind in kinds.items() if name in table}
+    if len(problems) > before or (kinds.keys() - defaults) - table.keys():
+        return None
+    try:
+        return cls(**values)
+    except BytewiseError as error:
+        problems.append(f"{where or 'file'}: {error}")
+        return None
+
+
+def _read(kind: Any, value: Any, where: str, folder: Path, problems: list[str]) -> Any:
+    kind = _required(kind)
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, where + ".", folder, problems)
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            problems.append(f"{where}: not a list")
+            return None
+        inner = typing.get_args(kind)[0]
+        return tuple(_read(inner, item, f"{where}[{i}]", folder, problems) for i, item in enumerate(value))
+    try:
+        return _scalar(kind, value, folder)
+    except (ValueError, BytewiseError) as error:
+        problems.append(f"{where}: {error}")
+        return None
+
+
+def _scalar(kind: Any, value: Any, folder: Path) -> Any:
+    if kind is Secret:
+        raise ConfigurationError("secret", "a secret is named by a file, never written as a setting")
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind in (int, float, bool):
+        return _exactly(kind, value)
+    if kind in units.WIDTHS:
+        number = int(value) if isinstance(value, str) and value.isdigit() else _exactly(int, value)
+        return units.bounded(number, units.WIDTHS[kind])
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind(value)
+    text = _exactly(str, value)
+    if kind is Path:
+        return folder / text
+    if kind is units.Address:
+        return units.address(text)
+    if kind is units.Digest:
+        return units.digest(units.unhex(text))
+    return units.unhex(text) if kind is units.Blob else text
+
+
+def _exactly(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"not a {kind.__name__}")
+    return value
+
+
+def _field(kind: Any, name: str) -> Any:
+    return _required(encoding.field_types(kind).get(name)) if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+
+
+def _required(kind: Any) -> Any:
+    # `X | None` is read as X: a missing key is the way to say None.
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return next(each for each in typing.get_args(kind) if each is not type(None))
+    return kind
+
+
+def _has_default(field: "dataclasses.Field[Any]") -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING

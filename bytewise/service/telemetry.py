@@ -1,0 +1,115 @@
+"""What an actor says about itself: JSON log lines, counters, health. Event names and fields only, no free text.
+
+Nothing secret gets out: `Secret` values, live secrets inside text and fields named like plaintext are blanked.
+"""
+
+import re
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import structlog
+
+from bytewise.protocol.errors import BytewiseError
+from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.secret import Secret, scrub
+
+_EVENT = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
+_PRIVATE = re.compile(r"(^|_)(secret|password|passphrase|prompt|plaintext|messages|token_ids|private_key)($|_)")
+_LONGEST_FIELD = 500
+"""Characters of one field: a log line is for reading, not for storing payloads."""
+
+
+class Telemetry:
+    """Log and counters of one process; `configure` sets where lines go and whether error values are shown."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+        self._beats: dict[str, float] = {}
+        self._details = True
+        self._logger: Any = None
+
+    def configure(self, component: str, stream: TextIO | None = None, details: bool = True) -> None:
+        """Names the process in each line. An enclave sets `details` to False: error values may quote plaintext."""
+        self._details = details
+        self._logger = structlog.wrap_logger(
+            structlog.PrintLogger(stream or sys.stderr),
+            processors=[structlog.processors.JSONRenderer(sort_keys=True, separators=(",", ":"))],
+            wrapper_class=structlog.BoundLogger,
+            component=component,
+        )
+
+    def log(self, event: str, **fields: object) -> None:
+        """One line: the event's name (`word.word`) and its fields."""
+        if not _EVENT.fullmatch(event):
+            raise ValueError("an event has a name, not a sentence")
+        if self._logger is None:
+            self.configure("unnamed")
+        clean = {name: "[redacted]" if _PRIVATE.search(name) else _plain(value) for name, value in fields.items()}
+        with self._lock:
+            self._logger.msg(event, at=SystemClock().now(), **clean)
+
+    def log_error(self, event: str, error: BaseException, **fields: object) -> None:
+        """One line about an error: class, rule and, where shown, its values."""
+        about: dict[str, object] = {"error": type(error).__name__}
+        if isinstance(error, BytewiseError):
+            about["rule"] = error.rule
+        if self._details:
+            about["detail"] = str(error)
+        self.log(event, **about, **fields)
+
+    def count(self, name: str, by: int = 1, **labels: str) -> None:
+        """Adds to a counter; labels have few values (never ids)."""
+        key = (name, tuple(sorted(labels.items())))
+        with self._lock:
+            self._counts[key] = self._counts.get(key, 0) + by
+
+    def counters(self) -> dict[str, int]:
+        """Every counter by its exposition name, `name{label="value"}`."""
+        with self._lock:
+            return {_exposed(name, labels): value for (name, labels), value in sorted(self._counts.items())}
+
+    def metrics_text(self) -> str:
+        """The counters in Prometheus' text format."""
+        return "".join(f"{name} {value}\n" for name, value in self.counters().items())
+
+    def beat(self, name: str) -> None:
+        """Says that the loop `name` is alive now."""
+        with self._lock:
+            self._beats[name] = monotonic_s()
+
+    def health(self, limits_s: Mapping[str, float]) -> dict[str, bool]:
+        """For each named loop whether it beat within its limit, in seconds."""
+        with self._lock:
+            now = monotonic_s()
+            return {name: now - self._beats.get(name, float("-inf")) <= limit for name, limit in limits_s.items()}
+
+
+_PROCESS = Telemetry()
+configure = _PROCESS.configure
+log = _PROCESS.log
+log_error = _PROCESS.log_error
+count = _PROCESS.count
+counters = _PROCESS.counters
+metrics_text = _PROCESS.metrics_text
+beat = _PROCESS.beat
+health = _PROCESS.health
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if isinstance(value, Secret):
+        return "[redacted]"
+    if isinstance(value, bytes):
+        return scrub("0x" + value.hex()[:_LONGEST_FIELD])
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value[:50]]
+    return scrub(str(value))[:_LONGEST_FIELD]
+
+
+def _exposed(name: str, labels: tuple[tuple[str, str], ...]) -> str:
+    inner = ",".join(f'{key}="{value}"' for key, value in labels)
+    return f"{name}{{{inner}}}" if inner else name
