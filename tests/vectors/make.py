@@ -14,10 +14,11 @@ from typing import Any
 from bytewise.protocol import digests, merkle, sortition
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Outcome, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import Domain, LocalSigner, camel, struct_hash, type_string, typed_digest
-from bytewise.protocol.units import WIDTHS, Address, Digest, hex0x
+from bytewise.protocol.tally import RevealedVote, tally
+from bytewise.protocol.units import WIDTHS, ZERO_DIGEST, Address, Digest, hex0x
 
 HERE = Path(__file__).parent
 TEST_KEY = bytes(range(1, 33))
@@ -45,7 +46,7 @@ def render(value: Any) -> Any:
     """A value as the files write it."""
     if isinstance(value, bytes):
         return hex0x(value)
-    return value if isinstance(value, str | bool) else str(value)
+    return value if isinstance(value, str | bool) else str(int(value))
 
 
 # --- EIP-712 ---
@@ -161,10 +162,68 @@ def sortition_file() -> dict[str, Any]:
     return {"cases": columns(rows), "voters": voters, "stakes": stakes, "holders": holders, "outHashes": columns(out)}
 
 
+# --- tally ---
+
+EQUAL, OTHER, THIRD, TRACE, PROOF = "equal", "other", "third", "trace", "proof"
+TALLY_CASES: tuple[tuple[str, int, tuple[tuple[int, object, int], ...]], ...] = (
+    ("nobody", 15, ()),
+    ("quorum of equals", 15, ((5, EQUAL, 0), (5, EQUAL, 0))),
+    ("one seat short", 15, ((9, EQUAL, 0),)),
+    ("one other answer", 15, ((6, OTHER, 0), (4, OTHER, 0), (5, EQUAL, 0))),
+    ("two other answers", 15, ((5, OTHER, 0), (5, THIRD, 0), (5, EQUAL, 0))),
+    ("other trace", 15, ((11, TRACE, 0), (4, EQUAL, 0))),
+    ("equal answer, other round digest", 15, ((8, EQUAL, 0), (7, PROOF, 0))),
+    ("one defect", 15, ((10, Outcome.INVALID, 4),)),
+    ("two defects", 15, ((9, Outcome.INVALID, 4), (6, Outcome.INVALID, 5))),
+    ("withheld", 15, ((10, Outcome.UNAVAILABLE, 0), (5, EQUAL, 0))),
+    ("withheld from some, wrong for others", 15, ((6, Outcome.UNAVAILABLE, 0), (4, OTHER, 0), (1, THIRD, 0))),
+    ("withheld from some, defect for others", 15, ((5, Outcome.UNAVAILABLE, 0), (5, Outcome.INVALID, 1))),
+    ("withheld from some, equal for others", 15, ((6, Outcome.UNAVAILABLE, 0), (9, EQUAL, 0))),
+    ("no key", 15, ((15, Outcome.NO_KEY, 0),)),
+    ("cannot execute", 15, ((14, Outcome.CANNOT_EXECUTE, 1), (1, EQUAL, 0))),
+    ("minority of others among absentees", 15, ((6, OTHER, 0),)),
+    ("equals one short, rest doubt", 15, ((9, EQUAL, 0), (6, Outcome.NO_KEY, 0))),
+    ("larger round", 31, ((21, OTHER, 0), (10, EQUAL, 0))),
+    ("larger round, one short", 31, ((20, OTHER, 0), (11, EQUAL, 0))),
+    ("smallest round", 3, ((1, EQUAL, 0), (1, EQUAL, 0))),
+)
+"""Label, seats, and (seats, what, code) of each vote; what is an outcome, or EXECUTED with the named result."""
+
+
+def tally_vote(case: int, index: int, seats: int, what: object, code: int) -> RevealedVote:
+    """One vote of a case."""
+    voter = account("tally", case, index)
+    if isinstance(what, Outcome):
+        return RevealedVote(voter, seats, what, code, ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
+    tokens = word("tokens", what if what in (OTHER, THIRD) else EQUAL)
+    trace, proof = word("trace", what == TRACE), word("round", what == PROOF)
+    return RevealedVote(voter, seats, Outcome.EXECUTED, code, tokens, trace, proof)
+
+
+def tally_file() -> dict[str, Any]:
+    """Rounds of votes with their verdicts, under our rule and under the paper's."""
+    claim = digests.out_hash(word("tokens", EQUAL), word("trace", False))
+    rows: list[dict[str, Any]] = []
+    votes: list[dict[str, Any]] = []
+    for case, (label, seats, shape) in enumerate(TALLY_CASES):
+        cast = [tally_vote(case, i, *vote) for i, vote in enumerate(shape)]
+        found = tally(seats, 2, 3, cast, claim)
+        row: dict[str, Any] = {"label": label, "seats": seats, "voteOffset": len(votes), "voteLength": len(cast)}
+        row |= {"verdict": int(found.verdict), "replacement": found.replacement, "code": found.code}
+        row |= {"quorum": found.quorum, "paperVerdict": int(tally(seats, 2, 3, cast, claim, True).verdict)}
+        rows.append({name: render(value) for name, value in row.items()})
+        for vote in cast:
+            fields = {camel(f.name): render(getattr(vote, f.name)) for f in dataclasses.fields(vote)}
+            votes.append(fields | {"wins": vote.voter in found.winners})
+    file = {"tauNum": "2", "tauDen": "3", "claimedOutHash": hex0x(claim)}
+    return file | {"cases": columns(rows), "votes": columns(votes)}
+
+
 FILES: dict[str, Callable[[], dict[str, Any]]] = {
     "eip712.json": eip712_file,
     "merkle.json": merkle_file,
     "sortition.json": sortition_file,
+    "tally.json": tally_file,
 }
 
 

@@ -1,0 +1,155 @@
+"""The verdict of a round: design section 9's table, and what must hold for any votes whatever."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.tally import RevealedVote, Tally, tally
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+
+
+def word(value: int) -> Digest:
+    return Digest(bytes([value]) * 32)
+
+
+CLAIM = out_hash(word(1), word(2))
+_names = (Address(f"0x{i:040x}") for i in itertools.count(1))
+
+
+def executed(seats: int, tokens: int = 1, trace: int = 2, proof: int = 3) -> RevealedVote:
+    return RevealedVote(next(_names), seats, Outcome.EXECUTED, 0, word(tokens), word(trace), word(proof))
+
+
+def other(seats: int, outcome: Outcome, code: int = 0) -> RevealedVote:
+    return RevealedVote(next(_names), seats, outcome, code, ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
+
+
+def run(*votes: RevealedVote, seats: int = 15, paper: bool = False) -> Tally:
+    return tally(seats, 2, 3, votes, CLAIM, paper)
+
+
+def test_two_thirds_of_15_seats_are_10() -> None:
+    assert run().quorum == 10
+    assert run(seats=31).quorum == 21
+
+
+def test_ten_equal_seats_uphold_and_nine_do_not() -> None:
+    winner = executed(10)
+    assert (run(winner).verdict, run(winner).winners) == (Verdict.UPHELD, (winner.voter,))
+    assert run(executed(9)).verdict is Verdict.NONE
+
+
+def test_one_identical_other_answer_overturns_and_replaces() -> None:
+    found = run(executed(6, tokens=8), executed(4, tokens=8), executed(5))
+    assert (found.verdict, found.replacement) == (Verdict.OVERTURNED, out_hash(word(8), word(2)))
+    assert len(found.winners) == 2
+
+
+def test_different_other_answers_do_not_add_up() -> None:
+    assert run(executed(5, tokens=8), executed(5, tokens=9), executed(5)).verdict is Verdict.NONE
+
+
+def test_a_wrong_trace_of_true_tokens_overturns() -> None:
+    assert run(executed(10, trace=9)).verdict is Verdict.OVERTURNED
+
+
+def test_equal_answers_without_equal_round_digests_do_not_add_up() -> None:
+    assert run(executed(8), executed(7, proof=9)).verdict is Verdict.NONE
+
+
+def test_one_defect_code_convicts_and_two_do_not() -> None:
+    same = run(other(6, Outcome.INVALID, 4), other(4, Outcome.INVALID, 4))
+    assert (same.verdict, same.code, same.replacement) == (Verdict.INVALID, 4, ZERO_DIGEST)
+    assert run(other(6, Outcome.INVALID, 4), other(4, Outcome.INVALID, 5)).verdict is Verdict.NONE
+
+
+def test_withholding_convicts_alone_or_with_the_leading_fault() -> None:
+    assert run(other(10, Outcome.UNAVAILABLE)).verdict is Verdict.UNAVAILABLE
+    mixed = run(other(6, Outcome.UNAVAILABLE), executed(4, tokens=8), executed(1, tokens=9))
+    assert (mixed.verdict, len(mixed.winners)) == (Verdict.UNAVAILABLE, 2)
+    assert run(other(6, Outcome.UNAVAILABLE), executed(9)).verdict is Verdict.NONE
+
+
+@pytest.mark.parametrize("outcome", [Outcome.NO_KEY, Outcome.CANNOT_EXECUTE])
+def test_doubt_decides_nothing(outcome: Outcome) -> None:
+    assert run(other(15, outcome)).verdict is Verdict.NONE
+
+
+def test_the_papers_rule_slashes_the_honest_where_ours_asks_again() -> None:
+    votes = (executed(9), other(6, Outcome.NO_KEY))
+    assert run(*votes).verdict is Verdict.NONE
+    assert run(*votes, paper=True).verdict is Verdict.OVERTURNED
+
+
+def test_more_votes_than_seats_or_half_a_quorum_is_refused() -> None:
+    with pytest.raises(MalformedValue):
+        run(executed(16))
+    with pytest.raises(MalformedValue):
+        tally(15, 1, 2, (), CLAIM)
+
+
+ANY_VOTE = st.builds(
+    RevealedVote,
+    voter=st.integers(1, 10**6).map(lambda i: Address(f"0x{i:040x}")),
+    seats=st.integers(1, 8),
+    outcome=st.sampled_from(Outcome),
+    code=st.integers(0, 2),
+    tokens_hash=st.integers(1, 2).map(word),
+    trace_root=st.just(word(2)),
+    round_digest=st.integers(3, 4).map(word),
+)
+ANY_VOTES = st.lists(ANY_VOTE, max_size=12, unique_by=lambda vote: vote.voter)
+ANY_TAU = st.sampled_from([(2, 3), (3, 5), (4, 5), (51, 100), (1, 1)])
+
+
+@given(ANY_VOTES, ANY_TAU, st.randoms(use_true_random=False))
+@settings(max_examples=300)
+def test_order_is_irrelevant(votes: Sequence[RevealedVote], tau: tuple[int, int], random: object) -> None:
+    shuffled = list(votes)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    seats = sum(v.seats for v in votes) + 1
+    first, second = (tally(seats, *tau, order, CLAIM) for order in (votes, shuffled))
+    assert dataclasses.replace(first, winners=()) == dataclasses.replace(second, winners=())
+    # Only who shares a conviction for withholding can hang on order: two fault groups of one size.
+    if first.verdict is not Verdict.UNAVAILABLE:
+        assert set(first.winners) == set(second.winners)
+
+
+@given(ANY_VOTES, ANY_TAU)
+@settings(max_examples=300)
+def test_a_verdict_has_a_quorum_behind_it_so_two_verdicts_never_hold(votes: Sequence[RevealedVote], tau: tuple[int, int]) -> None:
+    found = tally(sum(v.seats for v in votes) + 1, *tau, votes, CLAIM)
+    backing = sum(v.seats for v in votes if v.voter in found.winners)
+    if found.verdict is Verdict.NONE:
+        assert not found.winners
+    else:
+        assert backing >= found.quorum and 2 * backing > found.revealed
+    if found.verdict is Verdict.UPHELD:
+        assert all(v.out_hash == CLAIM for v in votes if v.voter in found.winners)
+    elif found.verdict is not Verdict.NONE:
+        assert all(v.out_hash != CLAIM for v in votes if v.voter in found.winners)
+
+
+@given(ANY_VOTES, ANY_TAU, st.integers(0, 40))
+@settings(max_examples=300)
+def test_absentees_and_doubters_never_convict(votes: Sequence[RevealedVote], tau: tuple[int, int], absent: int) -> None:
+    # Whoever honestly finds the claim, or doubts, or stays away: no number of them convicts.
+    harmless = [v for v in votes if v.outcome in (Outcome.NO_KEY, Outcome.CANNOT_EXECUTE) or v.out_hash == CLAIM]
+    found = tally(sum(v.seats for v in harmless) + absent + 1, *tau, harmless, CLAIM)
+    assert found.verdict in (Verdict.NONE, Verdict.UPHELD)
+
+
+@given(ANY_VOTES, ANY_TAU)
+@settings(max_examples=200)
+def test_an_absent_seat_never_helps_a_conviction(votes: Sequence[RevealedVote], tau: tuple[int, int]) -> None:
+    seats = sum(v.seats for v in votes) + 1
+    convicts = {Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE}
+    if tally(seats + 5, *tau, votes, CLAIM).verdict in convicts:
+        assert tally(seats, *tau, votes, CLAIM).verdict in convicts
