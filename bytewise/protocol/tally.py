@@ -57,7 +57,7 @@ class Tally:
     winners: tuple[Address, ...]
     """Members that voted for the verdict, in the order of the votes: the ones who are paid."""
     replacement: Digest
-    """out_hash that replaces the claim; zero unless OVERTURNED by a quorum for it."""
+    """out_hash that replaces the claim; zero unless OVERTURNED (and there is one)."""
     code: int
     """Defect code of an INVALID verdict, else 0."""
     quorum: int
@@ -80,7 +80,7 @@ def tally(
     claimed_out_hash: Digest,
     paper_rule: bool = False,
 ) -> Tally:
-    """The verdict of a round of `seats` seats, votes in order of their members' first seats.
+    """The verdict of a round of `seats` seats, votes in the order of the verifier list.
 
     `paper_rule` is the paper's Algorithm 2, which slashes whenever equal votes stay below the quorum; it exists so that tests
     can show whom it harms (design section 12). `MalformedValue` for more votes than seats or a τ outside (1/2, 1].
@@ -96,7 +96,7 @@ def tally(
     return Tally(
         verdict=verdict,
         winners=tuple(vote.voter for vote in votes if vote in winning),
-        replacement=fault[0].out_hash if verdict is Verdict.OVERTURNED and _seats(fault) >= quorum else ZERO_DIGEST,
+        replacement=fault[0].out_hash if verdict is Verdict.OVERTURNED and fault else ZERO_DIGEST,
         code=fault[0].code if verdict is Verdict.INVALID else 0,
         quorum=quorum,
         equal=_seats(equal),
@@ -111,14 +111,15 @@ def _verdict(
 ) -> tuple[Verdict, list[RevealedVote]]:
     if _seats(equal) >= quorum:
         return Verdict.UPHELD, equal
-    if _seats(fault) >= quorum:
-        return (Verdict.OVERTURNED if fault[0].outcome == Outcome.EXECUTED else Verdict.INVALID), fault
+    if _seats(fault) >= quorum or paper_rule:
+        # Under the paper's rule silence convicts too, and then there is no other answer to replace the claim.
+        return (Verdict.INVALID if fault and fault[0].outcome == Outcome.INVALID else Verdict.OVERTURNED), fault
     if _seats(missing) >= quorum:
         return Verdict.UNAVAILABLE, missing
     if _seats(missing) + _seats(fault) >= quorum:
         # Bytes for some and not for others: withholding must never be cheaper than lying (design section 9).
         return Verdict.UNAVAILABLE, missing + fault
-    return (Verdict.OVERTURNED, fault) if paper_rule else (Verdict.NONE, [])
+    return Verdict.NONE, []
 
 
 def _accuses(vote: RevealedVote, claimed_out_hash: Digest) -> bool:
