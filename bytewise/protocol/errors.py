@@ -289,6 +289,24 @@ class ConfigurationError(Bug):
     rule, template = "R-55", "{0}: {1}"
 
 
+class StoreCorrupt(Bug):
+    """Our own database contradicts itself, or was asked for a step that its rules forbid."""
+
+    rule, template = "R-56", "store {0}: {1}"
+
+
+class LaneOwned(Unavailable):
+    """Another process holds the lease of a nonce lane."""
+
+    rule, template = "R-57", "nonce lane of {0} is leased by {1}"
+
+
+class LaneLost(Bug):
+    """Our lease of a nonce lane was taken over: a write with the old fencing token is refused."""
+
+    rule, template = "R-58", "nonce lane of {0}: fence {1} is no longer ours"
+
+
 # --- inference ---
 
 

@@ -1,0 +1,39 @@
+"""The declarative base and the column types that mean the same on SQLite and PostgreSQL."""
+
+from typing import Annotated
+
+from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String
+from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    """Every table of every actor."""
+
+    metadata = MetaData(naming_convention=_NAMES)
+
+
+def _serial() -> BigInteger:
+    # SQLite numbers rows by itself only for the exact type INTEGER.
+    return BigInteger().with_variant(Integer, "sqlite")
+
+
+RowId = Annotated[int, mapped_column(_serial(), primary_key=True, autoincrement=True)]
+"""A row number given by the database."""
+Int64 = Annotated[int, mapped_column(BigInteger)]
+"""Sequence numbers, blocks, Unix seconds."""
+Bytes32 = Annotated[bytes, mapped_column(LargeBinary(32))]
+"""A digest."""
+Bytes = Annotated[bytes, mapped_column(LargeBinary)]
+"""Any bytes."""
+Account = Annotated[str, mapped_column(String(42))]
+"""An address in lower case."""
+Word = Annotated[str, mapped_column(String(80))]
+"""A short name, a state, a 256-bit integer in decimal."""

@@ -1,0 +1,35 @@
+"""Brings a database to the newest revision. Only the starter of a process imports this; actors check the revision."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from bytewise.storage.engine import check_revision, open_database
+
+_FOLDER = Path(__file__).parent / "migrations"
+
+
+def migrate(url: str) -> str:
+    """Upgrades the database at `url`, creating it if it is new; returns the revision."""
+    engine = open_database(url)
+    config = configuration()
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    revision = check_revision(engine)
+    engine.dispose()
+    return revision
+
+
+def configuration() -> Config:
+    """Alembic's configuration, without a file."""
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    return config
+
+
+def newest_revision() -> str:
+    """Head of the migration scripts."""
+    return str(ScriptDirectory.from_config(configuration()).get_current_head())
