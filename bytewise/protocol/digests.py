@@ -50,6 +50,7 @@ class Label(enum.Enum):
     PARTIAL = "bytewise/v1/sealed-partial"
     SHARE_AT_REST = "bytewise/v1/share-at-rest"
     JOURNAL = "bytewise/v1/journal-entry"
+    PROTECTION = "bytewise/v1/protected-vote"
     KEY_DERIVATION = "bytewise/v1/deterministic-key"
     WEIGHTS = "bytewise/v1/model-make"
     RETRY = "bytewise/v1/retried-request"

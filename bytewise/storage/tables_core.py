@@ -17,7 +17,7 @@ class JournalRow(Base):
     """One entry of the hash-chained journal."""
 
     __tablename__ = "journal"
-    index: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     at: Mapped[Int64]
     kind: Mapped[Word]
     subject: Mapped[Bytes]

@@ -15,11 +15,11 @@ class NonceRow(Base):
 
 
 class ReleaseRow(Base):
-    """One signed release record; (epoch, index) has no gap and no second record."""
+    """One signed release record; (epoch, number) has no gap and no second record."""
 
     __tablename__ = "release_record"
     epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
-    index: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
+    number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     receipt_id: Mapped[Bytes32] = mapped_column(index=True)
     ticket_hash: Mapped[Bytes32]
     record: Mapped[Bytes]

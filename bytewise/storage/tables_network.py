@@ -94,7 +94,7 @@ class OwnBatchRow(Base):
 
     __tablename__ = "own_batch"
     first_seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
-    count: Mapped[int]
+    receipts: Mapped[int]
     header: Mapped[Bytes]
     list_data: Mapped[Bytes]
     locator: Mapped[str] = mapped_column(Text)

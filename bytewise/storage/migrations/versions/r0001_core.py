@@ -30,7 +30,7 @@ def _lock_row() -> None:
 def _journal() -> None:
     op.create_table(
         "journal",
-        sa.Column("index", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.Column("kind", sa.String(length=80), nullable=False),
         sa.Column("subject", sa.LargeBinary(), nullable=False),
@@ -38,7 +38,7 @@ def _journal() -> None:
         sa.Column("previous", sa.LargeBinary(length=32), nullable=False),
         sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
         sa.Column("signature", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("index", name=op.f("pk_journal")),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_journal")),
         sa.UniqueConstraint("digest", name=op.f("uq_journal_digest")),
     )
 

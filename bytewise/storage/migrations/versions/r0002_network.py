@@ -119,7 +119,7 @@ def _own_batch() -> None:
     op.create_table(
         "own_batch",
         sa.Column("first_seq", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("receipts", sa.Integer(), nullable=False),
         sa.Column("header", sa.LargeBinary(), nullable=False),
         sa.Column("list_data", sa.LargeBinary(), nullable=False),
         sa.Column("locator", sa.Text(), nullable=False),

@@ -29,13 +29,13 @@ def _release_record() -> None:
     op.create_table(
         "release_record",
         sa.Column("epoch", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("index", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("receipt_id", sa.LargeBinary(length=32), nullable=False),
         sa.Column("ticket_hash", sa.LargeBinary(length=32), nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.Column("signature", sa.LargeBinary(), nullable=False),
         sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
-        sa.PrimaryKeyConstraint("epoch", "index", name=op.f("pk_release_record")),
+        sa.PrimaryKeyConstraint("epoch", "number", name=op.f("pk_release_record")),
         sa.UniqueConstraint("digest", name=op.f("uq_release_record_digest")),
     )
     op.create_index(op.f("ix_release_record_receipt_id"), "release_record", ["receipt_id"], unique=False)

@@ -1,0 +1,72 @@
+"""How far a log reader has come, with block hashes, so that a reorganisation is seen and rolled back (design section 2)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sqlalchemy import Engine, delete, insert, select
+
+from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.units import Digest
+from bytewise.storage.engine import reading, writing
+from bytewise.storage.tables_core import CursorRow
+
+KEPT_BLOCKS = 256
+"""Hashes kept per reader: several epochs of reorganisation, far beyond finality's normal lag."""
+
+
+class Mark(NamedTuple):
+    """A finished block."""
+
+    number: int
+    hash: Digest
+
+
+class Cursor:
+    """The cursor of one named log reader."""
+
+    def __init__(self, engine: Engine, name: str, keep: int = KEPT_BLOCKS) -> None:
+        self._engine = engine
+        self._name = name
+        self._keep = keep
+
+    def head(self) -> Mark | None:
+        """The newest finished block, or None at the start."""
+        marks = self.marks(1)
+        return marks[0] if marks else None
+
+    def marks(self, limit: int = KEPT_BLOCKS) -> tuple[Mark, ...]:
+        """Finished blocks, newest first."""
+        query = select(CursorRow.number, CursorRow.hash).where(CursorRow.name == self._name)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.order_by(CursorRow.number.desc()).limit(limit))
+            return tuple(Mark(number, Digest(hash_)) for number, hash_ in rows)
+
+    def advance(self, number: int, block_hash: Digest) -> Mark:
+        """Finishes a block; it must be above the head."""
+        own = CursorRow.name == self._name
+        with writing(self._engine) as connection:
+            newest = connection.execute(select(CursorRow.number).where(own).order_by(CursorRow.number.desc()).limit(1)).scalar()
+            if newest is not None and number <= newest:
+                raise StoreCorrupt(f"cursor {self._name}", f"asked to advance from {newest} to {number}")
+            connection.execute(insert(CursorRow).values(name=self._name, number=number, hash=block_hash))
+            stale = select(CursorRow.number).where(own).order_by(CursorRow.number.desc()).offset(self._keep).limit(1)
+            oldest = connection.execute(stale).scalar()
+            if oldest is not None:
+                connection.execute(delete(CursorRow).where(own, CursorRow.number <= oldest))
+        return Mark(number, block_hash)
+
+    def rewind(self, number: int) -> Mark | None:
+        """Forgets every block above `number`; returns the new head."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(CursorRow).where(CursorRow.name == self._name, CursorRow.number > number))
+        return self.head()
+
+    def rewind_to_common(self, hash_of: Callable[[int], Digest]) -> Mark | None:
+        """Rewinds to the newest finished block that the chain still has; returns it, None if none is left.
+
+        Rows derived from later blocks are the caller's to delete (`Archive.rewind`), before this call.
+        """
+        for mark in self.marks():
+            if hash_of(mark.number) == mark.hash:
+                return self.rewind(mark.number)
+        return self.rewind(-1)

@@ -1,0 +1,95 @@
+"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED, and never disappears (design section 10)."""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, select, update
+
+from bytewise.ports import Clock
+from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.tables_core import DutyRow
+
+PENDING = "PENDING"
+DONE = "DONE"
+MISSED = "MISSED"
+DECLINED = "DECLINED"
+"""An operator chose to stay away, at the known penalty."""
+
+
+class Duty(NamedTuple):
+    """One duty; `deadline` in Unix seconds of chain time."""
+
+    kind: str
+    subject: bytes
+    deadline: int
+    state: str
+    detail: str
+
+
+class Duties:
+    """The duty table of one process."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def add(self, kind: str, subject: bytes, deadline: int) -> Duty:
+        """Adds a duty, or returns the one that is there, whatever its state."""
+        now = self._clock.now()
+        with writing(self._engine) as connection:
+            insert_if_absent(
+                connection, DutyRow, kind=kind, subject=subject, deadline=deadline, state=PENDING, detail="",
+                created_at=now, updated_at=now,
+            )  # fmt: skip
+        found = self.find(kind, subject)
+        assert found is not None
+        return found
+
+    def find(self, kind: str, subject: bytes) -> Duty | None:
+        """One duty."""
+        rows = self._select(DutyRow.kind == kind, DutyRow.subject == subject)
+        return rows[0] if rows else None
+
+    def pending(self) -> tuple[Duty, ...]:
+        """Open duties, most urgent first."""
+        return self._select(DutyRow.state == PENDING)
+
+    def all(self) -> tuple[Duty, ...]:
+        """Every duty by deadline."""
+        return self._select()
+
+    def done(self, kind: str, subject: bytes, detail: str = "") -> Duty:
+        """Ends a duty as DONE; no effect on one that has ended."""
+        return self._end(kind, subject, DONE, detail)
+
+    def miss(self, kind: str, subject: bytes, detail: str = "") -> Duty:
+        """Ends a duty as MISSED; no effect on one that has ended."""
+        return self._end(kind, subject, MISSED, detail)
+
+    def decline(self, subject: bytes, kind: str = "vote", detail: str = "declined by the operator") -> Duty:
+        """Stays away from one duty, even one that is not known yet; no effect on one that has ended."""
+        self.add(kind, subject, deadline=0)
+        return self._end(kind, subject, DECLINED, detail)
+
+    def declined(self, kind: str, subject: bytes) -> bool:
+        """Whether to stay away from this duty."""
+        found = self.find(kind, subject)
+        return found is not None and found.state == DECLINED
+
+    def sweep(self, chain_time: int) -> tuple[Duty, ...]:
+        """Marks pending duties whose deadline has passed as MISSED, and returns them: what was missed is reported."""
+        late = self._select(DutyRow.state == PENDING, DutyRow.deadline < chain_time)
+        return tuple(self.miss(duty.kind, duty.subject, f"deadline passed at {chain_time}") for duty in late)
+
+    def _end(self, kind: str, subject: bytes, state: str, detail: str) -> Duty:
+        change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject, DutyRow.state == PENDING)
+        with writing(self._engine) as connection:
+            connection.execute(change.values(state=state, detail=detail, updated_at=self._clock.now()))
+        found = self.find(kind, subject)
+        assert found is not None, "a duty is added before it ends"
+        return found
+
+    def _select(self, *conditions: Any) -> tuple[Duty, ...]:
+        columns = (DutyRow.kind, DutyRow.subject, DutyRow.deadline, DutyRow.state, DutyRow.detail)
+        query = select(*columns).where(*conditions).order_by(DutyRow.deadline, DutyRow.kind, DutyRow.subject)
+        with reading(self._engine) as connection:
+            return tuple(Duty(*row) for row in connection.execute(query))

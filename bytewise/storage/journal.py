@@ -1,0 +1,117 @@
+"""The hash-chained, append-only journal: the intent is recorded and signed before the action executes (design section 10).
+
+digest = H(journal label, number, at, kind, subject, canonical body, previous digest), signed with the node's Ed25519 key.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from sqlalchemy import Connection, Engine, Row, insert, select
+
+from bytewise.ports import Clock
+from bytewise.protocol import digests, encoding
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import Fault, StoreCorrupt
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.service.secret import read_secret, write_secret
+from bytewise.storage.engine import reading, writing
+from bytewise.storage.locks import alone
+from bytewise.storage.tables_core import JournalRow
+
+
+class Entry(NamedTuple):
+    """One journal entry; `body` is plain JSON data."""
+
+    number: int
+    at: int
+    kind: str
+    subject: bytes
+    body: Any
+    previous: Digest
+    digest: Digest
+    signature: bytes
+
+
+class Journal:
+    """Appends to and checks the journal of one process."""
+
+    def __init__(self, engine: Engine, key: Ed25519PrivateKey, clock: Clock) -> None:
+        self._engine = engine
+        self._key = key
+        self._clock = clock
+
+    def append(self, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
+        """Records and signs one intent or event; returns its digest once it is durable. `body` is plain JSON data."""
+        with writing(self._engine) as connection:
+            return self.append_in(connection, kind, subject, body)
+
+    def append_in(self, connection: Connection, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
+        """The same inside a transaction of another repository, so that both happen or neither."""
+        alone(connection, "journal")
+        last = connection.execute(
+            select(JournalRow.number, JournalRow.digest).order_by(JournalRow.number.desc()).limit(1)
+        ).one_or_none()
+        number, previous = (0, ZERO_DIGEST) if last is None else (last[0] + 1, Digest(last[1]))
+        raw, now = encoding.encode(body), self._clock.now()
+        digest = _digest(number, now, kind, subject, raw, previous)
+        connection.execute(
+            insert(JournalRow).values(
+                number=number, at=now, kind=kind, subject=subject, body=raw, previous=previous, digest=digest,
+                signature=self._key.sign(digest),
+            )
+        )  # fmt: skip
+        return digest
+
+    def verify_journal(self, expected_head: Digest | None = None) -> Digest:
+        """Head of an unbroken chain signed by our key; `StoreCorrupt` names the first bad entry.
+
+        A cut tail is only visible against an `expected_head` kept elsewhere.
+        """
+        previous, public = ZERO_DIGEST, self._key.public_key()
+        with reading(self._engine) as connection:
+            rows = connection.execute(select(*JournalRow.__table__.columns).order_by(JournalRow.number))
+            for number, row in enumerate(rows):
+                previous = _verify_row(row, number, previous, public)
+        if expected_head is not None and previous != expected_head:
+            raise StoreCorrupt("journal", "ends before the expected head")
+        return previous
+
+    def entries(self, from_number: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+        """Entries in order, from a number."""
+        query = select(*JournalRow.__table__.columns).where(JournalRow.number >= from_number)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.order_by(JournalRow.number).limit(limit)).all()
+        return tuple(
+            Entry(r.number, r.at, r.kind, r.subject, encoding.parse(r.body), Digest(r.previous), Digest(r.digest), r.signature)
+            for r in rows
+        )
+
+
+def journal_key(path: Path) -> Ed25519PrivateKey:
+    """The node's journal key, read from its file; created with the file if there is none."""
+    if not path.exists():
+        write_secret(path, os.urandom(32).hex().encode())
+    try:
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(read_secret(path).reveal().decode()))
+    except ValueError:
+        raise StoreCorrupt("journal", f"{path.name} holds no Ed25519 key") from None
+
+
+def _verify_row(row: Row[Any], number: int, previous: Digest, public: Ed25519PublicKey) -> Digest:
+    try:
+        encoding.parse(row.body)
+        public.verify(row.signature, row.digest)
+    except (Fault, InvalidSignature) as error:
+        raise StoreCorrupt("journal", f"entry {number}: {type(error).__name__}") from None
+    if row.number != number or row.previous != previous:
+        raise StoreCorrupt("journal", f"entry {number} does not follow its predecessor")
+    if row.digest != _digest(row.number, row.at, row.kind, row.subject, row.body, previous):
+        raise StoreCorrupt("journal", f"entry {number} was altered")
+    return Digest(row.digest)
+
+
+def _digest(number: int, at: int, kind: str, subject: bytes, body: bytes, previous: Digest) -> Digest:
+    return digests.labelled(Label.JOURNAL, number, at, kind.encode(), subject, body, previous)

@@ -1,0 +1,112 @@
+"""Never two different votes for one (dispute, round): across crashes, and across processes on one database.
+
+What a vote *says* is all of it but salt and quote hash. The first vote is stored with salt and quote before anything is signed
+or sent; a second vote that says the same gets the stored one back, so that one commitment exists for ever; one that says
+something else raises `SecondVote`. The rule is EIP-3076's, the table design section 10's.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, Row, select
+
+from bytewise.ports import Clock
+from bytewise.protocol import digests, encoding
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import Fault, ProtectionMissing, SecondVote, StoreCorrupt
+from bytewise.protocol.messages import Vote
+from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x
+from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.tables_core import ProtectedVoteRow
+
+
+class StoredVote(NamedTuple):
+    """The one vote of a seat holder in a round, with the quote whose hash it carries."""
+
+    vote: Vote
+    quote: Blob
+
+
+class Protection:
+    """The protection table of one voter."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
+        """The vote that may be committed and revealed: this one, or the stored one that says the same; else `SecondVote`."""
+        said = _said(vote)
+        with writing(self._engine) as connection:
+            insert_if_absent(
+                connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, said=said,
+                vote=encoding.encode(vote), quote=quote, created_at=self._clock.now(),
+            )  # fmt: skip
+            row = connection.execute(_query(vote.dispute, vote.round, vote.voter)).one()
+        if row.said != said:
+            raise SecondVote(hex0x(row.said), hex0x(vote.dispute), vote.round)
+        return _stored(row)
+
+    def known(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote | None:
+        """The vote already made for this round, if any: use it, do not execute again."""
+        with reading(self._engine) as connection:
+            row = connection.execute(_query(dispute, round_number, voter)).one_or_none()
+        return None if row is None else _stored(row)
+
+    def require(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote:
+        """The vote that the chain shows as ours; `ProtectionMissing` if the table does not know it."""
+        stored = self.known(dispute, round_number, voter)
+        if stored is None:
+            raise ProtectionMissing(hex0x(dispute), round_number)
+        return stored
+
+    def rows(self) -> tuple[StoredVote, ...]:
+        """Every vote, oldest first."""
+        query = select(*ProtectedVoteRow.__table__.columns).order_by(ProtectedVoteRow.created_at, ProtectedVoteRow.dispute)
+        with reading(self._engine) as connection:
+            return tuple(_stored(row) for row in connection.execute(query))
+
+    def export(self) -> bytes:
+        """All votes as one canonical document, to be imported elsewhere while this process is stopped."""
+        votes = [{"quote": hex0x(s.quote), "vote": encoding.to_json(s.vote)} for s in self.rows()]
+        return encoding.encode({"format": "bytewise-protection-1", "votes": votes})
+
+    def import_votes(self, document: bytes) -> int:
+        """Adds the votes of an export; returns how many were read. A contradiction raises `SecondVote` and adds nothing."""
+        value = encoding.parse(document)
+        if not isinstance(value, dict) or value.get("format") != "bytewise-protection-1":
+            raise StoreCorrupt("protection", "not an export")
+        stored = [_imported(item) for item in value["votes"]]
+        self._refuse_contradictions(stored)
+        for each in stored:
+            self.sign_once(each.vote, each.quote)
+        return len(stored)
+
+    def _refuse_contradictions(self, stored: Iterable[StoredVote]) -> None:
+        for vote, _quote in stored:
+            have = self.known(vote.dispute, vote.round, vote.voter)
+            if have is not None and _said(have.vote) != _said(vote):
+                raise SecondVote(hex0x(_said(have.vote)), hex0x(vote.dispute), vote.round)
+
+
+def _imported(item: Any) -> StoredVote:
+    quote = item["quote"]
+    return StoredVote(encoding.from_json(Vote, item["vote"]), Blob(bytes.fromhex(quote.removeprefix("0x"))))
+
+
+def _said(vote: Vote) -> Digest:
+    bare = dataclasses.replace(vote, salt=ZERO_DIGEST, quote_hash=ZERO_DIGEST)
+    return digests.labelled(Label.PROTECTION, encoding.encode(bare))
+
+
+def _query(dispute: Digest, round_number: int, voter: Address) -> Any:
+    row = ProtectedVoteRow
+    return select(*row.__table__.columns).where(row.dispute == dispute, row.round == round_number, row.voter == voter)
+
+
+def _stored(row: Row[Any]) -> StoredVote:
+    try:
+        return StoredVote(encoding.decode(Vote, row.vote), Blob(row.quote))
+    except Fault as error:
+        raise StoreCorrupt("protection", str(error)) from None
