@@ -27,7 +27,7 @@ abstract contract DisputeMoney is DisputeStore {
         d.phase = Phase.FINAL;
         d.verdict = j.verdict;
         d.replacement = replacement;
-        ParamSet memory p = PARAMS.get();
+        ParamSet memory p = _params();
         Winners memory w = _winners(id, d.round, j);
         Payout memory money;
         money.bond = d.bond;
@@ -41,11 +41,7 @@ abstract contract DisputeMoney is DisputeStore {
         emit Finalized(id, d.receiptId, j.verdict, stands, money);
     }
 
-    function _winners(bytes32 id, uint16 rounds, TallyLib.Judgement memory j)
-        private
-        view
-        returns (Winners memory w)
-    {
+    function _winners(bytes32 id, uint16 rounds, TallyLib.Judgement memory j) private view returns (Winners memory w) {
         for (uint16 i = 0; i < rounds; ++i) {
             Member[] memory members = _members[id][i + 1];
             if (j.verdict == Verdict.DRAW) {
@@ -75,11 +71,11 @@ abstract contract DisputeMoney is DisputeStore {
         private
         returns (uint256)
     {
-        VAULT.unlock(d.operator, d.operatorLocked, id);
+        _unlock(d.operator, d.operatorLocked, id);
         // No underflow: the bond covers the fee of every seat of every round.
         uint256 rest = d.bond - seats * p.feePerSeat;
         money.toOperator = rest * p.operatorShareBps / BPS;
-        LEDGER.credit(id, d.operator, money.toOperator, ILedger.Reason.OPERATOR_SHARE);
+        _credit(id, d.operator, money.toOperator, ILedger.Reason.OPERATOR_SHARE);
         return p.feePerSeat;
     }
 
@@ -89,12 +85,12 @@ abstract contract DisputeMoney is DisputeStore {
         private
         returns (uint256)
     {
-        uint256 slashed = VAULT.slash(d.operator, d.operatorLocked, p.slashAmount, id);
+        uint256 slashed = _slash(d.operator, d.operatorLocked, p.slashAmount, id);
         uint256 alpha = d.verdict == Verdict.UNAVAILABLE ? 0 : slashed * p.alphaBps / BPS;
         money.slashed = slashed;
         money.toChallenger = d.bond + alpha;
-        LEDGER.credit(id, d.challenger, d.bond, ILedger.Reason.BOND_BACK);
-        LEDGER.credit(id, d.challenger, alpha, ILedger.Reason.CHALLENGER_SHARE);
+        _credit(id, d.challenger, d.bond, ILedger.Reason.BOND_BACK);
+        _credit(id, d.challenger, alpha, ILedger.Reason.CHALLENGER_SHARE);
         if (seats == 0) return 0;
         uint256 due = slashed * p.betaBps / BPS + seats * p.feePerSeat;
         // No underflow: alpha + beta <= 80 % is checked at deployment.
@@ -108,10 +104,10 @@ abstract contract DisputeMoney is DisputeStore {
     {
         uint256 fees = seats * p.feePerSeat;
         uint256 half = fees / 2;
-        uint256 slashed = VAULT.slash(d.operator, d.operatorLocked, half, id);
+        uint256 slashed = _slash(d.operator, d.operatorLocked, half, id);
         money.slashed = slashed;
         money.toChallenger = d.bond - (fees - half);
-        LEDGER.credit(id, d.challenger, money.toChallenger, ILedger.Reason.BOND_BACK);
+        _credit(id, d.challenger, money.toChallenger, ILedger.Reason.BOND_BACK);
         return seats == 0 ? 0 : (fees - half + slashed) / seats;
     }
 
@@ -132,7 +128,7 @@ abstract contract DisputeMoney is DisputeStore {
                 : m.revealed && (m.group == w.main[round - 1] || m.group == w.second[round - 1]);
             if (right) {
                 money.toVerifiers += m.seats * perSeat;
-                LEDGER.credit(id, m.voter, m.seats * perSeat, ILedger.Reason.SEAT_PAY);
+                _credit(id, m.voter, m.seats * perSeat, ILedger.Reason.SEAT_PAY);
             }
             Charge charge = right || j.verdict == Verdict.DRAW ? Charge.NONE : _chargeOf(m, j);
             money.penalties += _release(id, round, m, charge, p);
@@ -159,11 +155,25 @@ abstract contract DisputeMoney is DisputeStore {
         else if (charge == Charge.NOT_REVEALED) rate = p.noRevealPenalty;
         else if (charge == Charge.WRONG) rate = p.wrongPenalty;
         if (charge == Charge.NONE) {
-            VAULT.unlock(m.voter, m.locked, id);
+            _unlock(m.voter, m.locked, id);
             return 0;
         }
-        taken = VAULT.slash(m.voter, m.locked, rate * m.seats, id);
+        taken = _slash(m.voter, m.locked, rate * m.seats, id);
         LEDGER.burn(id, taken, ILedger.BurnReason.PENALTY);
         emit MemberCharged(id, round, m.voter, charge, m.seats, taken);
+    }
+
+    // One copy of each call, for the same reason as `_params`.
+
+    function _credit(bytes32 id, address account, uint256 amount, ILedger.Reason reason) private {
+        LEDGER.credit(id, account, amount, reason);
+    }
+
+    function _slash(address account, uint256 bound, uint256 want, bytes32 id) private returns (uint256) {
+        return VAULT.slash(account, bound, want, id);
+    }
+
+    function _unlock(address account, uint256 bound, bytes32 id) private {
+        VAULT.unlock(account, bound, id);
     }
 }

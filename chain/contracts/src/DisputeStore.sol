@@ -9,7 +9,7 @@ import {IRandomness} from "./interfaces/IRandomness.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
-import {AuditResult, Hashes, Phase, Verdict, Vote} from "./Types.sol";
+import {AuditResult, Hashes, ParamSet, Phase, Verdict, Vote} from "./Types.sol";
 
 /// @title DisputeStore: the storage of `Disputes` and everything that only reads it
 abstract contract DisputeStore is IDisputes, EIP712 {
@@ -119,6 +119,11 @@ abstract contract DisputeStore is IDisputes, EIP712 {
         id = disputeId(receipt);
         Dispute storage d = _disputes[id];
         return (id, phaseOf(id), d.verdict, d.replacement);
+    }
+
+    /// @dev One copy of the call and its decoder: this contract is near the size limit of EIP-170.
+    function _params() internal view returns (ParamSet memory) {
+        return PARAMS.get();
     }
 
     function _commitsClosed(Round storage r) internal view returns (bool) {

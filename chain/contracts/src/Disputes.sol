@@ -5,6 +5,7 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {DisputeMoney} from "./DisputeMoney.sol";
 import {DisputeStore} from "./DisputeStore.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
+import {SortitionLib} from "./SortitionLib.sol";
 import {TallyLib} from "./TallyLib.sol";
 import {AuditResult, Hashes, Outcome, ParamSet, Phase, Receipt, Verdict, Vote} from "./Types.sol";
 
@@ -23,7 +24,7 @@ contract Disputes is DisputeMoney {
         returns (bytes32 id)
     {
         (bytes32 receipt, uint64 anchoredAt) = ANCHOR.checkMember(r, sig, batchId, proof);
-        ParamSet memory p = PARAMS.get();
+        ParamSet memory p = _params();
         uint256 end = uint256(anchoredAt) + p.window;
         if (block.timestamp > end) revert WindowClosed(block.timestamp, end);
         id = disputeId(receipt);
@@ -54,21 +55,18 @@ contract Disputes is DisputeMoney {
         Round storage r = _rounds[id][round];
         bytes32 seed = RANDOMNESS.seed(r.seedBlock);
         // Only the opener's own account is left out; a rule that looked at more could be steered.
-        (address[] memory voters, uint256[] memory stakes, uint256 total) =
-            REGISTRY.weights(r.stakeBlock, d.challenger);
+        (address[] memory voters, uint256[] memory stakes, uint256 total) = REGISTRY.weights(r.stakeBlock, d.challenger);
         if (total == 0) {
-            emit Settled(id, round, Verdict.DRAW, _emptyTally());
-            _finalize(id, TallyLib.Judgement(Verdict.DRAW, 0, 0), 0);
-            return;
+            return _endUndrawn(id, round);
         }
-        ParamSet memory p = PARAMS.get();
+        ParamSet memory p = _params();
         d.phase = Phase.COMMIT;
-        r.roundSeed = keccak256(abi.encode(seed, id, round));
+        r.roundSeed = SortitionLib.roundSeed(seed, id, round);
         r.commitEnd = uint64(block.timestamp) + p.commitTime;
         r.revealEnd = r.commitEnd + p.revealTime;
-        uint256[] memory masks = _drawMasks(seed, id, round, r.seats, stakes, total);
-        _seat(id, round, voters, masks, p.seatStake);
-        emit SeatsDrawn(id, round, seed, r.roundSeed, voters, masks, r.commitEnd);
+        uint256[] memory holders = SortitionLib.draw(seed, id, round, r.seats, stakes, total);
+        _seat(id, round, voters, holders, p.seatStake);
+        emit SeatsDrawn(id, round, seed, r.roundSeed, r.seats, r.commitEnd);
     }
 
     /// @inheritdoc IDisputes
@@ -77,12 +75,10 @@ contract Disputes is DisputeMoney {
         Round storage r = _rounds[id][d.round];
         if (!RANDOMNESS.isExpired(r.seedBlock)) revert SeedReadable(id, r.seedBlock);
         if (r.rearms == MAX_REARMS) {
-            emit Settled(id, d.round, Verdict.DRAW, _emptyTally());
-            _finalize(id, TallyLib.Judgement(Verdict.DRAW, 0, 0), 0);
-            return;
+            return _endUndrawn(id, d.round);
         }
         r.rearms += 1;
-        r.seedBlock = uint64(block.number) + PARAMS.get().seedDelayBlocks;
+        r.seedBlock = uint64(block.number) + _params().seedDelayBlocks;
         emit SeedRearmed(id, d.round, r.seedBlock, r.rearms);
     }
 
@@ -99,7 +95,7 @@ contract Disputes is DisputeMoney {
         r.committedSeats += m.seats;
         if (r.committedSeats == r.seats) {
             r.commitEnd = uint64(block.timestamp);
-            r.revealEnd = r.commitEnd + PARAMS.get().revealTime;
+            r.revealEnd = r.commitEnd + _params().revealTime;
         }
         emit Committed(id, d.round, msg.sender, seatMask, commitment);
     }
@@ -123,9 +119,7 @@ contract Disputes is DisputeMoney {
         m.revealed = true;
         m.outcome = Outcome(vote.outcome);
         m.code = vote.code;
-        m.group = keccak256(
-            abi.encode(vote.outcome, vote.code, vote.tokensHash, vote.traceRoot, vote.roundDigest)
-        );
+        m.group = keccak256(abi.encode(vote.outcome, vote.code, vote.tokensHash, vote.traceRoot, vote.roundDigest));
         if (m.outcome == Outcome.EXECUTED) m.outHash = Hashes.outHash(vote.tokensHash, vote.traceRoot);
         r.revealedSeats += m.seats;
         emit Revealed(id, round, msg.sender, vote, quote);
@@ -138,16 +132,17 @@ contract Disputes is DisputeMoney {
         Round storage r = _rounds[id][round];
         if (!_commitsClosed(r)) revert TooEarly(block.timestamp, r.commitEnd);
         if (!_revealsClosed(r)) revert TooEarly(block.timestamp, r.revealEnd);
-        ParamSet memory p = PARAMS.get();
+        ParamSet memory p = _params();
         Tally memory t = TallyLib.count(_members[id][round], d.claimedOutHash);
-        TallyLib.Judgement memory j = TallyLib.judge(t, d.claimedOutHash, PARAMS.quorum(r.seats), p.paperRule);
+        uint256 quorum = PARAMS.quorum(r.seats);
+        TallyLib.Judgement memory j = TallyLib.judge(t, d.claimedOutHash, quorum, p.paperRule);
         if (j.verdict == Verdict.NONE && round == p.rounds) j.verdict = Verdict.DRAW;
         emit Settled(id, round, j.verdict, t);
         if (j.verdict == Verdict.NONE) {
             uint64 seedBlock = _startRound(id, d, round + 1, p);
             emit Escalated(id, round + 1, p.seats[round], seedBlock);
         } else {
-            _finalize(id, j, j.verdict == Verdict.OVERTURNED ? t.leadOutHash : bytes32(0));
+            _finalize(id, j, TallyLib.replacementOf(t, j, quorum));
         }
     }
 
@@ -187,43 +182,29 @@ contract Disputes is DisputeMoney {
         r.seats = p.seats[round - 1];
     }
 
-    /// @dev Seats in proportion to stake, with replacement; a voter's seats are the bits of its mask.
-    function _drawMasks(
-        bytes32 seed,
-        bytes32 id,
-        uint16 round,
-        uint256 seats,
-        uint256[] memory stakes,
-        uint256 total
-    ) private pure returns (uint256[] memory masks) {
-        masks = new uint256[](stakes.length);
-        for (uint256 i = 0; i < seats; ++i) {
-            uint256 point = uint256(keccak256(abi.encode(seed, id, round, i))) % total;
-            uint256 holder = 0;
-            while (point >= stakes[holder]) {
-                point -= stakes[holder];
-                ++holder;
-            }
-            masks[holder] |= 1 << i;
-        }
-    }
-
-    function _seat(bytes32 id, uint16 round, address[] memory voters, uint256[] memory masks, uint256 seatStake)
+    /// @dev Members in the order of their first seats; all seats of a voter are one member with one mask.
+    function _seat(bytes32 id, uint16 round, address[] memory voters, uint256[] memory holders, uint256 seatStake)
         private
     {
-        for (uint256 i = 0; i < voters.length; ++i) {
-            if (masks[i] == 0) continue;
-            Member storage m = _members[id][round].push();
-            m.voter = voters[i];
-            m.seatMask = masks[i];
-            m.seats = _ones(masks[i]);
-            m.locked = VAULT.lock(voters[i], m.seats * seatStake, id);
-            _positions[id][round][voters[i]] = _members[id][round].length;
+        Member[] storage members = _members[id][round];
+        for (uint256 i = 0; i < holders.length; ++i) {
+            address voter = voters[holders[i]];
+            if (_positions[id][round][voter] != 0) continue;
+            Member storage m = members.push();
+            _positions[id][round][voter] = members.length;
+            m.voter = voter;
+            (m.seatMask, m.seats) = _seatsOf(holders, i);
+            m.locked = VAULT.lock(voter, m.seats * seatStake, id);
+            emit SeatTaken(id, round, voter, m.seatMask, m.locked);
         }
     }
 
-    function _ones(uint256 mask) private pure returns (uint16 n) {
-        for (; mask != 0; mask &= mask - 1) ++n;
+    function _seatsOf(uint256[] memory holders, uint256 first) private pure returns (uint256 mask, uint16 seats) {
+        for (uint256 i = first; i < holders.length; ++i) {
+            if (holders[i] != holders[first]) continue;
+            mask |= 1 << i;
+            ++seats;
+        }
     }
 
     /// @dev One form per vote, so that equal findings are equal bytes.
@@ -238,5 +219,10 @@ contract Disputes is DisputeMoney {
         if (have != v.quoteHash) revert BadQuote(have, v.quoteHash);
     }
 
-    function _emptyTally() private pure returns (Tally memory t) {}
+    /// @dev A round that could not be drawn: DRAW, with nobody to pay.
+    function _endUndrawn(bytes32 id, uint16 round) private {
+        Tally memory nobody;
+        emit Settled(id, round, Verdict.DRAW, nobody);
+        _finalize(id, TallyLib.Judgement(Verdict.DRAW, 0, 0), 0);
+    }
 }

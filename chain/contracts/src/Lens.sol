@@ -50,11 +50,7 @@ contract Lens is ILens {
     }
 
     /// @inheritdoc ILens
-    function snapshot(address who, uint256 fromDispute, uint256 maxDisputes)
-        external
-        view
-        returns (Snapshot memory s)
-    {
+    function snapshot(address who, uint256 fromDispute, uint256 maxDisputes) external view returns (Snapshot memory s) {
         s.number = uint64(block.number);
         s.timestamp = uint64(block.timestamp);
         s.params = PARAMS.get();
@@ -147,9 +143,7 @@ contract Lens is ILens {
         list = new MemberView[](members.length);
         for (uint256 i = 0; i < members.length; ++i) {
             IDisputes.Member memory m = members[i];
-            list[i] = MemberView(
-                m.voter, m.seatMask, m.commitment, m.revealed, uint8(m.outcome), m.code, m.outHash
-            );
+            list[i] = MemberView(m.voter, m.seatMask, m.commitment, m.revealed, uint8(m.outcome), m.code, m.outHash);
         }
     }
 }

@@ -64,9 +64,7 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2)
-        external
-    {
+    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external {
         bytes32 first = _signedReceipt(r1, sig1);
         bytes32 second = _signedReceipt(r2, sig2);
         if (r1.operator != r2.operator || r1.seq != r2.seq) revert NoEquivocation();

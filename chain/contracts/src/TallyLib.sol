@@ -20,7 +20,11 @@ library TallyLib {
     }
 
     /// @notice Count the seats of a round. `claimed` is the receipt's outHash.
-    function count(IDisputes.Member[] memory members, bytes32 claimed) internal pure returns (IDisputes.Tally memory t) {
+    function count(IDisputes.Member[] memory members, bytes32 claimed)
+        internal
+        pure
+        returns (IDisputes.Tally memory t)
+    {
         for (uint256 i = 0; i < members.length; ++i) {
             IDisputes.Member memory m = members[i];
             if (m.commitment == bytes32(0)) t.absent += m.seats;
@@ -42,11 +46,24 @@ library TallyLib {
     {
         bytes32 lead = t.lead == 0 ? bytes32(0) : keyOf(t.leadOutcome, t.leadCode, t.leadOutHash);
         if (t.equal >= quorum) return Judgement(Verdict.UPHELD, keyOf(Outcome.EXECUTED, 0, claimed), 0);
-        if (t.lead >= quorum || paperRule) return Judgement(_faultOf(t), lead, 0);
+        if (t.lead >= quorum) {
+            return Judgement(t.leadOutcome == Outcome.INVALID ? Verdict.INVALID : Verdict.OVERTURNED, lead, 0);
+        }
         bytes32 missing = keyOf(Outcome.UNAVAILABLE, 0, 0);
         if (t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, missing, 0);
         // Without a seat that saw no bytes there is nothing to add to the leading fault, which fell short alone.
         if (uint256(t.lead) + t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, missing, lead);
+        // The paper convicts on whatever else the votes say, silence included.
+        if (paperRule) return Judgement(Verdict.OVERTURNED, lead, 0);
+    }
+
+    /// @notice The output that replaces the claim: the one that a quorum found, else none.
+    function replacementOf(IDisputes.Tally memory t, Judgement memory j, uint256 quorum)
+        internal
+        pure
+        returns (bytes32)
+    {
+        return j.verdict == Verdict.OVERTURNED && t.lead >= quorum ? t.leadOutHash : bytes32(0);
     }
 
     /// @notice The largest group of a round that says `key`; the first drawn of equals. Seats whose round digest is
@@ -70,11 +87,6 @@ library TallyLib {
         for (uint256 i = 0; i < members.length; ++i) {
             if (members[i].revealed && members[i].group == group) seats += members[i].seats;
         }
-    }
-
-    function _faultOf(IDisputes.Tally memory t) private pure returns (Verdict) {
-        // Under the paper's rule silence convicts too; without any other answer there is nothing to replace the output.
-        return t.leadOutcome == Outcome.INVALID ? Verdict.INVALID : Verdict.OVERTURNED;
     }
 
     function _countGroup(

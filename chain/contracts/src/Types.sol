@@ -169,9 +169,8 @@ library Hashes {
     bytes32 internal constant VOTE = keccak256(
         "Vote(bytes32 dispute,uint16 round,address voter,uint256 seatMask,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest,bytes32 quoteHash,bytes32 salt)"
     );
-    bytes32 internal constant AUDIT_RESULT = keccak256(
-        "AuditResult(bytes32 receiptId,address verifier,uint8 result,bytes32 commitment,uint64 auditedAt)"
-    );
+    bytes32 internal constant AUDIT_RESULT =
+        keccak256("AuditResult(bytes32 receiptId,address verifier,uint8 result,bytes32 commitment,uint64 auditedAt)");
     bytes32 internal constant RELEASE = keccak256(
         "Release(bytes32 receiptId,bytes32 ticketHash,uint64 keyEpoch,address shard,address voter,bytes32 evidenceHash,bytes32 transportKeyHash,bytes32 previous,uint64 index,uint8 decision,uint64 decidedAt)"
     );

@@ -104,16 +104,12 @@ interface IDisputes {
     );
     /// @notice Nobody drew while the seed could be read; a new block is named.
     event SeedRearmed(bytes32 indexed id, uint16 indexed round, uint64 seedBlock, uint8 rearms);
-    /// @notice The committee. `seed` is the beacon from which anyone can repeat the draw.
+    /// @notice The committee is drawn. `seed` is the beacon from which anyone can repeat the draw; one `SeatTaken` per member.
     event SeatsDrawn(
-        bytes32 indexed id,
-        uint16 indexed round,
-        bytes32 seed,
-        bytes32 roundSeed,
-        address[] voters,
-        uint256[] seatMasks,
-        uint64 commitEnd
+        bytes32 indexed id, uint16 indexed round, bytes32 seed, bytes32 roundSeed, uint16 seats, uint64 commitEnd
     );
+    /// @notice A voter holds the seats of `seatMask` and `locked` wei of its stake are bound for them.
+    event SeatTaken(bytes32 indexed id, uint16 indexed round, address indexed voter, uint256 seatMask, uint256 locked);
     /// @notice A member committed, for good.
     event Committed(
         bytes32 indexed id, uint16 indexed round, address indexed voter, uint256 seatMask, bytes32 commitment
@@ -224,7 +220,7 @@ interface IDisputes {
     function phaseOf(bytes32 id) external view returns (Phase);
     /// @notice One round of a dispute.
     function roundOf(bytes32 id, uint16 round) external view returns (Round memory);
-    /// @notice The members of a round, in the order of the verifier list.
+    /// @notice The members of a round, in the order of their first seats.
     function membersOf(bytes32 id, uint16 round) external view returns (Member[] memory);
     /// @notice Whether `settle` would succeed now.
     function isSettleable(bytes32 id) external view returns (bool);
