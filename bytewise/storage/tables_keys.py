@@ -29,10 +29,10 @@ class ReleaseRow(Base):
 
 
 class InstanceRow(Base):
-    """An enclave instance that got a partial for a receipt."""
+    """An enclave instance that got the key of one right: a receipt, dispute or audit, round and voter, hashed together."""
 
     __tablename__ = "release_instance"
-    receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
+    right_id: Mapped[Bytes32] = mapped_column(primary_key=True)
     instance: Mapped[Bytes32] = mapped_column(primary_key=True)
 
 

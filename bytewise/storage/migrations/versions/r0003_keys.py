@@ -44,9 +44,9 @@ def _release_record() -> None:
 def _release_instance() -> None:
     op.create_table(
         "release_instance",
-        sa.Column("receipt_id", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("right_id", sa.LargeBinary(length=32), nullable=False),
         sa.Column("instance", sa.LargeBinary(length=32), nullable=False),
-        sa.PrimaryKeyConstraint("receipt_id", "instance", name=op.f("pk_release_instance")),
+        sa.PrimaryKeyConstraint("right_id", "instance", name=op.f("pk_release_instance")),
     )
 
 
