@@ -1,0 +1,233 @@
+"""The outbox: one row per intended transaction; raw signed bytes and nonce are committed before the first broadcast.
+
+    PLANNED ─▶ SIGNED ─▶ BROADCAST ─▶ MINED ─▶ CONFIRMED
+       │          ▲  replace │  ▲ reorg │ └──▶ REVERTED
+       │          └──────────┘  └───────┘
+       └──▶ SUPERSEDED (someone else did it), EXPIRED (too late), REPLACED (its nonce went to another transaction)
+
+After a crash: broadcast the stored bytes again first; only then replace them. Every write checks the lane's fencing token.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.lane import Lane
+from bytewise.storage.tables_core import AttemptRow, OutboxRow
+
+
+class State(enum.StrEnum):
+    """Where a transaction stands."""
+
+    PLANNED = "PLANNED"
+    SIGNED = "SIGNED"
+    BROADCAST = "BROADCAST"
+    MINED = "MINED"
+    CONFIRMED = "CONFIRMED"
+    REVERTED = "REVERTED"
+    SUPERSEDED = "SUPERSEDED"
+    EXPIRED = "EXPIRED"
+    REPLACED = "REPLACED"
+
+
+OPEN = (State.PLANNED, State.SIGNED, State.BROADCAST, State.MINED)
+"""States that need work."""
+
+_ENDS = frozenset({State.SUPERSEDED, State.EXPIRED, State.REPLACED, State.REVERTED})
+TRANSITIONS: dict[State, frozenset[State]] = {
+    State.PLANNED: frozenset({State.SIGNED}) | _ENDS,
+    State.SIGNED: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
+    State.BROADCAST: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
+    State.MINED: frozenset({State.BROADCAST, State.MINED, State.CONFIRMED, State.REVERTED, State.REPLACED}),
+    State.CONFIRMED: frozenset(),
+    State.REVERTED: frozenset({State.PLANNED}),
+    State.SUPERSEDED: frozenset(),
+    State.EXPIRED: frozenset({State.PLANNED}),
+    State.REPLACED: frozenset({State.PLANNED}),
+}
+"""Every legal move; back to PLANNED only by `replan`."""
+
+
+class Intent(NamedTuple):
+    """What is to be sent. (contract, function, subject, role) name it: a second identical intent is the same row."""
+
+    contract: Address
+    function: str
+    subject: bytes
+    role: str
+    calldata: bytes
+    value_wei: int
+    deadline: int
+    """Unix seconds of chain time; 0 for none."""
+
+
+class Signed(NamedTuple):
+    """A signed transaction."""
+
+    raw: Blob
+    tx_hash: Digest
+
+
+class Attempt(NamedTuple):
+    """Signed bytes in the outbox: the first or a replacement, numbered from 1."""
+
+    attempt: int
+    nonce: int
+    raw: Blob
+    tx_hash: Digest
+    signed_at: int
+    broadcast_at: int | None
+
+
+class Item(NamedTuple):
+    """An outbox row."""
+
+    id: int
+    intent: Intent
+    state: State
+    nonce: int | None
+    block_number: int | None
+    block_hash: Digest | None
+    detail: str
+    created_at: int
+    updated_at: int
+
+
+class Outbox:
+    """The outbox of one nonce lane."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+
+    def plan(self, intent: Intent) -> Item:
+        """The row of this intent: a new PLANNED one, or the one that is there already, whatever its state."""
+        now = self.lane.clock.now()
+        with writing(self.lane.engine) as connection:
+            insert_if_absent(
+                connection, OutboxRow, chain_id=str(self.lane.chain_id), account=self.lane.account, state=State.PLANNED,
+                detail="", created_at=now, updated_at=now, **(intent._asdict() | {"value_wei": str(intent.value_wei)}),
+            )  # fmt: skip
+            return _item(connection.execute(self._query(*_key(intent))).one())
+
+    def find(self, contract: Address, function: str, subject: bytes, role: str) -> Item | None:
+        """The row of an intent, if it was ever planned."""
+        rows = self._items(*_named(contract, function, subject, role))
+        return rows[0] if rows else None
+
+    def item(self, item_id: int) -> Item:
+        """One row."""
+        return self._items(OutboxRow.id == item_id)[0]
+
+    def open_rows(self) -> tuple[Item, ...]:
+        """Rows that need work: those with a nonce first, in order of nonces, then by age."""
+        found = self._items(OutboxRow.state.in_(OPEN))
+        return tuple(sorted(found, key=lambda item: (item.nonce is None, item.nonce or 0, item.id)))
+
+    def all(self) -> tuple[Item, ...]:
+        """Every row of this lane, oldest first."""
+        return self._items()
+
+    def attempts(self, item_id: int) -> tuple[Attempt, ...]:
+        """Every signed version, oldest first: any of them may be the one that is mined."""
+        query = select(*AttemptRow.__table__.columns[1:]).where(AttemptRow.outbox_id == item_id).order_by(AttemptRow.attempt)
+        with reading(self.lane.engine) as connection:
+            return tuple(_attempt(row) for row in connection.execute(query))
+
+    def sign(self, item_id: int, chain_nonce: int, make: Callable[[int], Signed]) -> Attempt:
+        """Allocates the nonce, calls `make(nonce)` and stores its bytes: one transaction, all or nothing."""
+        with writing(self.lane.engine) as connection:
+            self._move(connection, item_id, State.SIGNED, expected=State.PLANNED)
+            nonce = self.lane.take_nonce_in(connection, chain_nonce)
+            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(nonce=nonce))
+            return self._store(connection, item_id, nonce, make(nonce))
+
+    def replace(self, item_id: int, make: Callable[[int], Signed]) -> Attempt:
+        """Stores other bytes for the same nonce (a higher fee); to be broadcast after the old ones failed to be mined."""
+        with writing(self.lane.engine) as connection:
+            row = self._move(connection, item_id, State.SIGNED)
+            if row.nonce is None:
+                raise StoreCorrupt("outbox", f"row {item_id} has no nonce to replace")
+            return self._store(connection, item_id, row.nonce, make(row.nonce))
+
+    def broadcast(self, item_id: int, tx_hash: Digest) -> None:
+        """Records that the bytes with this hash were handed to a node."""
+        now = self.lane.clock.now()
+        change = update(AttemptRow).where(AttemptRow.outbox_id == item_id, AttemptRow.tx_hash == tx_hash)
+        with writing(self.lane.engine) as connection:
+            self._move(connection, item_id, State.BROADCAST)
+            if connection.execute(change.values(broadcast_at=now)).rowcount != 1:
+                raise StoreCorrupt("outbox", f"row {item_id} never signed {tx_hash.hex()}")
+
+    def mark(
+        self, item_id: int, state: State, *, block_number: int | None = None, block_hash: Digest | None = None, detail: str = ""
+    ) -> Item:
+        """Moves a row; `StoreCorrupt` if the table of moves forbids it. MINED needs its block."""
+        if (state is State.MINED) != (block_hash is not None and block_number is not None) and state in OPEN:
+            raise StoreCorrupt("outbox", f"row {item_id}: {state} with block {block_number}")
+        values: dict[str, Any] = {"detail": detail[:500]}
+        if state in (State.MINED, State.REVERTED, State.BROADCAST):
+            values |= {"block_number": block_number, "block_hash": block_hash}
+        with writing(self.lane.engine) as connection:
+            self._move(connection, item_id, state)
+            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
+        return self.item(item_id)
+
+    def replan(self, item_id: int, intent: Intent) -> Item:
+        """Plans an ended, unsuccessful row again, with the intent's calldata, value and deadline. The caller bounds how often."""
+        values = {"calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline, "nonce": None}
+        with writing(self.lane.engine) as connection:
+            self._move(connection, item_id, State.PLANNED)
+            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
+        return self.item(item_id)
+
+    def _move(self, connection: Connection, item_id: int, state: State, expected: State | None = None) -> Row[Any]:
+        self.lane.held_in(connection)
+        row = connection.execute(self._query(OutboxRow.id == item_id).with_for_update()).one()
+        if state not in TRANSITIONS[State(row.state)] or (expected is not None and row.state != expected):
+            raise StoreCorrupt("outbox", f"row {item_id} cannot go from {row.state} to {state}")
+        change = update(OutboxRow).where(OutboxRow.id == item_id)
+        connection.execute(change.values(state=state, updated_at=self.lane.clock.now()))
+        return row
+
+    def _store(self, connection: Connection, item_id: int, nonce: int, signed: Signed) -> Attempt:
+        have = select(*AttemptRow.__table__.columns[1:]).where(AttemptRow.outbox_id == item_id).order_by(AttemptRow.attempt)
+        earlier = [_attempt(row) for row in connection.execute(have)]
+        same = [each for each in earlier if each.tx_hash == signed.tx_hash]
+        if same:
+            return same[0]
+        made = Attempt(len(earlier) + 1, nonce, signed.raw, signed.tx_hash, self.lane.clock.now(), None)
+        connection.execute(insert(AttemptRow).values(outbox_id=item_id, **made._asdict()))
+        return made
+
+    def _items(self, *conditions: Any) -> tuple[Item, ...]:
+        with reading(self.lane.engine) as connection:
+            return tuple(_item(row) for row in connection.execute(self._query(*conditions).order_by(OutboxRow.id)))
+
+    def _query(self, *conditions: Any) -> Any:
+        own = (OutboxRow.chain_id == str(self.lane.chain_id), OutboxRow.account == self.lane.account)
+        return select(*OutboxRow.__table__.columns).where(*own, *conditions)
+
+
+def _key(intent: Intent) -> tuple[Any, ...]:
+    return _named(intent.contract, intent.function, intent.subject, intent.role)
+
+
+def _named(contract: str, function: str, subject: bytes, role: str) -> tuple[Any, ...]:
+    row = OutboxRow
+    return row.contract == contract, row.function == function, row.subject == subject, row.role == role
+
+
+def _item(row: Row[Any]) -> Item:
+    intent = Intent(row.contract, row.function, row.subject, row.role, row.calldata, int(row.value_wei), row.deadline)
+    return Item(
+        row.id, intent, State(row.state), row.nonce, row.block_number, row.block_hash, row.detail, row.created_at, row.updated_at
+    )
+
+
+def _attempt(row: Row[Any]) -> Attempt:
+    return Attempt(row.attempt, row.nonce, Blob(row.raw), Digest(row.tx_hash), row.signed_at, row.broadcast_at)
