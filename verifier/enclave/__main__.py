@@ -1,0 +1,85 @@
+"""`python -m verifier.enclave --config FILE`: loads and verifies the artifact, proves the arithmetic, then takes jobs."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from bytewise.inference import artifact
+from bytewise.inference.engine import ExactEngine
+from bytewise.ports import Quoter
+from bytewise.protocol.errors import BytewiseError
+from bytewise.service import telemetry
+from bytewise.service.settings import load_settings
+from kms.client import ShardKeySource
+from verifier.enclave import server
+from verifier.enclave.session import Bench
+from verifier.enclave.settings import EnclaveSettings
+
+EXIT_BUG = 70
+"""EX_SOFTWARE of sysexits, as every actor's."""
+
+
+def main() -> int:
+    """Runs the enclave until SIGTERM; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m verifier.enclave", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    telemetry.configure("enclave", details=False)
+    sys.excepthook = _report
+    settings = load_settings(EnclaveSettings, parser.parse_args().config)
+    stop = _stop_on_signals()
+    bench = _bench(settings)
+    with server.listen(settings.socket) as listening:
+        telemetry.log("enclave.ready", model=bench.engine.model_id, instance=bench.instance)
+        if settings.ready_file is not None:
+            settings.ready_file.write_text(bench.engine.model_id.hex())
+        server.serve(listening, bench, stop)
+    settings.socket.unlink(missing_ok=True)
+    return 0
+
+
+def _bench(settings: EnclaveSettings) -> Bench:
+    loaded = artifact.load(settings.artifact)
+    engine = ExactEngine(loaded, threads=settings.threads, backend=settings.backend or None)
+    engine.vectors()
+    quoter = _quoter(settings)
+    keys = ShardKeySource(quoter, os.urandom, timeout_s=settings.key_timeout_s)
+    return Bench(engine, keys, quoter, settings.chain_id, os.urandom)
+
+
+def _quoter(settings: EnclaveSettings) -> Quoter:
+    # Imported here only: a production enclave must not hold the simulator (fence 3, research/kms.md 6).
+    from bytewise.tee_simulated.quoter import SimulatedQuoter
+
+    assert settings.platform_file is not None
+    return SimulatedQuoter.of_this_program(settings.platform_file)
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=stop.set, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, ask)
+    return stop
+
+
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    # A traceback shows values, and values here can be plaintext: only the class and the place are told.
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    telemetry.log("enclave.bug", error=kind.__name__, where=where, rule=error.rule if isinstance(error, BytewiseError) else "")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BytewiseError as failure:
+        _report(type(failure), failure, failure.__traceback__)
+        sys.exit(EXIT_BUG)

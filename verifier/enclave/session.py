@@ -1,0 +1,79 @@
+"""One job from its first message to its result: prepare a transport key, verify the ticket, judge, quote (design section 7).
+
+Nothing of a job outlives its session. What is logged names events and ids, never what an envelope held.
+"""
+
+import gc
+from collections.abc import Callable
+
+from bytewise.ports import KeySource, Quoter
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import TicketRefused
+from bytewise.protocol.evidence import Evidence, ResultQuote, ResultStatement, result_report_data
+from bytewise.protocol.jobs import JobResult, Prepared, RunJob
+from bytewise.protocol.messages import transport_key_hash
+from bytewise.protocol.units import U8, Blob, Digest
+from bytewise.service import telemetry
+from kms.hpke import transport_keypair
+from verifier.enclave.judge import Judgement, JudgingEngine, judge, verify_job
+
+
+class Bench:
+    """What all jobs of one enclave process share."""
+
+    def __init__(
+        self, engine: JudgingEngine, keys: KeySource, quoter: Quoter, chain_id: int, rng: Callable[[int], bytes]
+    ) -> None:
+        self.engine = engine
+        self.keys = keys
+        self.quoter = quoter
+        self.chain_id = chain_id
+        self.rng = rng
+        self.instance = Digest(rng(32))
+
+
+class Session:
+    """One job: `prepare`, then `run`."""
+
+    def __init__(self, bench: Bench, receipt_id: Digest) -> None:
+        self._bench = bench
+        self._receipt_id = receipt_id
+        self._secret, self._public = transport_keypair(bench.rng)
+
+    def prepare(self) -> Prepared:
+        """The fresh transport key of this job."""
+        return Prepared(self._bench.instance, self._public)
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result of the job that was prepared, with its quote; a `Fault` if it is another job or inconsistent."""
+        identifier = verify_job(job, self._bench.chain_id)
+        for what, have, want in (
+            ("receipt", identifier, self._receipt_id),
+            ("transport key", job.ticket.transport_key_hash, transport_key_hash(self._public)),
+            ("instance", job.ticket.instance, self._bench.instance),
+        ):
+            if have != want:
+                raise TicketRefused(f"ticket is for another {what}")
+        telemetry.log("enclave.job", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
+        judgement = judge(job, identifier, self._bench.keys, self._secret, self._bench.engine)
+        gc.collect()  # the payload's cycles, if any, go now and not at the next job
+        telemetry.log(
+            "enclave.judged", receipt=identifier, outcome=judgement.outcome.name, code=judgement.code,
+            verify_passes=judgement.verify_passes,
+        )  # fmt: skip
+        return self._quoted(job, identifier, judgement)
+
+    def _quoted(self, job: RunJob, identifier: Digest, found: Judgement) -> JobResult:
+        ticket = job.ticket
+        statement = ResultStatement(
+            chain_id=job.contracts.chain_id, contract=job.contracts.disputes, subject=ticket.subject, round=ticket.round,
+            receipt_id=identifier, voter=ticket.voter, outcome=U8(found.outcome), code=U8(found.code),
+            tokens_hash=found.tokens_hash, trace_root=found.trace_root, round_digest=found.round_digest,
+            verify_passes=found.verify_passes,
+        )  # fmt: skip
+        evidence = decode(Evidence, self._bench.quoter.quote(result_report_data(statement)))
+        return JobResult(
+            subject=ticket.subject, round=ticket.round, receipt_id=identifier, voter=ticket.voter,
+            outcome=statement.outcome, code=statement.code, tokens_hash=found.tokens_hash, trace_root=found.trace_root,
+            round_digest=found.round_digest, quote=Blob(encode(ResultQuote(statement, evidence))),
+        )  # fmt: skip

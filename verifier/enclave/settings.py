@@ -1,0 +1,42 @@
+"""Settings of one enclave process."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence import TEST_CHAIN_IDS, EvidenceType
+
+
+@dataclass(frozen=True, slots=True)
+class EnclaveSettings:
+    """What an enclave needs to start; it holds no key of an account and no address of a chain node."""
+
+    artifact: Path
+    """Folder of the converted model."""
+    socket: Path
+    """Job socket, in the actor's own folder."""
+    chain_id: int
+    """The one chain whose jobs it takes."""
+    evidence: EvidenceType
+    """How it is attested."""
+    platform_file: Path | None = None
+    """Key file of the simulated platform (evidence `simulated` only)."""
+    insecure_accept_simulated: bool = False
+    """The explicit switch without which evidence `simulated` is refused."""
+    threads: int = 1
+    """Threads of the engine."""
+    backend: str = ""
+    """Integer backend; empty: the fastest that passes its known-answer test."""
+    key_timeout_s: float = 10.0
+    """Timeout of one call to a key shard."""
+    ready_file: Path | None = None
+    """Written once jobs are taken, for whoever started the process."""
+
+    def __post_init__(self) -> None:
+        simulated = self.evidence is EvidenceType.SIMULATED
+        if simulated and not (self.insecure_accept_simulated and self.platform_file):
+            raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated and platform_file")
+        if simulated and self.chain_id not in TEST_CHAIN_IDS:
+            raise ConfigurationError("evidence", f"simulated on chain {self.chain_id}, which is no test chain")
+        if not simulated:
+            raise ConfigurationError("evidence", f"{self.evidence.value} is not available in this version")

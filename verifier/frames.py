@@ -1,0 +1,54 @@
+"""Job messages on a stream: canonical JSON behind a 4-byte big-endian length (`bytewise.protocol.jobs`).
+
+Messages carry no type: which one it is follows from its members, and both sides know what may come next.
+"""
+
+import socket
+from typing import Any
+
+from bytewise.protocol import encoding
+from bytewise.protocol.errors import MalformedValue, TryAgain, WrongFields
+from bytewise.protocol.jobs import MAX_MESSAGE_BYTES
+
+_LENGTH_BYTES = 4
+_CHUNK_BYTES = 2**16
+
+
+def send(peer: socket.socket, message: object) -> None:
+    """Sends one message; `TryAgain` if the peer is gone or stalls, `MalformedValue` for one above the cap."""
+    raw = encoding.encode(message)
+    if len(raw) > MAX_MESSAGE_BYTES:
+        raise MalformedValue("job message", f"{len(raw)} bytes")
+    try:
+        peer.sendall(len(raw).to_bytes(_LENGTH_BYTES, "big") + raw)
+    except OSError as error:
+        raise TryAgain("job socket", type(error).__name__) from None
+
+
+def receive(peer: socket.socket, *expected: type) -> Any:
+    """The next message, of one of the expected classes.
+
+    `TryAgain` if the peer closes or stalls in mid-message; a `Fault` for a message that is too long or is none of the expected.
+    """
+    length = int.from_bytes(_read(peer, _LENGTH_BYTES), "big")
+    if not 0 < length <= MAX_MESSAGE_BYTES:
+        raise MalformedValue("job message", f"{length} bytes")
+    value = encoding.parse(_read(peer, length))
+    for cls in expected:
+        if isinstance(value, dict) and value.keys() == encoding.field_types(cls).keys():
+            return encoding.from_json(cls, value)
+    names = sorted(value)[:5] if isinstance(value, dict) else []
+    raise WrongFields(" | ".join(cls.__name__ for cls in expected), [], names)
+
+
+def _read(peer: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        try:
+            chunk = peer.recv(min(size - len(data), _CHUNK_BYTES))
+        except OSError as error:
+            raise TryAgain("job socket", type(error).__name__) from None
+        if not chunk:
+            raise TryAgain("job socket", "closed by the peer")
+        data += chunk
+    return bytes(data)

@@ -1,0 +1,75 @@
+"""The duty process's side of the job socket; implements `bytewise.ports.EnclaveJobs`."""
+
+import socket
+from pathlib import Path
+
+from bytewise.protocol.errors import MalformedValue, TryAgain
+from bytewise.protocol.jobs import JobFailed, JobResult, Prepare, Prepared, RunJob
+from bytewise.protocol.units import Digest
+from verifier import frames
+
+
+class JobSocket:
+    """One job at a time: `prepare` opens a conversation, `run` ends it."""
+
+    def __init__(self, path: Path, prepare_timeout_s: float, job_timeout_s: float) -> None:
+        self._path = path
+        self._prepare_timeout_s = prepare_timeout_s
+        self._job_timeout_s = job_timeout_s
+        self._peer: socket.socket | None = None
+
+    def prepare(self, receipt_id: Digest) -> Prepared:
+        """A fresh transport key for one job; `TryAgain` if the enclave is not there or busy for too long."""
+        self.close()
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        peer.settimeout(self._prepare_timeout_s)
+        try:
+            peer.connect(str(self._path))
+        except OSError as error:
+            peer.close()
+            raise TryAgain("enclave", type(error).__name__) from None
+        self._peer = peer
+        frames.send(peer, Prepare(receipt_id))
+        prepared: Prepared = self._receive(peer, Prepared)
+        return prepared
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result; `TryAgain` if the enclave died, took too long or says that a retry may help."""
+        peer = self._peer
+        if peer is None:
+            raise TryAgain("enclave", "no prepared job")
+        try:
+            peer.settimeout(self._job_timeout_s)
+            frames.send(peer, job)
+            result: JobResult = self._receive(peer, JobResult)
+        finally:
+            self.close()
+        return verify_result(job, result)
+
+    def close(self) -> None:
+        """Ends the conversation; the enclave then forgets the prepared key."""
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    def _receive(self, peer: socket.socket, expected: type) -> object:
+        answer = frames.receive(peer, expected, JobFailed)
+        if isinstance(answer, JobFailed):
+            self.close()
+            if answer.retryable:
+                raise TryAgain("enclave", answer.error)
+            raise MalformedValue("job", f"the enclave refused it: {answer.error}")
+        return answer
+
+
+def verify_result(job: RunJob, result: JobResult) -> JobResult:
+    """The result, if it answers this job; otherwise `MalformedValue`."""
+    for what, have, want in (
+        ("subject", result.subject, job.ticket.subject),
+        ("round", result.round, job.ticket.round),
+        ("receipt", result.receipt_id, job.ticket.receipt_id),
+        ("voter", result.voter, job.ticket.voter),
+    ):
+        if have != want:
+            raise MalformedValue("job result", f"names another {what}")
+    return result
