@@ -307,6 +307,12 @@ class LaneLost(Bug):
     rule, template = "R-58", "nonce lane of {0}: fence {1} is no longer ours"
 
 
+class RpcRefused(Unavailable):
+    """A node refused a call for a reason of its own: pool full, nonce, underpriced, no such method."""
+
+    rule, template = "R-59", "{0} refused: {1}"
+
+
 # --- inference ---
 
 

@@ -1,0 +1,159 @@
+"""Compiled contracts as committed in `chain/abi/`: calls, results, events and errors by their names.
+
+Structs decode to dicts keyed by their Solidity names, nested ones too; `bytes32` to 32 bytes, addresses to lower-case text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.abi import encode as abi_encode
+from eth_abi.exceptions import DecodingError, EncodingError
+from eth_utils.crypto import keccak
+
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.units import Address, Digest
+
+FOLDER = Path(__file__).parent / "abi"
+
+CONTRACTS = (
+    "Params", "Ledger", "StakeVault", "Registry", "KeyEpochs", "BlockSeedSource", "ReceiptAnchor", "Disputes", "Lens",
+)  # fmt: skip
+"""Every deployed contract, in the order of deployment."""
+
+_BUILT_IN = (
+    {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
+    {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
+)
+
+
+class Log(NamedTuple):
+    """One decoded event."""
+
+    contract: Address
+    """Who emitted it."""
+    event: str
+    """Its name."""
+    values: Mapping[str, Any]
+    """Arguments by name, indexed and not."""
+    block: int
+    """Block number."""
+    block_hash: Digest
+    """Block hash."""
+    place: int
+    """Position in the block."""
+    transaction: Digest
+    """Transaction hash."""
+
+
+class Interface:
+    """One contract's ABI and creation code."""
+
+    def __init__(self, name: str, document: Mapping[str, Any]) -> None:
+        self.name = name
+        self.bytecode = bytes.fromhex(document["bytecode"][2:])
+        entries = document["abi"]
+        self.constructor: Sequence[Any] = next((entry["inputs"] for entry in entries if entry["type"] == "constructor"), [])
+        self.functions = {entry["name"]: entry for entry in entries if entry["type"] == "function"}
+        self.events = {_hash(entry): entry for entry in entries if entry["type"] == "event"}
+        self.errors = {_hash(entry)[:4]: entry for entry in (*entries, *_BUILT_IN) if entry["type"] == "error"}
+
+    def call(self, function: str, *arguments: Any) -> bytes:
+        """Calldata; `MalformedValue` for arguments outside their types."""
+        entry = self.functions[function]
+        return _hash(entry)[:4] + self._encode(function, entry["inputs"], arguments)
+
+    def creation(self, *arguments: Any) -> bytes:
+        """Data of the deploying transaction."""
+        return self.bytecode + self._encode("constructor", self.constructor, arguments)
+
+    def result(self, function: str, data: bytes) -> Any:
+        """A single result as it is, several as a dict by name; `MalformedValue` if the bytes do not fit the ABI."""
+        outputs = self.functions[function]["outputs"]
+        values = _decode(f"{self.name}.{function}", outputs, data)
+        return next(iter(values.values())) if len(outputs) == 1 else values
+
+    def event(self, topics: Sequence[bytes], data: bytes) -> tuple[str, dict[str, Any]] | None:
+        """Name and arguments of a log, or None for an event that this contract does not have."""
+        entry = self.events.get(topics[0]) if topics else None
+        if entry is None:
+            return None
+        where = f"{self.name}.{entry['name']}"
+        indexed = [each for each in entry["inputs"] if each["indexed"]]
+        plain = [each for each in entry["inputs"] if not each["indexed"]]
+        return entry["name"], _decode(where, indexed, b"".join(topics[1:])) | _decode(where, plain, data)
+
+    def topic(self, event: str) -> bytes:
+        """First topic of the named event."""
+        return next(topic for topic, entry in self.events.items() if entry["name"] == event)
+
+    def _encode(self, where: str, inputs: Sequence[Any], arguments: Sequence[Any]) -> bytes:
+        try:
+            return abi_encode([_kind(each) for each in inputs], arguments)
+        except (EncodingError, TypeError, ValueError) as error:
+            raise MalformedValue(f"{self.name}.{where}", str(error)[:200]) from None
+
+
+@cache
+def interface(name: str) -> Interface:
+    """The committed artifact of a contract; `ConfigurationError` if it is missing or unreadable."""
+    path = FOLDER / f"{name}.json"
+    try:
+        return Interface(name, json.loads(path.read_text()))
+    except (OSError, KeyError, ValueError) as error:
+        raise ConfigurationError(path.name, type(error).__name__) from None
+
+
+def revert_reason(data: bytes) -> str:
+    """A custom error of any of our contracts as `Name(field=value, …)`; unknown ones as their selector."""
+    entry = all_errors().get(data[:4])
+    if entry is None:
+        return f"unknown error 0x{data[:4].hex()}" if data else "no reason"
+    try:
+        values = _decode(entry["name"], entry["inputs"], data[4:])
+    except MalformedValue:
+        return f"{entry['name']} with malformed arguments"
+    return f"{entry['name']}({', '.join(f'{name}={_shown(value)}' for name, value in values.items())})"
+
+
+@cache
+def all_errors() -> Mapping[bytes, Any]:
+    """Errors of all contracts by selector: a call into one reverts with those of others."""
+    return {selector: entry for name in CONTRACTS for selector, entry in interface(name).errors.items()}
+
+
+def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:
+    try:
+        values = abi_decode([_kind(each) for each in parameters], data)
+    except (DecodingError, ValueError, OverflowError) as error:
+        raise MalformedValue(where, str(error)[:200]) from None
+    named = enumerate(zip(parameters, values, strict=True))
+    return {each["name"] or str(place): _named(each, value) for place, (each, value) in named}
+
+
+def _named(parameter: Mapping[str, Any], value: Any) -> Any:
+    kind = parameter["type"]
+    if kind.endswith("]"):
+        inner = {**parameter, "type": kind[: kind.rindex("[")]}
+        return tuple(_named(inner, item) for item in value)
+    if kind == "tuple":
+        return {each["name"]: _named(each, item) for each, item in zip(parameter["components"], value, strict=True)}
+    return value
+
+
+def _kind(parameter: Mapping[str, Any]) -> str:
+    if not parameter["type"].startswith("tuple"):
+        return str(parameter["type"])
+    inner = ",".join(_kind(each) for each in parameter["components"])
+    return f"({inner}){parameter['type'][5:]}"
+
+
+def _hash(entry: Mapping[str, Any]) -> bytes:
+    return keccak(f"{entry['name']}({','.join(_kind(each) for each in entry['inputs'])})".encode())
+
+
+def _shown(value: Any) -> str:
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)

@@ -1,0 +1,172 @@
+"""JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to our errors.
+
+No answer, a broken one or a busy node is `TryAgain`; a node's refusal is `RpcRefused`; a revert is `ChainReverted` with its
+decoded custom error. Nothing is retried here: a caller's tick is the retry.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from requests.exceptions import RequestException
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint
+
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.units import Address, Digest, digest
+from chain.artifacts import Log, interface, revert_reason
+
+DEFAULT_TIMEOUT_S = 10.0
+"""Bound of one call: above any block's execution, below a phase of a dispute."""
+
+LOGS_PER_CALL_BLOCKS = 2_000
+"""Span of one `eth_getLogs`: public nodes refuse more than some thousands of blocks."""
+
+
+class Block(NamedTuple):
+    """A block's header, as far as we need it."""
+
+    number: int
+    """Height."""
+    hash: Digest
+    """Its hash."""
+    parent: Digest
+    """Hash of the block before."""
+    timestamp: int
+    """Unix seconds."""
+    base_fee_wei: int
+    """EIP-1559 base fee per gas."""
+
+
+class ChainClient:
+    """One JSON-RPC endpoint of one chain."""
+
+    def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.chain_id = chain_id
+        self._provider = HTTPProvider(url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
+        self._checked = False
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        """Result of one call to the right chain."""
+        self._check_chain()
+        return self._request(method, params)
+
+    def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Results of several calls in one round trip; the first that failed raises."""
+        self._check_chain()
+        try:
+            answers = self._provider.make_batch_request([(RPCEndpoint(name), list(params)) for name, params in calls])
+        except (RequestException, ValueError, OSError) as error:
+            raise TryAgain("chain", type(error).__name__) from error
+        if not isinstance(answers, list) or len(answers) != len(calls):
+            raise TryAgain("chain", f"no answer to a batch of {len(calls)}")
+        return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
+
+    def call(
+        self,
+        contract: str,
+        at: Address,
+        function: str,
+        *arguments: Any,
+        block: str | dict[str, Any],
+        sender: Address | None = None,
+    ) -> Any:
+        """Decoded result of a view at a block, named by `at_number` or `at_hash`."""
+        known = interface(contract)
+        request = {"to": at, "data": "0x" + known.call(function, *arguments).hex()}
+        raw = self.rpc("eth_call", request, block)
+        return known.result(function, bytes.fromhex(_text(raw)[2:]))
+
+    def head(self, tag: str = "latest") -> Block:
+        """Newest block by tag: latest, safe or finalized."""
+        return self._block(tag)
+
+    def block(self, number: int) -> Block:
+        """The canonical block at a height; `TryAgain` if the node does not have it."""
+        return self._block(hex(number))
+
+    def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
+        """Events by name in a closed range of blocks, in chain order."""
+        topics = ["0x" + interface(contract).topic(name).hex() for name in events]
+        found: list[Log] = []
+        for start in range(from_block, to_block + 1, LOGS_PER_CALL_BLOCKS):
+            end = min(start + LOGS_PER_CALL_BLOCKS - 1, to_block)
+            query = {"address": at, "fromBlock": hex(start), "toBlock": hex(end), "topics": [topics]}
+            raw = self.rpc("eth_getLogs", query)
+            found += [log for each in raw if (log := decode_log(contract, each)) is not None]
+        return sorted(found, key=lambda log: (log.block, log.place))
+
+    def _block(self, name: str) -> Block:
+        raw = self.rpc("eth_getBlockByNumber", name, False)
+        if not isinstance(raw, dict) or not raw.get("hash"):
+            raise TryAgain("chain", f"no block {name}")
+        return Block(
+            number=int(raw["number"], 16),
+            hash=digest(bytes.fromhex(raw["hash"][2:])),
+            parent=digest(bytes.fromhex(raw["parentHash"][2:])),
+            timestamp=int(raw["timestamp"], 16),
+            base_fee_wei=int(raw.get("baseFeePerGas", "0x0"), 16),
+        )
+
+    def _check_chain(self) -> None:
+        if self._checked:
+            return
+        found = int(_text(self._request("eth_chainId", ())), 16)
+        if found != self.chain_id:
+            raise ConfigurationError("chain", f"the node is on chain {found}, not {self.chain_id}")
+        self._checked = True
+
+    def _request(self, method: str, params: Sequence[Any]) -> Any:
+        try:
+            answer = self._provider.make_request(RPCEndpoint(method), list(params))
+        except (RequestException, ValueError, OSError) as error:
+            raise TryAgain("chain", type(error).__name__) from error
+        return _result(method, answer)
+
+
+def at_number(number: int) -> str:
+    """The canonical block at a height."""
+    return hex(number)
+
+
+def at_hash(block_hash: Digest) -> dict[str, Any]:
+    """Exactly this block, and only while it is canonical (EIP-1898)."""
+    return {"blockHash": "0x" + block_hash.hex(), "requireCanonical": True}
+
+
+def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
+    """A log of the named contract, or None for an event it does not have."""
+    topics = [bytes.fromhex(topic[2:]) for topic in raw["topics"]]
+    decoded = interface(contract).event(topics, bytes.fromhex(raw["data"][2:]))
+    if decoded is None:
+        return None
+    return Log(
+        contract=Address(raw["address"].lower()),
+        event=decoded[0],
+        values=decoded[1],
+        block=int(raw["blockNumber"], 16),
+        block_hash=digest(bytes.fromhex(raw["blockHash"][2:])),
+        place=int(raw["logIndex"], 16),
+        transaction=digest(bytes.fromhex(raw["transactionHash"][2:])),
+    )
+
+
+def _result(method: str, answer: Any) -> Any:
+    if not isinstance(answer, dict):
+        raise TryAgain("chain", f"{method}: no JSON-RPC answer")
+    error = answer.get("error")
+    if error is None:
+        return answer.get("result")
+    message, data = (
+        (str(error.get("message", ""))[:200], error.get("data")) if isinstance(error, dict) else (str(error)[:200], None)
+    )
+    if isinstance(data, str) and data.startswith("0x") and len(data) >= 10:
+        raise ChainReverted(method, revert_reason(bytes.fromhex(data[2:])))
+    if "revert" in message.lower():
+        raise ChainReverted(method, message)
+    raise RpcRefused(method, message)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("0x"):
+        raise MalformedValue("JSON-RPC result", str(value)[:60])
+    return value
