@@ -4,6 +4,7 @@ from typing import Protocol
 
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import AuditResult, Ticket, Vote
 from bytewise.protocol.receipt import BatchHeader, Receipt
@@ -96,6 +97,14 @@ class ChainView(Protocol):
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch with its shards."""
+        ...
+
+    def environment(self, digest: Digest) -> Environment:
+        """A registered environment's document, as governance published it; `UnknownEnvironment` if there is none."""
+        ...
+
+    def balance(self, who: Address, block: int) -> int:
+        """Wei that an account holds."""
         ...
 
 

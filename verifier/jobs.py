@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 from bytewise.protocol.errors import MalformedValue, TryAgain
 from bytewise.protocol.jobs import JobFailed, JobResult, Prepare, Prepared, RunJob
@@ -52,7 +53,7 @@ class JobSocket:
             self._peer.close()
             self._peer = None
 
-    def _receive(self, peer: socket.socket, expected: type) -> object:
+    def _receive(self, peer: socket.socket, expected: type) -> Any:
         answer = frames.receive(peer, expected, JobFailed)
         if isinstance(answer, JobFailed):
             self.close()

@@ -108,7 +108,5 @@ class Withdraw:
     """Amount that is owed."""
 
 
-Action = (
-    DrawSeats | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | RunAudit | PostAudit | OpenDispute | Withdraw
-)
+Action = DrawSeats | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | RunAudit | PostAudit | OpenDispute | Withdraw
 """Closed: whoever performs actions matches all of them."""

@@ -135,9 +135,7 @@ def decide_member(
     return tuple(actions)
 
 
-def decide_auditor(
-    snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int
-) -> tuple[Action, ...]:
+def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
     """What a drawn auditor does: judge each drawn receipt once, publish each result once, all inside the window."""
     actions: list[Action] = []
     for duty in duties:
@@ -175,9 +173,7 @@ def count_audits(snapshot: Snapshot, receipt: AuditedReceipt) -> tuple[int, int]
     said: dict[Address, int] = {}
     for result in receipt.results:
         seats = stakes.get(result.verifier, 0) // snapshot.params.audit_unit_wei
-        drawn = audit_is_drawn(
-            receipt.beacon, receipt.receipt_id, result.verifier, snapshot.params.audit_rate_bps, seats
-        )
+        drawn = audit_is_drawn(receipt.beacon, receipt.receipt_id, result.verifier, snapshot.params.audit_rate_bps, seats)
         if drawn and result.receipt_id == receipt.receipt_id:
             said.setdefault(result.verifier, result.result)
     words = list(said.values())

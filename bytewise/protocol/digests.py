@@ -48,6 +48,8 @@ class Label(enum.Enum):
     POLICY = "bytewise/v1/appraisal-policy"
     TRANSPORT_KEY = "bytewise/v1/transport-key"
     PARTIAL = "bytewise/v1/sealed-partial"
+    RELEASE_RIGHT = "bytewise/v1/release-right"
+    NONCE = "bytewise/v1/shard-nonce"
     SHARE_AT_REST = "bytewise/v1/share-at-rest"
     JOURNAL = "bytewise/v1/journal-entry"
     PROTECTION = "bytewise/v1/protected-vote"

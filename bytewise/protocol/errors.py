@@ -217,6 +217,12 @@ class NoKey(Unavailable):
     rule, template = "R-36", "{0} of {1} shards gave a partial: {2}"
 
 
+class ShardRefused(Fault):
+    """A shard answered a release request with a refusal that a retry cannot cure."""
+
+    rule, template = "R-37", "{0} refused: {1}"
+
+
 # --- disputes and votes ---
 
 

@@ -44,6 +44,20 @@ class EpochDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class SealedShare:
+    """A share at rest: AES-256-GCM under the shard's storage key, bound to epoch and index."""
+
+    epoch: U64
+    """Key epoch."""
+    index: int
+    """Evaluation point."""
+    nonce: Blob
+    """12 bytes."""
+    ciphertext: Blob
+    """Sealed 32-byte scalar."""
+
+
+@dataclass(frozen=True, slots=True)
 class Partial:
     """One shard's partial decapsulation with its Chaum-Pedersen proof."""
 

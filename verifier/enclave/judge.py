@@ -50,7 +50,7 @@ def verify_job(job: RunJob, chain_id: int) -> Digest:
     if job.contracts.chain_id != chain_id:
         raise MalformedValue("job", f"chain {job.contracts.chain_id}, this enclave serves {chain_id}")
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
-    subject = identifier if job.ticket.kind == TicketKind.AUDIT else job.ticket.subject
+    subject = identifier if TicketKind(job.ticket.kind) is TicketKind.AUDIT else job.ticket.subject
     for what, have, want in (
         ("receipt", job.ticket.receipt_id, identifier),
         ("subject", job.ticket.subject, subject),
@@ -100,6 +100,6 @@ def _executed(job: RunJob, verification: Verification) -> Judgement:
     tokens_hash, root = truth.output.tokens_hash, truth.trace_root
     assert out_hash(tokens_hash, root) == truth.out_hash
     # An audit has no round: nobody else's work could be copied, and the digest would only add a secret to keep.
-    is_dispute = job.ticket.kind == TicketKind.DISPUTE
+    is_dispute = TicketKind(job.ticket.kind) is TicketKind.DISPUTE
     digest = trace.round_digest(job.round_seed, job.ticket.subject, truth.leaves) if is_dispute else ZERO_DIGEST
     return Judgement(Outcome.EXECUTED, 0, tokens_hash, root, digest, verification.verify_passes)
