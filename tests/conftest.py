@@ -1,0 +1,16 @@
+"""Options and fixtures that every test may use."""
+
+import pytest
+
+from tests.skips import SkipPin
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--pin-skips`: compare the skipped tests with tests/expected_skips.txt; for whole runs."""
+    parser.addoption("--pin-skips", action="store_true", help="fail unless exactly the expected tests are skipped")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Starts counting skips where asked."""
+    if config.getoption("--pin-skips"):
+        config.pluginmanager.register(SkipPin(), "skip-pin")
