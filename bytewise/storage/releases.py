@@ -55,9 +55,9 @@ class ReleaseRecords:
             usage = _usage(connection, epoch, right)
             signed = decide(usage, self._head(connection, epoch))
             self._insert(connection, signed)
-            if signed.record.decision == Decision.RELEASED:
+            if signed.record.decision == Decision.RELEASED.value:
                 insert_if_absent(connection, InstanceRow, right_id=right, instance=ticket.instance)
-                if ticket.kind == TicketKind.AUDIT and not usage.instances:
+                if ticket.kind == TicketKind.AUDIT.value and not usage.instances:
                     _count_audit(connection, epoch)
         return signed
 

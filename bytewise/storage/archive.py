@@ -1,0 +1,221 @@
+"""What a verifier has seen: batches, receipts with their check, ciphertext at first sight, and its light audits.
+
+All but the archive of ciphertext can be deleted and rebuilt from chain and DA; DA forgets, so the archive is kept.
+"""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine, Row, delete, select, update
+
+from bytewise.ports import Clock
+from bytewise.protocol import digests, encoding
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.messages import AuditResult
+from bytewise.protocol.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.units import Blob, Digest, hex0x, unhex
+from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.tables_network import AuditRow, EnvelopeRow, SeenBatchRow, SeenReceiptRow
+
+
+class SeenBatch(NamedTuple):
+    """A batch of the chain. `state` is the verifier's own word for it; `seen_at` Unix seconds."""
+
+    header: BatchHeader
+    state: str
+    detail: str
+    seen_at: int
+
+
+class SeenReceipt(NamedTuple):
+    """A receipt of a batch, its Merkle siblings, and what the check found; `checked_at` Unix seconds."""
+
+    receipt_id: Digest
+    batch_id: int
+    signed: SignedReceipt
+    proof: tuple[Digest, ...]
+    finding: str
+    detail: str
+    checked_at: int
+
+
+class Audit(NamedTuple):
+    """A light audit that fell to us. `opening` is what later opens the posted commitment (salt, hashes), plain JSON data."""
+
+    receipt_id: Digest
+    deadline: int
+    state: str
+    result: AuditResult | None
+    signature: Blob | None
+    opening: Any
+    detail: str
+
+
+class Archive:
+    """Batches, receipts and ciphertext of one verifier."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def add_batch(self, header: BatchHeader, state: str = "NEW") -> SeenBatch:
+        """Remembers a batch; one that is known keeps its state."""
+        with writing(self._engine) as connection:
+            insert_if_absent(
+                connection, SeenBatchRow, batch_id=header.batch_id, block_number=header.block, header=encoding.encode(header),
+                state=state, detail="", seen_at=self._clock.now(),
+            )  # fmt: skip
+        found = self.batch(header.batch_id)
+        if found is None or found.header != header:
+            raise StoreCorrupt("archive", f"batch {header.batch_id} is known with another header: rewind first")
+        return found
+
+    def mark_batch(self, batch_id: int, state: str, detail: str = "") -> None:
+        """Sets the verifier's word for a batch."""
+        change = update(SeenBatchRow).where(SeenBatchRow.batch_id == batch_id)
+        with writing(self._engine) as connection:
+            connection.execute(change.values(state=state, detail=detail[:500]))
+
+    def batch(self, batch_id: int) -> SeenBatch | None:
+        """One batch."""
+        found = self._batches(SeenBatchRow.batch_id == batch_id)
+        return found[0] if found else None
+
+    def batches(self, state: str | None = None) -> tuple[SeenBatch, ...]:
+        """Batches by number; of one state, if given."""
+        return self._batches(*(() if state is None else (SeenBatchRow.state == state,)))
+
+    def add_receipt(
+        self, receipt_id: Digest, batch_id: int, signed: SignedReceipt, proof: tuple[Digest, ...], finding: str, detail: str = ""
+    ) -> None:
+        """Remembers a checked receipt; one that is known keeps its finding."""
+        with writing(self._engine) as connection:
+            insert_if_absent(
+                connection, SeenReceiptRow, receipt_id=receipt_id, batch_id=batch_id, operator=signed.receipt.operator,
+                seq=signed.receipt.seq, signed=encoding.encode(signed), proof=encoding.encode([hex0x(p) for p in proof]),
+                envelope_hash=signed.receipt.envelope_hash, finding=finding, detail=detail[:500],
+                checked_at=self._clock.now(),
+            )  # fmt: skip
+
+    def mark_receipt(self, receipt_id: Digest, finding: str, detail: str = "") -> None:
+        """Sets what the check found."""
+        change = update(SeenReceiptRow).where(SeenReceiptRow.receipt_id == receipt_id)
+        with writing(self._engine) as connection:
+            connection.execute(change.values(finding=finding, detail=detail[:500], checked_at=self._clock.now()))
+
+    def receipt(self, receipt_id: Digest) -> SeenReceipt | None:
+        """One receipt."""
+        found = self._receipts(SeenReceiptRow.receipt_id == receipt_id)
+        return found[0] if found else None
+
+    def receipts(self, batch_id: int | None = None, finding: str | None = None) -> tuple[SeenReceipt, ...]:
+        """Receipts by batch and number; of one batch or finding, if given."""
+        conditions = [] if batch_id is None else [SeenReceiptRow.batch_id == batch_id]
+        return self._receipts(*conditions, *([] if finding is None else [SeenReceiptRow.finding == finding]))
+
+    def rewind(self, block: int) -> None:
+        """Forgets batches above a block, and their receipts, after a reorganisation; ciphertext stays."""
+        gone = select(SeenBatchRow.batch_id).where(SeenBatchRow.block_number > block)
+        with writing(self._engine) as connection:
+            connection.execute(delete(SeenReceiptRow).where(SeenReceiptRow.batch_id.in_(gone)))
+            connection.execute(delete(SeenBatchRow).where(SeenBatchRow.block_number > block))
+
+    def keep_envelope(self, data: bytes) -> Digest:
+        """Archives ciphertext; returns its envelope hash."""
+        name = digests.labelled(Label.ENVELOPE, data)
+        with writing(self._engine) as connection:
+            insert_if_absent(connection, EnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
+        return name
+
+    def envelope(self, envelope_hash: Digest) -> Blob | None:
+        """Archived ciphertext, if there is; `StoreCorrupt` if it does not hash to its name any more."""
+        query = select(EnvelopeRow.data).where(EnvelopeRow.envelope_hash == envelope_hash)
+        with reading(self._engine) as connection:
+            data = connection.execute(query).scalar_one_or_none()
+        if data is not None and digests.labelled(Label.ENVELOPE, data) != envelope_hash:
+            raise StoreCorrupt("archive", f"envelope {envelope_hash.hex()} was altered")
+        return None if data is None else Blob(data)
+
+    def forget_envelopes(self, before: int) -> int:
+        """Deletes ciphertext archived before a time (Unix seconds), once its law has run out; returns how many."""
+        with writing(self._engine) as connection:
+            return connection.execute(delete(EnvelopeRow).where(EnvelopeRow.archived_at < before)).rowcount
+
+    def _batches(self, *conditions: Any) -> tuple[SeenBatch, ...]:
+        query = select(*SeenBatchRow.__table__.columns).where(*conditions).order_by(SeenBatchRow.batch_id)
+        with reading(self._engine) as connection:
+            return tuple(_batch(row) for row in connection.execute(query))
+
+    def _receipts(self, *conditions: Any) -> tuple[SeenReceipt, ...]:
+        query = select(*SeenReceiptRow.__table__.columns).where(*conditions)
+        with reading(self._engine) as connection:
+            return tuple(_receipt(r) for r in connection.execute(query.order_by(SeenReceiptRow.batch_id, SeenReceiptRow.seq)))
+
+
+class Audits:
+    """Light audits of one verifier."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def add(self, receipt_id: Digest, deadline: int) -> Audit:
+        """A new PENDING audit, or the one that is there."""
+        with writing(self._engine) as connection:
+            insert_if_absent(
+                connection, AuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
+                updated_at=self._clock.now(),
+            )  # fmt: skip
+        found = self.find(receipt_id)
+        assert found is not None, "inserted above"
+        return found
+
+    def find(self, receipt_id: Digest) -> Audit | None:
+        """One audit."""
+        found = self._select(AuditRow.receipt_id == receipt_id)
+        return found[0] if found else None
+
+    def audits(self, state: str | None = None) -> tuple[Audit, ...]:
+        """Audits, most urgent first; of one state, if given."""
+        return self._select(*(() if state is None else (AuditRow.state == state,)))
+
+    def mark(self, receipt_id: Digest, state: str, detail: str = "") -> None:
+        """Sets the state."""
+        self._update(receipt_id, state=state, detail=detail[:500])
+
+    def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> Audit:
+        """Stores the one signed result before it is posted; returns it, or the one stored earlier: post that."""
+        unsigned = update(AuditRow).where(AuditRow.receipt_id == result.receipt_id, AuditRow.result.is_(None))
+        values = {"result": encoding.encode(result), "signature": signature, "opening": encoding.encode(opening)}
+        with writing(self._engine) as connection:
+            connection.execute(unsigned.values(state="SIGNED", updated_at=self._clock.now(), **values))
+        found = self.find(result.receipt_id)
+        if found is None:
+            raise StoreCorrupt("audits", f"no audit of receipt {result.receipt_id.hex()}")
+        return found
+
+    def _update(self, receipt_id: Digest, **values: Any) -> None:
+        change = update(AuditRow).where(AuditRow.receipt_id == receipt_id)
+        with writing(self._engine) as connection:
+            connection.execute(change.values(updated_at=self._clock.now(), **values))
+
+    def _select(self, *conditions: Any) -> tuple[Audit, ...]:
+        query = select(*AuditRow.__table__.columns).where(*conditions).order_by(AuditRow.deadline, AuditRow.receipt_id)
+        with reading(self._engine) as connection:
+            return tuple(_audit(row) for row in connection.execute(query))
+
+
+def _batch(row: Row[Any]) -> SeenBatch:
+    return SeenBatch(encoding.decode(BatchHeader, row.header), row.state, row.detail, row.seen_at)
+
+
+def _receipt(row: Row[Any]) -> SeenReceipt:
+    signed = encoding.decode(SignedReceipt, row.signed)
+    proof = tuple(Digest(unhex(text)) for text in encoding.parse(row.proof))
+    return SeenReceipt(Digest(row.receipt_id), row.batch_id, signed, proof, row.finding, row.detail, row.checked_at)
+
+
+def _audit(row: Row[Any]) -> Audit:
+    result = None if row.result is None else encoding.decode(AuditResult, row.result)
+    opening = None if row.opening is None else encoding.parse(row.opening)
+    return Audit(Digest(row.receipt_id), row.deadline, row.state, result, row.signature, opening, row.detail)
