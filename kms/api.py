@@ -1,0 +1,92 @@
+"""The shard's HTTPS face: four endpoints, canonical JSON in and out, size capped before anything is parsed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import uvicorn
+from fastapi import Depends, FastAPI, Request, Response
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
+from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Refusal
+from bytewise.service import telemetry
+from kms.release import Shard
+
+KEEP_ALIVE_S = 5
+"""Idle connections are closed after this."""
+SHUTDOWN_S = 5
+"""A stopping shard lets running answers end for this long."""
+_JSON = "application/json"
+
+
+async def capped_body(request: Request) -> bytes:
+    """The request body, if it is not above the cap; `NotCanonical` as soon as it is."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_RELEASE_BODY_BYTES:
+            raise NotCanonical(f"more than {MAX_RELEASE_BODY_BYTES} bytes")
+    return bytes(body)
+
+
+Body = Annotated[bytes, Depends(capped_body)]
+
+
+def build_app(shard: Shard) -> FastAPI:
+    """The application of one shard; endpoints are synchronous and run in worker threads."""
+    app = FastAPI(title="bytewise kms shard", docs_url=None, redoc_url=None, openapi_url=None)
+
+    def nonce(body: Body) -> Response:
+        if body:
+            raise NotCanonical("a nonce request has no body")
+        return _answer(shard.nonce)
+
+    def release(body: Body) -> Response:
+        return _answer(lambda: shard.release(body))
+
+    def info() -> Response:
+        return _answer(shard.info)
+
+    def log(request: Request) -> Response:
+        first = request.query_params.get("from", "0")
+        if not (first.isascii() and first.isdigit() and len(first) < 16):
+            raise NotCanonical("from is not an index")
+        return _answer(lambda: shard.log(int(first)))
+
+    app.add_api_route("/v1/nonce", nonce, methods=["POST"])
+    app.add_api_route("/v1/release", release, methods=["POST"])
+    app.add_api_route("/v1/info", info, methods=["GET"])
+    app.add_api_route("/v1/log", log, methods=["GET"])
+    app.add_exception_handler(BytewiseError, _refused)
+    return app
+
+
+def serve(shard: Shard, host: str, port: int, certificate: Path, key: Path) -> None:
+    """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean."""
+    config = uvicorn.Config(
+        build_app(shard),
+        host=host,
+        port=port,
+        ssl_certfile=str(certificate),
+        ssl_keyfile=str(key),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+    uvicorn.Server(config).run()
+
+
+def _answer(produce: Callable[[], object]) -> Response:
+    return Response(encode(produce()), media_type=_JSON)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, BytewiseError):
+        raise error
+    status = 503 if isinstance(error, Unavailable) else 403 if isinstance(error, Fault) else 500
+    telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
+    body = Refusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
+    return Response(encode(body), status_code=status, media_type=_JSON)

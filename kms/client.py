@@ -1,0 +1,219 @@
+"""The enclave's side: asks shards one by one, checks everything they say, combines any t partials, opens the envelope.
+
+Nothing that a shard answers is believed: its release record must be signed and name our ticket, its partial must prove itself.
+A shard that lies or fails is named to `on_failure`, and the release goes on with the others.
+"""
+
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+
+import httpx2
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.ports import Quoter
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import (
+    BytewiseError,
+    ConfigurationError,
+    Fault,
+    NoKey,
+    ReleaseNotRecorded,
+    ShardRefused,
+    TryAgain,
+    Unavailable,
+)
+from bytewise.protocol.evidence import Evidence, evidence_digest
+from bytewise.protocol.jobs import RunJob, ShardRecord
+from bytewise.protocol.keys import Decision, Nonce, Partial, Refusal, ReleaseAnswer, ReleaseRequest, partial_info
+from bytewise.protocol.messages import Release
+from bytewise.protocol.seal import Envelope, seal_context
+from bytewise.protocol.signing import typed_digest, verify_signature
+from bytewise.protocol.units import U8, Blob, Digest
+from bytewise.service import telemetry
+from kms import hpke
+from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point
+from kms.dleq import verify_partial
+from kms.envelope import open_with_point, verify_receipt_envelope
+from kms.policy import anchor_domain, expected_report_data, key_domain
+from kms.shares import combine
+
+TIMEOUT_S = 5.0
+"""Of one HTTP exchange; a shard needs about 30 ms plus its chain reads."""
+ATTEMPTS = 6
+"""Rounds over the shards that gave none and say that a retry may help: their chain view can be a block behind."""
+PAUSE_S = 0.5
+"""Between rounds: half a block of the devnet."""
+MAX_ANSWER_BYTES = 64 * 1024
+"""A release answer has about 2 KB."""
+
+Failed = Callable[[int, BytewiseError], None]
+"""Told the index of a shard and why it gave no partial."""
+
+
+def log_failure(index: int, error: BytewiseError) -> None:
+    """The usual `on_failure`: one log line that names the shard and the rule."""
+    telemetry.log("kms.shard_failed", shard=index, error=type(error).__name__, rule=error.rule)
+
+
+class ShardKeySource:
+    """Implements `bytewise.ports.KeySource`. `pause(seconds)` waits between attempts."""
+
+    def __init__(
+        self,
+        quoter: Quoter,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        attempts: int = ATTEMPTS,
+        pause: Callable[[float], object] = threading.Event().wait,
+        on_failure: Failed = log_failure,
+    ) -> None:
+        self._quoter = quoter
+        self._pause = pause
+        self._on_failure = on_failure
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+
+    def open(self, job: RunJob, transport_secret: bytes) -> bytes:
+        """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold."""
+        envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
+        point = self._collect(job, envelope, transport_secret)
+        context = seal_context(anchor_domain(job.contracts), job.receipt)
+        return open_with_point(envelope, point, job.epoch.public_key, context, job.ticket.receipt_id)
+
+    def _collect(self, job: RunJob, envelope: Envelope, transport_secret: bytes) -> EccPoint:
+        partials: dict[int, EccPoint] = {}
+        failures: dict[int, BytewiseError] = {}
+        for attempt in range(self._attempts):
+            if attempt:
+                self._pause(PAUSE_S)
+            for shard in job.epoch.shards:
+                if len(partials) < job.epoch.threshold and _may_ask(shard, partials, failures):
+                    self._ask(job, shard, envelope, transport_secret, partials, failures)
+            if len(partials) == job.epoch.threshold:
+                _verify_epoch_keys(job, partials)
+                return combine(partials)
+            if not any(_may_ask(shard, partials, failures) for shard in job.epoch.shards):
+                break
+        reasons = ", ".join(f"shard {index} {type(error).__name__}" for index, error in sorted(failures.items()))
+        raise NoKey(len(partials), job.epoch.threshold, reasons)
+
+    def _ask(
+        self, job: RunJob, shard: ShardRecord, envelope: Envelope, transport_secret: bytes,
+        partials: dict[int, EccPoint], failures: dict[int, BytewiseError],
+    ) -> None:  # fmt: skip
+        try:
+            with ShardClient(shard, self._timeout_s) as client:
+                partials[shard.index] = self._release(job, shard, client, envelope, transport_secret)
+        except BytewiseError as error:
+            failures[shard.index] = error
+            self._on_failure(shard.index, error)
+
+    def _release(
+        self, job: RunJob, shard: ShardRecord, client: "ShardClient", envelope: Envelope, transport_secret: bytes
+    ) -> EccPoint:
+        ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
+        transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
+        nonce = client.nonce()
+        bound = expected_report_data(job.contracts, job.ticket, ticket_hash, transport_key, nonce, job.policy)
+        evidence = self._quoter.quote(bound)
+        answer = client.release(_request(job, nonce, evidence, transport_key))
+        _verify_record(job, shard, answer, ticket_hash, evidence)
+        info = partial_info(shard.address, job.ticket.receipt_id, ticket_hash, job.ticket.key_epoch)
+        partial = decode(Partial, hpke.open_from_transport(transport_secret, info, answer.sealed_partial))
+        key, base = decode_point(shard.verification_key), decode_point(envelope.enc)
+        return verify_partial(partial, shard.index, key, base, job.ticket.receipt_id)
+
+
+class ShardClient:
+    """HTTPS to one shard, trusting its pinned certificate and nothing else."""
+
+    def __init__(self, shard: ShardRecord, timeout_s: float = TIMEOUT_S) -> None:
+        try:
+            context = ssl.create_default_context(cadata=shard.certificate)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigurationError(f"certificate of shard {shard.index}", type(error).__name__) from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._url = shard.url
+        self._http = httpx2.Client(base_url=shard.url, verify=context, timeout=timeout_s, trust_env=False)
+
+    def __enter__(self) -> "ShardClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def nonce(self) -> Digest:
+        """A fresh nonce of the shard."""
+        return decode(Nonce, self.call("POST", "/v1/nonce", b"")).nonce
+
+    def release(self, request: ReleaseRequest) -> ReleaseAnswer:
+        """The shard's answer, not yet believed."""
+        return decode(ReleaseAnswer, self.call("POST", "/v1/release", encode(request)))
+
+    def call(self, method: str, path: str, body: bytes) -> bytes:
+        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it says so or cannot be reached."""
+        try:
+            with self._http.stream(method, path, content=body) as response:
+                data = bytearray()
+                for chunk in response.iter_bytes():
+                    data += chunk
+                    if len(data) > MAX_ANSWER_BYTES:
+                        raise ShardRefused(self._url, "an answer above the cap")
+                status = response.status_code
+        except httpx2.HTTPError as error:
+            raise TryAgain(self._url, type(error).__name__) from None
+        if status == httpx2.codes.OK:
+            return bytes(data)
+        raise self._refusal(status, bytes(data))
+
+    def _refusal(self, status: int, data: bytes) -> BytewiseError:
+        try:
+            refusal = decode(Refusal, data)
+        except Fault:
+            return ShardRefused(self._url, f"status {status}")
+        if refusal.retryable:
+            return TryAgain(self._url, refusal.error)
+        return ShardRefused(self._url, f"{refusal.error} {refusal.rule}")
+
+
+def _may_ask(shard: ShardRecord, partials: Mapping[int, EccPoint], failures: Mapping[int, BytewiseError]) -> bool:
+    failed = failures.get(shard.index)
+    return shard.index not in partials and (failed is None or isinstance(failed, Unavailable))
+
+
+def _request(job: RunJob, nonce: Digest, evidence: Blob, transport_key: Blob) -> ReleaseRequest:
+    return ReleaseRequest(
+        nonce=nonce, ticket=job.ticket, ticket_signature=job.ticket_signature, receipt=job.receipt,
+        receipt_signature=job.receipt_signature, batch_id=job.batch_id, proof=job.proof, envelope=job.envelope,
+        evidence=evidence, transport_key=transport_key,
+    )  # fmt: skip
+
+
+def _verify_record(job: RunJob, shard: ShardRecord, answer: ReleaseAnswer, ticket_hash: Digest, evidence: bytes) -> Release:
+    record, ticket = answer.record, job.ticket
+    wanted = (
+        ("receipt", record.receipt_id, ticket.receipt_id),
+        ("ticket", record.ticket_hash, ticket_hash),
+        ("epoch", record.key_epoch, ticket.key_epoch),
+        ("shard", record.shard, shard.address),
+        ("voter", record.voter, ticket.voter),
+        ("evidence", record.evidence_hash, evidence_digest(decode(Evidence, evidence).body)),
+        ("transport key", record.transport_key_hash, ticket.transport_key_hash),
+        ("decision", record.decision, U8(Decision.RELEASED)),
+    )
+    for what, have, want in wanted:
+        if have != want:
+            raise ReleaseNotRecorded(shard.index, f"names another {what}")
+    digest = typed_digest(key_domain(job.contracts), record)
+    verify_signature(f"release record of shard {shard.index}", digest, answer.signature, shard.address)
+    return record
+
+
+def _verify_epoch_keys(job: RunJob, partials: Mapping[int, EccPoint]) -> EccPoint:
+    # Partials are proven against verification keys that the duty process gave: these must be of the epoch's own key, or an
+    # envelope would seem not to open through no fault of the operator.
+    keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in partials}
+    if encode_point(combine(keys)) != job.epoch.public_key:
+        raise ConfigurationError(f"key epoch {job.epoch.epoch}", "verification keys are not of its public key")
+    return combine(keys)

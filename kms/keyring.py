@@ -1,0 +1,156 @@
+"""A shard's keys at rest: one folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
+
+`storage.key` and `signing.key` hold 32 bytes as hex, `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share sealed by
+AES-256-GCM under the storage key, bound to epoch and index. A hardware key store replaces `storage.key` later.
+"""
+
+import datetime
+import ipaddress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.x509.oid import NameOID
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.keys import EpochDocument, SealedShare
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U64, Blob
+from bytewise.service.clock import SystemClock
+from bytewise.service.secret import Secret, read_secret, write_secret
+from kms.curve import Rng, decode_point, decode_scalar, encode_scalar
+from kms.shares import verify_share
+
+STORAGE_KEY, SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "storage.key", "signing.key", "tls.key", "tls.pem"
+CERTIFICATE_LIFETIME = datetime.timedelta(days=400)
+"""Longer than the longest key retention of a devnet; pinned, so expiry is the only thing a client reads besides the key."""
+
+
+def enrol(folder: Path, url: str, rng: Rng) -> None:
+    """Draws what a shard's folder lacks: storage, signing and TLS keys. Existing keys are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (STORAGE_KEY, SIGNING_KEY):
+        if not (folder / name).exists():
+            write_secret(folder / name, rng(32).hex().encode())
+    if not (folder / TLS_KEY).exists():
+        _write_certificate(folder, urlsplit(url).hostname or "")
+
+
+def signer(folder: Path) -> LocalSigner:
+    """The account that signs this shard's release records."""
+    return LocalSigner(_hex_secret(folder / SIGNING_KEY))
+
+
+def certificate(folder: Path) -> str:
+    """The TLS certificate that clients pin, PEM."""
+    return _text(folder / TLS_CERTIFICATE)
+
+
+def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng) -> Path:
+    """Writes a share, sealed under the folder's storage key; `ConfigurationError` if the epoch already has one."""
+    path = folder / f"share-{epoch}.json"
+    if path.exists():
+        raise ConfigurationError(path.name, "exists; a share is never overwritten")
+    nonce = rng(12)
+    sealed = AESGCM(_hex_secret(folder / STORAGE_KEY)).encrypt(nonce, encode_scalar(share), _bound(epoch, index))
+    path.touch(mode=0o600)
+    path.write_bytes(encode(SealedShare(U64(epoch), index, Blob(nonce), Blob(sealed))))
+    return path
+
+
+def open_share(folder: Path, document: EpochDocument) -> "HeldShare":
+    """This folder's share of an epoch, checked against the public commitments; else `ConfigurationError`."""
+    record, path = document.record, folder / f"share-{document.record.epoch}.json"
+    try:
+        stored = decode(SealedShare, path.read_bytes())
+        raw = AESGCM(_hex_secret(folder / STORAGE_KEY)).decrypt(
+            stored.nonce, stored.ciphertext, _bound(record.epoch, stored.index)
+        )
+        value = decode_scalar(raw)
+        commitments = [decode_point(each) for each in document.commitments]
+    except (OSError, InvalidTag, Fault) as error:
+        raise ConfigurationError(path.name, type(error).__name__) from None
+    if not document.commitments or document.commitments[0] != record.public_key:
+        raise ConfigurationError(path.name, "commitments are not of the epoch's public key")
+    verify_share(stored.index, value, commitments)
+    return HeldShare(stored.index, Secret(raw))
+
+
+def load_document(path: Path) -> EpochDocument:
+    """The public epoch document of a file."""
+    try:
+        return decode(EpochDocument, path.read_bytes())
+    except (OSError, Fault) as error:
+        raise ConfigurationError(path.name, str(error)[:200]) from None
+
+
+class HeldShare:
+    """An opened share; the scalar shows itself only to the call that uses it."""
+
+    __slots__ = ("_secret", "index")
+
+    def __init__(self, index: int, secret: Secret) -> None:
+        self.index = index
+        self._secret = secret
+
+    def scalar(self) -> int:
+        """f(index)."""
+        return decode_scalar(self._secret.reveal())
+
+
+def _bound(epoch: int, index: int) -> bytes:
+    return digests.labelled(Label.SHARE_AT_REST, epoch, index)
+
+
+def _hex_secret(path: Path) -> bytes:
+    text = read_secret(path).reveal()
+    try:
+        value = bytes.fromhex(text.decode("ascii"))
+    except (UnicodeDecodeError, ValueError):
+        value = b""
+    if len(value) != 32:
+        raise ConfigurationError(path.name, "not 32 bytes of hex")
+    return value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(path.name, type(error).__name__) from None
+
+
+def _write_certificate(folder: Path, host: str) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bytewise kms shard")])
+    now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + CERTIFICATE_LIFETIME)
+        .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    form = serialization.PrivateFormat.PKCS8
+    pem = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    write_secret(folder / TLS_KEY, pem)
+    (folder / TLS_CERTIFICATE).write_bytes(built.public_bytes(serialization.Encoding.PEM))
+
+
+def _alternative_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -1,0 +1,177 @@
+"""Decides whether a request may have a partial: pure, from gathered facts, cheapest and most public first (design section 8).
+
+`verify_request` needs nothing but the request; `verify_right` needs the chain at one block; `verify_limits` what this shard
+released before. Each returns what was verified or raises the named rule. A request that a view one block behind would refuse
+is `TryAgain`, never a refusal.
+"""
+
+from dataclasses import dataclass
+
+from bytewise.protocol import merkle, sortition
+from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
+from bytewise.protocol.evidence import (
+    AppraisalPolicy,
+    Evidence,
+    EvidenceType,
+    Role,
+    evidence_digest,
+    release_report_data,
+)
+from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
+from bytewise.protocol.seal import Envelope
+from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.units import Blob, Digest
+from bytewise.tee.appraisal import verify_evidence
+from kms.envelope import verify_receipt_envelope
+
+INSTANCES_PER_SEAT = 2
+"""Distinct enclave instances of one voter per seat and round: one restart. Counted per voter, so that nobody can use up the
+instances of others; over a committee of s seats that is at most 2s per receipt."""
+
+AUDIT_SEATS = 1
+"""A drawn audit counts as one seat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a request is once everything that needs no chain was checked."""
+
+    envelope: Envelope
+    """With a proof under the recomputed context."""
+    evidence: Evidence
+    """Accepted."""
+    evidence_hash: Digest
+    """Of its signed part."""
+    ticket_hash: Digest
+    """EIP-712 digest of the ticket."""
+
+
+def anchor_domain(contracts: Contracts) -> Domain:
+    """Domain of receipts."""
+    return Domain(contracts.chain_id, contracts.anchor)
+
+
+def key_domain(contracts: Contracts) -> Domain:
+    """Domain of tickets and release records."""
+    return Domain(contracts.chain_id, contracts.key_epochs)
+
+
+def expected_report_data(
+    contracts: Contracts, ticket: Ticket, ticket_hash: Digest, transport_key: Blob, nonce: Digest, policy: Digest
+) -> bytes:
+    """Report data that evidence for this request must carry; shard and enclave both compute it."""
+    role = Role.VERIFIER_ENCLAVE
+    return release_report_data(role, contracts, transport_key, nonce, policy, ticket.key_epoch, ticket_hash)
+
+
+def verify_request(request: ReleaseRequest, contracts: Contracts, policy: AppraisalPolicy, now: int) -> Admitted:
+    """Envelope proof, evidence and ticket signature, in this order; `now` is the shard's clock, for evidence only."""
+    ticket, receipt = request.ticket, request.receipt
+    if receipt.chain_id != contracts.chain_id:
+        raise ForeignChain(receipt.chain_id, contracts.chain_id)
+    envelope = verify_receipt_envelope(anchor_domain(contracts), receipt, request.envelope)
+    ticket_hash = typed_digest(key_domain(contracts), ticket)
+    bound = expected_report_data(contracts, ticket, ticket_hash, request.transport_key, request.nonce, policy.digest)
+    evidence = verify_evidence(policy, request.evidence, bound, now, contracts.chain_id)
+    verify_signature("ticket", ticket_hash, request.ticket_signature, ticket.voter)
+    _verify_ticket_names(request, contracts)
+    return Admitted(envelope, evidence, evidence_digest(evidence.body), ticket_hash)
+
+
+def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contracts, facts: ChainFacts) -> int:
+    """Seats for which the ticket gives the right at the block of `facts` (1 for an audit)."""
+    ticket, policy = request.ticket, facts.policy
+    bound = expected_report_data(contracts, ticket, admitted.ticket_hash, request.transport_key, request.nonce, policy)
+    if admitted.evidence.body.report_data != bound:
+        raise TryAgain("appraisal policy", "the chain has another than this shard")
+    if facts.timestamp >= ticket.expires_at:
+        raise TicketRefused(f"expired at {ticket.expires_at}, chain time {facts.timestamp}")
+    _verify_assurance(admitted.evidence, facts)
+    seats = _dispute_seats(ticket, facts) if ticket.kind == TicketKind.DISPUTE.value else _drawn(request, contracts, facts)
+    _verify_epoch(ticket, facts.epoch_state)
+    return seats
+
+
+def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
+    """The ticket, unless a limit is used up: `instances` that already got this subject, round and voter's key; for a new
+    audit, `audits` released in this epoch against its budget. Budgets never refuse a dispute seat."""
+    allowed = INSTANCES_PER_SEAT * seats
+    if len(instances | {ticket.instance}) > allowed:
+        raise BudgetSpent("instances", allowed)
+    if ticket.kind == TicketKind.AUDIT.value and not instances and audits >= budget:
+        raise BudgetSpent("audit", budget)
+    return ticket
+
+
+def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts) -> Ticket:
+    ticket, identifier = request.ticket, receipt_id(anchor_domain(contracts), request.receipt)
+    if ticket.receipt_id != identifier:
+        raise TicketRefused(f"is for receipt {ticket.receipt_id.hex()}, not {identifier.hex()}")
+    if ticket.transport_key_hash != transport_key_hash(request.transport_key):
+        raise TicketRefused("is for another transport key")
+    if ticket.key_epoch != request.receipt.key_epoch:
+        raise TicketRefused(f"is for key epoch {ticket.key_epoch}, not {request.receipt.key_epoch}")
+    if ticket.kind not in (TicketKind.DISPUTE.value, TicketKind.AUDIT.value):
+        raise TicketRefused(f"kind {ticket.kind}")
+    return ticket
+
+
+def _verify_assurance(evidence: Evidence, facts: ChainFacts) -> Evidence:
+    simulated = evidence.body.type is EvidenceType.SIMULATED
+    if simulated != (facts.assurance == EvidenceType.SIMULATED.value):
+        raise EvidenceRefused(f"type {evidence.body.type.value} for an epoch labelled {facts.assurance}")
+    return evidence
+
+
+def _verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
+    open_states = {EpochState.ACTIVE, EpochState.DRAINING}
+    if ticket.kind == TicketKind.DISPUTE.value:
+        open_states.add(EpochState.COMPROMISED)
+    if state not in open_states:
+        raise EpochClosed(ticket.key_epoch, state.name)
+    return state
+
+
+def _dispute_seats(ticket: Ticket, facts: ChainFacts) -> int:
+    dispute = facts.dispute
+    if dispute is None:
+        raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {facts.number}")
+    if dispute.id != ticket.subject or dispute.receipt_id != ticket.receipt_id:
+        raise TicketRefused(f"dispute is about receipt {dispute.receipt_id.hex()}")
+    if dispute.phase is Phase.FINAL or dispute.round > ticket.round:
+        raise TicketRefused(f"dispute is in round {dispute.round}, {dispute.phase.name}")
+    if dispute.round < ticket.round or dispute.phase not in (Phase.COMMIT, Phase.REVEAL):
+        raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {facts.number}")
+    return _seats_of(ticket, dispute)
+
+
+def _seats_of(ticket: Ticket, dispute: Dispute) -> int:
+    member = dispute.member(ticket.voter)
+    if member is None or member.seat_mask == 0:
+        raise TicketRefused(f"{ticket.voter} has no seat in round {dispute.round}")
+    return member.seat_mask.bit_count()
+
+
+def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
+    ticket, batch = request.ticket, facts.batch
+    if ticket.subject != ticket.receipt_id or ticket.round != 0:
+        raise TicketRefused("an audit's subject is its receipt, its round 0")
+    if batch is None or facts.beacon is None:
+        raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")
+    signed = SignedReceipt(request.receipt, request.receipt_signature, "")
+    identifier = verify_receipt(anchor_domain(contracts), signed)
+    if batch.operator != request.receipt.operator or batch.key_epoch != request.receipt.key_epoch:
+        raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch")
+    merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
+    if facts.timestamp > batch.anchored_at + facts.params.window_s:
+        raise TicketRefused(f"window of batch {batch.batch_id} is over")
+    stake = dict(facts.verifiers).get(ticket.voter, 0)
+    audit_seats = stake // facts.params.audit_unit_wei if facts.params.audit_unit_wei else 0
+    rate = facts.params.audit_rate_bps
+    if not sortition.audit_is_drawn(facts.beacon, identifier, ticket.voter, rate, audit_seats):
+        raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {identifier.hex()}")
+    return AUDIT_SEATS

@@ -1,0 +1,146 @@
+"""The shard: checks a request in the order of design section 8, records the release, and only then answers.
+
+"No log, no partial": the signed record is committed to the database before the partial is computed, so a crash in between
+leaves a record without an answer and never an answer without a record.
+"""
+
+from bytewise.ports import Clock
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical
+from bytewise.protocol.evidence import AppraisalPolicy
+from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.keys import (
+    MAX_RELEASE_BODY_BYTES,
+    ChainFacts,
+    Decision,
+    EpochDocument,
+    Nonce,
+    ReleaseAnswer,
+    ReleaseLog,
+    ReleaseRequest,
+    ShardInfo,
+    SignedRelease,
+    partial_info,
+)
+from bytewise.protocol.messages import Release
+from bytewise.protocol.signing import Signer, typed_digest
+from bytewise.protocol.units import U8, U64
+from bytewise.service import telemetry
+from bytewise.storage.releases import LogHead, ReleaseRecords, Usage
+from kms import hpke, policy
+from kms.chain_view import KeyView
+from kms.curve import Rng, decode_point
+from kms.dleq import prove_partial
+from kms.keyring import HeldShare
+from kms.nonces import NonceBook
+from kms.policy import Admitted
+
+
+class Shard:
+    """One key holder of one epoch. Methods are thread-safe: the database and the nonce book serialise what must be."""
+
+    def __init__(
+        self,
+        document: EpochDocument,
+        share: HeldShare,
+        signer: Signer,
+        contracts: Contracts,
+        appraisal: AppraisalPolicy,
+        view: KeyView,
+        records: ReleaseRecords,
+        clock: Clock,
+        rng: Rng,
+        audits_per_epoch: int,
+    ) -> None:
+        listed = next((each for each in document.record.shards if each.index == share.index), None)
+        if listed is None or listed.address != signer.address:
+            raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
+        self._document = document
+        self._share = share
+        self._signer = signer
+        self._contracts = contracts
+        self._appraisal = appraisal
+        self._view = view
+        self._records = records
+        self._clock = clock
+        self._rng = rng
+        self._audits_per_epoch = audits_per_epoch
+        self._nonces = NonceBook(rng)
+
+    def nonce(self) -> Nonce:
+        """A fresh single-use nonce."""
+        return Nonce(self._nonces.issue(self._clock.now()))
+
+    def info(self) -> ShardInfo:
+        """What this shard serves."""
+        record = self._document.record
+        return ShardInfo(record.epoch, self._share.index, self._signer.address, record.assurance, self._appraisal.digest)
+
+    def log(self, first: int) -> ReleaseLog:
+        """Release records from index `first` on, a bounded page of them."""
+        return ReleaseLog(self._records.page(self._document.record.epoch, first))
+
+    def release(self, body: bytes) -> ReleaseAnswer:
+        """The sealed partial and the record of its release, or the named rule."""
+        if len(body) > MAX_RELEASE_BODY_BYTES:
+            raise NotCanonical(f"{len(body)} bytes")
+        request, now = decode(ReleaseRequest, body), self._clock.now()
+        if request.ticket.key_epoch != self._document.record.epoch:
+            raise EpochClosed(request.ticket.key_epoch, "not served here")
+        self._nonces.verify_fresh(request.nonce, now)
+        admitted = policy.verify_request(request, self._contracts, self._appraisal, now)
+        self._nonces.consume(request.nonce, now)
+        facts = self._view.read(request.ticket, request.batch_id)
+        signed = self._decide(request, admitted, facts)
+        return self._answer(request, admitted, signed)
+
+    def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
+        if facts.public_key != self._document.record.public_key or facts.assurance != self._document.record.assurance:
+            raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
+        try:
+            seats = policy.verify_right(request, admitted, self._contracts, facts)
+
+            def released(usage: Usage, head: LogHead) -> SignedRelease:
+                policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
+                return self._record(request, admitted, facts, head, Decision.RELEASED)
+
+            return self._records.append(request.ticket, released)
+        except Fault as fault:
+            self._refuse(request, admitted, facts, fault)
+            raise
+
+    def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
+        telemetry.log("kms.refused", receipt=request.ticket.receipt_id, rule=fault.rule, voter=request.ticket.voter)
+        # Only registered verifiers leave a refusal on the record: strangers could fill the disk.
+        if request.ticket.voter in dict(facts.verifiers):
+            self._records.append(
+                request.ticket,
+                lambda _usage, head: self._record(request, admitted, facts, head, Decision.REFUSED),
+            )
+
+    def _record(
+        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, decision: Decision
+    ) -> SignedRelease:
+        ticket = request.ticket
+        record = Release(
+            receipt_id=ticket.receipt_id,
+            ticket_hash=admitted.ticket_hash,
+            key_epoch=ticket.key_epoch,
+            shard=self._signer.address,
+            voter=ticket.voter,
+            evidence_hash=admitted.evidence_hash,
+            transport_key_hash=ticket.transport_key_hash,
+            previous=head.digest,
+            index=U64(head.next_index),
+            decision=U8(decision),
+            decided_at=U64(facts.timestamp),
+        )
+        return SignedRelease(record, self._signer.sign(typed_digest(policy.key_domain(self._contracts), record)))
+
+    def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease) -> ReleaseAnswer:
+        ticket, base = request.ticket, decode_point(admitted.envelope.enc)
+        partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
+        info = partial_info(self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch)
+        sealed = hpke.seal_to_transport(request.transport_key, info, encode(partial))
+        telemetry.log("kms.released", receipt=ticket.receipt_id, voter=ticket.voter, index=signed.record.index)
+        return ReleaseAnswer(sealed, signed.record, signed.signature)

@@ -1,0 +1,62 @@
+"""Starts one shard: reads its keys, refuses what a production process must refuse, serves until told to stop."""
+
+import secrets
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence import TEST_CHAIN_IDS, EvidenceType
+from bytewise.protocol.jobs import Contracts
+from bytewise.service.clock import SystemClock
+from bytewise.service.schedule import EXIT_CLEAN, stop_on_signals
+from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.releases import ReleaseRecords
+from bytewise.tee import mode
+from bytewise.tee.policy import load_policy
+from kms import keyring
+from kms.api import serve
+from kms.chain_view import KeyView
+from kms.policy import key_domain
+from kms.release import Shard
+from kms.settings import ShardSettings
+
+
+def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> Shard:
+    """The shard of these settings; `ConfigurationError` for any file, key, policy or epoch that cannot be right."""
+    if settings.production:
+        mode.enter_production()
+    document = keyring.load_document(settings.epoch_file)
+    _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
+    policy = load_policy(settings.policy_file, contracts.chain_id, settings.production)
+    engine = open_database(settings.database_url)
+    check_revision(engine)
+    records = ReleaseRecords(engine, key_domain(contracts))
+    records.verify_chain(document.record.epoch)
+    return Shard(
+        document=document,
+        share=keyring.open_share(settings.folder, document),
+        signer=keyring.signer(settings.folder),
+        contracts=contracts,
+        appraisal=policy,
+        view=view,
+        records=records,
+        clock=SystemClock(),
+        rng=secrets.token_bytes,
+        audits_per_epoch=settings.audits_per_epoch,
+    )
+
+
+def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code."""
+    # uvicorn raises the signal again when it has shut down; with our handler in place that is a clean exit.
+    stop_on_signals()
+    shard = build_shard(settings, contracts, view)
+    folder: Path = settings.folder
+    serve(shard, settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
+    return EXIT_CLEAN
+
+
+def _verify_assurance(assurance: str, chain_id: int, production: bool) -> str:
+    simulated = assurance == EvidenceType.SIMULATED.value
+    if simulated and (production or chain_id not in TEST_CHAIN_IDS):
+        raise ConfigurationError("key epoch", f"simulated on chain {chain_id}")
+    return assurance

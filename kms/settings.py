@@ -1,0 +1,65 @@
+"""Settings of a shard and of the dealer ceremony (files read by `bytewise.service.settings.load_settings`)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import U64
+
+
+@dataclass(frozen=True, slots=True)
+class DealShard:
+    """One shard of a ceremony."""
+
+    folder: Path
+    """Its own folder: keys that are missing are drawn there."""
+    url: str
+    """HTTPS base address under which it will serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class DealSettings:
+    """`python -m kms deal`."""
+
+    epoch: U64
+    """Number of the key epoch."""
+    threshold: int
+    """Partials needed to open."""
+    assurance: str
+    """`simulated` or `hardware`."""
+    out_file: Path
+    """Where the public epoch document goes."""
+    shards: tuple[DealShard, ...]
+    """In order of their indices 1 to n."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.threshold <= len(self.shards):
+            raise ConfigurationError("deal", f"threshold {self.threshold} of {len(self.shards)} shards")
+        if self.assurance not in ("simulated", "hardware"):
+            raise ConfigurationError("deal", f"assurance {self.assurance}")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """`python -m kms serve`."""
+
+    host: str
+    """Address to listen on."""
+    port: int
+    """TCP port."""
+    folder: Path
+    """This shard's folder, as the ceremony left it."""
+    epoch_file: Path
+    """Public epoch document."""
+    policy_file: Path
+    """Appraisal policy, canonical JSON."""
+    network_file: Path
+    """Address book of the network."""
+    rpc_url: str
+    """Chain node."""
+    database_url: str
+    """This shard's own database; the starter migrates it."""
+    audits_per_epoch: int
+    """Most distinct audits that this shard serves in one epoch; dispute seats are never refused for it."""
+    production: bool
+    """Refuses simulated evidence, policies and epochs, and the simulator itself."""
