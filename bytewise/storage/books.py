@@ -79,6 +79,12 @@ class Books:
             connection.execute(insert(AnswerRow).values(created_at=now, **values))
             return Answer(made.issued.receipt_id, made.response, now)
 
+    def next_seq(self) -> int:
+        """The number that the next receipt gets, so that its envelope can be on DA before the number is taken."""
+        with reading(self._engine) as connection:
+            query = select(SequenceRow.next_seq).where(SequenceRow.operator == self._operator)
+            return connection.execute(query).scalar_one_or_none() or 1
+
     def answered(self, request_key: Digest, since: int) -> Answer | None:
         """The answer given to this request at or after `since` (Unix seconds)."""
         with reading(self._engine) as connection:
