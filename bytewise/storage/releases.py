@@ -17,6 +17,7 @@ from bytewise.protocol.messages import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.locks import alone
 from bytewise.storage.tables_keys import BudgetRow, InstanceRow, ReleaseRow
 
 PAGE = 200
@@ -52,6 +53,7 @@ class ReleaseRecords:
         """Commits the record that `decide` makes for the ticket; if `decide` raises, nothing changes."""
         epoch, right = ticket.key_epoch, right_id(ticket)
         with writing(self._engine) as connection:
+            alone(connection, f"release {epoch}")
             usage = _usage(connection, epoch, right)
             signed = decide(usage, self._head(connection, epoch))
             self._insert(connection, signed)

@@ -1,17 +1,9 @@
-"""Tables of a key holder: release records, single-use nonces, enclave instances, audit budget."""
+"""Tables of a key holder: release records, enclave instances, audit budget."""
 
 from sqlalchemy import UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from bytewise.storage.base import Base, Bytes, Bytes32, Int64
-
-
-class NonceRow(Base):
-    """A challenge that evidence must contain, once."""
-
-    __tablename__ = "nonce"
-    nonce: Mapped[Bytes32] = mapped_column(primary_key=True)
-    expires_at: Mapped[Int64] = mapped_column(index=True)
 
 
 class ReleaseRow(Base):

@@ -71,10 +71,8 @@ class IssuedRow(Base):
     __tablename__ = "issued_receipt"
     seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     receipt_id: Mapped[Bytes32] = mapped_column(unique=True)
-    receipt: Mapped[Bytes]
-    signature: Mapped[Bytes]
+    signed: Mapped[Bytes]
     envelope: Mapped[Bytes]
-    locator: Mapped[str] = mapped_column(Text)
     batch_first_seq: Mapped[Int64 | None] = mapped_column(index=True)
     issued_at: Mapped[Int64]
 
@@ -90,14 +88,12 @@ class AnswerRow(Base):
 
 
 class OwnBatchRow(Base):
-    """A batch that we built, from publication to anchoring."""
+    """A batch that we built, until the chain shows it."""
 
     __tablename__ = "own_batch"
     first_seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     receipts: Mapped[int]
     header: Mapped[Bytes]
     list_data: Mapped[Bytes]
-    locator: Mapped[str] = mapped_column(Text)
     state: Mapped[Word]
-    batch_id: Mapped[Int64 | None]
     created_at: Mapped[Int64]

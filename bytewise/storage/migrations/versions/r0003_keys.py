@@ -1,4 +1,4 @@
-"""Release records, nonces, instances, audit budget."""
+"""Release records, instances, audit budget."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,20 +9,9 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Creates the tables; there is no way down, a database is restored from its backup."""
-    _nonce()
     _release_record()
     _release_instance()
     _audit_budget()
-
-
-def _nonce() -> None:
-    op.create_table(
-        "nonce",
-        sa.Column("nonce", sa.LargeBinary(length=32), nullable=False),
-        sa.Column("expires_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("nonce", name=op.f("pk_nonce")),
-    )
-    op.create_index(op.f("ix_nonce_expires_at"), "nonce", ["expires_at"], unique=False)
 
 
 def _release_record() -> None:
