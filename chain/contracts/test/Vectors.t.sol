@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {SortitionLib} from "../src/SortitionLib.sol";
+import {TallyLib} from "../src/TallyLib.sol";
+import {AuditResult, EmptyLeaf, Hashes, Outcome, Receipt, Release, Ticket, Verdict, Vote} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {Check} from "./Vm.sol";
+
+/// @title The vectors that Python makes (`tests/vectors/make.py`), checked by the code that the contracts run
+contract VectorsTest is Check {
+    string private constant DIR = "../../tests/vectors/";
+
+    function read(string memory name) private view returns (string memory) {
+        return vm.readFile(string.concat(DIR, name));
+    }
+
+    function uints(string memory json, string memory key) private pure returns (uint256[] memory) {
+        return vm.parseJsonUintArray(json, key);
+    }
+
+    function words(string memory json, string memory key) private pure returns (bytes32[] memory) {
+        return vm.parseJsonBytes32Array(json, key);
+    }
+
+    function accounts(string memory json, string memory key) private pure returns (address[] memory) {
+        return vm.parseJsonAddressArray(json, key);
+    }
+
+    // --- EIP-712 ---
+
+    function domain(string memory json) private pure returns (bytes32 separator) {
+        separator = keccak256(
+            abi.encode(
+                keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"),
+                keccak256("Bytewise"),
+                keccak256("1"),
+                vm.parseJsonUint(json, ".chainId"),
+                vm.parseJsonAddress(json, ".contract")
+            )
+        );
+        same(separator, vm.parseJsonBytes32(json, ".domainSeparator"), "domain separator");
+    }
+
+    /// @dev Type string, digest and signature of every case of one record; the struct hashes are ours.
+    function checkRecord(string memory json, string memory name, bytes32 typeHash, bytes32[] memory hashes)
+        private
+        pure
+    {
+        bytes32 separator = domain(json);
+        same(keccak256(bytes(vm.parseJsonString(json, string.concat(name, ".typeString")))), typeHash, name);
+        bytes32[] memory want = words(json, string.concat(name, ".structHash"));
+        bytes32[] memory digests = words(json, string.concat(name, ".digest"));
+        bytes[] memory signatures = vm.parseJsonBytesArray(json, string.concat(name, ".signature"));
+        address signer = vm.parseJsonAddress(json, ".signer");
+        for (uint256 i = 0; i < want.length; ++i) {
+            same(hashes[i], want[i], string.concat(name, " struct hash"));
+            bytes32 digest = keccak256(abi.encodePacked(hex"1901", separator, hashes[i]));
+            same(digest, digests[i], string.concat(name, " digest"));
+            same(ECDSA.recover(digest, signatures[i]), signer, string.concat(name, " signer"));
+        }
+    }
+
+    function column(string memory json, string memory key) private pure returns (bytes32[] memory out) {
+        // Every field type fits a word, and abi.encode of a static struct is its words in order.
+        uint256[] memory raw = uints(json, key);
+        out = new bytes32[](raw.length);
+        for (uint256 i = 0; i < raw.length; ++i) {
+            out[i] = bytes32(raw[i]);
+        }
+    }
+
+    /// @dev The i-th case of a record as the words of its fields; `kinds` says how each column reads.
+    function rows(string memory json, string memory name, string[] memory fields, bytes memory kinds)
+        private
+        pure
+        returns (bytes[] memory out)
+    {
+        out = new bytes[](vm.parseJsonUint(json, string.concat(name, ".count")));
+        for (uint256 f = 0; f < fields.length; ++f) {
+            string memory key = string.concat(name, ".", fields[f]);
+            bytes32[] memory values;
+            if (kinds[f] == "b") {
+                values = words(json, key);
+            } else if (kinds[f] == "u") {
+                values = column(json, key);
+            } else {
+                address[] memory who = accounts(json, key);
+                values = new bytes32[](who.length);
+                for (uint256 i = 0; i < who.length; ++i) {
+                    values[i] = bytes32(uint256(uint160(who[i])));
+                }
+            }
+            for (uint256 i = 0; i < out.length; ++i) {
+                out[i] = bytes.concat(out[i], values[i]);
+            }
+        }
+    }
+
+    function split(string memory spaced) private pure returns (string[] memory out) {
+        bytes memory s = bytes(spaced);
+        uint256 n = 1;
+        for (uint256 i = 0; i < s.length; ++i) {
+            if (s[i] == " ") ++n;
+        }
+        out = new string[](n);
+        uint256 at = 0;
+        bytes memory word;
+        for (uint256 i = 0; i <= s.length; ++i) {
+            if (i == s.length || s[i] == " ") {
+                out[at++] = string(word);
+                word = "";
+            } else {
+                word = bytes.concat(word, s[i]);
+            }
+        }
+    }
+
+    function test_receipts_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(
+            json,
+            ".Receipt",
+            split(
+                "operator seq reqHash tokensHash outHash modelId environment gpuArch keyEpoch envelopeHash issuedAt anchorBy mode clientMode enclaveKey chainId"
+            ),
+            "aubbbbbbubuuuuau"
+        );
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.receipt(abi.decode(cases[i], (Receipt)));
+        }
+        checkRecord(json, ".Receipt", Hashes.RECEIPT, hashes);
+    }
+
+    function test_empty_leaves_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(json, ".EmptyLeaf", split("operator seq chainId"), "auu");
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.emptyLeaf(abi.decode(cases[i], (EmptyLeaf)));
+        }
+        checkRecord(json, ".EmptyLeaf", Hashes.EMPTY_LEAF, hashes);
+    }
+
+    function test_votes_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(
+            json,
+            ".Vote",
+            split("dispute round voter seatMask outcome code tokensHash traceRoot roundDigest quoteHash salt"),
+            "buauuubbbbb"
+        );
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.vote(abi.decode(cases[i], (Vote)));
+        }
+        checkRecord(json, ".Vote", Hashes.VOTE, hashes);
+    }
+
+    function test_audit_results_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases =
+            rows(json, ".AuditResult", split("receiptId verifier result commitment auditedAt"), "baubu");
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.audit(abi.decode(cases[i], (AuditResult)));
+        }
+        checkRecord(json, ".AuditResult", Hashes.AUDIT_RESULT, hashes);
+    }
+
+    function test_releases_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(
+            json,
+            ".Release",
+            split(
+                "receiptId ticketHash keyEpoch shard voter evidenceHash transportKeyHash previous index decision decidedAt"
+            ),
+            "bbuaabbbuuu"
+        );
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.release(abi.decode(cases[i], (Release)));
+        }
+        checkRecord(json, ".Release", Hashes.RELEASE, hashes);
+    }
+
+    function test_tickets_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(
+            json,
+            ".Ticket",
+            split("kind subject round receiptId voter transportKeyHash instance keyEpoch expiresAt"),
+            "ububabbuu"
+        );
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.ticket(abi.decode(cases[i], (Ticket)));
+        }
+        checkRecord(json, ".Ticket", Hashes.TICKET, hashes);
+    }
+
+    // --- Merkle ---
+
+    function test_batch_leaves_are_those_of_python() public view {
+        string memory json = read("merkle.json");
+        bytes32[] memory ids = words(json, ".receiptIds");
+        uint256[] memory seqs = uints(json, ".seqs");
+        bytes32[] memory leaves = words(json, ".leaves");
+        for (uint256 i = 0; i < ids.length; ++i) {
+            same(Hashes.batchLeaf(ids[i], uint64(seqs[i])), leaves[i], "leaf");
+        }
+    }
+
+    function test_batch_proofs_hold_or_fail_as_in_python() public view {
+        string memory json = read("merkle.json");
+        bytes32[] memory siblings = words(json, ".siblings");
+        bytes32[] memory leaves = words(json, ".cases.leaf");
+        bytes32[] memory roots = words(json, ".cases.root");
+        uint256[] memory offsets = uints(json, ".cases.proofOffset");
+        uint256[] memory lengths = uints(json, ".cases.proofLength");
+        bool[] memory oks = vm.parseJsonBoolArray(json, ".cases.ok");
+        for (uint256 i = 0; i < leaves.length; ++i) {
+            bytes32[] memory proof = new bytes32[](lengths[i]);
+            for (uint256 k = 0; k < proof.length; ++k) {
+                proof[k] = siblings[offsets[i] + k];
+            }
+            that(MerkleProof.verify(proof, roots[i], leaves[i]) == oks[i], "proof");
+        }
+    }
+
+    // --- sortition ---
+
+    function test_out_hashes_are_those_of_python() public view {
+        string memory json = read("sortition.json");
+        bytes32[] memory tokens = words(json, ".outHashes.tokensHash");
+        bytes32[] memory traces = words(json, ".outHashes.traceRoot");
+        bytes32[] memory outs = words(json, ".outHashes.outHash");
+        for (uint256 i = 0; i < outs.length; ++i) {
+            same(Hashes.outHash(tokens[i], traces[i]), outs[i], "out hash");
+        }
+    }
+
+    struct Pool {
+        address[] voters;
+        uint256[] stakes;
+        address[] holders;
+        uint256[] poolOffset;
+        uint256[] poolLength;
+        uint256[] holderOffset;
+        uint256[] seats;
+        uint256[] round;
+    }
+
+    function test_seats_fall_as_in_python() public view {
+        string memory json = read("sortition.json");
+        Pool memory p = Pool(
+            accounts(json, ".voters"),
+            uints(json, ".stakes"),
+            accounts(json, ".holders"),
+            uints(json, ".cases.poolOffset"),
+            uints(json, ".cases.poolLength"),
+            uints(json, ".cases.holderOffset"),
+            uints(json, ".cases.seats"),
+            uints(json, ".cases.round")
+        );
+        bytes32[] memory seeds = words(json, ".cases.seed");
+        bytes32[] memory ids = words(json, ".cases.dispute");
+        bytes32[] memory roundSeeds = words(json, ".cases.roundSeed");
+        for (uint256 i = 0; i < seeds.length; ++i) {
+            same(SortitionLib.roundSeed(seeds[i], ids[i], uint16(p.round[i])), roundSeeds[i], "round seed");
+            checkDraw(p, i, seeds[i], ids[i]);
+        }
+    }
+
+    function checkDraw(Pool memory p, uint256 i, bytes32 seed, bytes32 id) private pure {
+        uint256[] memory stakes = new uint256[](p.poolLength[i]);
+        uint256 total = 0;
+        for (uint256 k = 0; k < stakes.length; ++k) {
+            stakes[k] = p.stakes[p.poolOffset[i] + k];
+            total += stakes[k];
+        }
+        uint256[] memory got = SortitionLib.draw(seed, id, uint16(p.round[i]), p.seats[i], stakes, total);
+        for (uint256 s = 0; s < got.length; ++s) {
+            same(p.voters[p.poolOffset[i] + got[s]], p.holders[p.holderOffset[i] + s], "holder");
+        }
+    }
+
+    // --- tally ---
+
+    struct Votes {
+        uint256[] seats;
+        uint256[] outcome;
+        uint256[] code;
+        bytes32[] tokens;
+        bytes32[] trace;
+        bytes32[] digest;
+        bool[] wins;
+    }
+
+    struct Case {
+        uint256 seats;
+        uint256 offset;
+        uint256 length;
+        uint256 quorum;
+        uint256 verdict;
+        bytes32 replacement;
+    }
+
+    function test_rounds_are_judged_as_in_python() public view {
+        string memory json = read("tally.json");
+        Votes memory v = Votes(
+            uints(json, ".votes.seats"),
+            uints(json, ".votes.outcome"),
+            uints(json, ".votes.code"),
+            words(json, ".votes.tokensHash"),
+            words(json, ".votes.traceRoot"),
+            words(json, ".votes.roundDigest"),
+            vm.parseJsonBoolArray(json, ".votes.wins")
+        );
+        bytes32 claimed = vm.parseJsonBytes32(json, ".claimedOutHash");
+        uint256[] memory offsets = uints(json, ".cases.voteOffset");
+        uint256[] memory lengths = uints(json, ".cases.voteLength");
+        uint256[] memory quorums = uints(json, ".cases.quorum");
+        uint256[] memory verdicts = uints(json, ".cases.verdict");
+        uint256[] memory paper = uints(json, ".cases.paperVerdict");
+        bytes32[] memory replacements = words(json, ".cases.replacement");
+        for (uint256 i = 0; i < offsets.length; ++i) {
+            Case memory c = Case(0, offsets[i], lengths[i], quorums[i], verdicts[i], replacements[i]);
+            checkRound(v, c, claimed, false);
+            c.verdict = paper[i];
+            checkRound(v, c, claimed, true);
+        }
+    }
+
+    function checkRound(Votes memory v, Case memory c, bytes32 claimed, bool paperRule) private pure {
+        IDisputes.Member[] memory list = new IDisputes.Member[](c.length);
+        for (uint256 k = 0; k < c.length; ++k) {
+            list[k] = memberOf(v, c.offset + k);
+        }
+        IDisputes.Tally memory t = TallyLib.count(list, claimed);
+        TallyLib.Judgement memory j = TallyLib.judge(t, claimed, c.quorum, paperRule);
+        same(uint8(j.verdict), c.verdict, "verdict");
+        if (paperRule) return;
+        same(TallyLib.replacementOf(t, j, c.quorum), c.replacement, "replacement");
+        if (j.verdict == Verdict.NONE) return;
+        (bytes32 main,) = TallyLib.largest(list, j.main);
+        (bytes32 second,) = TallyLib.largest(list, j.second);
+        for (uint256 k = 0; k < c.length; ++k) {
+            that((list[k].group == main || list[k].group == second) == v.wins[c.offset + k], "winner");
+        }
+    }
+
+    function memberOf(Votes memory v, uint256 i) private pure returns (IDisputes.Member memory m) {
+        m.seats = uint16(v.seats[i]);
+        m.outcome = Outcome(v.outcome[i]);
+        m.code = uint8(v.code[i]);
+        m.commitment = "committed";
+        m.revealed = true;
+        m.group = keccak256(abi.encode(m.outcome, m.code, v.tokens[i], v.trace[i], v.digest[i]));
+        if (m.outcome == Outcome.EXECUTED) m.outHash = Hashes.outHash(v.tokens[i], v.trace[i]);
+    }
+}
