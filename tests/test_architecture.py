@@ -1,0 +1,208 @@
+"""The shape of the source: sizes, names, docstrings, and what may be written where (design section 2).
+
+What may import what is in `tests/test_layers.py`; that the documents say what the code says, in `tests/test_documents.py`.
+"""
+
+import ast
+import importlib
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.digests import Label
+from tests.source import (
+    PACKAGES,
+    ROOT,
+    Function,
+    calls,
+    functions,
+    name_of,
+    product_files,
+    public_definitions,
+    python_files,
+    files_of_tests,
+    tree_of,
+    where,
+)
+
+MODULE_LINES = 300
+FUNCTION_LINES = 40
+
+ASYNC_ALLOWED = {"serving/api.py", "kms/api.py", "bytewise/da/store.py", "committee/gossip.py", "committee/node.py"}
+"""Where a loop may run: HTTP services inside uvicorn, gossip inside trio; adapters are synchronous."""
+
+ENVIRONMENT_ALLOWED = {"bytewise/service/settings.py", "bytewise/cli/demo/processes.py"}
+"""What reads the environment: settings; and the demo, which hands its own on to the processes that it starts."""
+
+HASHES_ALLOWED = {
+    "bytewise/protocol/digests.py": "labels every hash of ours",
+    "bytewise/protocol/signing.py": "EIP-712 names the type in every hash",
+    "bytewise/protocol/merkle.py": "the batch tree is OpenZeppelin's",
+    "kms/hpke.py": "RFC 9180 labels its own derivations",
+    "kms/nonces.py": "a MAC whose text begins with its label",
+    "chain/artifacts.py": "selectors and topics are the EVM's",
+}
+"""Who may call a hash function, and how its purpose is named there (design section 4)."""
+
+NETWORK_CALLS = re.compile(
+    r"(httpx2\.(Client|get|post|put|patch|delete|head|request|stream)|(\w+\.)?HTTPProvider|requests\.\w+|(\w+\.)?urlopen"
+    r"|socket\.create_connection|(openai\.)?OpenAI|subprocess\.(run|check_output|check_call|call))"
+)
+"""Calls that can wait for ever unless they are told how long."""
+
+MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work|root|tmp|home)/")
+
+
+def test_no_module_is_longer_than_its_reader_can_hold() -> None:
+    sizes = {name_of(p): len(p.read_text().splitlines()) for p in product_files() + files_of_tests()}
+    assert {name: lines for name, lines in sizes.items() if lines > MODULE_LINES} == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    sizes = {
+        f"{where(path, node)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in product_files() + files_of_tests()
+        for node in functions(path)
+    }
+    assert {name: lines for name, lines in sizes.items() if lines > FUNCTION_LINES} == {}
+
+
+def test_package_files_hold_only_a_docstring() -> None:
+    offenders = []
+    for path in product_files():
+        body = tree_of(path).body
+        if path.name == "__init__.py" and not (len(body) == 1 and ast.get_docstring(tree_of(path))):
+            offenders.append(name_of(path))
+    assert offenders == []
+
+
+def test_every_folder_with_python_is_a_package_except_under_tests() -> None:
+    folders = {path.parent for path in product_files()}
+    assert [name_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+    assert [name_of(path) for path in files_of_tests() if path.name == "__init__.py"] == []
+
+
+def test_everything_public_has_a_docstring() -> None:
+    modules = [name_of(path) for path in product_files() if not ast.get_docstring(tree_of(path))]
+    definitions = [
+        f"{where(path, node)} {node.name}"
+        for path in product_files()
+        for node in public_definitions(path)
+        if not ast.get_docstring(node) and not _overrides(node)
+    ]
+    assert (modules, definitions) == ([], [])
+
+
+def _overrides(node: ast.ClassDef | Function) -> bool:
+    """A method marked `@override` is described by what it overrides; an `@overload` by its implementation."""
+    return any(ast.unparse(each).split(".")[-1] in ("override", "overload") for each in node.decorator_list)
+
+
+def test_every_field_of_a_protocol_record_says_what_it_means() -> None:
+    silent = []
+    for path in python_files("bytewise/protocol"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list):
+                silent += [f"{where(path, field)} {node.name}" for field in _undocumented_fields(node)]
+    assert silent == []
+
+
+def _undocumented_fields(record: ast.ClassDef) -> list[ast.AnnAssign]:
+    after = [*record.body[1:], None]
+    return [
+        node
+        for node, following in zip(record.body, after, strict=True)
+        if isinstance(node, ast.AnnAssign)
+        and "ClassVar" not in ast.unparse(node.annotation)
+        and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+    ]
+
+
+def test_domain_records_are_frozen_and_slotted() -> None:
+    for path in python_files("bytewise/protocol"):
+        for node in ast.walk(tree_of(path)):
+            for mark in node.decorator_list if isinstance(node, ast.ClassDef) else []:
+                if "dataclass" in ast.unparse(mark):
+                    assert ast.unparse(mark) == "dataclass(frozen=True, slots=True)", where(path, node)
+
+
+def test_async_is_written_only_where_a_loop_runs() -> None:
+    found = {name_of(p) for p in product_files() for n in ast.walk(tree_of(p)) if isinstance(n, ast.AsyncFunctionDef)}
+    assert found - ASYNC_ALLOWED == set()
+
+
+def test_nothing_that_verifies_returns_a_bool() -> None:
+    answers = [
+        f"{where(path, node)} {node.name}"
+        for path in product_files()
+        for node in functions(path)
+        if node.name.lstrip("_").startswith("verify") and node.returns and ast.unparse(node.returns) == "bool"
+    ]
+    assert answers == []
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    found = {name_of(path) for path in product_files() if re.search(r"\bos\.(environ|getenv)\b", path.read_text())}
+    assert found - ENVIRONMENT_ALLOWED == set()
+
+
+def test_every_network_call_and_every_child_process_has_a_timeout() -> None:
+    endless = []
+    for path in product_files() + files_of_tests():
+        for name, call in calls(path):
+            keywords = " ".join(ast.unparse(word) for word in call.keywords)
+            if NETWORK_CALLS.fullmatch(name) and "timeout" not in keywords:
+                endless.append(f"{where(path, call)} {name}")
+    assert endless == []
+
+
+def test_nothing_is_mocked() -> None:
+    words = ("Magic" + "Mock", "patch" + "(", "unittest." + "mock")
+    found = [f"{name_of(path)}: {word}" for path in files_of_tests() for word in words if word in path.read_text()]
+    assert found == []
+
+
+def test_only_one_place_hashes() -> None:
+    """A hash of ours names its purpose; a bare hash call elsewhere would not (style rule 15)."""
+    bare = re.compile(r"(hashlib\.\w+|keccak|HKDF|hmac\.(new|digest))")
+    found = {name_of(path) for path in product_files() for name, _ in calls(path) if bare.fullmatch(name)}
+    assert found - HASHES_ALLOWED.keys() == set()
+
+
+def test_labels_are_distinct_and_none_begins_another() -> None:
+    labels = sorted(label.value for label in Label.__members__.values())
+    assert len(labels) == len(set(labels)) == len(Label.__members__)
+    assert all(label.startswith("bytewise/v1/") for label in labels)
+    assert [a for a, b in zip(labels, labels[1:], strict=False) if b.startswith(a)] == []
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_package_names_resolve_to_this_repository(name: str) -> None:
+    """Strangers own most of these names on the package index (style section 4)."""
+    module = importlib.import_module(name)
+    assert module.__file__ is not None and ROOT in Path(module.__file__).resolve().parents
+    assert set(importlib.metadata.packages_distributions().get(name, [])) <= {"bytewise"}
+
+
+def test_the_installed_packages_are_the_folders() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {name_of(p.parent).replace("/", ".") for p in product_files() if p.name == "__init__.py"}
+    assert listed == sorted(folders)
+
+
+def test_every_dependency_is_pinned_once() -> None:
+    names = [line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().split() if "==" in line]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"]
+    wanted += project["build-system"]["requires"]
+    bare = [re.split(r"[\[=<>~ ]", each)[0].lower() for each in wanted]
+    assert len(names) == len(set(names))
+    assert [each for each in bare if each not in names and each.replace("-", "_") not in names] == []
+
+
+def test_no_source_names_a_path_of_somebody_elses_machine() -> None:
+    found = [name_of(p) for p in product_files() + files_of_tests() if MACHINE_PATH.search(p.read_text())]
+    assert found == []
