@@ -49,6 +49,29 @@ class Log(NamedTuple):
     """Transaction hash."""
 
 
+class Reason(NamedTuple):
+    """Why a call reverted: a custom error of any of our contracts, by name and arguments; unknown ones as their selector."""
+
+    name: str
+    """Error name."""
+    arguments: Mapping[str, Any]
+    """Its arguments by name."""
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={_shown(value)}' for name, value in self.arguments.items())})"
+
+    @classmethod
+    def of(cls, data: bytes) -> "Reason":
+        """The reason that revert data encodes."""
+        entry = all_errors().get(data[:4])
+        if entry is None:
+            return cls(f"0x{data[:4].hex()}", {})
+        try:
+            return cls(entry["name"], _decode(entry["name"], entry["inputs"], data[4:]))
+        except MalformedValue:
+            return cls(entry["name"], {})
+
+
 class Interface:
     """One contract's ABI and creation code."""
 
@@ -105,18 +128,6 @@ def interface(name: str) -> Interface:
         return Interface(name, json.loads(path.read_text()))
     except (OSError, KeyError, ValueError) as error:
         raise ConfigurationError(path.name, type(error).__name__) from None
-
-
-def revert_reason(data: bytes) -> str:
-    """A custom error of any of our contracts as `Name(field=value, …)`; unknown ones as their selector."""
-    entry = all_errors().get(data[:4])
-    if entry is None:
-        return f"unknown error 0x{data[:4].hex()}" if data else "no reason"
-    try:
-        values = _decode(entry["name"], entry["inputs"], data[4:])
-    except MalformedValue:
-        return f"{entry['name']} with malformed arguments"
-    return f"{entry['name']}({', '.join(f'{name}={_shown(value)}' for name, value in values.items())})"
 
 
 @cache

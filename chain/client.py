@@ -13,7 +13,7 @@ from web3.types import RPCEndpoint
 
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain
 from bytewise.protocol.units import Address, Digest, digest
-from chain.artifacts import Log, interface, revert_reason
+from chain.artifacts import Log, Reason, interface
 
 DEFAULT_TIMEOUT_S = 10.0
 """Bound of one call: above any block's execution, below a phase of a dispute."""
@@ -160,7 +160,8 @@ def _result(method: str, answer: Any) -> Any:
         (str(error.get("message", ""))[:200], error.get("data")) if isinstance(error, dict) else (str(error)[:200], None)
     )
     if isinstance(data, str) and data.startswith("0x") and len(data) >= 10:
-        raise ChainReverted(method, revert_reason(bytes.fromhex(data[2:])))
+        reason = Reason.of(bytes.fromhex(data[2:]))
+        raise ChainReverted(method, reason, reason)
     if "revert" in message.lower():
         raise ChainReverted(method, message)
     raise RpcRefused(method, message)

@@ -284,7 +284,7 @@ class FailOver(Unavailable):
 
 
 class ChainReverted(Fault):
-    """A contract refused a call; carries the decoded custom error."""
+    """A contract refused a call; the third value, if any, is the decoded custom error with its name and arguments."""
 
     rule, template = "R-54", "{0} reverted: {1}"
 
@@ -317,6 +317,12 @@ class RpcRefused(Unavailable):
     """A node refused a call for a reason of its own: pool full, nonce, underpriced, no such method."""
 
     rule, template = "R-59", "{0} refused: {1}"
+
+
+class LaneStopped(Unavailable):
+    """A nonce lane that waits for a person: somebody else sent with our key."""
+
+    rule, template = "R-5A", "nonce lane of {0} is stopped: {1}"
 
 
 # --- inference ---

@@ -89,6 +89,11 @@ def struct_hash(record: object) -> bytes:
     return keccak(abi_encode(("bytes32", *(_SOLIDITY[kind] for kind in kinds.values())), (head, *values)))
 
 
+def struct_values(record: object) -> tuple[Any, ...]:
+    """Field values in order: the record as an argument of a contract call."""
+    return tuple(getattr(record, name) for name in field_types(type(record)))
+
+
 def typed_digest(domain: Domain, record: object) -> Digest:
     """EIP-712 digest: keccak256(0x1901 ‖ domain separator ‖ hashStruct)."""
     return Digest(keccak(b"\x19\x01" + domain.separator + struct_hash(record)))

@@ -1,0 +1,118 @@
+"""EIP-1559 transactions: fees, signing, and the one-shot pipelined sending of deployments.
+
+Actors never send from here: their writes go through `chain.sender`, which survives a crash (design section 2).
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eth_account import Account
+
+from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address, Blob, Digest, digest
+from bytewise.service.clock import monotonic_s
+from chain.client import ChainClient, at_number
+
+TIP_WEI = 10**9
+"""Priority fee of a first attempt: 1 gwei, what public builders accept at quiet times."""
+
+_POLL_S = 0.1
+
+
+class Fees(NamedTuple):
+    """What a transaction offers per gas, in wei."""
+
+    max_fee: int
+    tip: int
+
+
+class Call(NamedTuple):
+    """One transaction to be; `to` is None for a deployment."""
+
+    signer: LocalSigner
+    to: Address | None
+    data: bytes
+    value_wei: int
+    gas: int
+
+
+def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
+    """Fees that stay valid while the base fee doubles: six full blocks."""
+    return Fees(2 * base_fee_wei + tip_wei, tip_wei)
+
+
+def bumped(old: Fees, base_fee_wei: int) -> Fees:
+    """Fees that replace `old` in every pool: at least 10 % more of both (geth's and anvil's rule), and enough for today."""
+    fresh = fees_at(base_fee_wei)
+    return Fees(max(_plus_tenth(old.max_fee), fresh.max_fee), max(_plus_tenth(old.tip), fresh.tip))
+
+
+def sign(client: ChainClient, call: Call, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
+    """Raw bytes and hash of the signed transaction."""
+    fields: dict[str, Any] = {
+        "type": 2, "chainId": client.chain_id, "nonce": nonce, "gas": call.gas, "value": call.value_wei,
+        "maxFeePerGas": fees.max_fee, "maxPriorityFeePerGas": fees.tip, "data": call.data,
+    }  # fmt: skip
+    if call.to is not None:
+        fields["to"] = bytes.fromhex(call.to[2:])
+    signed = Account.sign_transaction(fields, call.signer.secret)
+    return Blob(bytes(signed.raw_transaction)), digest(bytes(signed.hash))
+
+
+def account_nonce(client: ChainClient, account: Address, tag: str = "latest") -> int:
+    """Transactions of the account that the chain has at this block."""
+    return int(client.rpc("eth_getTransactionCount", account, tag), 16)
+
+
+def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> list[dict[str, Any]]:
+    """Sends all calls in one round trip, in order per signer, and waits for every receipt.
+
+    `ChainReverted` names the first that failed; `TryAgain` after `timeout_s` seconds without all receipts.
+    """
+    accounts = sorted({call.signer.address for call in calls})
+    counts = client.rpc_many([("eth_getTransactionCount", (who, "latest")) for who in accounts])
+    nonces = {who: int(count, 16) for who, count in zip(accounts, counts, strict=True)}
+    fees = fees_at(client.head().base_fee_wei)
+    raws: list[Blob] = []
+    hashes: list[Digest] = []
+    for call in calls:
+        raw, tx_hash = sign(client, call, nonces[call.signer.address], fees)
+        nonces[call.signer.address] += 1
+        raws.append(raw)
+        hashes.append(tx_hash)
+    client.rpc_many([("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw in raws])
+    receipts = _wait(client, hashes, timeout_s)
+    for call, receipt in zip(calls, receipts, strict=True):
+        if int(receipt["status"], 16) != 1:
+            raise ChainReverted(call.to or "deployment", why_reverted(client, call, int(receipt["blockNumber"], 16)))
+    return receipts
+
+
+def why_reverted(client: ChainClient, call: Call, block: int) -> str:
+    """The decoded error of a call repeated on the state before its block; best effort."""
+    request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
+    if call.to is not None:
+        request["to"] = call.to
+    try:
+        client.rpc("eth_call", request, at_number(max(block - 1, 0)))
+    except (ChainReverted, RpcRefused, TryAgain) as error:
+        return str(error)
+    return "no reason on the state before its block"
+
+
+def _wait(client: ChainClient, hashes: Sequence[Digest], timeout_s: float) -> list[dict[str, Any]]:
+    until = monotonic_s() + timeout_s
+    pause = threading.Event()
+    while True:
+        found = client.rpc_many([("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes])
+        if all(found):
+            return found
+        if monotonic_s() > until:
+            raise TryAgain("chain", f"{found.count(None)} of {len(found)} transactions without a receipt after {timeout_s} s")
+        pause.wait(_POLL_S)
+
+
+def _plus_tenth(value: int) -> int:
+    return value + value // 10 + 1
