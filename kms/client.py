@@ -56,6 +56,10 @@ def log_failure(index: int, error: BytewiseError) -> None:
     telemetry.log("kms.shard_failed", shard=index, error=type(error).__name__, rule=error.rule)
 
 
+def _wait(seconds: float) -> bool:
+    return threading.Event().wait(seconds)
+
+
 class ShardKeySource:
     """Implements `bytewise.ports.KeySource`. `pause(seconds)` waits between attempts."""
 
@@ -65,7 +69,7 @@ class ShardKeySource:
         *,
         timeout_s: float = TIMEOUT_S,
         attempts: int = ATTEMPTS,
-        pause: Callable[[float], object] = threading.Event().wait,
+        pause: Callable[[float], object] = _wait,
         on_failure: Failed = log_failure,
     ) -> None:
         self._quoter = quoter

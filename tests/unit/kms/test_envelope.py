@@ -1,0 +1,186 @@
+"""Envelopes: what seals opens, and a mauled, copied or forged envelope reaches no share."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
+from bytewise.protocol.seal import BUCKETS, Envelope, envelope_hash
+from bytewise.protocol.units import U64, Blob, Digest
+from kms.curve import GENERATOR, ORDER, decode_point, encode_point, second_generator
+from kms.envelope import (
+    MAX_ENVELOPE_BYTES,
+    open_with_point,
+    seal_padded,
+    verify_envelope,
+    verify_receipt_envelope,
+)
+
+SECRET = 0x1234567890ABCDEF
+PUBLIC = encode_point(GENERATOR * SECRET)
+CONTEXT, OTHER_CONTEXT, RECEIPT = Digest(b"\x01" * 32), Digest(b"\x02" * 32), Digest(b"\x03" * 32)
+PLAIN = b"\x00\x00\x00\x02{}".ljust(BUCKETS[0], b"\0")
+
+
+def sealed(plain: bytes = PLAIN, context: Digest = CONTEXT) -> Envelope:
+    return verify_envelope(seal_padded(plain, PUBLIC, context, 7, os.urandom), context, RECEIPT)
+
+
+@pytest.mark.parametrize("bucket", BUCKETS[:4])
+def test_the_epoch_secret_opens_what_was_sealed(bucket: int) -> None:
+    envelope = sealed(os.urandom(bucket))
+    point = decode_point(envelope.enc) * SECRET
+    assert len(open_with_point(envelope, point, PUBLIC, CONTEXT, RECEIPT)) == bucket
+
+
+def test_an_independent_hpke_opens_our_envelope_and_we_open_its() -> None:
+    suite, key = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM), ec.derive_private_key(SECRET, ec.SECP256R1())
+    envelope = sealed()
+    assert suite.decrypt(envelope.enc + envelope.ciphertext, key, info=CONTEXT) == PLAIN
+    theirs = suite.encrypt(PLAIN, key.public_key(), info=CONTEXT)
+    imported = replace(envelope, enc=Blob(theirs[:65]), ciphertext=Blob(theirs[65:]))
+    assert open_with_point(imported, decode_point(imported.enc) * SECRET, PUBLIC, CONTEXT, RECEIPT) == PLAIN
+
+
+@pytest.mark.parametrize("change", ["key", "context", "ciphertext"])
+def test_an_envelope_that_does_not_open_says_so(change: str) -> None:
+    envelope = sealed()
+    point, context = decode_point(envelope.enc) * SECRET, CONTEXT
+    match change:
+        case "key":
+            point = point + GENERATOR
+        case "context":
+            context = OTHER_CONTEXT
+        case _:
+            envelope = replace(envelope, ciphertext=Blob(envelope.ciphertext[:-1] + b"\x00"))
+    with pytest.raises(EnvelopeDoesNotOpen):
+        open_with_point(envelope, point, PUBLIC, context, RECEIPT)
+
+
+def changed(envelope: Envelope) -> dict[str, Envelope]:
+    other = sealed()
+    return {
+        "suite": replace(envelope, suite=2),
+        "epoch": replace(envelope, key_epoch=U64(8)),
+        "enc": replace(envelope, enc=other.enc),
+        "ubar": replace(envelope, ubar=other.ubar),
+        "enc and ubar": replace(envelope, enc=other.enc, ubar=other.ubar),
+        "e": replace(envelope, e=other.e),
+        "f": replace(envelope, f=other.f),
+        "ciphertext": replace(envelope, ciphertext=other.ciphertext),
+        "no bucket": replace(envelope, ciphertext=Blob(envelope.ciphertext + b"\0")),
+        "identity": replace(envelope, enc=Blob(b"\x04" + bytes(64))),
+        "compressed": replace(envelope, enc=Blob(b"\x02" + envelope.enc[1:33])),
+        "e above the order": replace(envelope, e=Blob(b"\xff" * 32)),
+        "f plus the order": replace(envelope, f=Blob(b"\xff" * 32)),
+        "f too short": replace(envelope, f=Blob(envelope.f[1:])),
+    }
+
+
+@pytest.mark.parametrize("name", changed(sealed()))
+def test_an_envelope_with_one_changed_member_is_refused(name: str) -> None:
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(encode(changed(sealed())[name]), CONTEXT, RECEIPT)
+
+
+def test_a_copied_envelope_fails_under_the_context_of_another_receipt() -> None:
+    data = seal_padded(PLAIN, PUBLIC, CONTEXT, 7, os.urandom)
+    assert verify_envelope(data, CONTEXT, RECEIPT)
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(data, OTHER_CONTEXT, RECEIPT)
+
+
+def test_mauling_works_without_the_proof_and_fails_with_it() -> None:
+    """The attack of research/kms.md 3c: submit R + aG for an own receipt, subtract a times the public key."""
+    victim = sealed()
+    shift = 0xA77ACC
+    mauled_point = decode_point(victim.enc) + GENERATOR * shift
+    # What shards would compute if nobody checked the proof: x·R' for a point that no longer looks like the victim's.
+    oracle = mauled_point * SECRET
+    stolen = oracle + -(decode_point(PUBLIC) * shift)
+    assert open_with_point(victim, stolen, PUBLIC, CONTEXT, RECEIPT) == PLAIN
+    # With the check there is no such envelope: r + a is unknown, so neither the old proof nor a shifted Ū helps.
+    mauled_ubar = decode_point(victim.ubar) + second_generator() * shift
+    for ubar in (victim.ubar, encode_point(mauled_ubar)):
+        for context in (CONTEXT, OTHER_CONTEXT):
+            forged = replace(victim, enc=encode_point(mauled_point), ubar=ubar)
+            with pytest.raises(EnvelopeProofBad):
+                verify_envelope(encode(forged), context, RECEIPT)
+
+
+def test_a_proof_shifted_with_the_point_still_fails() -> None:
+    """f' = f + a·e fits W = f'G - e·R' and W̄, but e then hashes another R."""
+    victim = sealed()
+    shift = 12345
+    e, f = int.from_bytes(victim.e), int.from_bytes(victim.f)
+    forged = replace(
+        victim,
+        enc=encode_point(decode_point(victim.enc) + GENERATOR * shift),
+        ubar=encode_point(decode_point(victim.ubar) + second_generator() * shift),
+        f=Blob(((f + shift * e) % ORDER).to_bytes(32, "big")),
+    )
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(encode(forged), CONTEXT, RECEIPT)
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=200, deadline=None)
+def test_random_bytes_are_no_envelope(data: bytes) -> None:
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(data, CONTEXT, RECEIPT)
+
+
+FIXED = seal_padded(PLAIN, PUBLIC, CONTEXT, 7, os.urandom)
+
+
+@given(st.integers(0, len(FIXED) - 1), st.integers(1, 255))
+@settings(max_examples=150, deadline=None)
+def test_no_byte_of_an_envelope_can_be_changed(position: int, flip: int) -> None:
+    data = bytearray(FIXED)
+    data[position] ^= flip
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(bytes(data), CONTEXT, RECEIPT)
+
+
+def test_an_envelope_above_the_cap_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(bytes(MAX_ENVELOPE_BYTES + 1), CONTEXT, RECEIPT)
+
+
+def test_the_largest_bucket_is_below_the_cap() -> None:
+    data = seal_padded(bytes(BUCKETS[-1]), PUBLIC, CONTEXT, 2**63, os.urandom)
+    assert len(data) <= MAX_ENVELOPE_BYTES
+    assert verify_envelope(data, CONTEXT, RECEIPT).key_epoch == 2**63
+
+
+def test_a_public_key_that_is_no_point_seals_nothing() -> None:
+    with pytest.raises(MalformedValue):
+        seal_padded(PLAIN, Blob(b"\x04" + bytes(64)), CONTEXT, 7, os.urandom)
+
+
+def test_envelope_bytes_are_pinned() -> None:
+    """Same randomness, same bytes: labels, order and encoding of the proof never change unseen."""
+    counter = iter(range(1, 100))
+    data = seal_padded(PLAIN, PUBLIC, CONTEXT, 7, lambda size: bytes([next(counter)]) * size)
+    assert encode(decode(Envelope, data)) == data
+    assert envelope_hash(data).hex()[:16] == "18d723bf15c701cd"
+
+
+def test_a_receipt_refuses_other_bytes_and_another_epoch(tmp_path: object) -> None:
+    from tests.unit.kms.world import CONTRACTS, World, anchor_domain
+
+    world = World(tmp_path)  # type: ignore[arg-type]
+    case = world.case()
+    anchor = anchor_domain(CONTRACTS)
+    assert verify_receipt_envelope(anchor, case.receipt, case.envelope).key_epoch == 1
+    with pytest.raises(EnvelopeProofBad):
+        verify_receipt_envelope(anchor, case.receipt, world.case(2).envelope)
+    epoch_two = seal_padded(PLAIN, world.document.record.public_key, case.context, 2, os.urandom)
+    with pytest.raises(EnvelopeProofBad, match="epoch 2"):
+        verify_receipt_envelope(anchor, replace(case.receipt, envelope_hash=envelope_hash(epoch_two)), epoch_two)

@@ -1,0 +1,410 @@
+"""A shard gives a partial for one receipt, to one attested enclave, for one right; everything else has a named refusal."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.dispute import Phase
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import (
+    BadSignature,
+    BudgetSpent,
+    BytewiseError,
+    ConfigurationError,
+    EnvelopeProofBad,
+    EpochClosed,
+    EvidenceRefused,
+    Fault,
+    ForeignChain,
+    MerkleProofMismatch,
+    NotCanonical,
+    TicketRefused,
+    TryAgain,
+)
+from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
+from bytewise.protocol.messages import TicketKind, transport_key_hash
+from bytewise.protocol.seal import Envelope, envelope_hash
+from bytewise.protocol.signing import LocalSigner, typed_digest, verify_signature
+from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Digest
+from bytewise.service.clock import SystemClock
+from bytewise.storage.releases import LogHead, verify_log
+from bytewise.tee_simulated.quoter import SimulatedQuoter
+from bytewise.tee_simulated.root import Platform
+from kms import hpke
+from kms.curve import decode_point
+from kms.dleq import verify_partial
+from kms.policy import key_domain
+from kms.release import Shard
+from tests.unit.kms.world import CONTRACTS, NOW, OTHER_VOTER, VOTER, World, is_drawn
+
+ATTACKER = LocalSigner(b"\x66" * 32)
+
+
+def refused(error: type[BytewiseError], world: World, shard: Shard, request: ReleaseRequest) -> BytewiseError:
+    with pytest.raises(error) as caught:
+        shard.release(encode(request))
+    assert all(r.record.decision == Decision.REFUSED for r in shard.log(0).entries)
+    return caught.value
+
+
+def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:
+    shard, case = fresh.shard(2), fresh.case()
+    fresh.chain.open(case)
+    request = fresh.request(shard, case)
+    answer = shard.release(encode(request))
+    record = answer.record
+    address = fresh.document.record.shards[1].address
+    assert (record.receipt_id, record.voter, record.shard, record.index) == (case.id, VOTER.address, address, 0)
+    assert (record.decision, record.previous, record.decided_at) == (Decision.RELEASED, ZERO_DIGEST, NOW)
+    verify_signature("release", typed_digest(key_domain(CONTRACTS), record), answer.signature, address)
+    info = partial_info(address, case.id, record.ticket_hash, 1)
+    partial = decode(Partial, hpke.open_from_transport(fresh.secret, info, answer.sealed_partial))
+    key = decode_point(fresh.document.record.shards[1].verification_key)
+    assert verify_partial(partial, 2, key, decode_point(decode(Envelope, case.envelope).enc), case.id)
+    assert shard.log(0).entries[0].record == record
+
+
+@pytest.mark.parametrize("phase", [Phase.COMMIT, Phase.REVEAL])
+@pytest.mark.parametrize("state", [EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED])
+def test_an_open_dispute_is_served_while_the_epoch_can_be(fresh: World, phase: Phase, state: EpochState) -> None:
+    case = fresh.case()
+    fresh.chain.open(case, phase)
+    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=state)
+    assert fresh.release(fresh.shard(1), case).record.decision == Decision.RELEASED
+
+
+@pytest.mark.parametrize("state", [EpochState.NONE, EpochState.PENDING, EpochState.RETIRED])
+def test_a_closed_epoch_releases_nothing(fresh: World, state: EpochState) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=state)
+    refused(EpochClosed, fresh, shard, fresh.request(shard, case))
+
+
+def test_a_compromised_epoch_serves_no_audits(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    proof = fresh.chain.anchor(case)
+    ticket = fresh.ticket(case, TicketKind.AUDIT)
+    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.COMPROMISED)
+    refused(EpochClosed, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
+
+
+def test_another_epoch_is_not_served_here(world: World) -> None:
+    case, shard = world.case(epoch=2), world.shard(1)
+    refused(EpochClosed, world, shard, world.request(shard, case))
+
+
+# --- envelopes ---
+
+
+def test_an_envelope_copied_into_the_attackers_own_receipt_is_refused(world: World) -> None:
+    """The attacker anchors its own receipt around the victim's envelope, disputes it, and holds a seat."""
+    victim, shard = world.case(), world.shard(1)
+    receipt = replace(victim.receipt, operator=ATTACKER.address, seq=U64(1))
+    copied = world.named(victim.payload, receipt, victim.envelope, ATTACKER)
+    assert receipt.envelope_hash == envelope_hash(victim.envelope)
+    world.chain.open(copied)
+    refused(EnvelopeProofBad, world, shard, world.request(shard, copied))
+
+
+def test_other_bytes_than_the_receipt_names_are_refused(world: World) -> None:
+    case, other, shard = world.case(1), world.case(2), world.shard(1)
+    world.chain.open(case)
+    refused(EnvelopeProofBad, world, shard, replace(world.request(shard, case), envelope=Blob(other.envelope)))
+
+
+def test_a_receipt_of_another_chain_is_refused(world: World) -> None:
+    case, shard = world.case(), world.shard(1)
+    foreign = world.named(case.payload, replace(case.receipt, chain_id=U256(1)), case.envelope)
+    refused(ForeignChain, world, shard, world.request(shard, foreign))
+
+
+# --- evidence ---
+
+
+def test_a_replayed_nonce_is_refused(fresh: World) -> None:
+    shard, case = fresh.shard(1), fresh.case()
+    fresh.chain.open(case)
+    body = encode(fresh.request(shard, case))
+    shard.release(body)
+    with pytest.raises(EvidenceRefused, match="nonce was used"):
+        shard.release(body)
+    assert len(shard.log(0).entries) == 1
+
+
+def test_a_nonce_of_another_shard_or_of_nobody_is_refused(world: World) -> None:
+    case, shard, other = world.case(), world.shard(1), world.shard(2)
+    world.chain.open(case)
+    for nonce in (other.nonce().nonce, Digest(os.urandom(32)), ZERO_DIGEST):
+        refused(EvidenceRefused, world, shard, world.request(shard, case, nonce=nonce))
+
+
+def test_evidence_for_another_nonce_is_refused(world: World) -> None:
+    case, shard = world.case(), world.shard(1)
+    world.chain.open(case)
+    request = world.request(shard, case)
+    refused(EvidenceRefused, world, shard, replace(request, nonce=shard.nonce().nonce))
+
+
+def test_evidence_with_another_measurement_is_refused(world: World) -> None:
+    case, shard = world.case(), world.shard(1)
+    world.chain.open(case)
+    quoter = SimulatedQuoter(Platform(world.folder / "platform.key"), Digest(b"\x99" * 32), SystemClock())
+    error = refused(EvidenceRefused, world, shard, world.request(shard, case, quoter=quoter))
+    assert "measurement" in str(error)
+
+
+def test_simulated_evidence_is_refused_for_a_hardware_epoch(fresh: World) -> None:
+    """Fence 5: the chain's label of the epoch decides, whatever this shard's own files say."""
+    case = fresh.case()
+    fresh.chain.open(case)
+    record = replace(fresh.document.record, assurance="hardware")
+    fresh.document = replace(fresh.document, record=record)
+    fresh.chain.facts = replace(fresh.chain.facts, assurance="hardware")
+    shard = fresh.shard(1)
+    refused(EvidenceRefused, fresh, shard, fresh.request(shard, case))
+
+
+def test_a_shard_whose_epoch_document_is_not_the_chains_stops(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    for change in ({"assurance": "hardware"}, {"public_key": fresh.public}):
+        before = fresh.chain.facts
+        fresh.chain.facts = replace(before, **change)  # type: ignore[arg-type]
+        refused(ConfigurationError, fresh, shard, fresh.request(shard, case))
+        fresh.chain.facts = before
+
+
+def test_another_policy_on_the_chain_is_a_reason_to_wait(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    fresh.chain.facts = replace(fresh.chain.facts, policy=Digest(b"\x01" * 32))
+    refused(TryAgain, fresh, shard, fresh.request(shard, case))
+
+
+def test_evidence_for_one_ticket_or_transport_key_serves_no_other(world: World) -> None:
+    case, shard = world.case(), world.shard(1)
+    world.chain.open(case)
+    request = world.request(shard, case)
+    _, other_key = hpke.transport_keypair(os.urandom)
+    refused(EvidenceRefused, world, shard, replace(request, transport_key=other_key))
+    moved = replace(request.ticket, transport_key_hash=transport_key_hash(other_key))
+    signature = VOTER.sign(typed_digest(key_domain(CONTRACTS), moved))
+    request = world.request(shard, case)
+    stolen = replace(request, transport_key=other_key, ticket=moved, ticket_signature=signature)
+    refused(EvidenceRefused, world, shard, stolen)
+
+
+# --- tickets ---
+
+
+TICKET_CHANGES: dict[str, dict[str, object]] = {
+    "another receipt": {"receipt_id": Digest(b"\x01" * 32)},
+    "another transport key": {"transport_key_hash": Digest(b"\x01" * 32)},
+    "expired": {"expires_at": U64(NOW)},
+    "an unknown kind": {"kind": U8(3)},
+    "an earlier round": {"round": U16(0)},
+}
+
+
+@pytest.mark.parametrize("name", TICKET_CHANGES)
+def test_a_ticket_that_does_not_fit_is_refused(fresh: World, name: str) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    ticket = fresh.ticket(case, **TICKET_CHANGES[name])
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket))
+
+
+def test_a_ticket_for_a_dispute_about_another_receipt_is_refused(fresh: World) -> None:
+    case, other, shard = fresh.case(1), fresh.case(2), fresh.shard(1)
+    subject = fresh.chain.open(other)
+    ticket = fresh.ticket(case, subject=subject)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket))
+
+
+def test_another_seats_ticket_is_refused(fresh: World) -> None:
+    """A ticket in the seat's name, signed by another; and another verifier's own ticket, without a seat."""
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    refused(BadSignature, fresh, shard, fresh.request(shard, case, signer=OTHER_VOTER))
+    ticket = fresh.ticket(case, voter=OTHER_VOTER.address)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=OTHER_VOTER))
+
+
+def test_a_seat_mask_of_zero_is_no_seat(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case, seat_mask=0)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case))
+
+
+def test_a_finished_dispute_gives_no_right(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case, Phase.FINAL)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case))
+
+
+def test_what_a_later_block_may_cure_is_a_reason_to_wait(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    refused(TryAgain, fresh, shard, fresh.request(shard, case))
+    fresh.chain.open(case, Phase.SEED)
+    refused(TryAgain, fresh, shard, fresh.request(shard, case))
+    fresh.chain.open(case)
+    refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=fresh.ticket(case, round=U16(2))))
+    audit = fresh.ticket(case, TicketKind.AUDIT)
+    refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=audit))
+    proof = fresh.chain.anchor(case)
+    fresh.chain.facts = replace(fresh.chain.facts, beacon=None)
+    refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=audit, proof=proof))
+
+
+# --- audits ---
+
+
+def test_a_drawn_audit_is_served_and_an_undrawn_is_not(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    proof = fresh.chain.anchor(case)
+    ticket = fresh.ticket(case, TicketKind.AUDIT)
+    assert is_drawn(case, fresh.chain.facts.beacon)  # type: ignore[arg-type]
+    nobody = replace(fresh.chain.facts.params, audit_rate_bps=0)
+    before, fresh.chain.facts = fresh.chain.facts, replace(fresh.chain.facts, params=nobody)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
+    fresh.chain.facts = before
+    assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
+
+
+AUDIT_CHANGES: dict[str, tuple[type[BytewiseError], Callable[[World], None]]] = {
+    "window over": (TicketRefused, lambda w: set_facts(w, timestamp=NOW + 501)),
+    "not registered": (TicketRefused, lambda w: set_facts(w, verifiers=())),
+    "no stake": (TicketRefused, lambda w: set_facts(w, verifiers=((VOTER.address, 9),))),
+    "another root": (MerkleProofMismatch, lambda w: set_batch(w, root=ZERO_DIGEST)),
+    "another operator": (TicketRefused, lambda w: set_batch(w, operator=ATTACKER.address)),
+    "another epoch": (TicketRefused, lambda w: set_batch(w, key_epoch=U64(9))),
+}
+
+
+def set_facts(world: World, **changes: object) -> None:
+    world.chain.facts = replace(world.chain.facts, **changes)  # type: ignore[arg-type]
+
+
+def set_batch(world: World, **changes: object) -> None:
+    world.chain.batches[0] = replace(world.chain.batches[0], **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", AUDIT_CHANGES)
+def test_an_audit_without_right_is_refused(fresh: World, name: str) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    proof = fresh.chain.anchor(case)
+    error, change = AUDIT_CHANGES[name]
+    change(fresh)
+    ticket = fresh.ticket(case, TicketKind.AUDIT, expires_at=U64(NOW + 1000))
+    refused(error, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
+
+
+def test_an_audit_of_an_unsigned_receipt_or_under_a_disputes_name_is_refused(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    proof = fresh.chain.anchor(case)
+    ticket = fresh.ticket(case, TicketKind.AUDIT)
+    forged = dataclasses.replace(case, receipt_signature=ATTACKER.sign(case.id))
+    refused(BadSignature, fresh, shard, fresh.request(shard, forged, ticket=ticket, proof=proof))
+    for changes in ({"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}):
+        odd = fresh.ticket(case, TicketKind.AUDIT, **changes)
+        refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=odd, proof=proof))
+
+
+# --- limits ---
+
+
+def test_the_audit_budget_survives_a_restart_and_never_refuses_a_seat(fresh: World) -> None:
+    first, second, shard = fresh.case(1), fresh.case(2), fresh.shard(1, audits=1)
+    proof = fresh.chain.anchor(first)
+    ticket = fresh.ticket(first, TicketKind.AUDIT)
+    fresh.release(shard, first, ticket=ticket, proof=proof)
+    fresh.release(shard, first, ticket=ticket, proof=proof)  # the answer was lost: asking again costs no budget
+    restarted = fresh.shard(1, audits=1)
+    proof = fresh.chain.anchor(second)
+    with pytest.raises(BudgetSpent):
+        fresh.release(restarted, second, ticket=fresh.ticket(second, TicketKind.AUDIT), proof=proof)
+    fresh.chain.open(second)
+    assert fresh.release(restarted, second).record.decision == Decision.RELEASED
+
+
+def test_instances_are_capped_per_seat_and_nobody_uses_up_anothers(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case, seat_mask=0b1)
+    subject = Digest(case.id[::-1])
+    for _ in range(2):
+        fresh.release(shard, case, ticket=fresh.ticket(case, instance=Digest(os.urandom(32))))
+    third = fresh.ticket(case, instance=Digest(os.urandom(32)))
+    with pytest.raises(BudgetSpent):
+        fresh.release(shard, case, ticket=third)
+    dispute = fresh.chain.disputes[subject]
+    other = replace(dispute.members[0], voter=OTHER_VOTER.address, seat_mask=0b10)
+    fresh.chain.disputes[subject] = replace(dispute, members=(*dispute.members, other))
+    theirs = fresh.ticket(case, voter=OTHER_VOTER.address, instance=Digest(os.urandom(32)))
+    assert fresh.release(shard, case, ticket=theirs, signer=OTHER_VOTER).record.voter == OTHER_VOTER.address
+    # A later round is another right.
+    fresh.chain.disputes[subject] = replace(dispute, round=2)
+    again = fresh.ticket(case, round=U16(2), instance=Digest(os.urandom(32)))
+    assert fresh.release(shard, case, ticket=again).record.decision == Decision.RELEASED
+
+
+# --- the record ---
+
+
+def test_a_refused_verifier_is_on_the_record_and_a_refused_stranger_is_not(fresh: World) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case, seat_mask=0)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case))
+    assert [entry.record.voter for entry in shard.log(0).entries] == [VOTER.address]
+    ticket = fresh.ticket(case, voter=ATTACKER.address)
+    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=ATTACKER))
+    assert len(shard.log(0).entries) == 1
+
+
+def test_records_form_a_chain_that_outlives_restarts(fresh: World) -> None:
+    for _ in range(2):
+        case, shard = fresh.case(), fresh.shard(1)
+        fresh.chain.open(case)
+        fresh.release(shard, case)
+    entries = shard.log(0).entries
+    assert [entry.record.index for entry in entries] == [0, 1]
+    assert entries[1].record.previous == typed_digest(key_domain(CONTRACTS), entries[0].record)
+    head = fresh.records(1).verify_chain(1)
+    assert head.next_index == 2
+    assert verify_log(entries, LogHead(ZERO_DIGEST, 0), key_domain(CONTRACTS)) == head
+
+
+# --- bodies ---
+
+
+def test_a_body_above_the_cap_is_refused_before_it_is_parsed(world: World) -> None:
+    with pytest.raises(NotCanonical):
+        world.shard(1).release(b"{" * (MAX_RELEASE_BODY_BYTES + 1))
+
+
+@given(st.binary(max_size=500))
+@settings(max_examples=100, deadline=None)
+def test_random_bodies_are_a_fault(data: bytes) -> None:
+    with pytest.raises(Fault):
+        decode(ReleaseRequest, data)
+
+
+def test_a_request_round_trips_and_no_member_may_be_added(world: World) -> None:
+    shard, case = world.shard(1), world.case()
+    body = encode(world.request(shard, case))
+    assert encode(decode(ReleaseRequest, body)) == body
+    for broken in (body[:-1], body + b" ", body.replace(b'{"batch_id"', b'{"a":1,"batch_id"', 1)):
+        with pytest.raises(Fault):
+            shard.release(broken)
+
+
+def test_a_shard_that_is_not_of_the_epoch_does_not_start(fresh: World) -> None:
+    folder = fresh.settings.shards[0].folder
+    (folder / "signing.key").write_text("11" * 32)
+    with pytest.raises(ConfigurationError):
+        fresh.shard(1)

@@ -1,0 +1,248 @@
+"""A small network in memory for key release: real keys, real evidence, real shards; the chain is one settable block."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import uvicorn
+
+from bytewise.protocol import merkle, sortition
+from bytewise.protocol.dispute import Dispute, Member, Params, Phase
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.environment import Environment, Limits
+from bytewise.protocol.evidence import AppraisalPolicy
+from bytewise.protocol.jobs import Contracts, RunJob
+from bytewise.protocol.keys import ChainFacts, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
+from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.receipt import BatchHeader, Receipt, plain_enclave_key, receipt_id
+from bytewise.protocol.request import DecodePolicy, Request, output_for
+from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_DIGEST, Address, Blob, Decimal, Digest, short_text
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from bytewise.storage.releases import ReleaseRecords
+from bytewise.tee_simulated.__main__ import simulated_policy
+from bytewise.tee_simulated.quoter import SimulatedQuoter
+from bytewise.tee_simulated.root import issue, make_root
+from kms import keyring
+from kms.api import build_app
+from kms.dealer import deal
+from kms.envelope import seal
+from kms.hpke import transport_keypair
+from kms.policy import anchor_domain, expected_report_data, key_domain
+from kms.release import Shard
+from kms.settings import DealSettings, DealShard
+
+ENTRY = "kms.client"
+"""The measured program of these tests: small, and without a model."""
+
+CHAIN_ID = 31337
+CONTRACTS = Contracts(U256(CHAIN_ID), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), Address("0x" + "e1" * 20))
+OPERATOR, VOTER, OTHER_VOTER, CLIENT = (LocalSigner(bytes([n]) * 32) for n in (1, 2, 3, 4))
+PARAMS = Params(
+    window_s=600, max_anchor_delay_s=60, commit_s=60, reveal_s=60, seats=(15, 31), tau_num=2, tau_den=3,
+    audit_rate_bps=10_000, audit_unit_wei=10, required_bond_wei=1,
+)  # fmt: skip
+ENVIRONMENT = Environment(ZERO_DIGEST, "exact-1", "cpu", "none", (), (), Limits(512, 128, 65536, 259))
+NOW = 1_800_000_000
+"""Chain time of the one block."""
+
+
+@dataclass
+class Case:
+    """One receipt with everything that belongs to it."""
+
+    payload: Payload
+    receipt: Receipt
+    receipt_signature: Blob
+    envelope: bytes
+    id: Digest
+
+    @property
+    def context(self) -> Digest:
+        return seal_context(anchor_domain(CONTRACTS), self.receipt)
+
+
+class MemoryChain:
+    """`KeyView` over one settable block; `facts` is what every read gives, `disputes` and `batches` by id."""
+
+    def __init__(self, document: EpochDocument, policy: Digest) -> None:
+        self.disputes: dict[Digest, Dispute] = {}
+        self.batches: dict[int, BatchHeader] = {}
+        self.facts = ChainFacts(
+            number=100, timestamp=NOW, params=PARAMS, policy=policy, dispute=None, batch=None, beacon=Digest(b"\x07" * 32),
+            verifiers=((VOTER.address, 1000), (OTHER_VOTER.address, 10)), epoch_state=EpochState.ACTIVE,
+            assurance=document.record.assurance, public_key=document.record.public_key,
+        )  # fmt: skip
+
+    def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
+        return replace(self.facts, dispute=self.disputes.get(ticket.subject), batch=self.batches.get(batch_id))
+
+    def open(self, case: Case, phase: Phase = Phase.COMMIT, round_number: int = 1, seat_mask: int = 0b111) -> Digest:
+        """A dispute about the case in which VOTER has seats; returns its id."""
+        identifier = Digest(case.id[::-1])
+        member = Member(VOTER.address, seat_mask, ZERO_DIGEST, False, 0, 0, ZERO_DIGEST)
+        self.disputes[identifier] = Dispute(
+            id=identifier, receipt_id=case.id, batch_id=0, operator=case.receipt.operator, challenger=CLIENT.address,
+            claimed_out_hash=case.receipt.out_hash, key_epoch=case.receipt.key_epoch, phase=phase, round=round_number,
+            seats=15, seed_block=90, round_seed=Digest(b"\x08" * 32), opened_at=NOW - 10, commit_end=NOW + 50,
+            reveal_end=NOW + 110, bond_wei=1, verdict=0, replacement=ZERO_DIGEST, members=(member,),
+        )  # fmt: skip
+        return identifier
+
+    def anchor(self, case: Case, batch_id: int = 0) -> tuple[Digest, ...]:
+        """A batch of the case and one other leaf; returns the proof."""
+        leaves = (merkle.batch_leaf(case.id, case.receipt.seq), Digest(b"\x05" * 32))
+        receipt = case.receipt
+        self.batches[batch_id] = BatchHeader(
+            batch_id, receipt.operator, U64(1), U32(2), merkle.batch_root(leaves), ZERO_DIGEST, receipt.environment,
+            receipt.model_id, receipt.key_epoch, "eigenda:standard:0x00", U64(NOW - 100), U64(90),
+        )  # fmt: skip
+        return merkle.batch_proof(leaves, 0)
+
+
+class World:
+    """Root, policy, dealt epoch of `count` shards with threshold `threshold`, chain, one enclave's quoter."""
+
+    def __init__(self, folder: Path, threshold: int = 2, count: int = 3) -> None:
+        self.folder = folder
+        make_root(folder / "root")
+        issue(folder / "root", folder / "platform.key")
+        self.policy: AppraisalPolicy = simulated_policy(folder / "root", CHAIN_ID, 1, ENTRY)
+        self.quoter = SimulatedQuoter.of_this_program(folder / "platform.key", ENTRY)
+        self.ports = [free_port() for _ in range(count)]
+        shards = tuple(DealShard(folder / f"shard-{n}", f"https://127.0.0.1:{p}") for n, p in enumerate(self.ports, 1))
+        self.settings = DealSettings(U64(1), threshold, "simulated", folder / "epoch.json", shards)
+        self.document = deal(self.settings, os.urandom)
+        self.chain = MemoryChain(self.document, self.policy.digest)
+        self.instance = Digest(os.urandom(32))
+        self.secret, self.public = transport_keypair(os.urandom)
+
+    def records(self, index: int) -> ReleaseRecords:
+        """Own database of a shard, migrated."""
+        url = f"sqlite:///{self.folder / f'shard-{index}' / 'kms.sqlite'}"
+        migrate(url)
+        return ReleaseRecords(open_database(url), key_domain(CONTRACTS))
+
+    def shard(self, index: int, rng: object = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None) -> Shard:
+        """A shard with its keys read from its folder."""
+        folder = self.settings.shards[index - 1].folder
+        return Shard(
+            self.document, keyring.open_share(folder, self.document), keyring.signer(folder), CONTRACTS,
+            policy or self.policy, self.chain, self.records(index), SystemClock(), rng, audits,
+        )  # type: ignore[arg-type]  # fmt: skip
+
+    def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int = 1, canary: int = 65) -> Case:
+        """A receipt of the operator with its sealed envelope."""
+        request = Request(
+            1, Digest(b"\x11" * 32), "tiny", ENVIRONMENT.digest,
+            DecodePolicy(16, Decimal("0"), Decimal("1"), 0, (2,)), U64(seq), (canary, 66, 67), ZERO_DIGEST, ZERO_DIGEST,
+            None, Digest(os.urandom(32)), U256(CHAIN_ID), U64(NOW + 1000), CLIENT.address, None,
+        )  # fmt: skip
+        output = output_for(request, (70, 71, 2), "stop")
+        signature = CLIENT.sign(client_digest(request.req_hash, CHAIN_ID))
+        return self.sealed(Payload(request, output, signature), seq, signer, epoch)
+
+    def sealed(self, payload: Payload, seq: int, signer: LocalSigner = OPERATOR, epoch: int = 1) -> Case:
+        """A receipt for a payload, its envelope sealed to the epoch."""
+        draft = Receipt(
+            signer.address, U64(seq), payload.request.req_hash, payload.output.tokens_hash, Digest(b"\x22" * 32),
+            payload.request.model_id, payload.request.environment, short_text("cpu"), U64(epoch), ZERO_DIGEST,
+            U64(NOW - 200), U64(NOW + 100), U8(2), U8(2), plain_enclave_key(), U256(CHAIN_ID),
+        )  # fmt: skip
+        anchor = anchor_domain(CONTRACTS)
+        envelope = seal(payload, self.document.record.public_key, seal_context(anchor, draft), epoch, os.urandom)
+        return self.named(payload, replace(draft, envelope_hash=envelope_hash(envelope)), envelope, signer)
+
+    def named(self, payload: Payload, receipt: Receipt, envelope: bytes, signer: LocalSigner = OPERATOR) -> Case:
+        """A case of a receipt signed anew."""
+        identifier = receipt_id(anchor_domain(CONTRACTS), receipt)
+        return Case(payload, receipt, signer.sign(identifier), envelope, identifier)
+
+    def ticket(self, case: Case, kind: TicketKind = TicketKind.DISPUTE, **changes: object) -> Ticket:
+        """A ticket of VOTER for the case, with changed fields."""
+        dispute = kind is TicketKind.DISPUTE
+        subject = Digest(case.id[::-1]) if dispute else case.id
+        plain = Ticket(
+            U8(kind), subject, U16(1 if dispute else 0), case.id, VOTER.address, transport_key_hash(self.public),
+            self.instance, case.receipt.key_epoch, U64(NOW + 60),
+        )  # fmt: skip
+        return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+    def request(
+        self, shard: Shard, case: Case, ticket: Ticket | None = None, proof: tuple[Digest, ...] = (),
+        signer: LocalSigner = VOTER, quoter: SimulatedQuoter | None = None, nonce: Digest | None = None,
+    ) -> ReleaseRequest:  # fmt: skip
+        """A release request with a fresh nonce of the shard, evidence bound to it and a signed ticket."""
+        ticket, nonce = ticket or self.ticket(case), nonce or shard.nonce().nonce
+        digest = typed_digest(key_domain(CONTRACTS), ticket)
+        bound = expected_report_data(CONTRACTS, ticket, digest, self.public, nonce, self.policy.digest)
+        return ReleaseRequest(
+            nonce, ticket, signer.sign(digest), case.receipt, case.receipt_signature, 0, proof, Blob(case.envelope),
+            (quoter or self.quoter).quote(bound), self.public,
+        )  # fmt: skip
+
+    def release(self, shard: Shard, case: Case, **changes: object) -> ReleaseAnswer:
+        """The shard's answer to such a request."""
+        return shard.release(encode(self.request(shard, case, **changes)))  # type: ignore[arg-type]
+
+    def job(self, case: Case, ticket: Ticket | None = None, signer: LocalSigner = VOTER) -> RunJob:
+        """What a duty process would send its enclave."""
+        ticket = ticket or self.ticket(case)
+        return RunJob(
+            ticket, signer.sign(typed_digest(key_domain(CONTRACTS), ticket)), case.receipt, case.receipt_signature, 0, (),
+            U64(NOW - 100), Blob(case.envelope), ENVIRONMENT, self.document.record, CONTRACTS, ZERO_DIGEST,
+            self.policy.digest,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def serving(self, *shards: tuple[int, Shard]) -> Iterator[None]:
+        """Real HTTPS servers of these shards, in threads of this process."""
+        servers = []
+        for index, shard in shards:
+            folder = self.settings.shards[index - 1].folder
+            config = uvicorn.Config(
+                build_app(shard), host="127.0.0.1", port=self.ports[index - 1], log_config=None, lifespan="off",
+                ssl_certfile=str(folder / "tls.pem"), ssl_keyfile=str(folder / "tls.key"),
+            )  # fmt: skip
+            server = uvicorn.Server(config)
+            thread = threading.Thread(target=server.run)
+            thread.start()
+            servers.append((server, thread))
+        try:
+            wait_until(lambda: all(server.started for server, _ in servers))
+            yield
+        finally:
+            for server, _ in servers:
+                server.should_exit = True
+            for _, thread in servers:
+                thread.join(timeout=20)
+                assert not thread.is_alive()
+
+
+def wait_until(condition: object, timeout_s: float = 20.0) -> None:
+    """Polls a condition; fails after the timeout."""
+    for _ in range(int(timeout_s / 0.02)):
+        if condition():  # type: ignore[operator]
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError("condition did not come true in time")
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_drawn(case: Case, beacon: Digest) -> bool:
+    """Whether VOTER audits the case in this world."""
+    return sortition.audit_is_drawn(beacon, case.id, VOTER.address, PARAMS.audit_rate_bps, 100)
