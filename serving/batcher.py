@@ -1,0 +1,127 @@
+"""From signed receipts to a batch on-chain: list to DA, header to `ReceiptAnchor` (design section 5).
+
+One batch at a time, since the contract wants first_seq = last_seq + 1. The header is stored before it is sent, so that a
+crash in between sends the same header again; the chain, not the store, says that a batch is anchored.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bytewise.ports import BlobStore, Clock
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.merkle import batch_root
+from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedReceipt, batch_leaves
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U32, U64, Address
+from bytewise.service import telemetry
+from bytewise.storage.books import Books
+from bytewise.storage.journal import Journal
+from serving.standing import Standing, Watch
+
+
+class StandingReader(Protocol):
+    """Reads this operator's standing."""
+
+    def read(self) -> Standing:
+        """At the newest block; `Unavailable` if the chain does not answer."""
+        ...
+
+
+class Anchoring(Protocol):
+    """The part of `chain.sender` that a batcher uses."""
+
+    def anchor(self, header: BatchHeader) -> None:
+        """Posts the header once, however often it is asked."""
+        ...
+
+    def pump(self) -> None:
+        """Moves pending transactions on, without waiting for any."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batcher:
+    """The periodic work of an operator."""
+
+    operator: Address
+    anchor: Domain
+    chain: StandingReader
+    sender: Anchoring
+    blobs: BlobStore
+    books: Books
+    journal: Journal
+    watch: Watch
+    clock: Clock
+    max_batch: int
+    anchor_within_s: int
+    retry_memory_s: int
+
+    def tick(self) -> None:
+        """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent."""
+        standing = self.chain.read()
+        next_seq = self.books.next_seq()
+        if standing.last_seq >= next_seq:
+            # Signing on would reuse numbers, which is equivocation. Only a restored or foreign database leads here.
+            raise ConfigurationError("database", f"the chain has receipt {standing.last_seq}, our next would be {next_seq}")
+        self._finish_anchored(standing)
+        self.watch.update(standing, self._behind(standing))
+        header = self._current()
+        if header is not None:
+            self.sender.anchor(header)
+        self.sender.pump()
+        self.books.forget_answers(self.clock.now() - self.retry_memory_s)
+
+    def _finish_anchored(self, standing: Standing) -> None:
+        header = self.books.open_batch()
+        if header is not None and standing.last_seq >= header.first_seq + header.count - 1:
+            self.books.anchored(header.first_seq)
+            telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=standing.number)
+
+    def _current(self) -> BatchHeader | None:
+        """The batch that must be sent now: the one that is stored and not anchored, else a new one, else none."""
+        stored = self.books.open_batch()
+        if stored is not None:
+            return stored
+        entries = uniform_head(self.books.unbatched(self.max_batch))
+        if not entries:
+            return None
+        listed = ReceiptList(self.operator, entries[0].receipt.seq, tuple(entries))
+        data = encode(listed)
+        header = self._header(listed, self.blobs.put(data))
+        self.journal.append("batch.anchor", header.root, {"first_seq": str(header.first_seq), "count": header.count})
+        self.books.add_batch(header, data)
+        telemetry.log("batch.built", first_seq=header.first_seq, count=header.count)
+        return header
+
+    def _header(self, listed: ReceiptList, locator: str) -> BatchHeader:
+        first = listed.entries[0].receipt
+        return BatchHeader(
+            batch_id=0, operator=self.operator, first_seq=first.seq, count=U32(len(listed.entries)),
+            root=batch_root(batch_leaves(self.anchor, listed.entries)), list_hash=listed.list_hash,
+            environment=first.environment, model_id=first.model_id, key_epoch=first.key_epoch, locator=locator,
+            anchored_at=U64(0), block=U64(0),
+        )  # fmt: skip
+
+    def _behind(self, standing: Standing) -> str | None:
+        # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
+        header = self.books.open_batch()
+        oldest = self.books.unbatched(1) if header is None else self.books.in_batch(header.first_seq)[:1]
+        if not oldest or oldest[0].receipt.anchor_by - standing.timestamp >= self.anchor_within_s / 2:
+            return None
+        return f"receipt {oldest[0].receipt.seq} still waits to be anchored"
+
+
+def uniform_head(pending: Sequence[SignedReceipt]) -> list[SignedReceipt]:
+    """The longest run from the start that one header can name: contiguous, of one environment, model and key epoch."""
+    run: list[SignedReceipt] = []
+    for each in pending:
+        if run and _named(each.receipt) != (*_named(run[0].receipt)[:3], run[-1].receipt.seq + 1):
+            break
+        run.append(each)
+    return run
+
+
+def _named(receipt: Receipt) -> tuple[bytes, bytes, int, int]:
+    return receipt.environment, receipt.model_id, receipt.key_epoch, receipt.seq

@@ -1,0 +1,156 @@
+"""The OpenAI wire format of chat completions: what is understood, and by name what is not.
+
+A knob that the decode policy has not is refused unless it has its neutral value: silently ignoring one would sign an answer
+to another question than was asked. Reference: OpenAI API, "Create chat completion"; `ecosystem.md` 5.3 for the errors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.units import Decimal, decimal, fraction
+from serving.numbers import NumberText, canonical_decimal
+
+MAX_SEED = 2**63 - 1
+"""OpenAI's seed is an int64; ours is never negative."""
+
+_ROLES = ("system", "developer", "user", "assistant")
+_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "n": (1,),
+    "stream": (False,),
+    "logprobs": (False,),
+    "frequency_penalty": (0, "0"),
+    "presence_penalty": (0, "0"),
+    "logit_bias": ({},),
+    "stop": ([],),
+    "response_format": ({"type": "text"},),
+    "store": (False,),
+}
+"""Knobs that we have not, with the values that mean their absence."""
+_UNDERSTOOD = frozenset(
+    {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "seed", "user"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One understood chat request. The type holds plaintext: it is never logged."""
+
+    model: str
+    messages: tuple[tuple[str, str], ...]
+    """(role, text) in order."""
+    max_new_tokens: int | None
+    """None: as many as fit."""
+    temperature: Decimal
+    top_p: Decimal
+    top_k: int
+    seed: int | None
+    """None: the gateway draws one."""
+
+    def __repr__(self) -> str:
+        return f"Ask({len(self.messages)} messages)"
+
+
+def read_ask(value: Any) -> Ask:
+    """The request of a parsed body; `BadRequest(param, why)` for the first thing that cannot be served."""
+    if not isinstance(value, dict):
+        raise BadRequest("body", "must be a JSON object")
+    body = {name: item for name, item in value.items() if item is not None}
+    for name in body.keys() - _UNDERSTOOD:
+        _refuse_unless_neutral(name, body[name])
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise BadRequest("model", "must be the name of a model (see GET /v1/models)")
+    if not isinstance(body.get("user", ""), str):
+        raise BadRequest("user", "must be a string")
+    return Ask(
+        model=model,
+        messages=_messages(body.get("messages")),
+        max_new_tokens=_max_new_tokens(body),
+        temperature=_decimal_between(body, "temperature", "1", "0", "2"),
+        top_p=_decimal_between(body, "top_p", "1", None, "1"),
+        top_k=_integer(body, "top_k", 0, 0, 2**20) or 0,
+        seed=_integer(body, "seed", None, 0, MAX_SEED),
+    )
+
+
+def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """The OpenAI error envelope: the official client reads exactly these four members."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def models_body(name: str, created: int, owner: str) -> dict[str, Any]:
+    """Answer of `GET /v1/models`."""
+    return {"object": "list", "data": [{"id": name, "object": "model", "created": created, "owned_by": owner}]}
+
+
+def _refuse_unless_neutral(name: str, value: object) -> None:
+    neutral = _NEUTRAL.get(name)
+    if neutral is None:
+        raise BadRequest(name[:60], "is not supported by this server")
+    plain = str(canonical_decimal(name, value)) if isinstance(value, NumberText) else value
+    if not any(plain == each and isinstance(plain, bool) == isinstance(each, bool) for each in neutral):
+        advice = f"only {neutral[0]!r} is supported".replace("False", "false")
+        raise BadRequest(name, advice + (": this server does not stream" if name == "stream" else ""))
+
+
+def _messages(value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list) or not value:
+        raise BadRequest("messages", "must be a list with at least one message")
+    return tuple(_message(f"messages[{i}]", item) for i, item in enumerate(value))
+
+
+def _message(where: str, value: object) -> tuple[str, str]:
+    if not isinstance(value, dict):
+        raise BadRequest(where, "must be an object with role and content")
+    unknown = sorted(name for name, item in value.items() if item is not None and name not in ("role", "content"))
+    if unknown:
+        raise BadRequest(f"{where}.{unknown[0][:60]}", "is not supported by this server")
+    role = value.get("role")
+    if role not in _ROLES:
+        raise BadRequest(f"{where}.role", "must be one of " + ", ".join(_ROLES))
+    # `developer` is OpenAI's newer name of the same role; chat templates know the older one.
+    return ("system" if role == "developer" else role), _content(f"{where}.content", value.get("content"))
+
+
+def _content(where: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise BadRequest(where, "must be a string or a list of text parts")
+    texts = []
+    for i, part in enumerate(value):
+        if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
+            raise BadRequest(f"{where}[{i}]", "only parts of type text are supported")
+        if part.keys() != {"type", "text"}:
+            raise BadRequest(f"{where}[{i}]", "has members other than type and text")
+        texts.append(part["text"])
+    return "".join(texts)
+
+
+def _max_new_tokens(body: Mapping[str, Any]) -> int | None:
+    older, newer = (_integer(body, name, None, 1, 2**20) for name in ("max_tokens", "max_completion_tokens"))
+    if older is not None and newer is not None and older != newer:
+        raise BadRequest("max_tokens", "differs from max_completion_tokens; give one of them")
+    return newer if newer is not None else older
+
+
+def _integer(body: Mapping[str, Any], name: str, default: int | None, least: int, most: int) -> int | None:
+    value = body.get(name, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadRequest(name, "must be an integer")
+    if not least <= value <= most:
+        raise BadRequest(name, f"must be from {least} to {most}")
+    return value
+
+
+def _decimal_between(body: Mapping[str, Any], name: str, default: str, least: str | None, most: str) -> Decimal:
+    value = canonical_decimal(name, body[name]) if name in body else decimal(default)
+    exact = fraction(value)
+    # Without a least value the number must be positive.
+    if exact > fraction(decimal(most)) or (exact <= 0 if least is None else exact < fraction(decimal(least))):
+        raise BadRequest(name, f"must be {'above 0' if least is None else f'from {least}'} to {most}")
+    return value

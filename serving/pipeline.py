@@ -1,0 +1,100 @@
+"""One answer: run, receipt, seal, put on DA, sign and store, answer (design section 5), all in the engine's thread.
+
+The order makes a crash harmless at every point: until the one transaction that stores number, signed receipt and answer together,
+nothing signed has left the process (at worst a ciphertext that no receipt names lies on DA); after it, the same request gets
+the stored answer, and the batcher publishes the receipt.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bytewise.ports import BlobStore, Clock, Engine
+from bytewise.protocol.compare import Generated
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
+from bytewise.protocol.request import Request
+from bytewise.protocol.seal import Payload, envelope_hash, seal_context
+from bytewise.protocol.signing import Domain, Signer
+from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
+from bytewise.service import telemetry
+from bytewise.storage.books import Books
+from bytewise.storage.journal import Journal
+from kms.envelope import seal
+from serving.answer import completion, shown_text
+from serving.openai import Ask
+from serving.recipe import Offer, Rng, Words, make_request
+from serving.standing import Standing, Watch
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """The keys that sign and the ports that a pipeline uses; chosen by `wiring`."""
+
+    engine: Engine
+    words: Words
+    operator: Signer
+    """Account with the bonded stake."""
+    gateway: Signer
+    """Signs delegated requests."""
+    blobs: BlobStore
+    books: Books
+    journal: Journal
+    watch: Watch
+    clock: Clock
+    rng: Rng
+    anchor: Domain
+    """EIP-712 domain of `ReceiptAnchor`."""
+
+
+class Pipeline:
+    """Turns asks into stored, signed answers."""
+
+    def __init__(self, offer: Offer, hands: Hands, anchor_within_s: int) -> None:
+        self._offer = offer
+        self._hands = hands
+        self._anchor_within_s = anchor_within_s
+
+    def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
+        """The work that answers the request named `key`; `BadRequest` or `TryAgain` before any work is done."""
+        hands = self._hands
+        standing, _ = hands.watch.open()
+        request, signature = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp)
+        return lambda: self._answer(key, request, signature)
+
+    def _answer(self, key: Digest, request: Request, client_signature: Blob) -> bytes:
+        hands = self._hands
+        generated = hands.engine.generate(request)
+        # The chain may have moved while the engine ran: the receipt names the epoch that is open now.
+        standing, epoch = hands.watch.open()
+        payload = Payload(request, generated.output, client_signature)
+        unsealed = self._receipt(payload, generated, standing, epoch)
+        envelope = seal(payload, epoch.public_key, seal_context(hands.anchor, unsealed), epoch.epoch, hands.rng)
+        receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
+        locator = hands.blobs.put(envelope)
+        return self._issue(key, payload, receipt, envelope, locator, epoch.assurance)
+
+    def _issue(self, key: Digest, payload: Payload, receipt: Receipt, envelope: bytes, locator: str, assurance: str) -> bytes:
+        hands = self._hands
+        identifier = receipt_id(hands.anchor, receipt)
+        hands.journal.append("receipt.sign", identifier, {"seq": str(receipt.seq), "req_hash": hex0x(receipt.req_hash)})
+        signed = SignedReceipt(receipt, hands.operator.sign(identifier), locator)
+        text = shown_text(payload.output, hands.words.text)
+        response = encode(completion(identifier, signed, payload, self._offer.environment, text, assurance))
+        hands.books.issue(key, identifier, signed, envelope, response)
+        telemetry.count("bytewise_receipts_signed_total")
+        telemetry.log("receipt.signed", receipt_id=identifier, seq=receipt.seq)
+        return response
+
+    def _receipt(self, payload: Payload, generated: Generated, standing: Standing, epoch: EpochRecord) -> Receipt:
+        hands, environment = self._hands, self._offer.environment
+        # The seal context covers every field but envelopeHash, which is still zero here. The number is only taken when the
+        # receipt is stored; this thread is the only one that takes numbers, and the books refuse any other than the next.
+        return Receipt(
+            operator=hands.operator.address, seq=U64(hands.books.next_seq()), req_hash=payload.request.req_hash,
+            tokens_hash=generated.output.tokens_hash, out_hash=generated.out_hash, model_id=self._offer.model_id,
+            environment=environment.digest, gpu_arch=environment.gpu_arch_id, key_epoch=epoch.epoch,
+            envelope_hash=ZERO_DIGEST, issued_at=U64(hands.clock.now()),
+            anchor_by=U64(standing.timestamp + self._anchor_within_s), mode=U8(Mode.PLAIN),
+            client_mode=U8(ClientMode.DELEGATED), enclave_key=plain_enclave_key(), chain_id=U256(hands.anchor.chain_id),
+        )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Settings of an operator: one TOML file, `BYTEWISE__SECTION__KEY` overrides."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Section `[listen]`: the HTTPS endpoint."""
+
+    certificate_file: Path
+    """TLS certificate, PEM."""
+    key_file: Path
+    """Its private key, PEM, mode 0600."""
+    host: str = "127.0.0.1"
+    port: int = 8443
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Section `[model]`: what is served."""
+
+    name: str
+    """Name under which clients ask for it."""
+    artifact: Path
+    """Folder of the converted artifact."""
+    environment_file: Path
+    """The registered Environment as canonical JSON."""
+    threads: int = 1
+    """Threads of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Section `[network]`: where the world is."""
+
+    file: Path
+    """`network.json`: chain id, addresses, deployment block, epochs."""
+    rpc: str
+    """URL of an Ethereum JSON-RPC node."""
+    da: tuple[str, ...]
+    """URLs of EigenDA proxies or of our store, in order of preference."""
+    timeout_s: float = 20.0
+    """Of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Section `[keys]`: secp256k1 keys as 0x-hex in files of mode 0600."""
+
+    operator_file: Path
+    """Of the account with the bonded stake: signs receipts, sends batches."""
+    gateway_file: Path
+    """Signs requests of clients that have no key of their own (`client=delegated`)."""
+    journal_file: Path
+    """Ed25519 key of the journal; made if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Section `[limits]`, optional: times and sizes."""
+
+    tick_s: float = 2.0
+    """How often the chain is read and batches are built."""
+    queue: int = 16
+    """Most requests in flight; more are answered 503."""
+    answer_timeout_s: float = 600.0
+    """How long a client is kept waiting: the official client's own read timeout."""
+    retry_memory_s: int = 900
+    """How long an answer is remembered for a retry: above the official client's read timeout of 600 s."""
+    anchor_within_s: int = 300
+    """Promised time from signing to anchoring (`anchorBy`)."""
+    request_ttl_s: int = 7200
+    """How long a Request may be anchored."""
+    max_batch: int = 64
+    """Most receipts in a batch; the contract has its own bound."""
+    max_body_bytes: int = 1 << 20
+    """Largest request body."""
+
+    def __post_init__(self) -> None:
+        if self.request_ttl_s < 2 * self.anchor_within_s:
+            # A request that expires before its batch is anchored is a defect of the record, and would be slashed.
+            raise ConfigurationError("request_ttl_s", "must be at least twice anchor_within_s")
+        if min(self.queue, self.max_batch, self.max_body_bytes, self.anchor_within_s, self.retry_memory_s) < 1:
+            raise ConfigurationError("limits", "must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """The whole file."""
+
+    database_url: str
+    """`sqlite:///FILE` or `postgresql+psycopg://…`, migrated by the starter."""
+    listen: Listen
+    model: Model
+    network: Network
+    keys: Keys
+    limits: Limits = field(default_factory=Limits)

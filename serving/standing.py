@@ -1,0 +1,70 @@
+"""What the chain says about this operator's right to serve, at one block, and how long that may be believed."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.jobs import EpochRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One reading of the chain."""
+
+    number: int
+    """Block."""
+    timestamp: int
+    """Its time in Unix seconds: the clock of expiry and anchoring."""
+    epoch: EpochRecord | None
+    """Key epoch to seal to; None if none is active."""
+    environment_active: bool
+    """Whether the registry lists our environment as ACTIVE."""
+    model_active: bool
+    """Whether the registry lists our model as ACTIVE."""
+    registered: bool
+    """Whether we are a registered operator."""
+    last_seq: int
+    """Our last anchored receipt number; 0 before the first."""
+
+    @property
+    def closed_because(self) -> str | None:
+        """Why no request may be accepted now, or None."""
+        for good, reason in (
+            (self.registered, "this operator is not registered"),
+            (self.environment_active, "this environment is not active"),
+            (self.model_active, "this model is not active"),
+            (self.epoch is not None, "no key epoch is open"),
+        ):
+            if not good:
+                return reason
+        return None
+
+
+class Watch:
+    """The last reading, for as long as it is fresh. Written by the batch tick, read by every request."""
+
+    def __init__(self, fresh_s: float, monotonic: Callable[[], float]) -> None:
+        self._fresh_s = fresh_s
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._held: tuple[float, Standing] | None = None
+        self._behind: str | None = None
+
+    def update(self, standing: Standing, behind: str | None) -> None:
+        """A new reading; `behind` says why our publication lags too far to accept more, or None."""
+        with self._lock:
+            self._held = (self._monotonic(), standing)
+            self._behind = behind
+
+    def open(self) -> tuple[Standing, EpochRecord]:
+        """The reading and the epoch to seal to, if requests may be accepted; otherwise `TryAgain` with the reason."""
+        with self._lock:
+            held, behind = self._held, self._behind
+        if held is None or self._monotonic() - held[0] > self._fresh_s:
+            raise TryAgain("chain", "no fresh block was read")
+        standing = held[1]
+        reason = standing.closed_because or behind
+        if reason is not None or standing.epoch is None:
+            raise TryAgain("operator", reason or "no key epoch is open")
+        return standing, standing.epoch

@@ -1,0 +1,185 @@
+"""Puts an operator process together and runs it. `serving.__main__` and the dishonest operators of `adversaries` both call `run`.
+
+Threads: uvicorn's loop is the main thread; one thread loads the model and then ticks; one thread runs the engine.
+"""
+
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from bytewise.da.client import DaClient
+from bytewise.inference.tokenizer import Tokenizer
+from chain.sender import ChainSender
+
+from bytewise.inference import artifact as artifacts
+from bytewise.inference.engine import ExactEngine
+from bytewise.ports import Engine
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
+from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import Digest
+from bytewise.service import schedule, telemetry
+from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.storage.books import Books
+from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.journal import Journal, journal_key
+from chain.client import ChainClient
+from chain.keys import load_signer
+from chain.reader import ChainReader
+from serving.api import Gate, build_api
+from serving.batcher import Batcher
+from serving.chain_view import OperatorStanding
+from serving.desk import Desk
+from serving.openai import Ask
+from serving.pipeline import Hands, Pipeline
+from serving.recipe import Offer
+from serving.settings import OperatorSettings
+from serving.standing import Watch
+
+FRESH_TICKS, FRESH_S = 15, 30.0
+"""A reading of the chain older than so many ticks, and seconds, is stale: requests are refused until the chain answers."""
+DRAIN_S = 10
+"""How long open connections may take to finish at the end."""
+
+
+def same(engine: Engine) -> Engine:
+    """The engine itself: what an honest operator runs."""
+    return engine
+
+
+def run(settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = same) -> int:
+    """Runs an operator until SIGTERM; returns the exit code of the process. Whoever wraps the engine is no honest operator."""
+    telemetry.configure("operator")
+    return Operator(settings, wrap_engine).run()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A ready operator (implements `api.Counter`)."""
+
+    model_name: str
+    owner: str
+    created: int
+    desk: Desk
+    watch: Watch
+    pipeline: Pipeline
+
+    def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
+        """See `Pipeline.prepare`."""
+        return self.pipeline.prepare(key, ask)
+
+    def check_open(self) -> None:
+        """See `Watch.open`."""
+        self.watch.open()
+
+
+class Operator:
+    """One operator process; `run` is its life."""
+
+    def __init__(self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine]) -> None:
+        self._settings = settings
+        self._wrap = wrap_engine
+        self._stop = threading.Event()
+        self._exit_code = schedule.EXIT_BUG
+        self._gate = Gate()
+        limits, listen = settings.limits, settings.listen
+        app = build_api(self._gate, _version(), limits.max_body_bytes, limits.answer_timeout_s)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
+                ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
+                lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_S,
+            )
+        )  # fmt: skip
+
+    def run(self) -> int:
+        """Serves until SIGTERM or SIGINT; the exit code."""
+        # uvicorn logs the messages of unforeseen errors, which may quote plaintext; `api` counts and names those errors.
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        asked = schedule.stop_on_signals()
+        worker = threading.Thread(target=self._work, name="operator", daemon=True)
+        worker.start()
+        try:
+            self._server.run()
+        finally:
+            self._stop.set()
+            worker.join(DRAIN_S)
+        return schedule.EXIT_CLEAN if asked.is_set() and worker.is_alive() else self._exit_code
+
+    def _work(self) -> None:
+        try:
+            batcher, desk = self._open()
+            self._exit_code = schedule.run_ticks(batcher.tick, self._settings.limits.tick_s, self._stop, name="batch")
+            desk.close()
+        except BytewiseError as error:
+            telemetry.log_error("operator.failed", error)
+        finally:
+            self._server.should_exit = True
+
+    def _open(self) -> tuple[Batcher, Desk]:
+        settings, clock = self._settings, SystemClock()
+        network = decode(Network, _file(settings.network.file))
+        environment = decode(Environment, _file(settings.model.environment_file))
+        if environment.profile != PROFILE_EXACT_1:
+            raise ConfigurationError(settings.model.environment_file.name, f"profile {environment.profile} is not served")
+        database = open_database(settings.database_url)
+        check_revision(database)
+        operator, gateway = load_signer(settings.keys.operator_file), load_signer(settings.keys.gateway_file)
+        client = ChainClient(settings.network.rpc, network.chain_id, settings.network.timeout_s)
+        reader = ChainReader(client, network)
+        artifact = artifacts.load(settings.model.artifact)
+        engine = self._wrap(ExactEngine(artifact, threads=settings.model.threads))
+        hands = Hands(
+            engine=engine, words=Tokenizer(artifact), operator=operator, gateway=gateway,
+            blobs=DaClient(settings.network.da, settings.network.timeout_s), books=Books(database, clock, operator.address),
+            journal=Journal(database, journal_key(settings.keys.journal_file), clock),
+            watch=Watch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
+            anchor=network.anchor_domain,
+        )  # fmt: skip
+        offer = Offer(
+            model_name=settings.model.name, model_id=artifact.model_id, template_digest=artifact.template_digest,
+            tokenizer_digest=artifact.tokenizer_digest, environment=environment, chain_id=network.chain_id,
+            request_ttl_s=settings.limits.request_ttl_s,
+        )  # fmt: skip
+        standing = OperatorStanding(reader, operator.address, environment.digest, artifact.model_id)
+        return self._assemble(offer, hands, standing, ChainSender())
+
+    def _assemble(self, offer: Offer, hands: Hands, standing: OperatorStanding, sender: ChainSender) -> tuple[Batcher, Desk]:
+        limits = self._settings.limits
+        batcher = Batcher(
+            operator=hands.operator.address, anchor=hands.anchor, chain=standing, sender=sender, blobs=hands.blobs,
+            books=hands.books, journal=hands.journal, watch=hands.watch, clock=hands.clock, max_batch=limits.max_batch,
+            anchor_within_s=limits.anchor_within_s, retry_memory_s=limits.retry_memory_s,
+        )  # fmt: skip
+        desk = Desk(hands.books.answer, limits.queue, self._bug)
+        pipeline = Pipeline(offer, hands, limits.anchor_within_s)
+        self._gate.service = Service(offer.model_name, hands.operator.address, hands.clock.now(), desk, hands.watch, pipeline)
+        telemetry.log("operator.loaded", operator=hands.operator.address, model_id=offer.model_id)
+        return batcher, desk
+
+    def _bug(self, error: BaseException) -> None:
+        telemetry.log_error("operator.bug", error)
+        self._stop.set()
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(path.name, str(error.strerror)) from None
+
+
+def _version() -> dict[str, Any]:
+    try:
+        number = version("bytewise")
+    except PackageNotFoundError:
+        number = "unknown"
+    return {"version": number, "profile": PROFILE_EXACT_1}
