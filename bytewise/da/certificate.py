@@ -1,0 +1,67 @@
+"""Certificates of our store: a version byte, then an RLP list of (magic, keccak of the payload, length, 16 random bytes).
+
+They are opaque to clients, as EigenDA's are. The random part makes two certificates of one payload differ, as dispersals do.
+"""
+
+from typing import NamedTuple
+
+from bytewise.da.conventions import VERSION_V3, VERSION_V4
+from bytewise.protocol import digests
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.units import Digest
+
+MAGIC = b"bytewise-da"
+NONCE_BYTES = 16
+_LONGEST = 200
+
+
+class Certificate(NamedTuple):
+    """What our store promises: these payload bytes were stored."""
+
+    version: int
+    payload_hash: Digest
+    length: int
+    nonce: bytes
+
+    def encode(self) -> bytes:
+        """Version byte and RLP."""
+        length = self.length.to_bytes((self.length.bit_length() + 7) // 8, "big")
+        return bytes([self.version]) + _rlp_list((MAGIC, self.payload_hash, length, self.nonce))
+
+
+def certify(payload: bytes, version: int, nonce: bytes) -> Certificate:
+    """A certificate for a payload; `nonce` is fresh randomness."""
+    return Certificate(version, digests.keccak256(payload), len(payload), nonce)
+
+
+def parse_certificate(data: bytes) -> Certificate:
+    """The certificate, if the bytes are exactly its encoding; otherwise `MalformedValue`."""
+    try:
+        magic, payload_hash, length, nonce = _rlp_items(data[1:])
+        parsed = Certificate(data[0], Digest(payload_hash), int.from_bytes(length, "big"), nonce)
+    except (ValueError, IndexError):
+        raise MalformedValue("certificate", "not ours") from None
+    sizes = (len(payload_hash), len(nonce)) == (32, NONCE_BYTES)
+    if magic != MAGIC or not sizes or data[0] not in (VERSION_V3, VERSION_V4) or parsed.encode() != data:
+        raise MalformedValue("certificate", "not ours")
+    return parsed
+
+
+def _rlp_list(items: tuple[bytes, ...]) -> bytes:
+    # Ethereum yellow paper, appendix B; our items are below 56 bytes, and so may be the list, or not.
+    body = b"".join(item if len(item) == 1 and item[0] < 0x80 else bytes([0x80 + len(item)]) + item for item in items)
+    return bytes([0xC0 + len(body)]) + body if len(body) < 56 else bytes([0xF8, len(body)]) + body
+
+
+def _rlp_items(data: bytes) -> list[bytes]:
+    if not data or len(data) > _LONGEST:
+        raise ValueError("size")
+    at, items = (2 if data[0] == 0xF8 else 1), []
+    while at < len(data):
+        head = data[at]
+        start, size = (at, 1) if head < 0x80 else (at + 1, head - 0x80)
+        if size >= 56:
+            raise ValueError("long item")
+        items.append(data[start : start + size])
+        at = start + size
+    return items

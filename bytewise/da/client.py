@@ -1,0 +1,125 @@
+"""The client of one or more EigenDA proxies; implements `bytewise.ports.BlobStore` (design section 5).
+
+Per answer: ok; caller error (`CallerError`: we are wrong); bad certificate (`BadCertificate` only if a second proxy agrees, else
+`TryAgain`); retry (`TryAgain` after a bounded number); fail over (the next proxy, `FailOver` when there is none left).
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple
+
+import httpx2
+
+from bytewise.da.conventions import MAX_BODY_BYTES, STANDARD, Verdict, certificate_of, classify, locator_of
+from bytewise.protocol.errors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain, Unavailable
+from bytewise.service import telemetry
+
+ATTEMPTS = 3
+"""Tries per proxy before the next one: the proxy itself retries three times."""
+BACKOFF_S = 0.2
+"""Wait before the second try; doubles."""
+CONNECT_TIMEOUT_S = 5.0
+
+
+class _Reply(NamedTuple):
+    verdict: Verdict
+    body: bytes
+    detail: str
+
+
+class DaClient:
+    """Puts and gets blobs through proxies, asked in order."""
+
+    def __init__(
+        self, urls: tuple[str, ...], timeout_s: float, *, attempts: int = ATTEMPTS, pause: Callable[[float], object] | None = None
+    ) -> None:
+        if not urls:
+            raise ConfigurationError("da", "no proxy url")
+        self._urls = tuple(url.rstrip("/") for url in urls)
+        self._attempts = attempts
+        self._pause = pause or threading.Event().wait
+        timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        # The environment's proxy settings are not ours to follow: ciphertext goes to the named hosts only.
+        self._http = httpx2.Client(timeout=timeout, follow_redirects=False, trust_env=False)
+
+    def __enter__(self) -> "DaClient":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def put(self, data: bytes) -> str:
+        """Locator of the stored bytes. Not idempotent: a retried put may leave a second, unnamed blob behind."""
+        last: Unavailable = TryAgain("da", "no proxy answered")
+        for url in self._urls:
+            reply = self._asked(url, "POST", f"{url}/put?commitment_mode={STANDARD}", data)
+            if reply.verdict is Verdict.OK:
+                return locator_of(reply.body)
+            if reply.verdict is Verdict.CALLER_ERROR:
+                raise CallerError(url, reply.detail)
+            last = FailOver(url, reply.detail) if reply.verdict is Verdict.FAIL_OVER else TryAgain(url, reply.detail)
+        raise last
+
+    def get(self, locator: str) -> bytes:
+        """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as above."""
+        certificate = certificate_of(locator)
+        accused: list[str] = []
+        last: Unavailable = TryAgain("da", "no proxy answered")
+        for url in self._urls:
+            reply = self._asked(url, "GET", f"{url}/get/0x{certificate.hex()}?commitment_mode={STANDARD}", None)
+            match reply.verdict:
+                case Verdict.OK:
+                    return reply.body
+                case Verdict.CALLER_ERROR:
+                    raise CallerError(url, reply.detail)
+                case Verdict.BAD_CERTIFICATE:
+                    accused.append(reply.detail)
+                    last = TryAgain(url, f"calls the certificate bad, no second proxy agrees: {reply.detail}")
+                case Verdict.FAIL_OVER:
+                    last = FailOver(url, reply.detail)
+                case Verdict.RETRY:
+                    last = TryAgain(url, reply.detail)
+            if len(accused) == 2:
+                raise BadCertificate(locator[:40], accused[1])
+        raise last
+
+    def _asked(self, url: str, method: str, address: str, data: bytes | None) -> _Reply:
+        reply = _Reply(Verdict.RETRY, b"", "not asked")
+        for attempt in range(self._attempts):
+            if attempt:
+                self._pause(BACKOFF_S * 2 ** (attempt - 1))
+            reply = self._ask(method, address, data)
+            telemetry.count("bytewise_da_requests_total", method=method, verdict=reply.verdict.name.lower())
+            if reply.verdict is not Verdict.RETRY:
+                return reply
+        telemetry.log("da.unavailable", url=url, detail=reply.detail)
+        return reply
+
+    def _ask(self, method: str, address: str, data: bytes | None) -> _Reply:
+        headers = {"content-type": "application/octet-stream"} if data is not None else {}
+        try:
+            with self._http.stream(method, address, content=data, headers=headers, timeout=self._http.timeout) as response:
+                body = bytearray()
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > MAX_BODY_BYTES:
+                        return _Reply(Verdict.RETRY, b"", "answer is larger than any blob")
+        except httpx2.HTTPError as error:
+            return _Reply(Verdict.RETRY, b"", type(error).__name__)
+        return _Reply(classify(response.status_code), bytes(body), _detail(response.status_code, bytes(body)))
+
+
+def _detail(status: int, body: bytes) -> str:
+    if status == 418:
+        try:
+            told = json.loads(body)
+            return f"418/{int(told['StatusCode'])}"
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return "418 without a reason"
+    return f"HTTP {status}"

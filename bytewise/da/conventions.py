@@ -1,0 +1,78 @@
+"""What both sides of the EigenDA proxy's REST agree on: sizes, codes, encoding 0, locators (its api/proxy/servers/rest)."""
+
+import enum
+import re
+from typing import NamedTuple
+
+from bytewise.protocol.errors import BadCertificate
+
+MAX_BODY_BYTES = 16 * 2**20
+"""Largest request body of the proxy."""
+MAX_PAYLOAD_BYTES = (524_288 - 1) * 31
+"""Largest payload: a 16 MiB blob has 524,288 symbols of 32 bytes, one is the header, 31 bytes of each carry payload."""
+VERSION_V3 = 0x02
+VERSION_V4 = 0x03
+"""Version byte of a certificate: one less than the certificate's version."""
+MAX_CERTIFICATE_BYTES = 8 * 1024
+"""A certificate travels in a URL; real ones have 1 to 3 kB."""
+
+STANDARD = "standard"
+_LOCATOR = re.compile(r"eigenda:standard:0x((?:[0-9a-f]{2})+)")
+_SYMBOL = 32
+
+
+class Verdict(enum.Enum):
+    """What an answer of the proxy means for its client (design section 5)."""
+
+    OK = "ok"
+    CALLER_ERROR = "caller error"
+    BAD_CERTIFICATE = "bad certificate"
+    RETRY = "retry"
+    FAIL_OVER = "fail over"
+
+
+class Refusal(NamedTuple):
+    """Body of a 418: 1 certificate unparsable, 2 too old, 3 invalid on-chain, 4 blob does not decode."""
+
+    status: int
+    message: str
+
+
+def classify(status: int) -> Verdict:
+    """Meaning of an HTTP status of the proxy. 500 covers a blob that was not found: inconclusive, never proof."""
+    if status == 200:
+        return Verdict.OK
+    if status == 418:
+        return Verdict.BAD_CERTIFICATE
+    if status == 503:
+        return Verdict.FAIL_OVER
+    if status == 429 or status >= 500:
+        return Verdict.RETRY
+    return Verdict.CALLER_ERROR
+
+
+def locator_of(certificate: bytes) -> str:
+    """Locator of a standard-mode certificate (version byte first)."""
+    return f"eigenda:{STANDARD}:0x{certificate.hex()}"
+
+
+def certificate_of(locator: str) -> bytes:
+    """Certificate of a locator; `BadCertificate` for text that can be none, which needs no proxy to see.
+
+    Only certificates that a proxy will look at get through: what it answers with 400 would look like an error of ours.
+    """
+    if len(locator) > 2 * MAX_CERTIFICATE_BYTES:
+        raise BadCertificate(locator[:40], "too long")
+    found = _LOCATOR.fullmatch(locator)
+    certificate = bytes.fromhex(found.group(1)) if found else b""
+    if len(certificate) < 2 or certificate[0] not in (VERSION_V3, VERSION_V4):
+        raise BadCertificate(locator[:40], "not a locator of a known certificate version")
+    return certificate
+
+
+def encode_payload(payload: bytes) -> bytes:
+    """Encoding 0: a header symbol with the length, then 31 bytes per 32-byte symbol, padded to a power of two of symbols."""
+    header = b"\x00\x00" + len(payload).to_bytes(4, "big") + bytes(26)
+    body = b"".join(b"\x00" + payload[at : at + 31].ljust(31, b"\x00") for at in range(0, len(payload), 31))
+    symbols = (len(header) + len(body)) // _SYMBOL
+    return (header + body).ljust((1 << (symbols - 1).bit_length()) * _SYMBOL, b"\x00")

@@ -1,0 +1,22 @@
+"""Settings of the store."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """`python -m bytewise.da serve --config FILE`."""
+
+    directory: Path
+    """Folder of the blobs."""
+    port: int
+    """TCP port of the REST interface."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    retention_s: int = 14 * 24 * 3600
+    """How long a blob is kept; two weeks, as EigenDA does."""
+    max_total_bytes: int = 4 * 2**30
+    """Size of the folder at which puts are answered 503."""
+    memstore: bool = False
+    """Whether the misbehaviour knobs under /memstore/config exist; for tests only."""

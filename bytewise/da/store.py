@@ -1,0 +1,215 @@
+"""The store's HTTP side: paths, bytes and codes of the EigenDA proxy's REST, standard mode and op-generic.
+
+The mode is standard only with `commitment_mode=standard`; otherwise a commitment begins with the OP type byte. Differences
+from the proxy: certificates are our own, and one that cannot be parsed is answered 418, as a real backend does.
+"""
+
+import json
+import re
+import secrets
+import threading
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from bytewise.da.blobs import Blobs
+from bytewise.da.certificate import NONCE_BYTES, certify, parse_certificate
+from bytewise.da.conventions import (
+    MAX_BODY_BYTES,
+    MAX_PAYLOAD_BYTES,
+    STANDARD,
+    VERSION_V4,
+    Refusal,
+    encode_payload,
+)
+from bytewise.da.knobs import Knobs
+from bytewise.da.settings import StoreSettings
+from bytewise.protocol.errors import FailOver, MalformedValue, Unavailable
+from bytewise.service import telemetry
+from bytewise.service.clock import SystemClock
+
+_COMMITMENT = re.compile(r"(?:0[xX])?([0-9a-fA-F]{2})(.+)")
+_OP_GENERIC = b"\x01\x00"
+"""OP commitment type 1, DA layer 0 (EigenDA)."""
+_MAX_CONFIG_BYTES = 64 * 1024
+
+
+class _Answer(Exception):
+    """Ends a request with a code and a text, as Go's http.Error writes it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.response = PlainTextResponse(text + "\n", code)
+
+
+class Store:
+    """Handlers over one folder of blobs."""
+
+    def __init__(self, settings: StoreSettings, clock: SystemClock) -> None:
+        self._blobs = Blobs(settings.directory, settings.max_total_bytes)
+        self._clock = clock
+        self._knobs = Knobs(float(settings.retention_s))
+        self._lock = threading.Lock()
+
+    async def put(self, request: Request) -> Response:
+        """POST /put: stores the body, answers with the raw commitment."""
+        knobs = self._knobs
+        payload = await _body(request, MAX_BODY_BYTES)
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            raise _Answer(400, "blob is larger than max blob size")
+        await anyio.sleep(knobs.put_latency_s)
+        if knobs.put_fails_over:
+            raise _Answer(503, "failover requested")
+        certificate = certify(payload, knobs.version_byte, secrets.token_bytes(NONCE_BYTES))
+        now = self._clock.now()
+        try:
+            await anyio.to_thread.run_sync(self._blobs.put, certificate, payload, now, now + knobs.expiration_s, knobs.refusal)
+        except FailOver as error:
+            raise _Answer(503, str(error)) from None
+        telemetry.count("bytewise_da_puts_total")
+        prefix = b"" if _is_standard(request.query_params) else _OP_GENERIC
+        return Response(prefix + certificate.encode(), media_type="application/octet-stream")
+
+    async def get(self, request: Request) -> Response:
+        """GET /get/…: the payload of a commitment."""
+        commitment = _commitment(request.path_params["commitment"], _is_standard(request.query_params))
+        _check_block_number(request.query_params)
+        await anyio.sleep(self._knobs.get_latency_s)
+        try:
+            certificate = parse_certificate(commitment)
+            stored = await anyio.to_thread.run_sync(self._blobs.get, certificate, self._clock.now())
+        except MalformedValue as error:
+            return _teapot(Refusal(1, str(error)))
+        except Unavailable as error:
+            raise _Answer(500, str(error)) from None
+        if stored.refusal is not None:
+            return _teapot(stored.refusal)
+        telemetry.count("bytewise_da_gets_total")
+        encoded = request.query_params.get("return_encoded_payload")
+        payload = (
+            encode_payload(stored.payload) if encoded is not None and encoded.lower() in ("", "true", "1") else stored.payload
+        )
+        return Response(payload, media_type="application/octet-stream")
+
+    async def keccak(self, _request: Request) -> Response:
+        """POST /put/00…: op-keccak is not offered."""
+        raise _Answer(403, "op-keccak is not enabled")
+
+    async def health(self, _request: Request) -> Response:
+        """GET /health."""
+        return Response()
+
+    async def config(self, _request: Request) -> Response:
+        """GET /config: the proxy's public settings; no chain stands behind this store."""
+        return JSONResponse(
+            {
+                "version": "bytewise", "chain_id": "", "directory_address": "", "cert_verifier_address": "",
+                "max_payload_size_bytes": MAX_PAYLOAD_BYTES, "apis_enabled": [STANDARD, "op-generic"], "read_only_mode": False,
+            }
+        )  # fmt: skip
+
+    async def show_knobs(self, _request: Request) -> Response:
+        """GET /memstore/config."""
+        return JSONResponse(self._knobs.to_json())
+
+    async def turn_knobs(self, request: Request) -> Response:
+        """PATCH /memstore/config."""
+        try:
+            change = json.loads(await _body(request, _MAX_CONFIG_BYTES))
+            with self._lock:
+                self._knobs = self._knobs.patched(change)
+        except (ValueError, RecursionError, MalformedValue) as error:
+            raise _Answer(400, str(error)[:200]) from None
+        return await self.show_knobs(request)
+
+
+def build_app(settings: StoreSettings, clock: SystemClock) -> Starlette:
+    """The ASGI application of a store."""
+    store = Store(settings, clock)
+    routes = [
+        Route("/put", store.put, methods=["POST"]),
+        Route("/put/", store.put, methods=["POST"]),
+        Route("/put/{key}", store.keccak, methods=["POST"]),
+        Route("/get/{commitment}", store.get, methods=["GET"]),
+        Route("/health", store.health, methods=["GET"]),
+        Route("/config", store.config, methods=["GET"]),
+    ]
+    if settings.memstore:
+        routes.append(Route("/memstore/config", store.show_knobs, methods=["GET"]))
+        routes.append(Route("/memstore/config", store.turn_knobs, methods=["PATCH"]))
+    handlers = {_Answer: _answered, 404: _not_found, 405: _not_allowed}
+    app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+    app.router.redirect_slashes = False
+    return app
+
+
+def _is_standard(query: QueryParams) -> bool:
+    return query.get("commitment_mode") == STANDARD
+
+
+def _commitment(text: str, standard: bool) -> bytes:
+    """Certificate with its version byte, out of a path; the codes are the proxy's."""
+    found = _COMMITMENT.fullmatch(text)
+    if found is None:
+        raise _Answer(404, "404 page not found")
+    try:
+        raw = bytes.fromhex(found.group(1)) + _unhex(found.group(2))
+    except ValueError as error:
+        raise _Answer(400, f"failed to decode hex: {error}") from None
+    if not standard:
+        raw = _without_op_header(raw)
+    if not raw or raw[0] > VERSION_V4:
+        raise _Answer(400, f"unsupported version byte {raw[:1].hex()}")
+    if raw[0] == 0:
+        raise _Answer(500, "V1 backend has been removed")
+    return raw
+
+
+def _unhex(text: str) -> bytes:
+    if not re.fullmatch(r"[0-9a-fA-F]*", text):  # bytes.fromhex would skip blanks
+        raise ValueError("not hex")
+    return bytes.fromhex(text)
+
+
+def _without_op_header(raw: bytes) -> bytes:
+    if raw[:1] == b"\x00":
+        raise _Answer(403, "op-keccak is not enabled")
+    if raw[:2] != _OP_GENERIC:
+        raise _Answer(400, f"unsupported commitment type {raw[:2].hex()}")
+    return raw[2:]
+
+
+def _check_block_number(query: QueryParams) -> None:
+    text = query.get("l1_inclusion_block_number", "0")
+    if not re.fullmatch(r"[0-9]{1,20}", text) or int(text) >= 1 << 64:
+        raise _Answer(400, "l1_inclusion_block_number is not a uint64")
+
+
+def _teapot(refusal: Refusal) -> Response:
+    return JSONResponse({"StatusCode": refusal.status, "Msg": refusal.message}, 418)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    received = bytearray()
+    async for chunk in request.stream():
+        received += chunk
+        if len(received) > limit:
+            raise _Answer(400, "http: request body too large")
+    return bytes(received)
+
+
+async def _answered(_request: Request, answer: _Answer) -> Response:
+    return answer.response
+
+
+async def _not_found(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("404 page not found\n", 404)
+
+
+async def _not_allowed(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=405)
