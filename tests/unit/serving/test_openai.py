@@ -1,0 +1,116 @@
+"""What the chat API understands, and that everything else is refused by name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.errors import BadRequest
+from serving.numbers import parse_json
+from serving.openai import read_ask
+
+GOOD: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+def refused(body: Any) -> str:
+    """Parameter that the refusal names."""
+    with pytest.raises(BadRequest) as caught:
+        read_ask(body)
+    return str(caught.value.values[0])
+
+
+def test_the_least_request_gets_openai_defaults() -> None:
+    ask = read_ask(GOOD)
+    assert (ask.temperature, ask.top_p, ask.top_k, ask.seed, ask.max_new_tokens) == ("1", "1", 0, None, None)
+    assert ask.messages == (("user", "hello"),)
+
+
+def test_every_knob_reaches_the_request() -> None:
+    text = b'{"model":"m","messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],'
+    ask = read_ask(
+        parse_json(text + b'"max_completion_tokens":7,"temperature":0.80,"top_p":9e-1,"top_k":40,"seed":12,"user":"u"}')
+    )
+    assert ask.messages == (("system", "ab"),)
+    assert (ask.max_new_tokens, ask.temperature, ask.top_p, ask.top_k, ask.seed) == (7, "0.8", "0.9", 40, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 1), ("stream", False), ("logprobs", False), ("frequency_penalty", 0), ("logit_bias", {}), ("stop", []),
+        ("stop", None), ("response_format", {"type": "text"}), ("tools", None), ("store", False), ("seed", None),
+        ("max_tokens", None),
+    ],
+)  # fmt: skip
+def test_a_knob_with_its_neutral_value_is_no_knob(name: str, value: object) -> None:
+    assert read_ask(GOOD | {name: value}) == read_ask(GOOD)
+
+
+def test_a_penalty_written_as_a_fraction_of_zero_is_neutral() -> None:
+    assert read_ask(GOOD | {"presence_penalty": parse_json(b"0.0")}) == read_ask(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stream", True), ("stream", 0), ("stream", "no"), ("n", 2), ("n", True), ("n", "1"), ("stop", ["x"]), ("stop", "x"),
+        ("logprobs", True), ("top_logprobs", 3), ("logit_bias", {"5": 1}), ("frequency_penalty", 1), ("tools", []),
+        ("tool_choice", "none"), ("functions", []), ("response_format", {"type": "json_object"}), ("best_of", 1), ("suffix", "x"),
+        ("stream_options", {"include_usage": True}), ("store", True), ("reasoning_effort", "low"), ("anything", 1),
+        ("temperature", "0.7"), ("temperature", -1), ("temperature", 3), ("temperature", True), ("temperature", [1]),
+        ("top_p", 0), ("top_p", 2), ("top_p", "1"), ("top_k", -1), ("top_k", True), ("seed", -1), ("seed", 2**63), ("seed", "7"),
+        ("max_tokens", 0), ("max_tokens", -5), ("max_tokens", "9"), ("max_completion_tokens", 2**40), ("user", 5),
+        ("model", ""), ("model", 7), ("messages", []), ("messages", {}), ("messages", "hi"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_by_its_name(name: str, value: object) -> None:
+    assert refused(GOOD | {name: value}) == name
+
+
+@pytest.mark.parametrize("missing", ["model", "messages"])
+def test_a_missing_member_is_named(missing: str) -> None:
+    assert refused({name: value for name, value in GOOD.items() if name != missing}) == missing
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        ("hi", "messages[0]"), (None, "messages[0]"), ({"role": "user"}, "messages[0].content"),
+        ({"role": "tool", "content": "x"}, "messages[0].role"), ({"role": ["user"], "content": "x"}, "messages[0].role"),
+        ({"role": "user", "content": 5}, "messages[0].content"), ({"role": "user", "content": ["x"]}, "messages[0].content[0]"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "messages[0].content[0]"),
+        ({"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}, "messages[0].content[0]"),
+        ({"role": "user", "content": "x", "name": "bob"}, "messages[0].name"),
+        ({"role": "assistant", "content": None, "tool_calls": []}, "messages[0].tool_calls"),
+    ],
+)  # fmt: skip
+def test_a_malformed_message_is_named_by_place(message: object, where: str) -> None:
+    assert refused(GOOD | {"messages": [message]}) == where
+
+
+def test_two_different_limits_are_refused() -> None:
+    assert refused(GOOD | {"max_tokens": 5, "max_completion_tokens": 6}) == "max_tokens"
+    assert read_ask(GOOD | {"max_tokens": 5, "max_completion_tokens": 5}).max_new_tokens == 5
+
+
+def test_an_ask_does_not_show_its_plaintext() -> None:
+    assert "hello" not in repr(read_ask(GOOD))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KNOBS = st.sampled_from(
+    ["model", "messages", "n", "stop", "seed", "temperature", "top_p", "stream", "logit_bias", "tools", "zzz"]
+)
+
+
+@given(JSON | st.dictionaries(KNOBS, JSON, max_size=4).map(lambda extra: GOOD | extra))
+def test_no_body_is_answered_with_anything_but_an_ask_or_a_named_refusal(body: Any) -> None:
+    try:
+        read_ask(body)
+    except BadRequest as error:
+        assert isinstance(error.values[0], str)
