@@ -99,12 +99,16 @@ class ChainView(Protocol):
         """A key epoch with its shards."""
         ...
 
-    def environment(self, digest: Digest) -> Environment:
-        """A registered environment's document, as governance published it; `UnknownEnvironment` if there is none."""
+    def balance(self, account: Address, block: int) -> int:
+        """Wei that an account holds."""
         ...
 
-    def balance(self, who: Address, block: int) -> int:
-        """Wei that an account holds."""
+
+class Documents(Protocol):
+    """What governance published in events, by digest."""
+
+    def environment(self, digest: Digest, to_block: int) -> Environment:
+        """A registered environment; `UnknownEnvironment` if there is none up to this block."""
         ...
 
 

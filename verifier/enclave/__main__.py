@@ -33,9 +33,9 @@ def main() -> int:
     stop = _stop_on_signals()
     bench = _bench(settings)
     with server.listen(settings.socket) as listening:
-        telemetry.log("enclave.ready", model=bench.engine.model_id, instance=bench.instance)
+        telemetry.log("enclave.ready", model=bench.model_id, instance=bench.instance)
         if settings.ready_file is not None:
-            settings.ready_file.write_text(bench.engine.model_id.hex())
+            settings.ready_file.write_text(bench.model_id.hex())
         server.serve(listening, bench, stop)
     settings.socket.unlink(missing_ok=True)
     return 0
@@ -46,8 +46,8 @@ def _bench(settings: EnclaveSettings) -> Bench:
     engine = ExactEngine(loaded, threads=settings.threads, backend=settings.backend or None)
     engine.vectors()
     quoter = _quoter(settings)
-    keys = ShardKeySource(quoter, os.urandom, timeout_s=settings.key_timeout_s)
-    return Bench(engine, keys, quoter, settings.chain_id, os.urandom)
+    keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s)
+    return Bench(engine, loaded.model_id, keys, quoter, settings.chain_id, os.urandom)
 
 
 def _quoter(settings: EnclaveSettings) -> Quoter:

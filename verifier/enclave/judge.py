@@ -10,7 +10,7 @@ from bytewise.protocol import trace
 from bytewise.protocol.compare import Verification
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.errors import CannotExecute, Defect, MalformedValue, NoKey, TicketRefused
+from bytewise.protocol.errors import CannotExecute, Defect, MalformedValue, NoKey, OutsideLimits, TicketRefused
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.messages import CannotReason, Outcome, TicketKind
 from bytewise.protocol.opening import verify_opening
@@ -33,12 +33,7 @@ class Judgement(NamedTuple):
 
 
 class JudgingEngine(Engine, Protocol):
-    """An engine that knows its artifact and can reproduce a divergence on a second backend."""
-
-    @property
-    def model_id(self) -> Digest:
-        """Digest of the artifact that it runs."""
-        ...
+    """An engine that can reproduce a divergence on a second backend."""
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """The same verification once a second backend agrees with it; `CannotExecute` if it does not."""
@@ -50,7 +45,10 @@ def verify_job(job: RunJob, chain_id: int) -> Digest:
     if job.contracts.chain_id != chain_id:
         raise MalformedValue("job", f"chain {job.contracts.chain_id}, this enclave serves {chain_id}")
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
-    subject = identifier if TicketKind(job.ticket.kind) is TicketKind.AUDIT else job.ticket.subject
+    kind = int(job.ticket.kind)
+    if kind not in (TicketKind.DISPUTE, TicketKind.AUDIT):
+        raise TicketRefused(f"kind {kind}")
+    subject = identifier if kind == TicketKind.AUDIT else job.ticket.subject
     for what, have, want in (
         ("receipt", job.ticket.receipt_id, identifier),
         ("subject", job.ticket.subject, subject),
@@ -65,8 +63,13 @@ def verify_job(job: RunJob, chain_id: int) -> Digest:
     return identifier
 
 
-def judge(job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine) -> Judgement:
-    """The judgement on a verified job. Errors other than those of the vote function are the caller's (no vote)."""
+def judge(
+    job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine, model_id: Digest
+) -> Judgement:
+    """The judgement on a verified job by an engine of artifact `model_id`.
+
+    Errors other than those of the vote function are the caller's: no vote follows from them.
+    """
     try:
         plaintext = keys.open(job, transport_secret)
         payload = verify_opening(job.receipt, identifier, plaintext, job.environment, job.anchored_at)
@@ -76,13 +79,14 @@ def judge(job: RunJob, identifier: Digest, keys: KeySource, transport_secret: by
         return Judgement(Outcome.NO_KEY)
     if job.environment.profile != PROFILE_EXACT_1:
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
-    if engine.model_id != job.receipt.model_id:
+    if model_id != job.receipt.model_id:
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)
     try:
         verification = _execute(job, payload, engine)
     except CannotExecute:
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
-    except MemoryError:
+    except (MemoryError, OutsideLimits):
+        # Limits of the registered environment were checked above: what still does not fit is this engine's limit.
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
     return _executed(job, verification)
 

@@ -22,9 +22,11 @@ class Bench:
     """What all jobs of one enclave process share."""
 
     def __init__(
-        self, engine: JudgingEngine, keys: KeySource, quoter: Quoter, chain_id: int, rng: Callable[[int], bytes]
-    ) -> None:
+        self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
+        rng: Callable[[int], bytes],
+    ) -> None:  # fmt: skip
         self.engine = engine
+        self.model_id = model_id
         self.keys = keys
         self.quoter = quoter
         self.chain_id = chain_id
@@ -55,7 +57,7 @@ class Session:
             if have != want:
                 raise TicketRefused(f"ticket is for another {what}")
         telemetry.log("enclave.job", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
-        judgement = judge(job, identifier, self._bench.keys, self._secret, self._bench.engine)
+        judgement = judge(job, identifier, self._bench.keys, self._secret, self._bench.engine, self._bench.model_id)
         gc.collect()  # the payload's cycles, if any, go now and not at the next job
         telemetry.log(
             "enclave.judged", receipt=identifier, outcome=judgement.outcome.name, code=judgement.code,

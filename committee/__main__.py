@@ -1,0 +1,71 @@
+"""`python -m committee run --config FILE`: a staked verifier with seats. `decline --config FILE DISPUTE` stays away from one duty."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.units import digest, unhex
+from bytewise.service import telemetry
+from bytewise.service.clock import SystemClock
+from bytewise.service.schedule import EXIT_BUG, stop_on_signals
+from bytewise.service.settings import load_settings
+from bytewise.storage.duties import Duties
+from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.protection import Protection
+from committee.ballots import KIND, Ballots
+from verifier.__main__ import World, run
+from verifier.node import Node
+from verifier.settings import NodeSettings, Role
+
+
+def main() -> int:
+    """Runs one command; returns the exit code."""
+    arguments = _parse(sys.argv[1:])
+    settings = load_settings(NodeSettings, arguments.config)
+    if settings.role is not Role.VERIFIER:
+        raise ConfigurationError("role", "a committee member is a verifier")
+    if arguments.command == "decline":
+        return decline(settings, arguments.dispute)
+    return run("committee", settings, _build, stop_on_signals())
+
+
+def decline(settings: NodeSettings, dispute: str) -> int:
+    """Records that this member stays away from one dispute, at the known penalty. A vote already committed is still revealed."""
+    database = open_database(settings.database)
+    check_revision(database)
+    duty = Duties(database, SystemClock()).decline(digest(unhex(dispute)), KIND)
+    telemetry.log("duty.declined", dispute=dispute, state=duty.state)
+    return 0
+
+
+def _parse(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m committee", description=__doc__)
+    parser.set_defaults(command="run")
+    commands = parser.add_subparsers(dest="command")
+    running = commands.add_parser("run", help="run the member until SIGTERM")
+    running.add_argument("--config", type=Path, required=True)
+    away = commands.add_parser("decline", help="stay away from one dispute")
+    away.add_argument("--config", type=Path, required=True)
+    away.add_argument("dispute", metavar="DISPUTE", help="dispute id, 0x-hex")
+    # `python -m committee --config FILE` is the usual way to start a member.
+    return parser.parse_args(["run", *given] if given[:1] == ["--config"] else given)
+
+
+def _build(world: World) -> Node:
+    enclave = world.enclave()
+    ballots = Ballots(
+        world.network, world.records, Duties(world.database, world.clock), Protection(world.database, world.clock),
+        world.journal, world.signer, enclave, world.worker, os.urandom, world.settings.votes,
+    )  # fmt: skip
+    auditor = world.auditor(enclave) if world.settings.audits else None
+    return world.node(auditor, None, ballots, ballots)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BytewiseError as failure:
+        telemetry.log_error("start.failed", failure)
+        sys.exit(EXIT_BUG)

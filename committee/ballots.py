@@ -1,0 +1,139 @@
+"""The votes of a seat holder: from a duty to one protected vote, its commitment and its reveal (design sections 9 and 10).
+
+The protection table comes first: a vote with its salt is stored before anything about it is signed, sent or even journalled,
+and whatever happens later, this round's vote is the stored one.
+"""
+
+import functools
+from collections.abc import Callable
+
+from bytewise.ports import EnclaveJobs, Sender
+from bytewise.protocol.actions import Action, CastCommit, CastReveal, RunVoteJob
+from bytewise.protocol.decide import Round, VotePolicy, decide_member
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.dispute import Dispute, Phase, Snapshot
+from bytewise.protocol.errors import BadCertificate, Unavailable
+from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.messages import Outcome, Vote
+from bytewise.protocol.network import Network
+from bytewise.protocol.signing import Signer
+from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Blob, Digest, hex0x
+from bytewise.service import telemetry
+from bytewise.storage.duties import Duties
+from bytewise.storage.journal import Journal
+from bytewise.storage.protection import Protection, StoredVote
+from verifier.records import Records
+from verifier.tickets import run_job, vote_right
+from verifier.worker import VOTE, Finished, Worker
+
+KIND = "vote"
+"""Kind of these duties; the subject is the dispute id. Declining it means all rounds; a later round's row is `vote.2`."""
+
+
+class Ballots:
+    """All own votes. Implements `verifier.act.Voting` and `verifier.node.Votes`."""
+
+    def __init__(
+        self, network: Network, records: Records, duties: Duties, protection: Protection, journal: Journal, signer: Signer,
+        enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], policy: VotePolicy,
+    ) -> None:  # fmt: skip
+        self._network = network
+        self._records = records
+        self._duties = duties
+        self._protection = protection
+        self._journal = journal
+        self._signer = signer
+        self._enclave = enclave
+        self._worker = worker
+        self._rng = rng
+        self._policy = policy
+        self._asked: dict[Round, RunVoteJob] = {}
+        self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
+
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+        """What the own seats need now. `ProtectionMissing` if the chain has a vote of ours that the table lacks."""
+        votes: dict[Round, Vote] = {}
+        seated = [d for d in snapshot.disputes if d.member(self._signer.address) is not None]
+        for dispute in seated:
+            self._track(dispute)
+        mine = [dispute for dispute in seated if dispute.phase in (Phase.COMMIT, Phase.REVEAL)]
+        for dispute in mine:
+            stored = self._stored(dispute.id, dispute.round)
+            if stored is not None:
+                votes[(dispute.id, dispute.round)] = stored.vote
+        declined = {dispute.id for dispute in mine if self._duties.declined(KIND, dispute.id)}
+        running = {(subject, round_number) for kind, subject, round_number in self._worker.busy() if kind == KIND}
+        return decide_member(
+            snapshot, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy
+        )
+
+    def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
+        """Fetches the bytes and queues the enclave job; without bytes at the fetch deadline the vote is UNAVAILABLE."""
+        key = (action.dispute, action.round)
+        try:
+            self._records.fetch(action.receipt_id)
+        except (Unavailable, BadCertificate) as error:
+            telemetry.log_error("vote.no_bytes", error, dispute=action.dispute)
+            if snapshot.timestamp >= action.fetch_deadline:
+                self._protect(action, Outcome.UNAVAILABLE, None)
+            return
+        case = self._records.case(action.receipt_id, snapshot)
+        right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)
+        job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
+        self._asked[key] = action
+        self._worker.submit(VOTE, (KIND, *key), job)
+
+    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+        """Makes the vote of a result, or leaves the duty open so that the next tick asks again."""
+        _, dispute, round_number = finished.key
+        action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
+        if action is None or not isinstance(outcome, JobResult):
+            return
+        # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.
+        if outcome.outcome == Outcome.NO_KEY.value and snapshot.timestamp < action.fetch_deadline:
+            return
+        self._protect(action, Outcome(outcome.outcome), outcome)
+
+    def commit(self, action: CastCommit, sender: Sender) -> None:
+        """Sends the commitment of a protected vote."""
+        vote = action.vote
+        self._protection.require(vote.dispute, vote.round, vote.voter)
+        sender.commit(vote.dispute, vote.round, vote.seat_mask, action.commitment)
+
+    def reveal(self, action: CastReveal, sender: Sender) -> None:
+        """Opens it, with the quote whose hash it carries."""
+        vote = action.vote
+        stored = self._protection.require(vote.dispute, vote.round, vote.voter)
+        sender.reveal(stored.vote, stored.quote)
+
+    def _protect(self, action: RunVoteJob, outcome: Outcome, result: JobResult | None) -> None:
+        quote = Blob(b"") if result is None else result.quote
+        vote = Vote(
+            dispute=action.dispute, round=U16(action.round), voter=self._signer.address, seat_mask=U256(action.seat_mask),
+            outcome=U8(outcome), code=U8(0 if result is None else result.code),
+            tokens_hash=ZERO_DIGEST if result is None else result.tokens_hash,
+            trace_root=ZERO_DIGEST if result is None else result.trace_root,
+            round_digest=ZERO_DIGEST if result is None else result.round_digest,
+            quote_hash=keccak256(quote) if quote else ZERO_DIGEST, salt=Digest(self._rng(32)),
+        )  # fmt: skip
+        self._protection.sign_once(vote, quote)
+        body = {"outcome": outcome.name, "code": int(vote.code), "round": action.round, "receipt": hex0x(action.receipt_id)}
+        self._journal.append("vote.protected", action.dispute, body)
+        telemetry.log("vote.protected", dispute=action.dispute, round=action.round, outcome=outcome.name)
+
+    def _stored(self, dispute: Digest, round_number: int) -> StoredVote | None:
+        return self._protection.known(dispute, round_number, self._signer.address)
+
+    def _track(self, dispute: Dispute) -> None:
+        """Keeps the duty's row: the operator sees what is due, what was done and what was missed."""
+        seat = dispute.member(self._signer.address)
+        now = (dispute.id, dispute.round, dispute.phase, seat is not None and seat.revealed)
+        if seat is None or now in self._tracked:
+            return
+        self._tracked.add(now)
+        kind = KIND if dispute.round == 1 else f"{KIND}.{dispute.round}"
+        self._duties.add(kind, dispute.id, dispute.reveal_end)
+        if seat.revealed:
+            self._duties.done(kind, dispute.id, "revealed")
+        elif dispute.phase is Phase.FINAL:
+            self._duties.miss(kind, dispute.id, "no vote")

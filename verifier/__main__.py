@@ -1,0 +1,135 @@
+"""`python -m verifier --config FILE`: a watchtower, or a verifier that audits without voting. Wires the adapters.
+
+`committee` builds on `World` and adds votes; neither can run a model (design section 2).
+"""
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from bytewise.da.client import DaClient
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.network import Network
+from bytewise.service import telemetry
+from bytewise.service.clock import SystemClock
+from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
+from bytewise.service.settings import load_settings
+from bytewise.storage.archive import Archive, Audits
+from bytewise.storage.cursor import Cursor
+from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.outbox import Outbox
+from chain.client import ChainClient
+from chain.history import ChainHistory
+from chain.keys import load_signer
+from chain.reader import ChainReader
+from chain.sender import ChainSender
+from verifier.act import Performer, Voting
+from verifier.auditor import Auditor
+from verifier.jobs import JobSocket
+from verifier.node import Node, Part, Votes
+from verifier.records import Records
+from verifier.settings import NodeSettings, Role
+from verifier.watchtower import Watchtower
+from verifier.worker import Worker
+
+
+class World:
+    """The adapters and repositories of one duty process."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.network = decode(Network, _read(settings.network_file))
+        self.signer = load_signer(settings.key_file)
+        self.database = open_database(settings.database)
+        check_revision(self.database)
+        client = ChainClient(settings.rpc_url, self.network.chain_id, settings.rpc_timeout_s)
+        self.chain = ChainReader(client, self.network)
+        self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
+        self.sender = ChainSender(self.chain, self.signer, Outbox(self.database, self.clock), self.clock)
+        archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
+        da = DaClient(settings.da_urls, settings.da_timeout_s)
+        self.records = Records(self.chain, ChainHistory(self.chain), da, archive, cursor, self.network, settings.fetch_deadline_s)
+        self.worker = Worker()
+
+    def enclave(self) -> JobSocket:
+        """The own enclave."""
+        settings = self.settings
+        if settings.enclave_socket is None:
+            raise ConfigurationError("enclave_socket", "this role needs one")
+        return JobSocket(settings.enclave_socket, settings.prepare_timeout_s, settings.job_timeout_s)
+
+    def auditor(self, enclave: JobSocket) -> Auditor:
+        """The part that runs light audits."""
+        settings, audits = self.settings, Audits(self.database, self.clock)
+        return Auditor(
+            self.chain, self.network, self.records, audits, self.journal, self.signer, enclave, self.worker, os.urandom,
+            settings.audit_margin_s, settings.ticket_ttl_s,
+        )  # fmt: skip
+
+    def watchtower(self) -> Watchtower:
+        """The part that challenges on posted audits."""
+        return Watchtower(self.chain, self.records, self.signer.address, self.network.deploy_block, self.settings.watch)
+
+    def node(
+        self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
+    ) -> Node:
+        """The process: votes before audits, audits before challenges."""
+        parts: list[Part] = [part for part in (votes, auditor, watchtower) if part is not None]
+        performer = Performer(self.sender, self.journal, auditor, watchtower, voting)
+        return Node(
+            self.chain, self.sender, self.signer.address, self.records, performer, self.settings.moves, parts,
+            self.worker, auditor, votes,
+        )  # fmt: skip
+
+
+def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop: threading.Event) -> int:
+    """Ticks until `stop`; returns the exit code."""
+    telemetry.configure(name)
+    world = World(settings)
+    node = build(world)
+    telemetry.log("node.started", role=settings.role.value, account=world.signer.address)
+
+    def tick() -> None:
+        node.tick()
+        if settings.ready_file is not None and node.ticks == 1:
+            settings.ready_file.write_text(world.signer.address)
+
+    code = run_ticks(tick, settings.poll_s, stop, name=name)
+    world.worker.stop()
+    return code
+
+
+def main() -> int:
+    """Runs the role that the settings name."""
+    parser = argparse.ArgumentParser(prog="python -m verifier", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True)
+    settings = load_settings(NodeSettings, parser.parse_args().config)
+    return run(settings.role.value, settings, _build, stop_on_signals())
+
+
+def _build(world: World) -> Node:
+    settings = world.settings
+    if settings.role is Role.WATCHTOWER:
+        return world.node(None, world.watchtower() if settings.challenges else None)
+    return world.node(world.auditor(world.enclave()) if settings.audits else None, None)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(path.name, error.strerror) from None
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BytewiseError as failure:
+        telemetry.log_error("start.failed", failure)
+        sys.exit(EXIT_BUG)

@@ -1,0 +1,118 @@
+"""Performs actions: the one place where a decision becomes a job, a record or a transaction.
+
+Every action may be performed again: outbox, protection table and worker know what was begun. The journal is written first.
+"""
+
+from typing import Protocol, TypeVar, assert_never
+
+from bytewise.ports import Sender
+from bytewise.protocol.actions import (
+    Action,
+    CastCommit,
+    CastReveal,
+    DrawSeats,
+    OpenDispute,
+    PostAudit,
+    Rearm,
+    RunAudit,
+    RunVoteJob,
+    Settle,
+    Withdraw,
+)
+from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.errors import Bug, Fault, Unavailable
+from bytewise.protocol.units import hex0x
+from bytewise.service import telemetry
+from bytewise.storage.journal import Journal
+from verifier.auditor import Auditor
+from verifier.watchtower import Watchtower
+
+T = TypeVar("T")
+
+
+class Voting(Protocol):
+    """What `committee` adds."""
+
+    def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
+        """Begins to find a vote."""
+        ...
+
+    def commit(self, action: CastCommit, sender: Sender) -> None:
+        """Sends a protected vote's commitment."""
+        ...
+
+    def reveal(self, action: CastReveal, sender: Sender) -> None:
+        """Opens it."""
+        ...
+
+
+class Performer:
+    """Carries out what was decided; parts that a role lacks are None, and their actions then a `Bug`."""
+
+    def __init__(
+        self, sender: Sender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None
+    ) -> None:
+        self._sender = sender
+        self._journal = journal
+        self._auditor = auditor
+        self._watchtower = watchtower
+        self._voting = voting
+        self._recorded: set[Action] = set()
+
+    def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
+        """Performs each action; one that fails is logged and counted, and decided again at the next tick."""
+        for action in actions:
+            try:
+                self._perform(action, snapshot)
+            except (Fault, Unavailable) as error:
+                name = type(action).__name__
+                telemetry.count("bytewise_action_failures_total", action=name, error=type(error).__name__)
+                telemetry.log_error("action.failed", error, action=name)
+
+    def _perform(self, action: Action, snapshot: Snapshot) -> None:
+        match action:
+            case RunAudit():
+                _present(self._auditor).start(action, snapshot)
+            case RunVoteJob():
+                _present(self._voting).start(action, snapshot)
+            case PostAudit():
+                self._record(action, action.result.receipt_id, {"result": action.result.result})
+                auditor = _present(self._auditor)
+                self._sender.post_audit(action.result, auditor.signature_of(action.result))
+                auditor.posted(action.result.receipt_id)
+            case OpenDispute():
+                self._record(action, action.receipt_id, {"bond_wei": str(action.bond_wei)})
+                _present(self._watchtower).open(action, self._sender)
+            case CastCommit():
+                self._record(action, action.vote.dispute, {"round": action.vote.round, "commitment": hex0x(action.commitment)})
+                _present(self._voting).commit(action, self._sender)
+            case CastReveal():
+                self._record(action, action.vote.dispute, {"round": action.vote.round})
+                _present(self._voting).reveal(action, self._sender)
+            case DrawSeats() | Rearm() | Settle() | Withdraw():
+                self._move(action)
+            case _:
+                assert_never(action)
+
+    def _move(self, action: DrawSeats | Rearm | Settle | Withdraw) -> None:
+        if isinstance(action, Withdraw):
+            self._record(action, b"", {"credit_wei": str(action.credit_wei)})
+            self._sender.withdraw(action.credit_wei)
+            return
+        self._record(action, action.dispute, {"round": action.round})
+        send = {DrawSeats: self._sender.draw, Rearm: self._sender.rearm, Settle: self._sender.settle}[type(action)]
+        send(action.dispute, action.round)
+
+    def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:
+        """The intent, once per process life: an action is decided again until the chain shows it."""
+        if action in self._recorded:
+            return
+        self._journal.append(f"act.{type(action).__name__}", subject, body)
+        self._recorded.add(action)
+        telemetry.log("action.begun", action=type(action).__name__, subject=subject)
+
+
+def _present(part: T | None) -> T:
+    if part is None:
+        raise Bug("an action for a part that this role does not have")
+    return part

@@ -1,0 +1,66 @@
+"""The CHECK tier: everything that a batch must be without any decryption (design section 10). Pure.
+
+A batch's list is judged as one: who cannot prove all its leaves has proven none.
+"""
+
+from typing import NamedTuple
+
+from bytewise.protocol import merkle
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import (
+    AnchoredLate,
+    Fault,
+    MalformedValue,
+    UnknownEnvironment,
+    UnknownKeyEpoch,
+)
+from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, batch_leaves, verify_list
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+
+LOCATOR_PREFIX = "eigenda:"
+"""Every locator of version 1 names a DA certificate."""
+
+
+class CheckedReceipt(NamedTuple):
+    """A receipt of a batch whose list fits, with its path to the root and what is wrong with the receipt itself."""
+
+    receipt_id: Digest
+    signed: SignedReceipt
+    proof: tuple[Digest, ...]
+    fault: Fault | None
+
+
+def verify_batch(
+    anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
+) -> tuple[CheckedReceipt, ...]:
+    """The receipts of a batch, in order, each with its own fault if it has one.
+
+    Raises the named fault of the list: bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
+    registered document of the header's environment; `epochs` are the key epochs that the chain knows.
+    """
+    listed = decode(ReceiptList, data)
+    identifiers = verify_list(anchor, header, listed)
+    if header.key_epoch not in epochs:
+        raise UnknownKeyEpoch(header.key_epoch)
+    if environment.digest != header.environment:
+        raise UnknownEnvironment("environment", environment.digest.hex(), header.environment.hex())
+    leaves = batch_leaves(anchor, listed.entries)
+    return tuple(
+        CheckedReceipt(identifier, entry, merkle.batch_proof(leaves, i), _fault(header, identifier, entry, environment))
+        for i, (identifier, entry) in enumerate(zip(identifiers, listed.entries, strict=True))
+    )
+
+
+def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, environment: Environment) -> Fault | None:
+    receipt = entry.receipt
+    if receipt.anchor_by < header.anchored_at:
+        return AnchoredLate(identifier.hex(), header.anchored_at, receipt.anchor_by)
+    if receipt.gpu_arch != environment.gpu_arch_id:
+        return UnknownEnvironment("architecture", receipt.gpu_arch.hex(), environment.gpu_arch)
+    if not entry.locator.startswith(LOCATOR_PREFIX):
+        return MalformedValue("locator", entry.locator[:60])
+    if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
+        return MalformedValue("receipt", "a zero digest")
+    return None

@@ -1,0 +1,73 @@
+"""Settings of a duty process: `python -m verifier` and `python -m committee` read the same file format."""
+
+import enum
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bytewise.protocol.decide import MovePolicy, VotePolicy, WatchPolicy
+from bytewise.protocol.errors import ConfigurationError
+
+
+class Role(enum.StrEnum):
+    """What the process does."""
+
+    WATCHTOWER = "watchtower"
+    """Checks receipts and challenges on posted audits; no stake, no enclave."""
+    VERIFIER = "verifier"
+    """Checks receipts and runs light audits in its enclave; `committee` adds votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """One duty process. Times are seconds of wall clock unless they say chain time."""
+
+    role: Role
+    """What it does."""
+    rpc_url: str
+    """JSON-RPC of a chain node."""
+    network_file: Path
+    """Address book."""
+    key_file: Path
+    """Account key: 32 bytes in hex, readable by the owner only."""
+    database: str
+    """SQLAlchemy URL of its own migrated database."""
+    journal_key_file: Path
+    """Ed25519 key of the journal; made at the first start."""
+    da_urls: tuple[str, ...]
+    """EigenDA proxies, in order of preference."""
+    enclave_socket: Path | None = None
+    """Job socket of the own enclave; needed by role verifier."""
+    poll_s: float = 0.5
+    """Pause between ticks."""
+    rpc_timeout_s: float = 10.0
+    """One chain call."""
+    da_timeout_s: float = 10.0
+    """One DA call."""
+    prepare_timeout_s: float = 30.0
+    """How long the enclave may be busy with something else."""
+    job_timeout_s: float = 120.0
+    """One enclave job."""
+    fetch_deadline_s: int = 60
+    """Chain time after anchoring when missing bytes become the finding Withheld."""
+    ticket_ttl_s: int = 120
+    """Chain time for which a ticket is valid."""
+    audit_margin_s: int = 5
+    """Chain time before the end of the window when no audit starts any more."""
+    audits: bool = True
+    """Whether drawn light audits are run and posted."""
+    challenges: bool = True
+    """Whether a watchtower opens disputes."""
+    moves: MovePolicy = field(default_factory=MovePolicy)
+    """Moves that anybody may make."""
+    votes: VotePolicy = field(default_factory=VotePolicy)
+    """Own seats."""
+    watch: WatchPolicy = field(default_factory=WatchPolicy)
+    """When a watchtower risks its bond."""
+    ready_file: Path | None = None
+    """Written after the first complete tick, for whoever started the process."""
+
+    def __post_init__(self) -> None:
+        if self.role is Role.VERIFIER and self.enclave_socket is None:
+            raise ConfigurationError("enclave_socket", "role verifier needs one")
+        if not self.da_urls:
+            raise ConfigurationError("da_urls", "none")
