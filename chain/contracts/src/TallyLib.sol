@@ -46,15 +46,14 @@ library TallyLib {
     {
         bytes32 lead = t.lead == 0 ? bytes32(0) : keyOf(t.leadOutcome, t.leadCode, t.leadOutHash);
         if (t.equal >= quorum) return Judgement(Verdict.UPHELD, keyOf(Outcome.EXECUTED, 0, claimed), 0);
-        if (t.lead >= quorum) {
+        if (t.lead >= quorum || paperRule) {
+            // Under the paper's rule silence convicts too, and then there is no other answer to replace the claim.
             return Judgement(t.leadOutcome == Outcome.INVALID ? Verdict.INVALID : Verdict.OVERTURNED, lead, 0);
         }
         bytes32 missing = keyOf(Outcome.UNAVAILABLE, 0, 0);
         if (t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, missing, 0);
         // Without a seat that saw no bytes there is nothing to add to the leading fault, which fell short alone.
         if (uint256(t.lead) + t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, missing, lead);
-        // The paper convicts on whatever else the votes say, silence included.
-        if (paperRule) return Judgement(Verdict.OVERTURNED, lead, 0);
     }
 
     /// @notice The output that replaces the claim: the one that a quorum found, else none.

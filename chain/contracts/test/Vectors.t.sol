@@ -106,11 +106,11 @@ contract VectorsTest is Check {
             if (s[i] == " ") ++n;
         }
         out = new string[](n);
-        uint256 at = 0;
+        uint256 next = 0;
         bytes memory word;
         for (uint256 i = 0; i <= s.length; ++i) {
             if (i == s.length || s[i] == " ") {
-                out[at++] = string(word);
+                out[next++] = string(word);
                 word = "";
             } else {
                 word = bytes.concat(word, s[i]);
