@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from chain.params import DEVNET
+
 ETHER = 10**18
 MILLI = 10**15
 
@@ -71,3 +73,17 @@ class Options:
     """True: the network stays up and its endpoints are printed."""
     folder: Path
     """Where the run's files go."""
+
+
+PARAMS = {
+    **DEVNET,
+    "window": 55,
+    "commitTime": 24,
+    "revealTime": 12,
+    "executionBound": 12,
+    "auditUnit": 10 * ETHER,
+    "auditRateBps": 9000,
+    "slashAmount": 8 * ETHER,
+    "minOperatorStake": 8 * ETHER,
+}
+"""The development parameters, shortened so that the whole story fits into two minutes. One audit seat is one verifier's stake."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.service.settings import child_environment
 
 ENDING_S = 8.0
 POLL_S = 0.1
@@ -36,7 +37,7 @@ class Network:
         """Starts a process under a name; its output goes to `<name>.log`."""
         log = (self._folder / f"{name}.log").open("ab")
         self._commands[name] = command
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = child_environment({"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
         self._running[name] = subprocess.Popen(
             command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
         )
@@ -66,6 +67,12 @@ class Network:
         self._running.pop(name)
         self.exit_codes[name] = code
         return code
+
+    def expect_success(self, name: str, timeout_s: float) -> None:
+        """Waits for a process that must end with 0; `ConfigurationError` shows the end of its log."""
+        code = self.finish(name, timeout_s)
+        if code != 0:
+            raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
 
     def check(self) -> None:
         """`ConfigurationError` naming the first process that ended by itself."""

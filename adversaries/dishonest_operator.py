@@ -1,0 +1,34 @@
+"""An operator that cheats on its first three receipts: an altered token, another artifact, a forged trace.
+
+`python -m adversaries.dishonest_operator --config FILE --other ARTIFACT`: the same settings file as `python -m serving`.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from adversaries.engines import AltersOneToken, CheatsInTurn, ForgesTheTrace, RunsAnotherArtifact
+from bytewise.inference import artifact
+from bytewise.inference.engine import ExactEngine
+from bytewise.ports import Engine
+from bytewise.service.settings import load_settings
+from serving.settings import OperatorSettings
+from serving.wiring import run
+
+
+def main() -> int:
+    """Serves dishonestly until terminated."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", required=True, type=Path, help="settings of the operator")
+    parser.add_argument("--other", required=True, type=Path, help="artifact that runs under the promised one's name")
+    arguments = parser.parse_args()
+
+    def cheat(honest: Engine) -> Engine:
+        other = ExactEngine(artifact.load(arguments.other), threads=1)
+        return CheatsInTurn(honest, (AltersOneToken(honest), RunsAnotherArtifact(honest, other), ForgesTheTrace(honest)))
+
+    return run(load_settings(OperatorSettings, arguments.config), cheat)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

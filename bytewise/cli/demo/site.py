@@ -1,0 +1,124 @@
+"""The files of one run: a folder for each actor with its own configuration, keys and database."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bytewise.cli.demo.loopback import free_ports
+from bytewise.cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """TCP ports of this run."""
+
+    chain: int
+    da: int
+    proxy: int
+    shards: tuple[int, ...]
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where everything of one run is."""
+
+    root: Path
+    """The checkout."""
+    folder: Path
+    """The run's folder."""
+    ports: Ports
+    """Loopback ports."""
+
+    @property
+    def rpc_url(self) -> str:
+        """The chain itself."""
+        return f"http://{HOST}:{self.ports.chain}"
+
+    def member_rpc_url(self, name: str) -> str:
+        """The chain as a member sees it: through the node that may swallow answers."""
+        return f"http://{HOST}:{self.ports.proxy}/{name}"
+
+    @property
+    def control_url(self) -> str:
+        """Orders for that node."""
+        return f"http://{HOST}:{self.ports.proxy}/control"
+
+    @property
+    def da_url(self) -> str:
+        """The DA store."""
+        return f"http://{HOST}:{self.ports.da}"
+
+    def shard_url(self, index: int) -> str:
+        """HTTPS address of a KMS shard; index from 1."""
+        return f"https://{HOST}:{self.ports.shards[index - 1]}"
+
+    def operator_url(self, name: str) -> str:
+        """HTTPS address of an operator."""
+        return f"https://{HOST}:{self.ports.operators[OPERATORS.index(name)]}"
+
+    def of(self, actor: str) -> Path:
+        """An actor's own folder."""
+        return self.folder / actor
+
+    def database(self, actor: str) -> str:
+        """URL of an actor's own database."""
+        return f"sqlite:///{self.of(actor) / 'actor.db'}"
+
+    @property
+    def network_file(self) -> Path:
+        """The address book."""
+        return self.folder / "network.json"
+
+    @property
+    def epoch_file(self) -> Path:
+        """The public document of the key ceremony."""
+        return self.folder / "epoch.json"
+
+    @property
+    def policy_file(self) -> Path:
+        """The appraisal policy."""
+        return self.folder / "policy.json"
+
+    @property
+    def environment_file(self) -> Path:
+        """The registered environment."""
+        return self.folder / "environment.json"
+
+    @property
+    def openings(self) -> Path:
+        """What the clients keep."""
+        return self.folder / "client"
+
+
+def new_site(root: Path, folder: Path) -> Site:
+    """An empty folder for one run, with free ports."""
+    ports = free_ports(3 + SHARDS + len(OPERATORS))
+    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], tuple(ports[3 : 3 + SHARDS]), tuple(ports[3 + SHARDS :])))
+    folder.mkdir(parents=True, exist_ok=False)
+    for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
+        site.of(actor).mkdir()
+    return site
+
+
+def write_toml(path: Path, values: Mapping[str, Any]) -> Path:
+    """Writes a configuration file: plain values first, one section for each mapping."""
+    lines = [f"{key} = {_toml(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+    for section, inner in values.items():
+        if isinstance(inner, Mapping):
+            lines += [f"\n[{section}]", *(f"{key} = {_toml(value)}" for key, value in inner.items())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
+    # JSON's strings, numbers and booleans are TOML's.
+    return json.dumps(str(value) if isinstance(value, Path) else value)

@@ -1,0 +1,37 @@
+"""Files that the command line makes for a user: a self-signed TLS certificate with its key."""
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from bytewise.service.clock import SystemClock
+from bytewise.service.secret import write_secret
+
+LIFETIME = datetime.timedelta(days=30)
+
+
+def make_certificate(certificate_file: Path, key_file: Path, host: str) -> None:
+    """Writes a fresh P-256 key (owner only) and a self-signed certificate for an IP address, both PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bytewise operator")])
+    now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + LIFETIME)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    write_secret(key_file, key.private_bytes(serialization.Encoding.PEM, *pem))
+    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
