@@ -20,6 +20,7 @@ from bytewise.protocol.units import MAX_SAFE_INTEGER, WIDTHS, Address, Blob, Dec
 T = TypeVar("T")
 
 _FIELDS: dict[type, dict[str, Any]] = {}
+_TEXTS = {*WIDTHS, Digest, Blob, Address, Decimal, str}
 
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Largest document that is parsed: above any list or artifact manifest, below what exhausts memory."""
@@ -119,6 +120,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return _typed(bool, value, where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _member(kind, value, where)
+    if kind not in _TEXTS:
+        raise TypeError(f"{where}: no encoding for {kind}")  # a record class that we wrote wrongly: no rule of the protocol
     return _read_text(kind, _typed(str, value, where), where)
 
 

@@ -1,0 +1,122 @@
+"""Hypothesis strategies for every record class of the protocol, from its field types."""
+
+import dataclasses
+import enum
+import importlib
+import types
+import typing
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import strategies as st
+
+from bytewise.protocol.encoding import field_types
+from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
+from bytewise.protocol.request import DecodePolicy, Output, Request
+from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, WIDTHS, Address, Blob, Decimal, Digest
+
+digests = st.binary(min_size=32, max_size=32).map(Digest)
+addresses = st.binary(min_size=20, max_size=20).map(lambda raw: Address("0x" + raw.hex()))
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+tokens = st.integers(0, 2**31 - 1)
+
+
+def canonical(value: Fraction) -> Decimal:
+    """Canonical text of a fraction with at most six decimals."""
+    text = f"{float(value):.6f}".rstrip("0").rstrip(".")
+    return Decimal("0" if text == "-0" else text)
+
+
+decimals = st.integers(-(10**9), 10**9).map(lambda n: canonical(Fraction(n, 10**6)))
+
+
+DOCUMENT_MODULES = ("request", "receipt", "environment", "evidence", "seal", "jobs", "keys", "messages")
+"""Modules whose records are stored or sent; the others' never leave a process (their wei may exceed 2^53)."""
+
+INTERNAL = {"ChainFacts"}
+"""Records of these modules that never leave a process either."""
+
+
+def document_classes() -> list[type]:
+    """Every record of the protocol that has canonical bytes."""
+    found = []
+    for name in DOCUMENT_MODULES:
+        module = importlib.import_module(f"bytewise.protocol.{name}")
+        records = [c for c in vars(module).values() if dataclasses.is_dataclass(c) and isinstance(c, type)]
+        found += [c for c in records if c.__module__ == module.__name__ and c.__name__ not in INTERNAL]
+    return found
+
+
+def of_type(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of a field type; `TypeError` for one that the encoding does not know."""
+    if kind in WIDTHS:
+        return st.integers(0, 2 ** WIDTHS[kind] - 1)
+    simple: dict[Any, st.SearchStrategy[Any]] = {
+        Digest: digests, Blob: st.binary(max_size=70).map(Blob), Address: addresses, Decimal: decimals, str: texts,
+        int: st.integers(-MAX_SAFE_INTEGER, MAX_SAFE_INTEGER), bool: st.booleans(), bytes: st.binary(max_size=9),
+    }  # fmt: skip
+    if kind in simple:
+        return simple[kind]
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return st.one_of(*(st.none() if each is type(None) else of_type(each) for each in typing.get_args(kind)))
+    if typing.get_origin(kind) is tuple:
+        inner = typing.get_args(kind)
+        if inner[-1] is Ellipsis:
+            return st.lists(of_type(inner[0]), max_size=3).map(tuple)
+        return st.tuples(*map(of_type, inner))
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return record(kind)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return st.sampled_from(list(kind))
+    raise TypeError(f"no strategy for {kind}")
+
+
+def record(cls: type) -> st.SearchStrategy[Any]:
+    """Valid records of a class."""
+    if cls is Output:
+        return outputs()
+    special = _SPECIAL.get(cls)
+    fields = {name: of_type(kind) for name, kind in field_types(cls).items()}
+    return st.builds(cls, **(fields | (special() if special else {})))
+
+
+def _decode_policy() -> dict[str, st.SearchStrategy[Any]]:
+    return {
+        "max_new_tokens": st.integers(1, 2**20),
+        "temperature": st.integers(0, 10**8).map(lambda n: canonical(Fraction(n, 10**6))),
+        "top_p": st.integers(1, 10**6).map(lambda n: canonical(Fraction(n, 10**6))),
+        "top_k": st.integers(0, 2**20),
+        "stop_tokens": st.sets(tokens, max_size=4).map(lambda ids: tuple(sorted(ids))),
+    }
+
+
+def _request() -> dict[str, st.SearchStrategy[Any]]:
+    return {"version": st.just(1), "prompt": st.lists(tokens, min_size=1, max_size=6).map(tuple)}
+
+
+def _policy() -> dict[str, st.SearchStrategy[Any]]:
+    kind = EvidenceType.SIMULATED
+    return {
+        "chain_ids": st.just((U256(31337),)),
+        "allowed_types": st.just((kind,)),
+        "roots": st.builds(TrustRoot, st.just(kind), st.binary(max_size=9).map(Blob)).map(lambda root: (root,)),
+        "measurements": st.builds(TrustedMeasurement, st.just(kind), digests, st.just("all")).map(lambda one: (one,)),
+        "max_age_s": st.integers(1, 600),
+        "insecure_accept_simulated": st.just(True),
+        "serial": st.integers(0, 9).map(U64),
+    }
+
+
+_SPECIAL: dict[type, Callable[[], dict[str, st.SearchStrategy[Any]]]] = {
+    DecodePolicy: _decode_policy,
+    Request: _request,
+    AppraisalPolicy: _policy,
+}
+
+
+def outputs() -> st.SearchStrategy[Output]:
+    """Valid outputs: the count is the number of tokens."""
+    ids = st.lists(tokens, max_size=6).map(tuple)
+    reasons = st.sampled_from(["stop", "length", "error"])
+    return st.builds(lambda h, t, r, p, b: Output(h, t, r, p, len(t), b), digests, ids, reasons, st.integers(0, 99), digests)

@@ -1,0 +1,189 @@
+"""Canonical bytes, both ways: what is written is read back, and what is read would be written the same (design section 4)."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+import rfc8785
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES, decode, encode, from_json, parse, to_json
+from bytewise.protocol.errors import Fault, MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.messages import AuditResult, Ticket
+from bytewise.protocol.receipt import EmptyLeaf, SignedReceipt
+from bytewise.protocol.request import DecodePolicy, Request
+from tests.records import document_classes, record
+from tests.world import World
+
+WORLD = World()
+TICKET = {
+    "expires_at": "1800000000", "instance": "0x" + "11" * 32, "key_epoch": "1", "kind": "2", "receipt_id": "0x" + "22" * 32,
+    "round": "0", "subject": "0x" + "22" * 32, "transport_key_hash": "0x" + "33" * 32, "voter": "0x" + "44" * 20,
+}  # fmt: skip
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@pytest.mark.parametrize("cls", document_classes(), ids=lambda cls: str(cls.__name__))
+@given(data=st.data())
+@quick
+def test_every_record_is_read_back_as_it_was_written(cls: type, data: st.DataObject) -> None:
+    value = data.draw(record(cls))
+    raw = encode(value)
+    assert decode(cls, raw) == value
+    assert encode(decode(cls, raw)) == raw
+
+
+@pytest.mark.parametrize("cls", document_classes(), ids=lambda cls: str(cls.__name__))
+@given(data=st.data())
+@quick
+def test_changed_bytes_are_refused_or_are_another_records_own_bytes(cls: type, data: st.DataObject) -> None:
+    raw = bytearray(encode(data.draw(record(cls))))
+    at = data.draw(st.integers(0, len(raw) - 1))
+    piece = data.draw(st.binary(max_size=2))
+    raw[at : at + data.draw(st.integers(0, 2))] = piece
+    try:
+        value = decode(cls, bytes(raw))
+    except Fault:
+        return
+    assert encode(value) == bytes(raw)
+
+
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes_never_escape_as_another_error(raw: bytes) -> None:
+    try:
+        assert rfc8785.dumps(parse(raw)) == raw
+    except NotCanonical:
+        pass
+
+
+def ticket(**changes: Any) -> bytes:
+    return bytes(rfc8785.dumps(TICKET | changes))
+
+
+def test_the_plain_ticket_of_the_next_tests_is_accepted() -> None:
+    assert encode(decode(Ticket, ticket())) == ticket()
+
+
+@pytest.mark.parametrize(
+    ("what", "raw"),
+    [
+        ("a trailing byte", ticket() + b"\n"),
+        ("a leading blank", b" " + ticket()),
+        ("a byte order mark", b"\xef\xbb\xbf" + ticket()),
+        ("another text encoding", ticket().decode().encode("utf-16-le")),
+        ("a repeated key", ticket()[:-1] + b',"voter":"0x' + b"44" * 20 + b'"}'),
+        ("keys in another order", json.dumps(dict(reversed(TICKET.items())), separators=(",", ":")).encode()),
+        ("an escaped letter", ticket().replace(b'"kind"', b'"k\\u0069nd"')),
+        ("a float", b"1.0"),
+        ("an exponent", b"1e3"),
+        ("minus zero", b"-0"),
+        ("not a number", b"NaN"),
+        ("infinity", b"-Infinity"),
+        ("an integer of 2^53", b"9007199254740992"),
+        ("an integer of a million digits", b"1" * 10**6),
+        ("a lone surrogate", b'"\\ud800"'),
+        ("a hundred thousand brackets", b"[" * 10**5),
+        ("nothing", b""),
+        ("half a record", ticket()[:-1]),
+    ],
+)
+def test_bytes_that_would_not_be_written_so_are_not_canonical(what: str, raw: bytes) -> None:
+    with pytest.raises(NotCanonical):
+        decode(Ticket, raw)
+
+
+def test_a_document_above_the_limit_is_not_even_parsed() -> None:
+    with pytest.raises(NotCanonical):
+        parse(b'"' + b"a" * MAX_DOCUMENT_BYTES + b'"')
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", 2),
+        ("kind", "02"),
+        ("kind", "+2"),
+        ("kind", "-1"),
+        ("kind", ""),
+        ("kind", "256"),
+        ("kind", "٢"),
+        ("kind", "2 "),
+        ("kind", True),
+        ("kind", None),
+        ("expires_at", str(2**64)),
+        ("expires_at", "1" * 79),
+        ("receipt_id", "0x" + "22" * 31),
+        ("receipt_id", "0x" + "22" * 33),
+        ("receipt_id", "22" * 32),
+        ("receipt_id", "0x" + "AA" * 32),
+        ("receipt_id", "0X" + "22" * 32),
+        ("receipt_id", "0x" + "22" * 31 + "2"),
+        ("receipt_id", ["0x" + "22" * 32]),
+        ("voter", "0x" + "AB" * 20),
+        ("voter", "0x" + "ab" * 19),
+        ("voter", "0x" + "zz" * 20),
+        ("voter", {}),
+    ],
+)
+def test_a_value_outside_its_type_is_malformed(field: str, value: Any) -> None:
+    with pytest.raises(MalformedValue):
+        decode(Ticket, ticket(**{field: value}))
+
+
+@pytest.mark.parametrize("raw", [b"[]", b"null", b'"ticket"', b"7", b"true"])
+def test_what_is_no_object_is_malformed(raw: bytes) -> None:
+    with pytest.raises(MalformedValue):
+        decode(Ticket, raw)
+
+
+def test_a_missing_and_an_unknown_field_are_named() -> None:
+    with pytest.raises(WrongFields) as missing:
+        from_json(Ticket, {name: value for name, value in TICKET.items() if name != "round"})
+    assert missing.value.values == ("Ticket", ["round"], [])
+    with pytest.raises(WrongFields) as unknown:
+        decode(Ticket, ticket(extra="1"))
+    assert unknown.value.values == ("Ticket", [], ["extra"])
+
+
+def test_a_missing_optional_field_is_missing_and_not_null() -> None:
+    fields = to_json(WORLD.request())
+    del fields["reply_key"]
+    with pytest.raises(WrongFields):
+        from_json(Request, fields)
+
+
+@pytest.mark.parametrize("text", ["-0", "-0.0", "0.0", "0.50", ".5", "5.", "00", "01", "+1", "1e0", "1,5", " 1", "1\n", "", "٣"])
+def test_a_decimal_that_is_not_canonical_is_refused(text: str) -> None:
+    fields = to_json(DecodePolicy(1, WORLD.request().decode.temperature, WORLD.request().decode.top_p, 0, ()))
+    with pytest.raises(MalformedValue):
+        from_json(DecodePolicy, fields | {"temperature": text})
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), 1.5, True, "1", None, [1]])
+def test_a_plain_integer_is_a_json_number_below_2_to_the_53(value: Any) -> None:
+    with pytest.raises(MalformedValue):
+        from_json(DecodePolicy, to_json(WORLD.request().decode) | {"max_new_tokens": value})
+
+
+def test_a_record_that_was_built_with_a_wrong_value_cannot_be_written() -> None:
+    leaf = EmptyLeaf(WORLD.operator.address, 2**64, 1)  # type: ignore[arg-type]
+    with pytest.raises(MalformedValue):
+        encode(leaf)
+    audit = AuditResult(b"short", WORLD.operator.address, 1, b"", 0)  # type: ignore[arg-type]
+    with pytest.raises(MalformedValue):
+        encode(audit)
+
+
+def test_a_list_where_an_object_belongs_is_malformed_deep_inside() -> None:
+    fields = to_json(WORLD.answered(1))
+    assert from_json(SignedReceipt, fields) == WORLD.answered(1)
+    with pytest.raises(MalformedValue):
+        from_json(SignedReceipt, fields | {"receipt": []})
+
+
+def test_a_field_type_that_the_encoding_does_not_know_is_our_own_mistake() -> None:
+    odd = dataclasses.make_dataclass("Odd", [("when", complex)], frozen=True)
+    with pytest.raises(TypeError):
+        encode(odd(1j))

@@ -1,0 +1,105 @@
+"""Signatures recover to their signer or to nobody: no second form of a signature is accepted (design section 4)."""
+
+import pytest
+from eth_keys.datatypes import PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.errors import BadSignature
+from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.signing import Domain, LocalSigner, camel, recover, type_string, typed_digest, verify_signature
+from bytewise.protocol.units import Address, Digest
+from tests.records import digests, record
+from tests.world import ANCHOR, DISPUTES, signer, word
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+KEY = signer("ada")
+MESSAGE = word("message")
+SIGNATURE = KEY.sign(MESSAGE)
+
+
+@given(st.binary(min_size=32, max_size=32).filter(lambda raw: 0 < int.from_bytes(raw) < ORDER), digests)
+def test_what_a_key_signs_recovers_to_its_account(secret: bytes, digest: Digest) -> None:
+    key = LocalSigner(secret)
+    signature = key.sign(digest)
+    assert len(signature) == 65 and signature[64] in (27, 28)
+    assert int.from_bytes(signature[32:64]) <= ORDER // 2
+    assert verify_signature("test", digest, signature, key.address) == key.address
+
+
+def test_the_mirrored_s_is_refused_although_the_curve_accepts_it() -> None:
+    r, s, v = SIGNATURE[:32], int.from_bytes(SIGNATURE[32:64]), SIGNATURE[64]
+    assert recover(MESSAGE, r + (ORDER - s).to_bytes(32) + bytes([55 - v])) is None
+
+
+@pytest.mark.parametrize("v", [0, 1, 2, 3, 26, 29, 35, 255])
+def test_only_v_27_and_28_are_signatures(v: int) -> None:
+    assert recover(MESSAGE, SIGNATURE[:64] + bytes([v])) is None
+
+
+def test_the_other_v_recovers_to_somebody_else() -> None:
+    assert recover(MESSAGE, SIGNATURE[:64] + bytes([55 - SIGNATURE[64]])) != KEY.address
+
+
+@pytest.mark.parametrize("signature", [b"", SIGNATURE[:64], SIGNATURE + b"\0", SIGNATURE[:-2], bytes(65), bytes(64) + b"\x1b"])
+def test_a_signature_of_another_length_or_of_zeros_is_nobodys(signature: bytes) -> None:
+    assert recover(MESSAGE, signature) is None
+    with pytest.raises(BadSignature) as refused:
+        verify_signature("receipt", MESSAGE, signature, KEY.address)
+    assert refused.value.values == ("receipt", KEY.address, "nobody")
+
+
+@pytest.mark.parametrize("r", [0, ORDER, 2**256 - 1])
+def test_an_r_outside_the_order_is_nobodys(r: int) -> None:
+    assert recover(MESSAGE, r.to_bytes(32) + SIGNATURE[32:]) is None
+
+
+@given(st.binary(min_size=64, max_size=64), st.sampled_from([27, 28]))
+def test_arbitrary_bytes_never_recover_to_our_account_and_never_crash(raw: bytes, v: int) -> None:
+    assert recover(MESSAGE, raw + bytes([v])) != KEY.address
+
+
+@given(st.integers(0, 63), st.integers(1, 255))
+def test_one_changed_byte_is_another_signer(at: int, change: int) -> None:
+    raw = bytearray(SIGNATURE)
+    raw[at] ^= change
+    assert recover(MESSAGE, bytes(raw)) != KEY.address
+
+
+def test_recovery_agrees_with_the_library_that_ethereum_uses() -> None:
+    public = PrivateKey(KEY.secret).public_key
+    assert public.to_address() == KEY.address
+
+
+def test_a_signer_prints_its_account_and_never_its_key() -> None:
+    assert repr(KEY) == f"LocalSigner({KEY.address})"
+    assert KEY.secret.hex() not in repr(KEY) + str(KEY)
+
+
+@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release])
+@given(data=st.data())
+def test_a_record_signed_for_one_contract_or_chain_means_nothing_to_another(cls: type, data: st.DataObject) -> None:
+    value = data.draw(record(cls))
+    elsewhere = Domain(ANCHOR.chain_id + 1, ANCHOR.contract)
+    assert len({typed_digest(domain, value) for domain in (ANCHOR, DISPUTES, elsewhere)}) == 3
+
+
+def test_the_type_strings_are_those_of_the_design() -> None:
+    assert type_string(EmptyLeaf) == "EmptyLeaf(address operator,uint64 seq,uint256 chainId)"
+    assert type_string(Receipt) == (
+        "Receipt(address operator,uint64 seq,bytes32 reqHash,bytes32 tokensHash,bytes32 outHash,bytes32 modelId,"
+        "bytes32 environment,bytes32 gpuArch,uint64 keyEpoch,bytes32 envelopeHash,uint64 issuedAt,uint64 anchorBy,"
+        "uint8 mode,uint8 clientMode,address enclaveKey,uint256 chainId)"
+    )
+    assert type_string(Vote) == (
+        "Vote(bytes32 dispute,uint16 round,address voter,uint256 seatMask,uint8 outcome,uint8 code,bytes32 tokensHash,"
+        "bytes32 traceRoot,bytes32 roundDigest,bytes32 quoteHash,bytes32 salt)"
+    )
+    assert (camel("seat_mask"), camel("voter")) == ("seatMask", "voter")
+
+
+def test_a_signature_by_another_names_both_accounts() -> None:
+    with pytest.raises(BadSignature) as refused:
+        verify_signature("receipt", MESSAGE, SIGNATURE, Address("0x" + "00" * 20))
+    assert KEY.address in str(refused.value) and "[R-05]" in str(refused.value)
