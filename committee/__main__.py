@@ -1,4 +1,4 @@
-"""`python -m committee run --config FILE`: a staked verifier with seats. `decline --config FILE DISPUTE` stays away from one duty."""
+"""`python -m committee --config FILE`: a staked verifier with seats; `decline --config FILE DISPUTE` stays away from one duty."""
 
 import argparse
 import os

@@ -22,12 +22,14 @@ from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.lane import Lane
 from bytewise.storage.outbox import Outbox
 from chain.client import ChainClient
 from chain.history import ChainHistory
+from chain.intents import ContractSender, check_round, classify
 from chain.keys import load_signer
 from chain.reader import ChainReader
-from chain.sender import ChainSender
+from chain.sender import SenderPolicy, TransactionSender
 from verifier.act import Performer, Voting
 from verifier.auditor import Auditor
 from verifier.jobs import JobSocket
@@ -51,7 +53,12 @@ class World:
         client = ChainClient(settings.rpc_url, self.network.chain_id, settings.rpc_timeout_s)
         self.chain = ChainReader(client, self.network)
         self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
-        self.sender = ChainSender(self.chain, self.signer, Outbox(self.database, self.clock), self.clock)
+        self.lane = Lane(self.database, self.clock, self.network.chain_id, self.signer.address)
+        transactions = TransactionSender(
+            client, Outbox(self.lane), self.signer, check_round(client, self.network), classify,
+            SenderPolicy(confirmations=settings.confirmations),
+        )  # fmt: skip
+        self.sender = ContractSender(transactions, self.network, settings.role.value)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         da = DaClient(settings.da_urls, settings.da_timeout_s)
         self.records = Records(self.chain, ChainHistory(self.chain), da, archive, cursor, self.network, settings.fetch_deadline_s)
@@ -102,6 +109,7 @@ def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop:
 
     code = run_ticks(tick, settings.poll_s, stop, name=name)
     world.worker.stop()
+    world.lane.release()
     return code
 
 

@@ -7,6 +7,7 @@ from bytewise.ports import ChainView
 from bytewise.protocol.actions import Action
 from bytewise.protocol.decide import MovePolicy, decide_moves
 from bytewise.protocol.dispute import Phase, Snapshot
+from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from verifier.act import Performer
@@ -18,8 +19,8 @@ from verifier.worker import Finished, Worker
 class Pump(Protocol):
     """The sender's own progress: signs, broadcasts, confirms what its outbox holds, without waiting."""
 
-    def pump(self) -> None:
-        """One step."""
+    def pump(self) -> int:
+        """One step; how many transactions stay open."""
         ...
 
 
@@ -62,13 +63,13 @@ class Node:
         self.ticks = 0
 
     def tick(self) -> None:
-        """One pass. Cheap while nothing happens: the outbox is pumped, and one call asks for the head."""
-        self._pump.pump()
+        """One pass. Cheap while nothing happens: one call asks for the head."""
         if self._worker is not None:
             self._finished += self._worker.collect()
         head = self._chain.head()
         if head == self._number and not self._finished:
             return
+        self._send()
         snapshot = self._chain.snapshot(self._me, head, self._first_open)
         self._records.step(snapshot)
         while self._finished:
@@ -76,12 +77,21 @@ class Node:
             del self._finished[0]
         actions = [action for part in self._parts for action in part.step(snapshot)]
         actions += decide_moves(snapshot, self._me, self._moves)
-        self._performer.perform_all(tuple(actions), snapshot)
-        self._pump.pump()
+        if actions:
+            self._performer.perform_all(tuple(actions), snapshot)
+            self._send()
         # Only now: a tick that failed half-way is repeated, not skipped.
         self._number = head
         self._first_open += _closed_prefix(snapshot)
         self.ticks += 1
+
+    def _send(self) -> None:
+        """Moves the outbox on. A lane that another process still holds, or a busy node, must not keep us from deciding."""
+        try:
+            self._pump.pump()
+        except (Fault, Unavailable) as error:
+            telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
+            telemetry.log_error("pump.failed", error)
 
     def _finish(self, finished: Finished, snapshot: Snapshot) -> None:
         kind = finished.key[0]

@@ -37,6 +37,8 @@ class NodeSettings:
     """EigenDA proxies, in order of preference."""
     enclave_socket: Path | None = None
     """Job socket of the own enclave; needed by role verifier."""
+    confirmations: int = 2
+    """Blocks after which an own transaction is believed."""
     poll_s: float = 0.5
     """Pause between ticks."""
     rpc_timeout_s: float = 10.0
