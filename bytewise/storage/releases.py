@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, StoreCorrupt
+from bytewise.protocol.errors import BadSignature, Fault, StoreCorrupt
 from bytewise.protocol.keys import Decision, SignedRelease
 from bytewise.protocol.messages import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
@@ -68,7 +68,7 @@ class ReleaseRecords:
         query = select(ReleaseRow.record, ReleaseRow.signature).where(ReleaseRow.epoch == epoch)
         with reading(self._engine) as connection:
             rows = connection.execute(query.where(ReleaseRow.number >= first).order_by(ReleaseRow.number).limit(PAGE))
-            return tuple(SignedRelease(decode(Release, record), Blob(signature)) for record, signature in rows)
+            return tuple(SignedRelease(_decoded(record), Blob(signature)) for record, signature in rows)
 
     def verify_chain(self, epoch: int) -> LogHead:
         """The head of an epoch's records, each recomputed; `StoreCorrupt` names the first that does not fit."""
@@ -119,6 +119,13 @@ def right_id(ticket: Ticket) -> Digest:
     """Name of what a ticket is a right to: kind, subject, round, receipt and voter; not the instance."""
     parts = (ticket.kind, ticket.subject, ticket.round, ticket.receipt_id, ticket.voter.encode())
     return digests.labelled(Label.RELEASE_RIGHT, *parts)
+
+
+def _decoded(record: bytes) -> Release:
+    try:
+        return decode(Release, record)
+    except Fault as error:
+        raise StoreCorrupt("release records", str(error)[:120]) from None
 
 
 def _usage(connection: Connection, epoch: int, right: Digest) -> Usage:

@@ -1,0 +1,22 @@
+"""One real shard process over a chain of one block that the test wrote; run by `test_process`."""
+
+import sys
+from pathlib import Path
+
+from bytewise.protocol.dispute import Dispute
+from bytewise.protocol.encoding import decode
+from bytewise.service.settings import load_settings
+from kms import keyring
+from kms.serve import serve_shard
+from kms.settings import ShardSettings
+from tests.unit.kms.world import CONTRACTS, MemoryChain
+
+if __name__ == "__main__":
+    settings = load_settings(ShardSettings, Path(sys.argv[1]))
+    document = keyring.load_document(settings.epoch_file)
+    dispute = decode(Dispute, settings.network_file.read_bytes())
+    from bytewise.tee.policy import load_policy
+
+    chain = MemoryChain(document, load_policy(settings.policy_file, 31337, production=False).digest)
+    chain.disputes[dispute.id] = dispute
+    sys.exit(serve_shard(settings, CONTRACTS, chain))

@@ -1,0 +1,242 @@
+"""The enclave's client against real HTTPS shards: it opens with any t, names who lied, and gives up only below t."""
+
+import itertools
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import (
+    BadSignature,
+    BytewiseError,
+    ConfigurationError,
+    EnvelopeDoesNotOpen,
+    EnvelopeProofBad,
+    NoKey,
+    ReleaseNotRecorded,
+    ShardLied,
+    ShardRefused,
+    TryAgain,
+)
+from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.keys import Refusal, ReleaseAnswer, ShardInfo
+from bytewise.protocol.seal import envelope_hash, seal_context, unpad
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import Blob, Digest
+from bytewise.service.secret import Secret
+from bytewise.storage.releases import ReleaseRecords
+from kms import keyring
+from kms.client import ShardClient, ShardKeySource
+from kms.curve import encode_scalar
+from kms.envelope import seal_padded
+from kms.keyring import HeldShare
+from kms.policy import anchor_domain, key_domain
+from kms.release import Shard
+from tests.unit.kms.world import CONTRACTS, Case, World
+
+
+class Blame:
+    """Remembers who failed and how."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[int, type[BytewiseError]]] = []
+
+    def __call__(self, index: int, error: BytewiseError) -> None:
+        self.failures.append((index, type(error)))
+
+
+class WrongShare:
+    """Turns a world's shard into one that computes with another scalar than it was dealt."""
+
+    @staticmethod
+    def of(world: World, index: int) -> Shard:
+        shard = world.shard(index)
+        shard._share = HeldShare(index, Secret(encode_scalar(shard._share.scalar() + 1)))
+        return shard
+
+
+class ForgingShard(Shard):
+    """Answers without a record of this release."""
+
+    def release(self, body: bytes) -> ReleaseAnswer:
+        answer = super().release(body)
+        return replace(answer, record=replace(answer.record, ticket_hash=Digest(bytes(32))))
+
+
+class UnsignedShard(Shard):
+    """Answers with a record that somebody else signed."""
+
+    def release(self, body: bytes) -> ReleaseAnswer:
+        answer = super().release(body)
+        stranger = LocalSigner(b"\x55" * 32)
+        return replace(answer, signature=stranger.sign(typed_digest(key_domain(CONTRACTS), answer.record)))
+
+
+def source(world: World, blame: Blame | None = None, attempts: int = 2) -> ShardKeySource:
+    return ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=attempts, on_failure=blame or Blame())
+
+
+def disputed(world: World) -> Case:
+    case = world.case()
+    world.chain.open(case)
+    return case
+
+
+def test_two_of_three_shards_open_the_envelope_and_the_third_is_not_asked(world: World) -> None:
+    case, shards = disputed(world), [(i, world.shard(i)) for i in (1, 2, 3)]
+    before = len(shards[2][1].log(0).entries)
+    with world.serving(*shards):
+        assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
+    assert len(shards[2][1].log(0).entries) == before
+
+
+@pytest.mark.parametrize("up", list(itertools.combinations((1, 2, 3), 2)))
+def test_any_two_shards_suffice(world: World, up: tuple[int, ...]) -> None:
+    case, blame = disputed(world), Blame()
+    with world.serving(*[(i, world.shard(i)) for i in up]):
+        assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
+    assert {index for index, _ in blame.failures} <= {1, 2, 3} - set(up)
+
+
+@pytest.mark.parametrize("up", [(), (1,), (3,)])
+def test_fewer_than_t_shards_give_no_key(world: World, up: tuple[int, ...]) -> None:
+    case = disputed(world)
+    with world.serving(*[(i, world.shard(i)) for i in up]), pytest.raises(NoKey):
+        source(world).open(world.job(case), world.secret)
+
+
+@pytest.mark.parametrize("liar", [1, 2, 3])
+def test_a_shard_that_lies_is_named_and_the_release_succeeds_with_the_others(world: World, liar: int) -> None:
+    case, blame = disputed(world), Blame()
+    shards = [(i, WrongShare.of(world, i) if i == liar else world.shard(i)) for i in (1, 2, 3)]
+    with world.serving(*shards):
+        assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
+    # The third shard is only asked if one before it failed.
+    assert blame.failures == ([] if liar == 3 else [(liar, ShardLied)])
+
+
+@pytest.mark.parametrize("liars", [*itertools.combinations((1, 2, 3), 2), (1, 2, 3)])
+def test_more_than_n_minus_t_liars_give_no_key_and_never_a_wrong_plaintext(world: World, liars: Iterable[int]) -> None:
+    case, blame = disputed(world), Blame()
+    shards = [(i, WrongShare.of(world, i) if i in liars else world.shard(i)) for i in (1, 2, 3)]
+    with world.serving(*shards), pytest.raises(NoKey):
+        source(world, blame).open(world.job(case), world.secret)
+    assert {index for index, error in blame.failures if error is ShardLied} == set(liars)
+
+
+@pytest.mark.parametrize(("kind", "error"), [(ForgingShard, ReleaseNotRecorded), (UnsignedShard, BadSignature)])
+def test_a_partial_without_an_own_record_is_not_used(world: World, kind: type[Shard], error: type[BytewiseError]) -> None:
+    case, blame, first = disputed(world), Blame(), world.shard(1)
+    first.__class__ = kind
+    with world.serving((1, first), (2, world.shard(2)), (3, world.shard(3))):
+        assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
+    assert blame.failures == [(1, error)]
+
+
+def test_a_shard_one_block_behind_is_asked_again(fresh: World) -> None:
+    case, blame, pauses = fresh.case(), Blame(), []
+
+    def next_block(seconds: float) -> None:
+        pauses.append(seconds)
+        fresh.chain.open(case)
+
+    keys = ShardKeySource(fresh.quoter, pause=next_block, attempts=3, on_failure=blame)
+    with fresh.serving((1, fresh.shard(1)), (2, fresh.shard(2))):
+        assert unpad(keys.open(fresh.job(case), fresh.secret)) == case.payload
+    assert len(pauses) == 1
+    assert {error for _, error in blame.failures} == {TryAgain}
+
+
+def test_a_refusal_is_not_asked_again(fresh: World) -> None:
+    case, blame = fresh.case(), Blame()
+    fresh.chain.open(case, seat_mask=0)
+    with fresh.serving(*[(i, fresh.shard(i)) for i in (1, 2, 3)]), pytest.raises(NoKey):
+        source(fresh, blame, attempts=5).open(fresh.job(case), fresh.secret)
+    assert blame.failures == [(1, ShardRefused), (2, ShardRefused), (3, ShardRefused)]
+
+
+def test_a_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: World) -> None:
+    case = disputed(world)
+    mauled = world.named(case.payload, replace(case.receipt, seq=case.receipt.seq + 1), case.envelope)
+    with pytest.raises(EnvelopeProofBad):
+        source(world).open(world.job(mauled), world.secret)
+
+
+def test_an_envelope_sealed_to_another_key_does_not_open(world: World) -> None:
+    """The proof holds, the shards release, and every honest enclave finds the same defect."""
+    case = world.case()
+    data = seal_padded(bytes(4096), world.public, case.context, 1, os.urandom)
+    receipt = replace(case.receipt, envelope_hash=envelope_hash(data))
+    assert seal_context(anchor_domain(CONTRACTS), receipt) == case.context
+    wrong = world.named(case.payload, receipt, data)
+    world.chain.open(wrong)
+    with world.serving(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(EnvelopeDoesNotOpen):
+        source(world).open(world.job(wrong), world.secret)
+
+
+def test_verification_keys_that_are_not_of_the_public_key_are_our_own_mistake(world: World) -> None:
+    case, job = disputed(world), None
+    job = world.job(case)
+    job = replace(job, epoch=replace(job.epoch, public_key=world.public))
+    with world.serving(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(ConfigurationError):
+        source(world).open(job, world.secret)
+
+
+def with_certificate(job: RunJob, index: int, pem: str) -> RunJob:
+    shards = tuple(replace(s, certificate=pem) if s.index == index else s for s in job.epoch.shards)
+    return replace(job, epoch=replace(job.epoch, shards=shards))
+
+
+def test_only_the_pinned_certificate_is_trusted(world: World) -> None:
+    case, blame = disputed(world), Blame()
+    job = with_certificate(world.job(case), 1, world.document.record.shards[1].certificate)
+    with world.serving(*[(i, world.shard(i)) for i in (1, 2, 3)]):
+        assert unpad(source(world, blame).open(job, world.secret)) == case.payload
+    assert blame.failures == [(1, TryAgain)]
+
+
+def test_a_certificate_that_does_not_parse_is_our_own_mistake(world: World) -> None:
+    with pytest.raises(ConfigurationError):
+        ShardClient(replace(world.document.record.shards[0], certificate="nonsense"))
+
+
+def test_info_and_log_are_public_and_errors_name_their_rule(world: World) -> None:
+    shard, record = world.shard(1), world.document.record.shards[0]
+    with world.serving((1, shard)), ShardClient(record) as client:
+        assert decode(ShardInfo, client.call("GET", "/v1/info", b"")) == shard.info()
+        assert client.call("GET", "/v1/log?from=0", b"") == encode(shard.log(0))
+        with pytest.raises(ShardRefused, match="R-02"):
+            client.call("GET", "/v1/log?from=-1", b"")
+        with pytest.raises(ShardRefused, match="R-02"):
+            client.call("POST", "/v1/nonce", b"{}")
+        with pytest.raises(ShardRefused, match="R-02"):
+            client.call("POST", "/v1/release", b"not json")
+
+
+def test_a_body_above_the_cap_gets_a_canonical_error(world: World) -> None:
+    record = world.document.record.shards[0]
+    with world.serving((1, world.shard(1))), ShardClient(record) as client:
+        response = client._http.post("/v1/release", content=bytes(17 * 2**20))
+        assert response.status_code == httpx2.codes.FORBIDDEN
+        assert decode(Refusal, response.content) == Refusal("NotCanonical", "R-02", False)
+
+
+def test_the_signing_key_of_a_shard_is_the_one_that_the_epoch_names(world: World) -> None:
+    for shard, record in zip(world.settings.shards, world.document.record.shards, strict=True):
+        assert keyring.signer(shard.folder).address == record.address
+        assert isinstance(world.records(record.index), ReleaseRecords)
+
+
+def test_an_answer_that_is_no_partial_is_blamed(world: World) -> None:
+    class Garbling(Shard):
+        def release(self, body: bytes) -> ReleaseAnswer:
+            return replace(super().release(body), sealed_partial=Blob(b"\x00" * 200))
+
+    case, blame, first = disputed(world), Blame(), world.shard(1)
+    first.__class__ = Garbling
+    with world.serving((1, first), (2, world.shard(2)), (3, world.shard(3))):
+        assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
+    assert [index for index, _ in blame.failures] == [1]

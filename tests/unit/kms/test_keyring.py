@@ -1,0 +1,99 @@
+"""Keys at rest: private files, sealed shares, and a share that is not this shard's or this epoch's is refused."""
+
+import os
+import shutil
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys import SealedShare
+from bytewise.protocol.units import U64, Blob
+from kms import keyring
+from kms.dealer import deal
+from kms.settings import DealSettings, DealShard
+from tests.unit.kms.world import World
+
+
+def test_every_secret_file_belongs_to_its_owner_alone(world: World) -> None:
+    for shard in world.settings.shards:
+        for name in ("storage.key", "signing.key", "tls.key", "share-1.json"):
+            assert stat.S_IMODE((shard.folder / name).stat().st_mode) == 0o600
+
+
+def test_a_second_epoch_keeps_the_shards_other_keys_and_has_another_public_key(fresh: World) -> None:
+    second = replace(fresh.settings, epoch=U64(2), out_file=fresh.folder / "epoch-2.json")
+    document = deal(second, os.urandom)
+    for before, after in zip(fresh.document.record.shards, document.record.shards, strict=True):
+        assert (before.address, before.certificate) == (after.address, after.certificate)
+        assert before.verification_key != after.verification_key
+    assert document.record.public_key != fresh.document.record.public_key
+    assert keyring.open_share(fresh.settings.shards[0].folder, document).index == 1
+
+
+def test_an_epoch_is_never_dealt_twice(fresh: World) -> None:
+    with pytest.raises(ConfigurationError):
+        deal(fresh.settings, os.urandom)
+    assert keyring.load_document(fresh.settings.out_file) == fresh.document
+
+
+def breakages(folder: Path, other: Path) -> dict[str, None]:
+    return dict.fromkeys(("other shard", "other key", "ciphertext", "index", "epoch", "missing", "garbage"))
+
+
+@pytest.mark.parametrize("how", list(breakages(Path(), Path())))
+def test_a_share_file_that_is_not_this_shards_is_refused(fresh: World, how: str) -> None:
+    folder, other = (shard.folder for shard in fresh.settings.shards[:2])
+    path = folder / "share-1.json"
+    stored = decode(SealedShare, path.read_bytes())
+    match how:
+        case "other shard":
+            shutil.copy(other / "share-1.json", path)
+        case "other key":
+            (folder / "storage.key").write_text("22" * 32)
+        case "ciphertext":
+            path.write_bytes(encode(replace(stored, ciphertext=Blob(stored.ciphertext[:-1] + b"\0"))))
+        case "index":
+            path.write_bytes(encode(replace(stored, index=2)))
+        case "epoch":
+            path.write_bytes(encode(replace(stored, epoch=U64(2))))
+            shutil.move(path, folder / "share-2.json")
+        case "missing":
+            path.unlink()
+        case _:
+            path.write_bytes(b"{}")
+    document = fresh.document
+    if how == "epoch":
+        document = replace(document, record=replace(document.record, epoch=U64(2)))
+    if how == "other shard":
+        (folder / "storage.key").write_bytes((other / "storage.key").read_bytes())
+        assert keyring.open_share(folder, document).index == 2  # then the shard's account does not fit: see below
+        with pytest.raises(ConfigurationError):
+            fresh.shard(1)
+        return
+    with pytest.raises(ConfigurationError):
+        keyring.open_share(folder, document)
+
+
+def test_a_share_of_another_ceremony_does_not_fit_the_commitments(fresh: World, tmp_path: Path) -> None:
+    shards = tuple(DealShard(tmp_path / "b" / f"s{n}", "https://127.0.0.1:1") for n in (1, 2, 3))
+    other = deal(DealSettings(U64(1), 2, "simulated", tmp_path / "b.json", shards), os.urandom)
+    with pytest.raises(ConfigurationError, match="does not fit"):
+        keyring.open_share(fresh.settings.shards[0].folder, other)
+    forged = replace(fresh.document, record=replace(fresh.document.record, public_key=other.record.public_key))
+    with pytest.raises(ConfigurationError, match="commitments"):
+        keyring.open_share(fresh.settings.shards[0].folder, forged)
+
+
+def test_a_held_share_does_not_show_itself(world: World) -> None:
+    held = keyring.open_share(world.settings.shards[0].folder, world.document)
+    assert str(held.scalar()) not in repr(held) and not hasattr(held, "__dict__")
+
+
+@pytest.mark.parametrize(("threshold", "assurance"), [(0, "simulated"), (2, "simulated"), (1, "real")])
+def test_an_impossible_ceremony_is_refused(threshold: int, assurance: str) -> None:
+    with pytest.raises(ConfigurationError):
+        DealSettings(U64(1), threshold, assurance, Path("x"), (DealShard(Path("y"), "https://127.0.0.1:1"),))

@@ -1,0 +1,118 @@
+"""Shards as processes of their own: dealt by a ceremony that ends, serving HTTPS, stopping cleanly."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.keys import ShardInfo
+from bytewise.protocol.seal import unpad
+from bytewise.service.settings import child_environment
+from bytewise.storage.migrate import migrate
+from kms import keyring
+from kms.client import ShardClient, ShardKeySource
+from tests.unit.kms.world import World, wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def config(world: World, index: int) -> Path:
+    folder = world.settings.shards[index - 1].folder
+    url = f"sqlite:///{folder / 'kms.sqlite'}"
+    migrate(url)
+    path = folder / "serve.toml"
+    path.write_text(
+        f'host = "127.0.0.1"\nport = {world.ports[index - 1]}\nfolder = "."\nepoch_file = "../epoch.json"\n'
+        f'policy_file = "../policy.json"\nnetwork_file = "../dispute.json"\nrpc_url = "http://127.0.0.1:1"\n'
+        f'database_url = "{url}"\naudits_per_epoch = 10\nproduction = false\n'
+    )
+    return path
+
+
+def answers(world: World, index: int) -> bool:
+    try:
+        with ShardClient(world.document.record.shards[index - 1], timeout_s=2) as client:
+            return decode(ShardInfo, client.call("GET", "/v1/info", b"")).index == index
+    except TryAgain:
+        return False
+
+
+@pytest.mark.e2e
+def test_two_shard_processes_open_an_envelope_and_stop_cleanly(fresh: World) -> None:
+    case = fresh.case()
+    dispute = fresh.chain.disputes[fresh.chain.open(case)]
+    (fresh.folder / "dispute.json").write_bytes(encode(dispute))
+    (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
+    module = [sys.executable, "-m", "tests.unit.kms.shard_process"]
+    processes = [
+        subprocess.Popen([*module, str(config(fresh, i))], cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE)
+        for i in (1, 2)
+    ]
+    try:
+        wait_until(lambda: all(answers(fresh, i) for i in (1, 2)), timeout_s=60)
+        assert unpad(ShardKeySource(fresh.quoter).open(fresh.job(case), fresh.secret)) == case.payload
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        logs = [process.communicate(timeout=30)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    share = fresh.shard(1)._share.scalar().to_bytes(32, "big").hex().encode()
+    assert all(b"kms.released" in log and share not in log and b"prompt" not in log for log in logs)
+
+
+@pytest.mark.e2e
+def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
+    (fresh.folder / "dispute.json").write_bytes(encode(fresh.chain.disputes[fresh.chain.open(fresh.case())]))
+    (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
+    path = config(fresh, 1)
+    path.write_text(path.read_text().replace("production = false", "production = true"))
+    module = [sys.executable, "-m", "tests.unit.kms.shard_process", str(path)]
+    ended = subprocess.run(module, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
+    assert ended.returncode != 0
+    assert b"production" in ended.stderr
+
+
+@pytest.mark.e2e
+def test_the_ceremony_is_one_process_that_leaves_only_sealed_shares(tmp_path: Path) -> None:
+    path = tmp_path / "deal.toml"
+    path.write_text(
+        'epoch = 3\nthreshold = 2\nassurance = "simulated"\nout_file = "epoch.json"\n'
+        + "".join(f'[[shards]]\nfolder = "s{n}"\nurl = "https://127.0.0.1:{7000 + n}"\n' for n in (1, 2, 3))
+    )
+    command = [sys.executable, "-m", "kms", "deal", "--config", str(path)]
+    first = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
+    assert first.returncode == 0, first.stderr
+    document = keyring.load_document(tmp_path / "epoch.json")
+    assert (document.record.epoch, document.record.threshold, len(document.record.shards)) == (3, 2, 3)
+    scalars = [keyring.open_share(tmp_path / f"s{n}", document).scalar() for n in (1, 2, 3)]
+    written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()) + first.stdout + first.stderr
+    for scalar in scalars:
+        raw = scalar.to_bytes(32, "big")
+        assert raw not in written and raw.hex().encode() not in written and str(scalar).encode() not in written
+    again = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
+    assert again.returncode != 0
+    assert keyring.load_document(tmp_path / "epoch.json") == document
+
+
+def test_the_client_side_loads_no_server_database_or_chain_client() -> None:
+    """What the enclave's measured closure gains by importing the key client stays small."""
+    code = (
+        "import sys, kms.client, kms.envelope, kms.shares, kms.dleq\n"
+        "heavy = {'fastapi', 'uvicorn', 'starlette', 'sqlalchemy', 'alembic', 'web3', 'torch', 'transformers'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr
+
+
+def test_a_shard_process_loads_no_model_code() -> None:
+    code = (
+        "import sys, kms.serve\n"
+        "print(sorted({'torch', 'transformers', 'bytewise.inference', 'bytewise.tee_simulated'} & set(sys.modules)))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr

@@ -1,0 +1,96 @@
+"""Release records: written first, chained, and tampering shows."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, text, update
+
+from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.keys import Decision, SignedRelease
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.service.settings import child_environment
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.releases import LogHead, ReleaseRecords, verify_log
+from bytewise.storage.tables_keys import ReleaseRow
+from kms.policy import key_domain
+from tests.unit.kms.world import CONTRACTS, World
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.e2e
+def test_a_crash_after_the_record_and_before_the_answer_leaves_the_record(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.unit.kms.crashing_shard", str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
+    assert ended.returncode == 9, ended.stderr
+    records = ReleaseRecords(open_database(f"sqlite:///{tmp_path / 'shard-1' / 'kms.sqlite'}"), key_domain(CONTRACTS))
+    assert records.verify_chain(1).next_index == 1
+    assert records.page(1, 0)[0].record.decision == Decision.RELEASED
+
+
+def three_records(world: World) -> ReleaseRecords:
+    shard = world.shard(1)
+    for _ in range(3):
+        case = world.case()
+        world.chain.open(case)
+        world.release(shard, case)
+    return world.records(1)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(signature=bytes(65)),
+        update(ReleaseRow).where(ReleaseRow.number == 2).values(digest=bytes(32)),
+        delete(ReleaseRow).where(ReleaseRow.number == 1),
+        delete(ReleaseRow).where(ReleaseRow.number == 0),
+        text("UPDATE release_record SET record = CAST(replace(record, :old, :new) AS BLOB)").bindparams(
+            old='"decision":"1"', new='"decision":"2"'
+        ),
+        text("UPDATE release_record SET record = CAST('{}' AS BLOB)"),
+    ],
+    ids=["signature", "stored digest", "hole", "beginning", "content", "garbage"],
+)
+def test_tampering_with_the_stored_chain_is_detected(fresh: World, statement: object) -> None:
+    records = three_records(fresh)
+    assert records.verify_chain(1).next_index == 3
+    with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
+        connection.execute(statement)  # type: ignore[call-overload]
+    with pytest.raises(StoreCorrupt):
+        records.verify_chain(1)
+
+
+def test_an_auditor_detects_an_edited_reordered_or_forked_public_log(fresh: World) -> None:
+    entries, domain, start = three_records(fresh).page(1, 0), key_domain(CONTRACTS), LogHead(ZERO_DIGEST, 0)
+    assert verify_log(entries, start, domain).next_index == 3
+    forked = SignedRelease(entries[1].record, entries[2].signature)
+    for tampered in (entries[1:], (entries[0], entries[2]), (entries[1], entries[0]), (entries[0], forked)):
+        with pytest.raises(StoreCorrupt):
+            verify_log(tampered, start, domain)
+
+
+def test_releases_in_parallel_leave_one_chain_without_gap(fresh: World) -> None:
+    """Truncation at the end is the one thing a chain alone cannot show; the enclave keeps its own signed record."""
+    shard, cases = fresh.shard(1), [fresh.case(n) for n in range(1, 9)]
+    for case in cases:
+        fresh.chain.open(case)
+    failures: list[Exception] = []
+
+    def release(case: object) -> None:
+        try:
+            fresh.release(shard, case)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001  (collected and asserted below)
+            failures.append(error)
+
+    threads = [threading.Thread(target=release, args=(case,)) for case in cases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    assert failures == []
+    assert fresh.records(1).verify_chain(1).next_index == len(cases)
+    assert {Digest(e.record.receipt_id) for e in shard.log(0).entries} == {case.id for case in cases}
