@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eth_account import Account
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
+from hexbytes import HexBytes
 
 from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.signing import LocalSigner
@@ -59,6 +61,12 @@ def sign(client: ChainClient, call: Call, nonce: int, fees: Fees) -> tuple[Blob,
         fields["to"] = bytes.fromhex(call.to[2:])
     signed = Account.sign_transaction(fields, call.signer.secret)
     return Blob(bytes(signed.raw_transaction)), digest(bytes(signed.hash))
+
+
+def fees_of(raw: bytes) -> tuple[Fees, int]:
+    """Fees and gas limit of signed bytes of ours."""
+    fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+    return Fees(int(fields["maxFeePerGas"]), int(fields["maxPriorityFeePerGas"])), int(fields["gas"])
 
 
 def account_nonce(client: ChainClient, account: Address, tag: str = "latest") -> int:

@@ -1,7 +1,10 @@
 """Options and fixtures that every test may use."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.anvil import Anvil, running_anvil
 from tests.skips import SkipPin
 
 
@@ -14,3 +17,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Starts counting skips where asked."""
     if config.getoption("--pin-skips"):
         config.pluginmanager.register(SkipPin(), "skip-pin")
+
+
+@pytest.fixture
+def anvil() -> Iterator[Anvil]:
+    """A fresh chain that mines each transaction at once; its exit code is asserted."""
+    with running_anvil() as chain:
+        yield chain

@@ -1,0 +1,241 @@
+"""The single writer of one account: every transaction is a row of the outbox before it is anything else (design section 2).
+
+`pump` takes one non-blocking step for each open row, in order of nonces:
+
+    PLANNED    ask the contract, dry-run; sign (bytes and nonce are committed), then broadcast
+    SIGNED     broadcast the stored bytes: also the first thing after a crash
+    BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds
+    MINED      count confirmations; back to BROADCAST if the block left the chain
+
+A nonce that none of our versions used, and that is used, was used by somebody else with our key: the lane stops for a person.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.storage.outbox import Attempt, Intent, Item, Outbox, Signed, State
+from chain.client import Block, ChainClient
+from chain.transactions import Call, Fees, account_nonce, bumped, fees_at, fees_of, sign, why_reverted
+
+
+class Answer(enum.Enum):
+    """What the contract's state says of an act before it is signed."""
+
+    GO = "send it"
+    WAIT = "not yet"
+    DONE = "somebody did it"
+    LATE = "too late"
+    REFUSED = "the contract would refuse it"
+
+
+class SenderPolicy(NamedTuple):
+    """Bounds of one sender."""
+
+    confirmations: int = 2
+    """Blocks, its own included, after which a transaction is believed."""
+    bump_after_s: int = 15
+    """Seconds of chain time without a receipt after which the fee is raised."""
+    max_attempts: int = 6
+    """Signed versions of one transaction."""
+    max_fee_wei: int = 500 * 10**9
+    """Most wei per gas that is ever offered."""
+    give_up_after_s: int = 3600
+    """Seconds of wall time after which an act that still has to wait is dropped, unsigned."""
+    replan_after_s: int = 20
+    """Seconds of wall time after an unsuccessful end before the same act may be tried again."""
+
+
+class TransactionSender:
+    """Moves one account's outbox. `check` and `classify` know the contracts: see `chain.intents`."""
+
+    def __init__(
+        self,
+        client: ChainClient,
+        outbox: Outbox,
+        signer: LocalSigner,
+        check: Callable[[Intent], Answer],
+        classify: Callable[[str, ChainReverted], Answer],
+        policy: SenderPolicy | None = None,
+    ) -> None:
+        self.client = client
+        self.outbox = outbox
+        self._signer = signer
+        self._check = check
+        self._classify = classify
+        self._policy = policy or SenderPolicy()
+        self._suspects: dict[int, int] = {}
+
+    def plan(self, intent: Intent) -> Item:
+        """The row of an act: new, or the old one, planned again if it had ended without success some time ago."""
+        item = self.outbox.plan(intent)
+        if item.state not in (State.REVERTED, State.EXPIRED) or item.intent.calldata != intent.calldata:
+            return item
+        old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
+        if not old_enough or len(self.outbox.attempts(item.id)) >= self._policy.max_attempts:
+            return item
+        self.outbox.lane.acquire()
+        return self.outbox.replan(item.id, intent)
+
+    def pump(self) -> int:
+        """One step for every open row; returns how many stay open.
+
+        `LaneOwned` while another process writes for this account, `LaneStopped` until a person resumes a stopped lane, and the
+        node's `Unavailable`: all for the next tick.
+        """
+        rows = self.outbox.open_rows()
+        if not rows:
+            return 0
+        lane = self.outbox.lane
+        lane.acquire()
+        if reason := lane.stopped():
+            raise LaneStopped(lane.account, reason)
+        # The count before the receipts: a nonce below it has its receipt on this node.
+        used = account_nonce(self.client, self._signer.address)
+        head = self.client.head()
+        for item in rows:
+            if item.nonce is None:
+                self._start(item, used, head)
+            else:
+                self._follow(item, used, head)
+        return len(self.outbox.open_rows())
+
+    # --- not signed yet ---
+
+    def _start(self, item: Item, used: int, head: Block) -> None:
+        answer, gas, why = self._ask(item.intent)
+        now = self.outbox.lane.clock.now()
+        if 0 < item.intent.deadline < head.timestamp or now - item.created_at > self._policy.give_up_after_s:
+            answer, why = Answer.LATE, "deadline"
+        if answer is Answer.GO:
+            fees = self._capped(fees_at(head.base_fee_wei))
+            attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
+            self._hand_in(item, attempt)
+        elif answer is not Answer.WAIT:
+            self._end(item, _ENDS[answer], why)
+
+    def _ask(self, intent: Intent) -> tuple[Answer, int, str]:
+        """State check and dry run: the answer, a gas limit, and the contract's reason."""
+        answer = self._check(intent)
+        if answer is not Answer.GO:
+            return answer, 0, "round"
+        request = {
+            "from": self._signer.address, "to": intent.contract, "data": "0x" + intent.calldata.hex(),
+            "value": hex(intent.value_wei),
+        }  # fmt: skip
+        try:
+            estimate = int(self.client.rpc("eth_estimateGas", request), 16)
+        except ChainReverted as error:
+            return self._classify(intent.function, error), 0, str(error)
+        # Half more: a settlement or a draw costs more in a later block than in the estimate's.
+        return Answer.GO, estimate + estimate // 2 + 20_000, ""
+
+    # --- signed ---
+
+    def _follow(self, item: Item, used: int, head: Block) -> None:
+        attempts = self.outbox.attempts(item.id)
+        receipt = self._receipt(attempts)
+        if receipt is not None:
+            self._suspects.pop(item.id, None)
+            self._mined(item, receipt, head)
+            return
+        if item.state is State.MINED:
+            item = self.outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
+            telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
+        assert item.nonce is not None, "a signed row has a nonce"
+        if item.nonce < used:
+            self._suspect(item, head)
+            return
+        self._push(item, attempts, head)
+
+    def _receipt(self, attempts: tuple[Attempt, ...]) -> dict[str, Any] | None:
+        """Receipt of the version that was mined, if its block is in the chain."""
+        calls = [("eth_getTransactionReceipt", ("0x" + each.tx_hash.hex(),)) for each in attempts]
+        for receipt in self.client.rpc_many(calls):
+            if receipt and self.client.block(int(receipt["blockNumber"], 16)).hash.hex() == receipt["blockHash"][2:]:
+                found: dict[str, Any] = receipt
+                return found
+        return None
+
+    def _mined(self, item: Item, receipt: dict[str, Any], head: Block) -> None:
+        number, block_hash = int(receipt["blockNumber"], 16), Digest(bytes.fromhex(receipt["blockHash"][2:]))
+        if item.state is not State.MINED or item.block_hash != block_hash:
+            item = self.outbox.mark(item.id, State.MINED, block_number=number, block_hash=block_hash)
+        if head.number - number + 1 < self._policy.confirmations:
+            return
+        if int(receipt["status"], 16) == 1:
+            self.outbox.mark(item.id, State.CONFIRMED)
+            telemetry.count("sender_confirmed", function=item.intent.function)
+            return
+        call = Call(
+            self._signer, item.intent.contract, item.intent.calldata, item.intent.value_wei, int(receipt["gasUsed"], 16) * 2
+        )
+        self._end(item, State.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
+
+    def _suspect(self, item: Item, head: Block) -> None:
+        # One look may fall between two states of a node; a second one in a later block cannot.
+        first = self._suspects.setdefault(item.id, head.number)
+        if head.number <= first:
+            return
+        lane = self.outbox.lane
+        lane.stop(f"nonce {item.nonce} was used by somebody else")
+        self._end(item, State.REPLACED, "its nonce was used by somebody else")
+        raise LaneStopped(lane.account, lane.stopped())
+
+    def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
+        last = attempts[-1]
+        if item.state is State.BROADCAST and self._stuck(last, len(attempts)):
+            higher = self._higher(item.intent, last, head)
+            if higher is not None:
+                last = self.outbox.replace(item.id, higher)
+                telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
+                self._hand_in(item, last)
+                return
+        if item.state is State.SIGNED or not self.client.rpc("eth_getTransactionByHash", "0x" + last.tx_hash.hex()):
+            self._hand_in(item, last)
+
+    def _stuck(self, last: Attempt, versions: int) -> bool:
+        age = self.outbox.lane.clock.now() - last.signed_at
+        return age >= self._policy.bump_after_s and versions < self._policy.max_attempts
+
+    def _higher(self, intent: Intent, last: Attempt, head: Block) -> Callable[[int], Signed] | None:
+        """A better paid version, if the act still makes sense and the ceiling allows a valid raise."""
+        answer, gas, _ = self._ask(intent)
+        old, old_gas = fees_of(last.raw)
+        fees = bumped(old, head.base_fee_wei)
+        if answer is not Answer.GO or fees.max_fee > self._policy.max_fee_wei:
+            return None
+        return self._maker(intent, max(gas, old_gas), fees)
+
+    def _hand_in(self, item: Item, attempt: Attempt) -> None:
+        try:
+            self.client.rpc("eth_sendRawTransaction", "0x" + attempt.raw.hex())
+        except (RpcRefused, ChainReverted) as error:
+            # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again next tick.
+            telemetry.log_error("sender.not_accepted", error, id=item.id, function=item.intent.function)
+            if not any(known in str(error).lower() for known in _HARMLESS):
+                return
+        self.outbox.broadcast(item.id, attempt.tx_hash)
+
+    def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], Signed]:
+        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, gas)
+        return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
+
+    def _capped(self, fees: Fees) -> Fees:
+        highest = min(fees.max_fee, self._policy.max_fee_wei)
+        return Fees(highest, min(fees.tip, highest))
+
+    def _end(self, item: Item, state: State, why: str, **block: Any) -> None:
+        self.outbox.mark(item.id, state, detail=why, **block)
+        telemetry.log("sender.ended", id=item.id, function=item.intent.function, state=state, why=why)
+        telemetry.count("sender_ended", function=item.intent.function, state=state)
+
+
+_ENDS = {Answer.DONE: State.SUPERSEDED, Answer.LATE: State.EXPIRED, Answer.REFUSED: State.REVERTED}
+
+_HARMLESS = ("already known", "already imported", "nonce too low")
+"""What nodes say of bytes that they have, or of a nonce that is in a block."""
