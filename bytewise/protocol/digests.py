@@ -56,6 +56,7 @@ class Label(enum.Enum):
     KEY_DERIVATION = "bytewise/v1/deterministic-key"
     WEIGHTS = "bytewise/v1/model-make"
     RETRY = "bytewise/v1/retried-request"
+    VECTORS = "bytewise/v1/profile-vectors"
 
 
 def sha256(data: bytes) -> Digest:

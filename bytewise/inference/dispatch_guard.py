@@ -1,0 +1,113 @@
+"""Determinism as a type error: every operation outside the profile is refused, by overload and arguments (design section 6).
+
+On in warm-up and tests; off in steady state, where it would cost up to half the speed of small models.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bytewise.protocol.errors import NotExact
+
+MOVES = frozenset(
+    "_local_scalar_dense _to_copy _unsafe_view alias as_strided cat clone contiguous copy_ detach detach_ embedding expand "
+    "flatten.using_ints index.Tensor is_nonzero item lift_fresh permute reshape resolve_conj resolve_neg select.int slice.Tensor "
+    "squeeze.dim t to.dtype to.dtype_layout transpose.int unsqueeze view view.dtype".split()
+)
+"""Bytes go elsewhere, or change type with one rounding."""
+
+MAKES = frozenset("arange arange.start empty.memory_format full ones_like zeros zeros_like scalar_tensor".split())
+"""New tensors of stated values."""
+
+SELECTS = frozenset(
+    "__and__.Scalar __and__.Tensor __lshift__.Scalar __or__.Tensor __rshift__.Scalar abs all all.dim amax amin any "
+    "bitwise_and.Scalar bitwise_and.Tensor bitwise_or.Tensor clamp clamp_ eq.Scalar eq.Tensor floor floor_ ge.Scalar gt.Scalar "
+    "gt.Tensor isfinite le.Scalar le.Tensor lt.Scalar neg neg_ round round_ where.ScalarOther where.self".split()
+)
+"""Comparisons, bits, signs and roundings to integers: exact on every machine."""
+
+
+def _plain(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    if kwargs.get("alpha", 1) != 1 or any(isinstance(arg, (int, float)) and arg != 1 for arg in args[2:]):
+        raise NotExact(f"{func} with alpha: a fused multiply-add on some processors")
+
+
+def _division(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    divisor = args[1]
+    if not isinstance(divisor, Tensor) or divisor.dim() == 0 or divisor.device != args[0].device:
+        raise NotExact(f"{func} by a scalar: a product with the reciprocal on some devices")
+
+
+def _root(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    if args[0].dtype != torch.float64:
+        raise NotExact(f"{func} of {args[0].dtype}: not correctly rounded on some processors")
+
+
+def _sum(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    kind = kwargs.get("dtype") or args[0].dtype
+    if kind.is_floating_point:
+        _integers(func, args[0])
+        _bound(func, 53 if kind == torch.float64 else 24, float(args[0].abs().to(torch.float64).sum()))
+
+
+def _product(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    left, right = args[0], args[1]
+    if left.dtype != right.dtype or left.dtype not in (torch.float32, torch.float64):
+        raise NotExact(f"{func} of {left.dtype} and {right.dtype}")
+    for operand in (left, right):
+        _integers(func, operand)
+    if left.numel() and right.numel():
+        largest = float(left.abs().amax()) * float(right.abs().amax()) * left.shape[-1]
+        _bound(func, 53 if left.dtype == torch.float64 else 24, largest)
+
+
+def _integers(func: str, operand: Tensor) -> None:
+    if not bool((operand == operand.round()).all()):
+        raise NotExact(f"{func} of values that are not integers: its result depends on the order of the sum")
+
+
+def _bound(func: str, bits: int, largest: float) -> None:
+    if largest > 2.0**bits:
+        raise NotExact(f"{func} of a sum up to {largest:.3g}, above 2^{bits}")
+
+
+def _any(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    return None
+
+
+CHECKED: dict[str, Callable[[str, Sequence[Any], dict[str, Any]], None]] = {
+    **dict.fromkeys(
+        ("add.Tensor", "add_.Tensor", "sub.Tensor", "sub_.Tensor", "add.Scalar", "sub.Scalar", "rsub.Scalar"), _plain
+    ),
+    **dict.fromkeys(("div.Tensor", "div_.Tensor"), _division),
+    **dict.fromkeys(("sqrt", "sqrt_"), _root),
+    **dict.fromkeys(("sum", "sum.dim_IntList", "cumsum"), _sum),
+    **dict.fromkeys(("mm", "bmm"), _product),
+    **dict.fromkeys(("mul.Tensor", "mul_.Tensor", "mul.Scalar", "_int_mm"), _any),
+    **dict.fromkeys(MOVES | MAKES | SELECTS, _any),
+}
+"""Every operation of the profile, by overload (`default` left out), with the check of its arguments."""
+
+
+class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Raises `NotExact` at the first operation that is not in the profile."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Checks one operation, then performs it."""
+        name = str(func).removeprefix("aten.").removesuffix(".default")
+        check = CHECKED.get(name)
+        if check is None:
+            raise NotExact(f"operation {name} is outside the profile")
+        check(name, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def guarded(on: bool) -> Iterator[None]:
+    """The guard, or nothing."""
+    with DispatchGuard() if on else contextlib.nullcontext():  # type: ignore[no-untyped-call]
+        yield

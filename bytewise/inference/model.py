@@ -1,0 +1,153 @@
+"""transformers' own Llama with every module that computes replaced by an exact one (design section 6).
+
+The graph (residuals, order of blocks, rotary application, heads) stays transformers' code; linear layers, norms, activation,
+rotary tables, cache and attention are ours.
+"""
+
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from torch import Tensor, nn
+from transformers.modeling_utils import AttentionInterface
+from transformers.models.llama.configuration_llama import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaForCausalLM
+
+from bytewise.inference import rope
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.attention import IMPLEMENTATION, exact_attention
+from bytewise.inference.elementwise import rms_norm, silu
+from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
+from bytewise.inference.matmul import Backend
+from bytewise.inference.quantise import ACTIVATION_BITS, Rows, quantise
+from bytewise.protocol.errors import ArtifactMismatch
+
+AttentionInterface.register(IMPLEMENTATION, exact_attention)
+
+Tensors = dict[str, Tensor]
+
+
+class SharedProduct:
+    """One quantisation and one product for the linear layers that read the same input."""
+
+    def __init__(self, backend: Backend, tensors: Tensors, names: list[str]) -> None:
+        self._backend = backend
+        self._weight = backend.pack(torch.cat([tensors[name] for name in names]))
+        self._scale = torch.cat([tensors[f"{name}.scale"] for name in names])
+        biases = [tensors[f"{name}.bias"] for name in names if f"{name}.bias" in tensors]
+        self._bias = torch.cat(biases) if biases else None
+        self._seen: Tensor | None = None
+        self._result = torch.empty(0)
+
+    def of(self, x: Tensor, last: bool) -> Tensor:
+        """float32 outputs of all layers for input x; kept until the last of them has asked."""
+        if x is not self._seen:
+            rows = quantise(x.reshape(-1, x.shape[-1]), ACTIVATION_BITS)
+            self._seen, self._result = x, self.of_rows(rows).view(*x.shape[:-1], -1)
+        result = self._result
+        if last:
+            self._seen, self._result = None, torch.empty(0)
+        return result
+
+    def of_rows(self, rows: Rows) -> Tensor:
+        """float32(exact sum) · s · weight scale + bias, each rounded once."""
+        result = self._backend.product(rows.values, self._weight).to(torch.float32).mul_(rows.scale).mul_(self._scale)
+        return result if self._bias is None else result.add_(self._bias)
+
+
+class ExactLinear(nn.Module):
+    """Columns of a shared product."""
+
+    def __init__(self, product: SharedProduct, start: int, stop: int, last: bool) -> None:
+        super().__init__()
+        self._product, self._start, self._stop, self._last = product, start, stop, last
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs of this layer."""
+        return self._product.of(x, self._last)[..., self._start : self._stop]
+
+
+class ExactNorm(nn.Module):
+    """RMSNorm of the profile."""
+
+    def __init__(self, weight: Tensor, epsilon: Tensor) -> None:
+        super().__init__()
+        self._weight, self._epsilon = weight, epsilon
+        self._width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised rows."""
+        return rms_norm(x, self._weight, self._epsilon, self._width)
+
+
+class ExactRotary(nn.Module):
+    """Rows of the cosine and sine tables."""
+
+    def __init__(self, cos: Tensor, sin: Tensor) -> None:
+        super().__init__()
+        self._cos, self._sin = cos, sin
+
+    def forward(self, _: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [B, T, d] of absolute positions [B, T]."""
+        return self._cos[position_ids], self._sin[position_ids]
+
+
+class ExactSilu(nn.Module):
+    """SiLU of the profile."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x · σ(x)."""
+        return silu(x)
+
+
+def build(artifact: Artifact, backend: Backend) -> tuple[Any, SharedProduct]:
+    """The patched `LlamaModel` and the output head; `ArtifactMismatch` if a tensor is missing or misshapen."""
+    shape = artifact.manifest.architecture
+    tensors = load_tensors(artifact.content[WEIGHTS_FILE])
+    try:
+        with torch.device("meta"):
+            model = LlamaForCausalLM(_config(shape)).model
+        embedding = nn.Embedding(shape.vocabulary, shape.width, _weight=tensors["embedding"])
+        embedding.weight.requires_grad_(False)
+        model.embed_tokens = embedding
+        model.norm = ExactNorm(tensors["norm"], tensors["epsilon"])
+        tables = {name.removeprefix("rope."): table for name, table in tensors.items() if name.startswith("rope.")}
+        model.rotary_emb = ExactRotary(*rope.position_tables(tables, shape.max_context + 1))
+        for index, layer in enumerate(model.layers):
+            _patch_layer(layer, f"layers.{index}.", tensors, backend)
+        return model.eval(), SharedProduct(backend, tensors, ["head"])
+    except (KeyError, RuntimeError) as error:
+        raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {str(error)[:200]}") from error
+
+
+def _config(shape: Architecture) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads,
+        head_dim=shape.head_width,
+        max_position_embeddings=shape.max_context, attention_bias=shape.attention_bias, mlp_bias=shape.mlp_bias,
+        pad_token_id=None, bos_token_id=None, eos_token_id=None, attn_implementation=IMPLEMENTATION,
+    )  # fmt: skip
+
+
+def _patch_layer(layer: Any, prefix: str, tensors: Tensors, backend: Backend) -> None:
+    attention, unit = layer.self_attn, layer.mlp
+    for owner, names in (
+        (attention, ["q_proj", "k_proj", "v_proj"]),
+        (attention, ["o_proj"]),
+        (unit, ["gate_proj", "up_proj"]),
+        (unit, ["down_proj"]),
+    ):
+        _patch_linears(owner, prefix, names, tensors, backend)
+    attention.backend, attention.attention_scale = backend, tensors["attention_scale"]
+    unit.act_fn = ExactSilu()
+    for name in ("input_layernorm", "post_attention_layernorm"):
+        setattr(layer, name, ExactNorm(tensors[prefix + name], tensors["epsilon"]))
+
+
+def _patch_linears(owner: nn.Module, prefix: str, names: list[str], tensors: Tensors, backend: Backend) -> None:
+    product, start = SharedProduct(backend, tensors, [prefix + name for name in names]), 0
+    for name in names:
+        stop = start + tensors[prefix + name].shape[0]
+        setattr(owner, name, ExactLinear(product, start, stop, last=name == names[-1]))
+        start = stop

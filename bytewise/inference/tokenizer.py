@@ -1,0 +1,70 @@
+"""Text to tokens and back, at the edge only: receipts carry token ids (design section 4).
+
+The chat template runs in Jinja's immutable sandbox; text that names a control token is refused, so that no message can
+speak for another role.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import tokenizers
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
+from bytewise.protocol.errors import ArtifactMismatch, BadRequest
+
+ROLES = ("system", "user", "assistant", "tool")
+"""Roles of chat messages."""
+
+
+class Tokenizer:
+    """The tokenizer and chat template of one artifact."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self._tokens = tokenizers.Tokenizer.from_str(artifact.content[TOKENIZER_FILE].decode())
+        sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        sandbox.globals["raise_exception"] = _raise
+        try:
+            self._template = sandbox.from_string(artifact.content[TEMPLATE_FILE].decode())
+        except (TemplateError, UnicodeDecodeError) as error:
+            raise ArtifactMismatch(artifact.name, f"{TEMPLATE_FILE}: {str(error)[:100]}") from None
+        manifest = artifact.manifest
+        self.stop_tokens: tuple[int, ...] = manifest.stop_tokens
+        begin = None if manifest.begin_token is None else self._tokens.id_to_token(manifest.begin_token)
+        end = self._tokens.id_to_token(manifest.stop_tokens[0]) if manifest.stop_tokens else None
+        self._names = {"bos_token": begin or "", "eos_token": end or ""}
+        added = self._tokens.get_added_tokens_decoder().values()
+        self._control = tuple(token.content for token in added if token.special)
+
+    def render(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+        """Prompt tokens of a chat; `BadRequest` for a malformed message or one that names a control token."""
+        if not messages:
+            raise BadRequest("messages", "is empty")
+        checked = [self._message(i, message) for i, message in enumerate(messages)]
+        try:
+            text = self._template.render(messages=checked, add_generation_prompt=True, **self._names)
+        except TemplateError as error:
+            raise BadRequest("messages", f"the chat template refused them: {str(error)[:100]}") from None
+        return self.encode(text)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Tokens of rendered text, control tokens recognised."""
+        return tuple(self._tokens.encode(text, add_special_tokens=False).ids)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Text of an answer: control tokens left out, bytes that are no UTF-8 replaced."""
+        return str(self._tokens.decode(list(token_ids), skip_special_tokens=True))
+
+    def _message(self, index: int, message: Mapping[str, Any]) -> dict[str, str]:
+        role, content = message.get("role"), message.get("content")
+        if role not in ROLES or not isinstance(content, str):
+            raise BadRequest(f"messages[{index}]", "needs a known role and a text content")
+        if any(token in content for token in self._control):
+            raise BadRequest(f"messages[{index}].content", "names a control token")
+        return {"role": str(role), "content": content}
+
+
+def _raise(text: str) -> NoReturn:
+    raise TemplateError(text)
