@@ -5,22 +5,47 @@ import secrets
 import sys
 from pathlib import Path
 
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.network import Network
 from bytewise.service import telemetry
+from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
+from chain.client import ChainClient
+from chain.reader import ChainReader
+from kms import keyring
+from kms.chain_view import ChainKeyView
 from kms.dealer import deal
-from kms.settings import DealSettings
+from kms.serve import serve_shard
+from kms.settings import DealSettings, ShardSettings
 
 
 def main() -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("deal",))
+    parser.add_argument("command", choices=("deal", "serve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
     telemetry.configure(f"kms-{given.command}")
-    document = deal(load_settings(DealSettings, given.config), secrets.token_bytes)
+    try:
+        return _deal(given.config) if given.command == "deal" else _serve(given.config)
+    except BytewiseError as error:
+        telemetry.log_error("kms.stopped", error)
+        return EXIT_BUG
+
+
+def _deal(config: Path) -> int:
+    document = deal(load_settings(DealSettings, config), secrets.token_bytes)
     telemetry.log("kms.dealt", epoch=document.record.epoch, shards=len(document.record.shards))
-    return 0
+    return EXIT_CLEAN
+
+
+def _serve(config: Path) -> int:
+    settings = load_settings(ShardSettings, config)
+    network = decode(Network, settings.network_file.read_bytes())
+    reader = ChainReader(ChainClient(settings.rpc_url, network.chain_id), network)
+    view = ChainKeyView(reader, keyring.signer(settings.folder).address)
+    return serve_shard(settings, network.contracts, view)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from bytewise.ports import ChainView
-from bytewise.protocol.dispute import Dispute, Snapshot
+from bytewise.protocol.dispute import Dispute
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import ChainFacts, EpochState
@@ -14,8 +14,8 @@ from bytewise.protocol.units import Address, Digest
 BEACON_DELAY_BLOCKS = 2
 """Light audits of a batch are drawn by the hash of the second block after it: nobody knows it when the batch is posted."""
 
-MAX_PAGES = 1000
-"""Bound on snapshots that are paged through to find one dispute."""
+NO_DISPUTES = 2**63
+"""Beyond any dispute's index: a snapshot from there on holds none, and the one in question is read by its id."""
 
 
 class KeyView(Protocol):
@@ -28,6 +28,10 @@ class KeyView(Protocol):
 
 class KeyChain(ChainView, Protocol):
     """The chain client as a shard needs it."""
+
+    def dispute(self, dispute: Digest, block: int) -> Dispute | None:
+        """One dispute with its current round, as of a block; None if there is none."""
+        ...
 
     def batch(self, batch_id: int, block: int) -> BatchHeader | None:
         """A batch by its id, as of a block; None if there is none."""
@@ -48,8 +52,10 @@ class ChainKeyView:
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
         """All facts about the ticket, each read at the newest final block."""
         block = self._chain.head()
-        dispute, snapshot = self._find(ticket, block)
-        batch = self._chain.batch(batch_id, block) if ticket.kind == TicketKind.AUDIT.value else None
+        snapshot = self._chain.snapshot(self._own, block, NO_DISPUTES)
+        is_audit = ticket.kind == TicketKind.AUDIT.value
+        dispute = None if is_audit else self._chain.dispute(ticket.subject, block)
+        batch = self._chain.batch(batch_id, block) if is_audit else None
         state = self._chain.epoch_state(ticket.key_epoch, block)
         record = self._epoch(ticket.key_epoch, state, block)
         return ChainFacts(
@@ -65,16 +71,6 @@ class ChainKeyView:
             assurance=record.assurance,
             public_key=record.public_key,
         )
-
-    def _find(self, ticket: Ticket, block: int) -> tuple[Dispute | None, Snapshot]:
-        start = 0
-        for _ in range(MAX_PAGES):
-            snapshot = self._chain.snapshot(self._own, block, start)
-            found = next((each for each in snapshot.disputes if each.id == ticket.subject), None)
-            start += len(snapshot.disputes)
-            if found or ticket.kind == TicketKind.AUDIT.value or not snapshot.disputes or start >= snapshot.dispute_count:
-                return found, snapshot
-        raise TryAgain("chain view", f"more than {MAX_PAGES} pages of disputes")
 
     def _epoch(self, epoch: int, state: EpochState, block: int) -> EpochRecord:
         if state is EpochState.NONE:
