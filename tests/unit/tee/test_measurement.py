@@ -1,0 +1,82 @@
+"""A measurement changes with every first-party line that the program can run, and with nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.tee.measurement import closure, measure
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture()
+def tree(tmp_path: Path) -> Path:
+    files = {
+        "constraints.txt": "torch==2.13.0\n",
+        "app/__init__.py": "",
+        "app/__main__.py": "import os\nfrom app import one\nfrom . import two\n",
+        "app/one.py": "def late():\n    from lib.deep import value\n    return value\n",
+        "app/two.py": "import json\n",
+        "app/unused.py": "x = 1\n",
+        "lib/__init__.py": "",
+        "lib/deep.py": "from .other import value\n",
+        "lib/other.py": "value = 1\n",
+    }
+    for name, content in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content)
+    return tmp_path
+
+
+def test_the_closure_follows_relative_late_and_package_imports(tree: Path) -> None:
+    found = closure(tree, "app.__main__")
+    assert set(found) == {"app", "app.__main__", "app.one", "app.two", "lib", "lib.deep", "lib.other"}
+
+
+CHANGES: dict[str, tuple[bool, Callable[[Path], object]]] = {
+    "a comment in an imported file": (True, lambda t: (t / "lib/other.py").write_text("value = 1  # same\n")),
+    "a package's own file": (True, lambda t: (t / "lib/__init__.py").write_text("#\n")),
+    "a pinned library": (True, lambda t: (t / "constraints.txt").write_text("torch==2.13.1\n")),
+    "a new import": (True, lambda t: (t / "app/two.py").write_text("import app.unused\n")),
+    "a file that is not imported": (False, lambda t: (t / "app/unused.py").write_text("x = 2\n")),
+    "a new file": (False, lambda t: (t / "app/more.py").write_text("x = 2\n")),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_measurement_follows_what_can_run(tree: Path, name: str) -> None:
+    differs, change = CHANGES[name]
+    before = measure(tree, "app.__main__")
+    change(tree)
+    assert (measure(tree, "app.__main__") != before) is differs
+
+
+def test_two_programs_of_one_tree_measure_differently(tree: Path) -> None:
+    assert measure(tree, "app.__main__") != measure(tree, "app.one")
+
+
+def test_a_tree_without_entry_or_constraints_cannot_be_measured(tree: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        measure(tree, "app.nothing")
+    (tree / "constraints.txt").unlink()
+    with pytest.raises(ConfigurationError):
+        measure(tree, "app.__main__")
+
+
+def test_the_measurement_does_not_depend_on_where_the_tree_lies(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("copy")
+    for path in tree.rglob("*"):
+        if path.is_file():
+            (other / path.relative_to(tree)).parent.mkdir(exist_ok=True)
+            (other / path.relative_to(tree)).write_bytes(path.read_bytes())
+    assert measure(tree, "app.__main__") == measure(other, "app.__main__")
+
+
+def test_the_key_clients_closure_holds_neither_server_nor_database_nor_chain() -> None:
+    names = set(closure(ROOT, "kms.client"))
+    assert {"kms.envelope", "kms.curve", "bytewise.tee.appraisal", "bytewise.protocol.evidence"} <= names
+    assert not {name for name in names if name.split(".")[0] in {"chain", "verifier", "committee", "serving"}}
+    assert not {n for n in names if n.startswith(("bytewise.storage", "bytewise.tee_simulated", "kms.api", "kms.release"))}

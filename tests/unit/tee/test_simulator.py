@@ -1,0 +1,90 @@
+"""The simulator as a program, and the fence around its package."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.evidence import AppraisalPolicy
+from bytewise.service.settings import child_environment
+from bytewise.tee_simulated.__main__ import simulated_policy
+from bytewise.tee_simulated.root import Platform, issue, make_root
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def python(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("module", ["quoter", "root", "__main__"])
+def test_fence_3_the_simulator_cannot_be_imported_into_a_production_process(module: str) -> None:
+    code = f"from bytewise.tee import mode; mode.enter_production(); import bytewise.tee_simulated.{module}"
+    ended = python("-c", code)
+    assert ended.returncode == 1 and b"imported in a production process" in ended.stderr
+
+
+def test_fence_3_a_process_that_holds_the_simulator_cannot_become_production() -> None:
+    ended = python("-c", "import bytewise.tee_simulated.quoter; from bytewise.tee import mode; mode.enter_production()")
+    assert ended.returncode == 1 and b"bytewise.tee_simulated.quoter is loaded" in ended.stderr
+
+
+def test_fence_3_without_the_declaration_the_simulator_loads() -> None:
+    assert python("-c", "import bytewise.tee_simulated.quoter").returncode == 0
+
+
+def test_fence_3_no_key_holder_module_reaches_the_simulator() -> None:
+    code = "import sys, kms.serve, kms.__main__; print([m for m in sys.modules if 'tee_simulated' in m])"
+    ended = python("-c", code)
+    assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr
+
+
+@pytest.mark.e2e
+def test_the_program_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_path: Path) -> None:
+    root, platform, policy = tmp_path / "root", tmp_path / "platform.key", tmp_path / "policy.json"
+    module = ("-m", "bytewise.tee_simulated")
+    for arguments in (
+        ("make-root", "--out", str(root)),
+        ("issue", "--root", str(root), "--out", str(platform)),
+        ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "31337", "--entry", "kms.client"),
+    ):
+        ended = python(*module, *arguments)
+        assert ended.returncode == 0, ended.stderr
+    assert decode(AppraisalPolicy, policy.read_bytes()) == simulated_policy(root, 31337, 1, "kms.client")
+    assert Platform(platform).certificate.issuer.rfc4514_string() == "CN=SIMULATED TEE ROOT - NOT INTEL/AMD"
+    for secret in (platform, root / "root.key"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    arguments = ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "1", "--entry", "kms.client")
+    ended = python(*module, *arguments)
+    assert ended.returncode != 0 and b"no test chain" in ended.stderr
+
+
+def test_roots_and_platforms_are_never_overwritten(tmp_path: Path) -> None:
+    make_root(tmp_path / "root")
+    issue(tmp_path / "root", tmp_path / "p.key")
+    before = (tmp_path / "root" / "root.pem").read_bytes()
+    with pytest.raises(ConfigurationError):
+        make_root(tmp_path / "root")
+    with pytest.raises(ConfigurationError):
+        issue(tmp_path / "root", tmp_path / "p.key")
+    assert (tmp_path / "root" / "root.pem").read_bytes() == before
+
+
+def test_a_platform_does_not_show_its_key(tmp_path: Path) -> None:
+    make_root(tmp_path / "root")
+    issue(tmp_path / "root", tmp_path / "p.key")
+    platform = Platform(tmp_path / "p.key")
+    secret = platform.key.private_numbers().private_value
+    assert str(secret) not in repr(platform) and not hasattr(platform, "__dict__")
+
+
+def test_a_policy_round_trips_and_its_digest_is_its_name(tmp_path: Path) -> None:
+    make_root(tmp_path / "root")
+    policy = simulated_policy(tmp_path / "root", 31337, 1, "kms.client")
+    assert decode(AppraisalPolicy, encode(policy)) == policy
+    assert policy.digest != simulated_policy(tmp_path / "root", 31337, 2, "kms.client").digest
