@@ -32,13 +32,13 @@ class Audited(NamedTuple):
     salt: Digest
 
 
-def attribute(job: JobResult, receipt: Receipt, checklist: Preflight) -> Cause:
+def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str) -> Cause:
     """The cause of a result. A difference was already reproduced by a second backend inside the enclave."""
     match Outcome(job.outcome):
         case Outcome.EXECUTED:
             if out_hash(job.tokens_hash, job.trace_root) == receipt.out_hash:
                 return Cause.NOTHING
-            return Cause.RECORD if checklist.failed else Cause.OPERATOR
+            return Cause.RECORD if checklist.too_thin_for(profile) else Cause.OPERATOR
         case Outcome.INVALID:
             return Cause.OPERATOR
         case Outcome.CANNOT_EXECUTE:
@@ -47,9 +47,9 @@ def attribute(job: JobResult, receipt: Receipt, checklist: Preflight) -> Cause:
             return Cause.VERIFIER
 
 
-def conclude(job: JobResult, receipt: Receipt, checklist: Preflight, salt: Digest, audited_at: int) -> Audited:
+def conclude(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str, salt: Digest, audited_at: int) -> Audited:
     """The unsigned audit result of a job. `audited_at`: time of the block that was read."""
-    cause = attribute(job, receipt, checklist)
+    cause = attribute(job, receipt, checklist, profile)
     words = {Cause.NOTHING: AuditOutcome.MATCH, Cause.OPERATOR: AuditOutcome.MISMATCH}
     word = words.get(cause, AuditOutcome.NONE)
     commitment = audit_commitment(word, job.tokens_hash, job.trace_root, salt)

@@ -11,7 +11,6 @@ from bytewise.protocol.actions import Action, RunAudit
 from bytewise.protocol.decide import AuditDuty, decide_auditor
 from bytewise.protocol.dispute import Snapshot
 from bytewise.protocol.environment import Environment
-from bytewise.protocol.errors import Unavailable
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.messages import AuditResult, Outcome
 from bytewise.protocol.network import Network
@@ -123,9 +122,11 @@ class Auditor:
         live = self._records.find(job.receipt_id)
         if live is None:
             return  # the chain took the batch back while the enclave worked
+        place = self._records.environment(live.header.environment, snapshot.number)
         found = conclude(
-            job, live.seen.signed.receipt, self._checklist(job, live, snapshot), Digest(self._rng(32)), snapshot.timestamp
-        )
+            job, live.seen.signed.receipt, self._checklist(job, live, place, snapshot), place.profile,
+            Digest(self._rng(32)), snapshot.timestamp,
+        )  # fmt: skip
         body = {"result": found.result.result, "cause": found.cause.value, "commitment": hex0x(found.result.commitment)}
         self._journal.append("audit.sign", job.receipt_id, body)
         opening = {
@@ -136,20 +137,13 @@ class Auditor:
         self._audits.sign_once(found.result, signature, opening)
         telemetry.log("audit.signed", receipt=job.receipt_id, result=found.result.result, cause=found.cause.value)
 
-    def _checklist(self, job: JobResult, live: Live, snapshot: Snapshot) -> Preflight:
+    def _checklist(self, job: JobResult, live: Live, place: Environment, snapshot: Snapshot) -> Preflight:
         opened = {Outcome.EXECUTED: True, Outcome.CANNOT_EXECUTE: True, Outcome.INVALID: False}.get(Outcome(job.outcome))
         return preflight(
             Record(
-                receipt=live.seen.signed.receipt, header=live.header,
-                environment=self._environment(live, snapshot), policy=snapshot.policy, window_s=snapshot.params.window_s,
+                receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=snapshot.policy,
+                window_s=snapshot.params.window_s,
                 assurance=self._chain.epoch(live.header.key_epoch, snapshot.number).assurance,
                 opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
             )
         )  # fmt: skip
-
-    def _environment(self, live: Live, snapshot: Snapshot) -> Environment | None:
-        try:
-            return self._records.environment(live.header.environment, snapshot.number)
-        except Unavailable as error:
-            telemetry.log_error("environment.unavailable", error)
-            return None

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bytewise.protocol.environment import Environment
+from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.receipt import BatchHeader, Receipt
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
@@ -72,6 +72,16 @@ class Preflight:
     def failed(self) -> tuple[Point, ...]:
         """Points that fail."""
         return tuple(point for point, mark in self.marks if mark is Mark.FAIL)
+
+    def too_thin_for(self, profile: str) -> tuple[Point, ...]:
+        """Failed points without which a mismatch under this profile proves nothing.
+
+        Under `exact-1` bytes depend on model and request alone; what else is recorded about the machine serves forensics.
+        """
+        needed = {Point.INPUT, Point.MODEL, Point.DECODING}
+        if profile != PROFILE_EXACT_1:
+            needed |= {Point.RUNTIME, Point.HARDWARE}
+        return tuple(point for point in self.failed if point in needed)
 
     @property
     def claim(self) -> str:
