@@ -36,8 +36,8 @@ class Anchoring(Protocol):
         """Posts the header once, however often it is asked."""
         ...
 
-    def pump(self) -> None:
-        """Moves pending transactions on, without waiting for any."""
+    def pump(self) -> int:
+        """Moves pending transactions on, without waiting for any; how many stay open."""
         ...
 
 

@@ -84,8 +84,8 @@ def make_request(ask: Ask, offer: Offer, words: Words, client: Signer, rng: Rng,
 def _render(ask: Ask, words: Words) -> tuple[int, ...]:
     try:
         prompt = words.render([{"role": role, "content": text} for role, text in ask.messages])
-    except (UnsupportedModel, BadRequest, MalformedValue) as error:
-        raise BadRequest("messages", f"the model's chat template refuses them: {error}") from None
+    except (UnsupportedModel, MalformedValue) as error:
+        raise BadRequest("messages", f"the model cannot read them: {error}") from None
     if not prompt:
         raise BadRequest("messages", "render to an empty prompt")
     return prompt

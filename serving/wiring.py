@@ -10,30 +10,32 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import uvicorn
-from bytewise.da.client import DaClient
-from bytewise.inference.tokenizer import Tokenizer
-from chain.sender import ChainSender
 
+from bytewise.da.client import DaClient
 from bytewise.inference import artifact as artifacts
 from bytewise.inference.engine import ExactEngine
+from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.errors import BytewiseError, ConfigurationError
-from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.storage.books import Books
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.lane import Lane
+from bytewise.storage.outbox import Outbox
 from chain.client import ChainClient
+from chain.deploy import read_network
+from chain.intents import ContractSender, check_round, classify
 from chain.keys import load_signer
 from chain.reader import ChainReader
+from chain.sender import TransactionSender
 from serving.api import Gate, build_api
 from serving.batcher import Batcher
 from serving.chain_view import OperatorStanding
@@ -89,6 +91,7 @@ class Operator:
         self._wrap = wrap_engine
         self._stop = threading.Event()
         self._exit_code = schedule.EXIT_BUG
+        self._bugs = False
         self._gate = Gate()
         limits, listen = settings.limits, settings.listen
         app = build_api(self._gate, _version(), limits.max_body_bytes, limits.answer_timeout_s)
@@ -116,65 +119,75 @@ class Operator:
 
     def _work(self) -> None:
         try:
-            batcher, desk = self._open()
+            batcher, desk, lane = self._open()
             self._exit_code = schedule.run_ticks(batcher.tick, self._settings.limits.tick_s, self._stop, name="batch")
             desk.close()
+            lane.release()
         except BytewiseError as error:
             telemetry.log_error("operator.failed", error)
         finally:
+            if self._bugs:
+                self._exit_code = schedule.EXIT_BUG
             self._server.should_exit = True
 
-    def _open(self) -> tuple[Batcher, Desk]:
+    def _open(self) -> tuple[Batcher, Desk, Lane]:
         settings, clock = self._settings, SystemClock()
-        network = decode(Network, _file(settings.network.file))
-        environment = decode(Environment, _file(settings.model.environment_file))
-        if environment.profile != PROFILE_EXACT_1:
-            raise ConfigurationError(settings.model.environment_file.name, f"profile {environment.profile} is not served")
+        network = read_network(settings.network.file)
+        operator = load_signer(settings.keys.operator_file)
         database = open_database(settings.database_url)
         check_revision(database)
-        operator, gateway = load_signer(settings.keys.operator_file), load_signer(settings.keys.gateway_file)
-        client = ChainClient(settings.network.rpc, network.chain_id, settings.network.timeout_s)
-        reader = ChainReader(client, network)
         artifact = artifacts.load(settings.model.artifact)
-        engine = self._wrap(ExactEngine(artifact, threads=settings.model.threads))
+        offer = _offer(settings, artifact, network.chain_id)
         hands = Hands(
-            engine=engine, words=Tokenizer(artifact), operator=operator, gateway=gateway,
+            engine=self._wrap(ExactEngine(artifact, threads=settings.model.threads)), words=Tokenizer(artifact),
+            operator=operator, gateway=load_signer(settings.keys.gateway_file),
             blobs=DaClient(settings.network.da, settings.network.timeout_s), books=Books(database, clock, operator.address),
             journal=Journal(database, journal_key(settings.keys.journal_file), clock),
             watch=Watch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
             anchor=network.anchor_domain,
         )  # fmt: skip
-        offer = Offer(
-            model_name=settings.model.name, model_id=artifact.model_id, template_digest=artifact.template_digest,
-            tokenizer_digest=artifact.tokenizer_digest, environment=environment, chain_id=network.chain_id,
-            request_ttl_s=settings.limits.request_ttl_s,
-        )  # fmt: skip
-        standing = OperatorStanding(reader, operator.address, environment.digest, artifact.model_id)
-        return self._assemble(offer, hands, standing, ChainSender())
+        client = ChainClient(settings.network.rpc, network.chain_id, settings.network.timeout_s)
+        lane = Lane(database, clock, network.chain_id, operator.address)
+        transactions = TransactionSender(client, Outbox(lane), operator, check_round(client, network), classify)
+        standing = OperatorStanding(ChainReader(client, network), operator.address, offer.environment.digest, offer.model_id)
+        batcher = self._batcher(hands, standing, ContractSender(transactions, network, "operator"))
+        return batcher, self._opened(offer, hands), lane
 
-    def _assemble(self, offer: Offer, hands: Hands, standing: OperatorStanding, sender: ChainSender) -> tuple[Batcher, Desk]:
+    def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits
-        batcher = Batcher(
+        return Batcher(
             operator=hands.operator.address, anchor=hands.anchor, chain=standing, sender=sender, blobs=hands.blobs,
             books=hands.books, journal=hands.journal, watch=hands.watch, clock=hands.clock, max_batch=limits.max_batch,
             anchor_within_s=limits.anchor_within_s, retry_memory_s=limits.retry_memory_s,
         )  # fmt: skip
+
+    def _opened(self, offer: Offer, hands: Hands) -> Desk:
+        limits, owner = self._settings.limits, hands.operator.address
         desk = Desk(hands.books.answer, limits.queue, self._bug)
         pipeline = Pipeline(offer, hands, limits.anchor_within_s)
-        self._gate.service = Service(offer.model_name, hands.operator.address, hands.clock.now(), desk, hands.watch, pipeline)
-        telemetry.log("operator.loaded", operator=hands.operator.address, model_id=offer.model_id)
-        return batcher, desk
+        self._gate.service = Service(offer.model_name, owner, hands.clock.now(), desk, hands.watch, pipeline)
+        telemetry.log("operator.loaded", operator=owner, model_id=offer.model_id)
+        return desk
 
     def _bug(self, error: BaseException) -> None:
         telemetry.log_error("operator.bug", error)
+        self._bugs = True
         self._stop.set()
 
 
-def _file(path: Path) -> bytes:
+def _offer(settings: OperatorSettings, artifact: artifacts.Artifact, chain_id: int) -> Offer:
+    path = settings.model.environment_file
     try:
-        return path.read_bytes()
+        environment = decode(Environment, path.read_bytes())
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
+    if environment.profile != PROFILE_EXACT_1:
+        raise ConfigurationError(path.name, f"profile {environment.profile} is not served")
+    return Offer(
+        model_name=settings.model.name, model_id=artifact.model_id, template_digest=artifact.template_digest,
+        tokenizer_digest=artifact.tokenizer_digest, environment=environment, chain_id=chain_id,
+        request_ttl_s=settings.limits.request_ttl_s,
+    )  # fmt: skip
 
 
 def _version() -> dict[str, Any]:

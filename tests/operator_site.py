@@ -1,0 +1,179 @@
+"""A real operator for tests: anvil, a DA store, a small model and `python -m serving`, each its own process."""
+
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx2
+
+from bytewise.cli.demo.loopback import free_ports
+from bytewise.inference import artifact as artifacts
+from bytewise.inference.convert import convert
+from bytewise.inference.determinism import environment
+from bytewise.inference.make import make_model
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.network import Network
+from bytewise.protocol.signing import LocalSigner
+from bytewise.service.clock import monotonic_s
+from bytewise.service.settings import child_environment
+from bytewise.storage.migrate import migrate
+from chain.deploy import Joiner, Model, deploy, join, put_in_force, write_network
+from chain.keys import save_signer
+from chain.params import DEVNET, ETHER
+from kms.curve import GENERATOR, encode_point
+from kms.keyring import enrol
+from tests.anvil import Anvil, running_anvil
+from tests.devnet import POLICY, epoch_document, signer, word
+
+ROOT = Path(__file__).parents[1]
+MODEL_NAME = "tiny"
+SECRET = 2**200 + 12345
+"""Private key of the test's epoch: lets a test open envelopes as a committee would."""
+READY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A network with one operator, which `serve` starts."""
+
+    folder: Path
+    network: Network
+    environment: Environment
+    artifact: Path
+    anvil: Anvil
+    da_url: str
+    port: int
+
+    @property
+    def account(self) -> LocalSigner:
+        """Key of the staked account."""
+        return signer(1)
+
+    @property
+    def url(self) -> str:
+        """Base URL of the API."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def database_url(self) -> str:
+        """Its database."""
+        return f"sqlite:///{self.folder / 'operator.db'}"
+
+    def http(self) -> httpx2.Client:
+        """A client that trusts this operator's certificate and no other."""
+        context = ssl.create_default_context(cafile=str(self.folder / "tls.pem"))
+        return httpx2.Client(verify=context, timeout=60.0, trust_env=False)
+
+
+def make_artifact(folder: Path, seed: int = 1) -> Path:
+    """A converted model of two small layers."""
+    make_model(folder / f"checkpoint-{seed}", seed, layers=2, width=64, heads=4, key_value_heads=2, context=1024)
+    convert(folder / f"checkpoint-{seed}", folder / f"artifact-{seed}")
+    return folder / f"artifact-{seed}"
+
+
+@contextmanager
+def running_operator_site(folder: Path, seconds_per_block: int | None = 1) -> Iterator[Operator]:
+    """Everything but the operator's own process, which a test starts with `serve`."""
+    with ExitStack() as stack:
+        options = () if seconds_per_block is None else ("--block-time", str(seconds_per_block))
+        anvil = stack.enter_context(running_anvil(*options))
+        artifact = make_artifact(folder)
+        loaded = artifacts.load(artifact)
+        place = environment(loaded, max_new_tokens=64, max_context=512)
+        da_port, port = free_ports(2)
+        network = _network(anvil, place, loaded)
+        write_network(folder / "network.json", network)
+        (folder / "environment.json").write_bytes(encode(place))
+        enrol(folder, f"https://127.0.0.1:{port}", lambda n: word("tls")[:n])
+        save_signer(folder / "operator.key", signer(1))
+        save_signer(folder / "gateway.key", LocalSigner(word("gateway")))
+        operator = Operator(folder, network, place, artifact, anvil, f"http://127.0.0.1:{da_port}", port)
+        migrate(operator.database_url)
+        (folder / "da.toml").write_text(f'directory = "blobs"\nport = {da_port}\nmemstore = true\n')
+        stack.enter_context(process(folder, "bytewise.da", "serve", "--config", str(folder / "da.toml")))
+        _write_settings(operator)
+        yield operator
+
+
+@contextmanager
+def process(folder: Path, module: str, *arguments: str, exit_code: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
+    """`python -m module …` until the block ends; its exit code after SIGTERM is asserted, unless it has ended before."""
+    with (folder / f"{module}.log").open("ab") as log:
+        command = [sys.executable, "-m", module, *arguments]
+        child = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stdout=log, stderr=log)
+    try:
+        yield child
+    finally:
+        child.terminate()
+        code = child.wait(30)
+    assert code == exit_code, (folder / f"{module}.log").read_text()[-2000:]
+
+
+@contextmanager
+def serving(operator: Operator, exit_code: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
+    """`python -m serving`, ready."""
+    with process(operator.folder, "serving", "--config", str(operator.folder / "operator.toml"), exit_code=exit_code) as child:
+        wait_ready(operator, child)
+        yield child
+
+
+def wait_ready(operator: Operator, child: "subprocess.Popen[bytes]") -> None:
+    """Until /health says 200."""
+    deadline, pause = monotonic_s() + READY_S, threading.Event()
+    with operator.http() as http:
+        while not _healthy(http, operator.url):
+            assert child.poll() is None, (operator.folder / "serving.log").read_text()[-2000:]
+            assert monotonic_s() < deadline, (operator.folder / "serving.log").read_text()[-2000:]
+            pause.wait(0.1)
+
+
+def _healthy(http: httpx2.Client, url: str) -> bool:
+    try:
+        return http.get(f"{url}/health", timeout=5.0).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def _network(anvil: Anvil, place: Environment, artifact: artifacts.Artifact) -> Network:
+    document = epoch_document()
+    record = replace(document.record, public_key=encode_point(GENERATOR * SECRET))
+    document = EpochDocument(record, (record.public_key, record.public_key))
+    network = deploy(anvil.client, signer(0), DEVNET)
+    model = Model(artifact.model_id, encode(artifact.manifest))
+    network = put_in_force(anvil.client, network, signer(0), [place], [model], POLICY, [document])
+    joiners = [Joiner(signer(1), 32 * ETHER, "https://127.0.0.1")]
+    join(anvil.client, network, joiners + [Joiner(signer(3 + i), 32 * ETHER, None) for i in range(5)])
+    return network
+
+
+def _write_settings(operator: Operator) -> None:
+    (operator.folder / "operator.toml").write_text(f"""
+database_url = "{operator.database_url}"
+[listen]
+certificate_file = "tls.pem"
+key_file = "tls.key"
+port = {operator.port}
+[model]
+name = "{MODEL_NAME}"
+artifact = "{operator.artifact.name}"
+environment_file = "environment.json"
+[network]
+file = "network.json"
+rpc = "{operator.anvil.url}"
+da = ["{operator.da_url}"]
+[keys]
+operator_file = "operator.key"
+gateway_file = "gateway.key"
+journal_file = "journal.key"
+[limits]
+tick_s = 0.5
+queue = 4
+""")
