@@ -18,12 +18,12 @@ from tests.source import (
     ROOT,
     Function,
     calls,
+    files_of_tests,
     functions,
     name_of,
     product_files,
     public_definitions,
     python_files,
-    files_of_tests,
     tree_of,
     where,
 )

@@ -9,7 +9,6 @@ import pytest
 
 from tests.source import PACKAGES, ROOT, name_of, product_files
 
-
 PLANTS = {
     "layers": [
         ("kms/planted.py", "import verifier"),

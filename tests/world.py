@@ -12,8 +12,8 @@ from bytewise.protocol import digests, trace
 from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits, Version
-from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.merkle import batch_root
+from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.request import DecodePolicy, Output, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest
 from bytewise.protocol.signing import Domain, LocalSigner
@@ -156,5 +156,3 @@ class World:
 def other_trace(generated: Generated) -> Digest:
     """out_hash of true tokens under a trace of another computation."""
     return digests.out_hash(generated.output.tokens_hash, trace.trace_root(generated.leaves[::-1]))
-
-

@@ -70,7 +70,7 @@ def client_digest(req_hash: Digest, chain_id: int) -> Digest:
 def pad(payload: Payload) -> bytes:
     """Length (4 bytes), canonical payload, zeros up to the next bucket."""
     raw = encode(payload)
-    size = next((bucket for bucket in BUCKETS if bucket >= len(raw) + 4), None)
+    size = _bucket(len(raw))
     if size is None:
         raise PlaintextNotCanonical("(own)", f"payload of {len(raw)} bytes is above the largest bucket")
     return (len(raw).to_bytes(4, "big") + raw).ljust(size, b"\0")
@@ -79,6 +79,11 @@ def pad(payload: Payload) -> bytes:
 def unpad(plaintext: bytes) -> Payload:
     """The payload of a padded plaintext; any fault of encoding or padding for the caller to name."""
     length = int.from_bytes(plaintext[:4], "big")
-    if len(plaintext) not in BUCKETS or length + 4 > len(plaintext) or any(plaintext[4 + length :]):
+    if len(plaintext) != _bucket(length) or any(plaintext[4 + length :]):
         raise PlaintextNotCanonical("", "padding")
     return decode(Payload, plaintext[4 : 4 + length])
+
+
+def _bucket(length: int) -> int | None:
+    """The one size of a plaintext with a payload of this length; None above the largest bucket."""
+    return next((bucket for bucket in BUCKETS if bucket >= length + 4), None)

@@ -81,8 +81,7 @@ def bounded(value: int, bits: int) -> int:
 
 
 def short_text(text: str) -> Digest:
-    """An ASCII label of at most 32 bytes as bytes32, right-padded with zeros (GPU architecture names)."""
-    raw = text.encode("ascii", "strict")
-    if not 0 < len(raw) <= 32:
+    """An ASCII label of 1 to 32 bytes, none zero, as bytes32, right-padded with zeros (GPU architecture names)."""
+    if not 0 < len(text) <= 32 or not text.isascii() or "\0" in text:
         raise MalformedValue("short text", text[:60])
-    return Digest(raw.ljust(32, b"\0"))
+    return Digest(text.encode().ljust(32, b"\0"))

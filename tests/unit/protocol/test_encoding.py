@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,12 +11,13 @@ import rfc8785
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES, decode, encode, from_json, parse, to_json
+from bytewise.protocol.encoding import MAX_DEPTH, MAX_DOCUMENT_BYTES, decode, encode, from_json, parse, to_json, verify_depth
 from bytewise.protocol.errors import Fault, MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.messages import AuditResult, Ticket
 from bytewise.protocol.receipt import EmptyLeaf, SignedReceipt
 from bytewise.protocol.request import DecodePolicy, Request
-from tests.records import document_classes, record
+from tests.records import document_classes, record, texts
+from tests.source import ROOT
 from tests.world import World
 
 WORLD = World()
@@ -22,7 +25,7 @@ TICKET = {
     "expires_at": "1800000000", "instance": "0x" + "11" * 32, "key_epoch": "1", "kind": "2", "receipt_id": "0x" + "22" * 32,
     "round": "0", "subject": "0x" + "22" * 32, "transport_key_hash": "0x" + "33" * 32, "voter": "0x" + "44" * 20,
 }  # fmt: skip
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @pytest.mark.parametrize("cls", document_classes(), ids=lambda cls: str(cls.__name__))
@@ -92,6 +95,50 @@ def test_the_plain_ticket_of_the_next_tests_is_accepted() -> None:
 def test_bytes_that_would_not_be_written_so_are_not_canonical(what: str, raw: bytes) -> None:
     with pytest.raises(NotCanonical):
         decode(Ticket, raw)
+
+
+def test_deep_nesting_is_refused_where_a_library_has_raised_the_recursion_limit() -> None:
+    """In a process of its own: what this guards against is a segmentation fault, not an exception."""
+    program = """
+import sys
+sys.setrecursionlimit(100_000)  # as py_ecc does when web3 is imported
+from bytewise.protocol.encoding import parse
+from bytewise.protocol.errors import NotCanonical
+for opening in (b"[", b'{"a":', b'[{"[":'):
+    try:
+        parse(opening * 100_000)
+    except NotCanonical:
+        continue
+    sys.exit(3)
+"""
+    child = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, check=False)
+    assert child.returncode == 0
+
+
+@given(
+    st.recursive(st.integers(0, 9) | texts, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
+)
+def test_what_is_not_nested_deeply_is_read_whatever_its_strings_hold(value: Any) -> None:
+    assert parse(rfc8785.dumps(value)) == value
+
+
+@given(st.integers(1, 60), st.sampled_from([("[", "]"), ('{"k":', "}")]), texts.map(json.dumps))
+def test_the_deepest_accepted_nesting_is_32(depth: int, pair: tuple[str, str], core: str) -> None:
+    raw = (pair[0] * depth + core + pair[1] * depth).encode()
+    brackets = json.dumps('[[[{{{\\"[[' * 9).encode()
+    wide = b"[" + brackets + b"," + raw + b"]"
+    for document, levels in ((raw, depth), (wide, depth + 1)):
+        if levels <= MAX_DEPTH:
+            assert verify_depth(document) == document
+        else:
+            with pytest.raises(NotCanonical):
+                verify_depth(document)
+
+
+def test_looking_for_brackets_takes_linear_time_in_unended_strings() -> None:
+    """Twenty million characters: a quadratic scan would not end within the life of this test run."""
+    for tail in (b"", b"\\"):
+        assert verify_depth(b"[{}]" * 20 + b'"' + b'\\"' * 10**7 + tail)
 
 
 def test_a_document_above_the_limit_is_not_even_parsed() -> None:

@@ -1,0 +1,109 @@
+"""A published list fits its batch header in every respect, or has the fault that is named (design section 5)."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.errors import (
+    BadSignature,
+    Fault,
+    ForeignChain,
+    ListMismatch,
+    RootMismatch,
+    SequenceBroken,
+    UnknownEnvironment,
+)
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    EmptyLeaf,
+    ReceiptList,
+    SignedReceipt,
+    plain_enclave_key,
+    receipt_id,
+    verify_list,
+    verify_receipt,
+)
+from bytewise.protocol.units import U32, U64, U256, ZERO_ADDRESS, Blob
+from tests.world import ANCHOR, DISPUTES, World, signer, word
+
+WORLD = World()
+ENTRIES = tuple(WORLD.answered(seq) for seq in range(4, 9))
+HEADER, LISTED = WORLD.batch(ENTRIES)
+
+
+def relisted(*entries: SignedReceipt, **header: Any) -> tuple[BatchHeader, ReceiptList]:
+    """A list of these entries under the old header, its list hash made to fit."""
+    listed = dataclasses.replace(LISTED, entries=entries)
+    fitting = {"list_hash": listed.list_hash, "count": U32(len(entries))} | header
+    return dataclasses.replace(HEADER, **fitting), listed
+
+
+def changed(index: int, resign: bool = True, **fields: Any) -> tuple[SignedReceipt, ...]:
+    """The entries, one receipt changed; signed again by the operator, or not."""
+    entry = ENTRIES[index]
+    receipt = dataclasses.replace(entry.receipt, **fields)
+    new = WORLD.sign(receipt) if resign else dataclasses.replace(entry, receipt=receipt)
+    return (*ENTRIES[:index], new, *ENTRIES[index + 1 :])
+
+
+def test_a_list_that_fits_gives_the_receipt_ids_in_order() -> None:
+    assert verify_list(ANCHOR, HEADER, LISTED) == tuple(receipt_id(ANCHOR, entry.receipt) for entry in ENTRIES)
+
+
+def test_a_locator_may_change_without_a_new_signature() -> None:
+    entry = dataclasses.replace(ENTRIES[0], locator="eigenda:standard:0xffff")
+    assert verify_receipt(ANCHOR, entry) == receipt_id(ANCHOR, ENTRIES[0].receipt)
+
+
+CASES: dict[str, tuple[type[Fault], Callable[[], tuple[BatchHeader, ReceiptList]]]] = {
+    "list hash": (ListMismatch, lambda: (dataclasses.replace(HEADER, list_hash=word("other")), LISTED)),
+    "one entry dropped": (ListMismatch, lambda: (HEADER, dataclasses.replace(LISTED, entries=ENTRIES[:-1]))),
+    "count": (ListMismatch, lambda: relisted(*ENTRIES[:-1], count=U32(5))),
+    "another operator's header": (
+        ListMismatch,
+        lambda: (dataclasses.replace(HEADER, operator=signer("eve").address), LISTED),
+    ),
+    "first number": (ListMismatch, lambda: (dataclasses.replace(HEADER, first_seq=U64(3)), LISTED)),
+    "missing number": (SequenceBroken, lambda: relisted(ENTRIES[0], *ENTRIES[2:])),
+    "reused number": (SequenceBroken, lambda: relisted(ENTRIES[0], ENTRIES[0], *ENTRIES[2:])),
+    "swapped numbers": (SequenceBroken, lambda: relisted(ENTRIES[1], ENTRIES[0], *ENTRIES[2:])),
+    "another operator's receipt": (SequenceBroken, lambda: relisted(*changed(2, operator=signer("eve").address))),
+    "environment": (UnknownEnvironment, lambda: relisted(*changed(2, environment=word("other")))),
+    "model": (UnknownEnvironment, lambda: relisted(*changed(2, model_id=word("other")))),
+    "key epoch": (UnknownEnvironment, lambda: relisted(*changed(2, key_epoch=U64(9)))),
+    "foreign chain": (ForeignChain, lambda: relisted(*changed(2, chain_id=U256(1)))),
+    "altered after signing": (BadSignature, lambda: relisted(*changed(2, resign=False, out_hash=word("other")))),
+    "root": (RootMismatch, lambda: (dataclasses.replace(HEADER, root=word("other")), LISTED)),
+    "another answer than anchored": (RootMismatch, lambda: relisted(*changed(2, out_hash=word("other")))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_list_that_does_not_fit_has_the_named_fault(name: str) -> None:
+    fault, case = CASES[name]
+    with pytest.raises(Fault) as found:
+        verify_list(ANCHOR, *case())
+    assert type(found.value) is fault
+
+
+@pytest.mark.parametrize("signature", [b"", bytes(65), signer("eve").sign(receipt_id(ANCHOR, ENTRIES[0].receipt))])
+def test_a_receipt_without_the_operators_signature_is_refused(signature: bytes) -> None:
+    with pytest.raises(BadSignature):
+        verify_receipt(ANCHOR, dataclasses.replace(ENTRIES[0], signature=Blob(signature)))
+
+
+def test_a_signature_under_another_contract_does_not_count() -> None:
+    signed = WORLD.operator.sign(receipt_id(DISPUTES, ENTRIES[0].receipt))
+    with pytest.raises(BadSignature):
+        verify_receipt(ANCHOR, dataclasses.replace(ENTRIES[0], signature=signed))
+
+
+def test_an_empty_leaf_is_no_receipt_although_it_has_its_number() -> None:
+    leaf = EmptyLeaf(WORLD.operator.address, U64(4), U256(ANCHOR.chain_id))
+    assert receipt_id(ANCHOR, leaf) != receipt_id(ANCHOR, ENTRIES[0].receipt)
+
+
+def test_mode_plain_has_no_enclave_key() -> None:
+    assert plain_enclave_key() == ZERO_ADDRESS == ENTRIES[0].receipt.enclave_key

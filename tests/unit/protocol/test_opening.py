@@ -1,0 +1,204 @@
+"""Case 2 of the vote function: each defect of the record has its code, and the first in order is the vote (design section 9)."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol import errors
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import Defect, PlaintextNotCanonical
+from bytewise.protocol.opening import verify_limits, verify_opening
+from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.seal import BUCKETS, Payload, client_digest, pad, seal_context, unpad
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U64, U256, Blob, Decimal, Digest
+from tests.records import record
+from tests.world import ANCHOR, CHAIN_ID, DISPUTES, GREEDY, NOW, World, signer, word
+
+WORLD = World()
+REQUEST = WORLD.request()
+GENERATED = WORLD.engine.generate(REQUEST)
+PAYLOAD = WORLD.payload(REQUEST, GENERATED.output)
+RECEIPT = WORLD.receipt(1, REQUEST, GENERATED)
+
+
+def opened(payload: Payload, receipt: Receipt = RECEIPT, anchored_at: int = NOW) -> Payload:
+    return verify_opening(receipt, word("receipt"), pad(payload), WORLD.environment, anchored_at)
+
+
+def of(request: Request, **changes: Any) -> tuple[Payload, Receipt]:
+    """An otherwise honest payload and receipt for a request, with some receipt fields changed."""
+    generated = WORLD.engine.generate(request)
+    return WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated, **changes)
+
+
+def test_an_honest_envelope_opens_to_its_payload() -> None:
+    assert opened(PAYLOAD) == PAYLOAD
+
+
+def test_a_request_may_expire_at_the_second_of_its_anchoring() -> None:
+    assert opened(PAYLOAD, anchored_at=REQUEST.expiry) == PAYLOAD
+    with pytest.raises(errors.RequestExpired):
+        opened(PAYLOAD, anchored_at=REQUEST.expiry + 1)
+
+
+ORDER: list[tuple[type[Defect], dict[str, Any], dict[str, Any]]] = [
+    # defect, changes of the receipt, changes of the request: each case also has every later defect that can be combined
+    (errors.RequestHashMismatch, {"req_hash": word("other"), "tokens_hash": word("other")}, {"expiry": U64(NOW - 1)}),
+    (errors.TokensHashMismatch, {"tokens_hash": word("other")}, {"expiry": U64(NOW - 1), "client": signer("eve").address}),
+    (errors.ClientSignatureBad, {"model_id": word("other")}, {"expiry": U64(NOW - 1), "client": signer("eve").address}),
+    (errors.RequestDiffers, {"model_id": word("other")}, {"expiry": U64(NOW - 1), "prompt": (0,) * 300}),
+    (errors.OutsideLimits, {}, {"expiry": U64(NOW - 1), "prompt": (0,) * 300}),
+    (errors.RequestExpired, {}, {"expiry": U64(NOW - 1)}),
+]
+
+
+@pytest.mark.parametrize(("defect", "receipt", "request_"), ORDER, ids=lambda value: getattr(value, "__name__", ""))
+def test_of_several_defects_the_first_in_order_is_named(
+    defect: type[Defect], receipt: dict[str, Any], request_: dict[str, Any]
+) -> None:
+    payload, described = of(WORLD.request(**request_), **receipt)
+    with pytest.raises(Defect) as found:
+        opened(payload, described)
+    assert type(found.value) is defect
+
+
+def test_codes_of_defects_ascend_in_the_order_of_their_checks() -> None:
+    defects = [
+        each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Defect) and each is not Defect
+    ]
+    assert [each.code for each in sorted(defects, key=lambda each: each.rule)] == list(range(1, 10))
+    assert [defect.code for defect, _, _ in ORDER] == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("field", ["model_id", "environment"])
+def test_a_receipt_that_names_another_model_or_environment_differs(field: str) -> None:
+    payload, receipt = of(REQUEST, **{field: word("other")})
+    with pytest.raises(errors.RequestDiffers):
+        opened(payload, receipt)
+
+
+def test_a_request_for_another_chain_differs() -> None:
+    payload, receipt = of(WORLD.request(chain_id=U256(1)))
+    with pytest.raises(errors.RequestDiffers):
+        opened(payload, receipt)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"prompt": tuple(range(241))},
+        {"prompt": (257,)},
+        {"decode": dataclasses.replace(GREEDY, max_new_tokens=65)},
+        {"model_name": "x" * 4096},
+    ],
+    ids=["context", "vocabulary", "new tokens", "bytes"],
+)
+def test_each_limit_of_the_environment_is_a_limit(changes: dict[str, Any]) -> None:
+    payload, receipt = of(WORLD.request(**changes))
+    with pytest.raises(errors.OutsideLimits):
+        opened(payload, receipt)
+
+
+def test_a_request_exactly_at_the_limits_is_inside() -> None:
+    full = WORLD.request(prompt=(256,) * 192, decode=dataclasses.replace(GREEDY, max_new_tokens=64))
+    assert verify_limits(full, WORLD.environment) == full
+
+
+def test_a_client_signature_for_another_request_or_chain_is_bad() -> None:
+    for digest in (client_digest(word("other"), CHAIN_ID), client_digest(REQUEST.req_hash, CHAIN_ID + 1)):
+        payload = dataclasses.replace(PAYLOAD, client_signature=WORLD.client.sign(digest))
+        with pytest.raises(errors.ClientSignatureBad):
+            opened(payload)
+
+
+# --- plaintext and padding ---
+
+
+def test_the_plaintext_of_a_receipt_says_nothing_of_its_length_within_a_bucket() -> None:
+    assert {len(pad(WORLD.payload(WORLD.request(i), GENERATED.output))) for i in range(1, 40)} == {BUCKETS[0]}
+
+
+@given(record(Payload))
+@settings(deadline=None, max_examples=30)
+def test_a_padded_payload_comes_back(payload: Payload) -> None:
+    assert unpad(pad(payload)) == payload
+
+
+def test_a_payload_that_just_fits_and_one_that_just_does_not() -> None:
+    spare = BUCKETS[0] - 4 - len(encode(dataclasses.replace(PAYLOAD, client_signature=Blob(b""))))
+    fits = dataclasses.replace(PAYLOAD, client_signature=Blob(bytes(spare // 2)))
+    beyond = dataclasses.replace(PAYLOAD, client_signature=Blob(bytes(spare // 2 + 1)))
+    assert (len(pad(fits)), len(pad(beyond))) == (BUCKETS[0], BUCKETS[1])
+    assert unpad(pad(fits)) == fits and unpad(pad(beyond)) == beyond
+
+
+def test_a_payload_above_the_largest_bucket_is_refused_before_it_is_sealed() -> None:
+    with pytest.raises(PlaintextNotCanonical):
+        pad(dataclasses.replace(PAYLOAD, client_signature=Blob(bytes(BUCKETS[-1] // 2))))
+
+
+RAW = encode(PAYLOAD)
+BAD_PLAINTEXTS = {
+    "empty": b"",
+    "shorter than its length": b"\0\0",
+    "no bucket": pad(PAYLOAD) + b"\0",
+    "larger bucket than needed": pad(PAYLOAD).ljust(BUCKETS[1], b"\0"),
+    "padding that is not zero": pad(PAYLOAD)[:-1] + b"\1",
+    "length beyond the end": (2**32 - 1).to_bytes(4) + pad(PAYLOAD)[4:],
+    "length too short": (len(RAW) - 1).to_bytes(4) + pad(PAYLOAD)[4:],
+    "length too long": (len(RAW) + 1).to_bytes(4) + pad(PAYLOAD)[4:],
+    "blank inside": ((len(RAW) + 1).to_bytes(4) + b" " + RAW).ljust(BUCKETS[0], b"\0"),
+    "other record": (len(encode(REQUEST)).to_bytes(4) + encode(REQUEST)).ljust(BUCKETS[0], b"\0"),
+    "all zero": bytes(BUCKETS[0]),
+    "deep nesting": (4000).to_bytes(4) + b"[" * 4000 + bytes(92),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PLAINTEXTS)
+def test_a_plaintext_that_nobody_would_write_is_not_canonical(name: str) -> None:
+    with pytest.raises(PlaintextNotCanonical) as found:
+        verify_opening(RECEIPT, word("receipt"), BAD_PLAINTEXTS[name], WORLD.environment, NOW)
+    assert found.value.code == 3 and word("receipt").hex() in str(found.value)
+
+
+@given(st.binary(max_size=200), st.integers(0, 250))
+def test_no_plaintext_whatever_is_anything_but_a_payload_or_a_defect(body: bytes, length: int) -> None:
+    plaintext = (length.to_bytes(4) + body).ljust(BUCKETS[0], b"\0")
+    with pytest.raises(PlaintextNotCanonical):
+        verify_opening(RECEIPT, word("receipt"), plaintext, WORLD.environment, NOW)
+
+
+def test_a_request_with_an_impossible_knob_is_a_defect_and_no_crash() -> None:
+    raw = RAW.replace(b'"temperature":"0"', b'"temperature":"-1"')
+    with pytest.raises(PlaintextNotCanonical):
+        verify_opening(RECEIPT, word("r"), (len(raw).to_bytes(4) + raw).ljust(BUCKETS[0], b"\0"), WORLD.environment, NOW)
+
+
+# --- seal context ---
+
+
+def test_the_seal_context_binds_chain_contract_and_every_field_but_the_envelope_hash() -> None:
+    context = seal_context(ANCHOR, RECEIPT)
+    assert seal_context(ANCHOR, dataclasses.replace(RECEIPT, envelope_hash=word("e"))) == context
+    assert seal_context(DISPUTES, RECEIPT) != context
+    assert seal_context(Domain(CHAIN_ID + 1, ANCHOR.contract), RECEIPT) != context
+    for field in dataclasses.fields(Receipt):
+        if field.name != "envelope_hash":
+            changed = dataclasses.replace(RECEIPT, **{field.name: _other(getattr(RECEIPT, field.name))})
+            assert seal_context(ANCHOR, changed) != context, field.name
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return Digest(bytes(b ^ 1 for b in value))
+    return value + 1 if isinstance(value, int) else signer("other").address
+
+
+def test_a_decode_policy_knows_its_exact_fractions() -> None:
+    policy = DecodePolicy(1, Decimal("0.8"), Decimal("0.9"), 0, ())
+    assert policy.temperature_fraction * 5 == 4 and policy.top_p_fraction * 10 == 9

@@ -1,0 +1,128 @@
+"""A request or answer that exists is valid: no constructor path leads around the rules (design section 4)."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol import units
+from bytewise.protocol.errors import BadRequest, Bug, BytewiseError, Fault, MalformedValue, Unavailable
+from bytewise.protocol.request import DecodePolicy, Request, execution_hash, output_for
+from bytewise.protocol.units import U64, Decimal, Digest, decimal, fraction
+from tests.records import decimals, record
+from tests.world import GREEDY, World, word
+
+WORLD = World()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_new_tokens": 0},
+        {"max_new_tokens": -1},
+        {"max_new_tokens": 2**20 + 1},
+        {"temperature": "-0.1"},
+        {"temperature": "100.1"},
+        {"temperature": "warm"},
+        {"top_p": "0"},
+        {"top_p": "1.1"},
+        {"top_p": "-1"},
+        {"top_k": -1},
+        {"stop_tokens": (2, 1)},
+        {"stop_tokens": (1, 1)},
+        {"stop_tokens": (-1,)},
+        {"stop_tokens": (2**31,)},
+    ],
+    ids=str,
+)
+def test_a_knob_outside_its_range_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(MalformedValue):
+        dataclasses.replace(GREEDY, **change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": 2}, {"prompt": ()}, {"prompt": (-1,)}, {"prompt": (True,)}, {"prompt": (2**31,)}], ids=str
+)
+def test_a_request_that_cannot_be_run_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(MalformedValue):
+        WORLD.request(**change)
+
+
+@pytest.mark.parametrize("change", [{"finish_reason": "tired"}, {"completion_tokens": 3}, {"token_ids": (2**31,) * 16}], ids=str)
+def test_an_output_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
+    output = WORLD.engine.generate(WORLD.request()).output
+    with pytest.raises(MalformedValue):
+        dataclasses.replace(output, **change)
+
+
+@given(record(Request), st.data())
+def test_every_field_is_in_the_request_hash(request_: Request, data: st.DataObject) -> None:
+    other = data.draw(record(Request))
+    name = data.draw(st.sampled_from([field.name for field in dataclasses.fields(Request)]))
+    changed = dataclasses.replace(request_, **{name: getattr(other, name)})
+    assert (changed.req_hash == request_.req_hash) == (changed == request_)
+
+
+def test_the_answer_is_blinded_by_the_requests_nonce() -> None:
+    one, two = WORLD.request(nonce=word("one")), WORLD.request(nonce=word("two"))
+    assert output_for(one, (1,), "stop").blind != output_for(two, (1,), "stop").blind
+    assert output_for(one, (1,), "stop").blind != one.nonce
+
+
+def test_the_execution_hash_ignores_the_nonce_and_covers_what_is_computed() -> None:
+    base = execution_hash(word("m"), "exact-1", GREEDY, (1, 2))
+    assert execution_hash(word("n"), "exact-1", GREEDY, (1, 2)) != base
+    assert execution_hash(word("m"), "pinned-1", GREEDY, (1, 2)) != base
+    assert execution_hash(word("m"), "exact-1", dataclasses.replace(GREEDY, top_k=1), (1, 2)) != base
+    assert execution_hash(word("m"), "exact-1", GREEDY, (12,)) != base
+
+
+@given(decimals)
+def test_a_canonical_decimal_names_one_fraction(text: Decimal) -> None:
+    assert decimal(text) == text
+    assert fraction(text) == fraction(Decimal(text))
+
+
+@given(decimals, decimals)
+def test_two_canonical_decimals_of_one_fraction_are_one_text(left: Decimal, right: Decimal) -> None:
+    assert (fraction(left) == fraction(right)) == (left == right)
+
+
+@pytest.mark.parametrize("text", ["", "a" * 33, "ü", "cpu\0"])
+def test_a_short_text_is_1_to_32_ascii_characters(text: str) -> None:
+    with pytest.raises(MalformedValue):
+        units.short_text(text)
+    assert units.short_text("cpu") == b"cpu".ljust(32, b"\0")
+
+
+@pytest.mark.parametrize("text", ["0x1", "0xGG", "12", "0x" + "AB", "0x12\n", ""])
+def test_hex_has_one_form(text: str) -> None:
+    with pytest.raises(MalformedValue):
+        units.unhex(text)
+
+
+def test_a_quantity_outside_its_bits_is_refused() -> None:
+    assert units.bounded(255, 8) == 255
+    for value in (-1, 256):
+        with pytest.raises(MalformedValue):
+            units.bounded(value, 8)
+    with pytest.raises(MalformedValue):
+        units.digest(b"short")
+
+
+def test_every_error_has_one_branch_a_rule_and_a_message_with_its_values() -> None:
+    def descend(cls: type[BytewiseError]) -> list[type[BytewiseError]]:
+        return [cls, *(leaf for child in cls.__subclasses__() for leaf in descend(child))]
+
+    for cls in descend(BytewiseError):
+        if cls.rule:
+            assert sum(issubclass(cls, branch) for branch in (Fault, Unavailable, Bug)) == 1, cls
+            assert str(cls("first", "second")).startswith(f"[{cls.rule}] ")
+    assert BadRequest("prompt", "too long").values == ("prompt", "too long")
+
+
+def test_a_policy_of_any_values_either_exists_valid_or_not_at_all() -> None:
+    assert DecodePolicy(2**20, Decimal("100"), Decimal("1"), 2**20, (0, 2**31 - 1)).max_new_tokens == 2**20
+    assert U64(1) == 1 and len(Digest(bytes(32))) == 32
