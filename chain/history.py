@@ -27,13 +27,14 @@ class Opened(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A round's committee: beacon, and voters with their seat masks (zero masks left out)."""
+    """The draw of a round; its members follow from the beacon (`protocol.sortition`) and are in `ChainReader.members`."""
 
     dispute: Digest
     round: int
     seed: Digest
     round_seed: Digest
-    members: tuple[tuple[Address, int], ...]
+    seats: int
+    commit_end: int
     block: int
 
 
@@ -200,8 +201,7 @@ def _ending(log: Log) -> Ending:
 
 def _drawn(log: Log) -> Drawn:
     v = log.values
-    members = tuple((Address(who), mask) for who, mask in zip(v["voters"], v["seatMasks"], strict=True) if mask)
-    return Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], members, log.block)
+    return Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], v["seats"], v["commitEnd"], log.block)
 
 
 def _round_end(log: Log) -> RoundEnd:

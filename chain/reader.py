@@ -11,7 +11,7 @@ from bytewise.protocol.errors import ChainReverted, ConfigurationError, UnknownK
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.ledger import Money
-from bytewise.protocol.messages import AuditResult
+from bytewise.protocol.messages import AuditResult, Verdict
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.signing import struct_values
@@ -76,6 +76,11 @@ class ChainReader:
         """One dispute with its current round, or None if it does not exist."""
         raw = self.client.call("Lens", self._at.lens, "disputeView", dispute, block=at_number(block))
         return _dispute(raw) if raw["phase"] else None
+
+    def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Member, ...]:
+        """Members of any round of a dispute, in the order in which they were first drawn."""
+        raw = self.client.call("Lens", self._at.lens, "membersOf", dispute, round_number, block=at_number(block))
+        return tuple(_member(each) for each in raw)
 
     def params(self, block: int) -> Params:
         """The parameters in force."""
@@ -247,7 +252,7 @@ def _dispute(raw: Mapping[str, Any]) -> Dispute:
         commit_end=raw["commitEnd"],
         reveal_end=raw["revealEnd"],
         bond_wei=raw["bond"],
-        verdict=raw["verdict"],
+        verdict=Verdict(raw["verdict"]),
         replacement=Digest(raw["replacement"]),
         members=tuple(_member(each) for each in raw["members"]),
     )

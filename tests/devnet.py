@@ -1,5 +1,7 @@
 """A deployed network with staked accounts and signed receipts, for tests against a real chain."""
 
+import functools
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +54,11 @@ def epoch_document(number: int = 1) -> EpochDocument:
     point = Blob(b"\x04" + word("x") + word("y"))
     shards = tuple(
         ShardRecord(
-            index=i, address=signer(10 + i).address, url=f"https://127.0.0.1:{9000 + i}", certificate="PEM", verification_key=point
+            index=i,
+            address=signer(10 + i).address,
+            url=f"https://127.0.0.1:{9000 + i}",
+            certificate="PEM",
+            verification_key=point,
         )
         for i in (1, 2, 3)
     )
@@ -63,9 +69,7 @@ def epoch_document(number: int = 1) -> EpochDocument:
 def deployed(anvil: Anvil, **params: object) -> Network:
     """Contracts, one environment, model, policy and epoch, two operators, five verifiers with 32 ether each."""
     network = deploy(anvil.client, signer(0), {**DEVNET, **params})
-    network = put_in_force(
-        anvil.client, network, signer(0), [ENVIRONMENT], [Model(MODEL, b"{}")], POLICY, [epoch_document()]
-    )
+    network = put_in_force(anvil.client, network, signer(0), [ENVIRONMENT], [Model(MODEL, b"{}")], POLICY, [epoch_document()])
     joiners = [Joiner(signer(i), 32 * ETHER, f"http://127.0.0.1:{8000 + i}") for i in (1, 2)]
     joiners += [Joiner(signer(3 + i), 32 * ETHER, None) for i in range(VERIFIERS)]
     join(anvil.client, network, joiners)
@@ -108,13 +112,23 @@ def batch(network: Network, operator: LocalSigner, first_seq: int, count: int, n
     return Batch(header, entries, tuple(merkle.batch_proof(leaves, i) for i in range(count)))
 
 
+@functools.cache
+def empty_database() -> bytes:
+    """A migrated database file, made once per test run: migrations have tests of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.db"
+        migrate(f"sqlite:///{path}")
+        return path.read_bytes()
+
+
 def sender(
     anvil: Anvil, network: Network, key: LocalSigner, folder: Path, policy: SenderPolicy | None = None, owner: str = ""
 ) -> ContractSender:
     """A sender with its own database in a folder; the same folder again is the same outbox."""
-    url = f"sqlite:///{folder / f'{key.address}.db'}"
-    migrate(url)
-    lane = Lane(open_database(url), SystemClock(), CHAIN_ID, key.address, owner)
+    path = folder / f"{key.address}.db"
+    if not path.exists():
+        path.write_bytes(empty_database())
+    lane = Lane(open_database(f"sqlite:///{path}"), SystemClock(), CHAIN_ID, key.address, owner)
     transactions = TransactionSender(
         anvil.client, Outbox(lane), key, check_round(anvil.client, network), classify, policy or SenderPolicy(confirmations=1)
     )

@@ -80,7 +80,7 @@ def tally(
     claimed_out_hash: Digest,
     paper_rule: bool = False,
 ) -> Tally:
-    """The verdict of a round of `seats` seats, votes in the order of the verifier list.
+    """The verdict of a round of `seats` seats, votes in the order in which their members were first drawn.
 
     `paper_rule` is the paper's Algorithm 2, which slashes whenever equal votes stay below the quorum; it exists so that tests
     can show whom it harms (design section 12). `MalformedValue` for more votes than seats or a τ outside (1/2, 1].
