@@ -54,7 +54,7 @@ def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
             yield ast.unparse(node.func), node
 
 
-def where(path: Path, node: ast.stmt | ast.expr) -> str:
+def where(path: Path, node: ast.stmt | ast.expr | ast.excepthandler) -> str:
     """File and line, for messages."""
     return f"{name_of(path)}:{node.lineno}"
 

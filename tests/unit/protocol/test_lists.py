@@ -36,7 +36,7 @@ HEADER, LISTED = WORLD.batch(ENTRIES)
 def relisted(*entries: SignedReceipt, **header: Any) -> tuple[BatchHeader, ReceiptList]:
     """A list of these entries under the old header, its list hash made to fit."""
     listed = dataclasses.replace(LISTED, entries=entries)
-    fitting = {"list_hash": listed.list_hash, "count": U32(len(entries))} | header
+    fitting: dict[str, Any] = {"list_hash": listed.list_hash, "count": U32(len(entries))} | header
     return dataclasses.replace(HEADER, **fitting), listed
 
 
