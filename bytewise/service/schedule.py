@@ -36,12 +36,17 @@ class _Loop:
         self.name = name
         self.started_at: float | None = None
         self._tick = tick
+        self._sound = True
 
     def run(self) -> None:
-        self.started_at = monotonic_s()
+        if not self._sound:
+            return  # after a `Bug` no tick may run, not even while the process is ending
+        self._sound, self.started_at = False, monotonic_s()
         try:
             self._tick()
+            self._sound = True
         except (Fault, Unavailable) as error:
+            self._sound = True
             telemetry.count("bytewise_tick_failures_total", loop=self.name, error=type(error).__name__)
             telemetry.log_error("tick.failed", error, loop=self.name)
         finally:

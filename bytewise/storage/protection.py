@@ -14,11 +14,13 @@ from sqlalchemy import Engine, Row, select
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import Fault, ProtectionMissing, SecondVote, StoreCorrupt
+from bytewise.protocol.errors import Fault, ProtectionMissing, SecondVote, StoreCorrupt, WrongFields
 from bytewise.protocol.messages import Vote
-from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x
+from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.tables_core import ProtectedVoteRow
+
+_FORMAT = "bytewise-protection-1"
 
 
 class StoredVote(NamedTuple):
@@ -70,12 +72,12 @@ class Protection:
     def export(self) -> bytes:
         """All votes as one canonical document, to be imported elsewhere while this process is stopped."""
         votes = [{"quote": hex0x(s.quote), "vote": encoding.to_json(s.vote)} for s in self.rows()]
-        return encoding.encode({"format": "bytewise-protection-1", "votes": votes})
+        return encoding.encode({"format": _FORMAT, "votes": votes})
 
     def import_votes(self, document: bytes) -> int:
         """Adds the votes of an export; returns how many were read. A contradiction raises `SecondVote` and adds nothing."""
         value = encoding.parse(document)
-        if not isinstance(value, dict) or value.get("format") != "bytewise-protection-1":
+        if not isinstance(value, dict) or value.get("format") != _FORMAT or not isinstance(value.get("votes"), list):
             raise StoreCorrupt("protection", "not an export")
         stored = [_imported(item) for item in value["votes"]]
         self._refuse_contradictions(stored)
@@ -91,8 +93,9 @@ class Protection:
 
 
 def _imported(item: Any) -> StoredVote:
-    quote = item["quote"]
-    return StoredVote(encoding.from_json(Vote, item["vote"]), Blob(bytes.fromhex(quote.removeprefix("0x"))))
+    if not isinstance(item, dict) or item.keys() != {"quote", "vote"} or not isinstance(item["quote"], str):
+        raise WrongFields("protection export", ["quote", "vote"], [])
+    return StoredVote(encoding.from_json(Vote, item["vote"]), Blob(unhex(item["quote"])))
 
 
 def _said(vote: Vote) -> Digest:

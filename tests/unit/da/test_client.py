@@ -1,0 +1,137 @@
+"""The client's mapping of answers (case C14), against real stores with their knobs turned."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from bytewise.da.client import DaClient
+from bytewise.da.conventions import MAX_PAYLOAD_BYTES, Verdict, certificate_of, classify, locator_of
+from bytewise.protocol.errors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
+from tests.unit.da.conftest import free_port
+
+LIMIT_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def reset(url: str) -> Iterator[None]:
+    """Turns the first store's knobs back."""
+    yield
+    turn(
+        url,
+        {"PutLatency": "0s", "GetLatency": "0s", "PutReturnsFailoverError": False, "NullableDerivationError": {"Reset": True}},
+    )
+
+
+def turn(url: str, change: dict[str, Any]) -> None:
+    assert httpx2.patch(f"{url}/memstore/config", json=change, timeout=LIMIT_S, trust_env=False).status_code == 200
+
+
+def client(*urls: str, timeout_s: float = LIMIT_S) -> DaClient:
+    return DaClient(urls, timeout_s, pause=lambda seconds: None)
+
+
+def nowhere() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (200, Verdict.OK), (400, Verdict.CALLER_ERROR), (403, Verdict.CALLER_ERROR), (404, Verdict.CALLER_ERROR),
+        (405, Verdict.CALLER_ERROR), (301, Verdict.CALLER_ERROR), (418, Verdict.BAD_CERTIFICATE), (429, Verdict.RETRY),
+        (500, Verdict.RETRY), (502, Verdict.RETRY), (503, Verdict.FAIL_OVER), (504, Verdict.RETRY),
+    ],
+)  # fmt: skip
+def test_c14_every_code_has_one_meaning(status: int, verdict: Verdict) -> None:
+    assert classify(status) is verdict
+
+
+def test_bytes_come_back_under_a_locator_that_names_mode_and_certificate(url: str) -> None:
+    with client(url) as da:
+        locator = da.put(b"ciphertext")
+        assert locator.startswith("eigenda:standard:0x03") and locator_of(certificate_of(locator)) == locator
+        assert da.get(locator) == b"ciphertext"
+
+
+def test_a_payload_that_is_too_large_is_our_error(url: str) -> None:
+    with client(url) as da, pytest.raises(CallerError):
+        da.put(bytes(MAX_PAYLOAD_BYTES + 1))
+
+
+def test_a_put_fails_over_to_the_next_proxy(url: str, second_url: str) -> None:
+    turn(url, {"PutReturnsFailoverError": True})
+    with client(url, second_url) as da:
+        locator = da.put(b"elsewhere")
+        assert da.get(locator) == b"elsewhere", "the first proxy's 500 is no proof either"
+    with client(url) as da, pytest.raises(FailOver):
+        da.put(b"nowhere else")
+
+
+def test_a_proxy_that_is_down_or_slow_is_unavailable(url: str) -> None:
+    turn(url, {"PutLatency": "5s"})
+    with client(nowhere()) as da, pytest.raises(TryAgain):
+        da.put(b"x")
+    with client(url, timeout_s=0.2) as da, pytest.raises(TryAgain):
+        da.put(b"x")
+    with client(nowhere(), url) as da:
+        turn(url, {"PutLatency": "0s"})
+        assert da.get(da.put(b"x")) == b"x"
+
+
+def test_a_missing_blob_is_never_proof(url: str, second_url: str) -> None:
+    with client(second_url) as other:
+        locator = other.put(b"only there")
+    with client(url) as da, pytest.raises(TryAgain):
+        da.get(locator)
+
+
+def test_one_proxy_alone_cannot_condemn_a_certificate(url: str) -> None:
+    turn(url, {"NullableDerivationError": {"StatusCode": 3, "Msg": "bad", "Reset": False}})
+    with client(url) as da:
+        locator = da.put(b"x")
+        with pytest.raises(TryAgain, match="no second proxy"):
+            da.get(locator)
+    with client(url, nowhere()) as da, pytest.raises(TryAgain):
+        da.get(locator)
+
+
+def test_two_proxies_that_agree_condemn_a_certificate(url: str, second_url: str) -> None:
+    unparsable = "eigenda:standard:0x03" + "c1" * 40
+    with client(url, second_url) as da, pytest.raises(BadCertificate, match="418/1"):
+        da.get(unparsable)
+
+
+def test_a_proxy_that_has_the_bytes_outweighs_one_that_condemns(url: str, second_url: str) -> None:
+    """The blob is only in the second store; the first condemns everything it cannot parse."""
+    turn(url, {"NullableDerivationError": {"StatusCode": 4, "Msg": "bad", "Reset": False}})
+    with client(url) as da:
+        condemned = da.put(b"x")
+    with client(url, second_url) as da, pytest.raises(TryAgain):
+        da.get(condemned)
+
+
+@pytest.mark.parametrize(
+    "locator",
+    [
+        "", "file:x", "eigenda:standard:", "eigenda:standard:0x", "eigenda:standard:0x03", "eigenda:standard:0x03AB",
+        "eigenda:op:0x03ab", "eigenda:standard:0x00ab", "eigenda:standard:0x06ab", "eigenda:standard:0x03ab\n",
+        "eigenda:standard:0x03" + "ab" * 9000,
+    ],
+)  # fmt: skip
+def test_text_that_is_no_locator_is_the_posters_fault_and_asks_nobody(locator: str) -> None:
+    with client(nowhere()) as da, pytest.raises(BadCertificate):
+        da.get(locator)
+
+
+def test_a_client_needs_a_proxy() -> None:
+    with pytest.raises(ConfigurationError):
+        DaClient((), LIMIT_S)
+
+
+def test_tries_are_bounded_and_wait_longer_each_time() -> None:
+    waits: list[float] = []
+    with DaClient((nowhere(),), 1.0, attempts=4, pause=waits.append) as da, pytest.raises(TryAgain):
+        da.get("eigenda:standard:0x03abcd")
+    assert waits == [0.2, 0.4, 0.8]

@@ -1,0 +1,75 @@
+"""Ticks in a real process: what ends it, and how."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN, EXIT_HUNG
+from bytewise.service.settings import child_environment
+from tests.source import ROOT
+
+PROGRAM = """
+import sys, threading
+from bytewise.protocol.errors import BadRequest, SecondVote, TryAgain
+from bytewise.service import schedule, telemetry
+
+telemetry.configure("test", sys.stdout)
+what, ticks = sys.argv[1], 0
+
+def tick():
+    global ticks
+    ticks += 1
+    print("tick", ticks, flush=True)
+    if what == "hang":
+        threading.Event().wait(30)
+    if what == "soft":
+        raise TryAgain("rpc", "down") if ticks % 2 else BadRequest("x", "y")
+    if ticks == 3:
+        raise SecondVote("a", "b", 1) if what == "bug" else KeyError("unforeseen")
+
+stop = schedule.stop_on_signals()
+code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=1.0, drain_s=0.5)
+print("counters", telemetry.counters(), flush=True)
+sys.exit(code)
+"""
+
+
+def run(what: str, stop_after: int | None = None) -> tuple[int, str]:
+    """Exit code and output; SIGTERM after that many ticks."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, what], cwd=ROOT, env=child_environment(), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if stop_after is not None and line == f"tick {stop_after}\n":
+            process.send_signal(signal.SIGTERM)
+    return process.wait(timeout=60), "".join(lines)
+
+
+@pytest.mark.parametrize(("what", "error"), [("bug", "SecondVote"), ("unforeseen", "KeyError")])
+def test_a_bug_ends_the_process(what: str, error: str) -> None:
+    code, output = run(what)
+    assert code == EXIT_BUG
+    told = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert [(line["event"], line["error"]) for line in told] == [("tick.bug", error)]
+    assert "tick 4" not in output
+
+
+def test_faults_and_outages_are_counted_and_the_ticks_go_on() -> None:
+    code, output = run("soft", stop_after=4)
+    assert code == EXIT_CLEAN
+    assert 'error="TryAgain"' in output and 'error="BadRequest"' in output
+
+
+def test_a_tick_that_hangs_ends_the_process() -> None:
+    code, output = run("hang")
+    assert code == EXIT_HUNG and "tick.hung" in output and "tick 2" not in output
+
+
+def test_sigterm_during_a_hanging_tick_does_not_wait_for_ever() -> None:
+    assert run("hang", stop_after=1)[0] == EXIT_HUNG

@@ -1,0 +1,151 @@
+"""Settings: one file, overrides, every problem at once, no secret inside."""
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import BadRequest, ConfigurationError
+from bytewise.protocol.units import U64, Address, Digest
+from bytewise.service.secret import Secret, read_secret, write_secret
+from bytewise.service.settings import load_settings
+
+
+FIVE = U64(5)
+
+
+class Role(enum.Enum):
+    WATCHTOWER = "watchtower"
+    VERIFIER = "verifier"
+
+
+@dataclass(frozen=True)
+class Chain:
+    rpc: str
+    poll_s: float = 1.0
+    depth: int | None = None
+
+
+@dataclass(frozen=True)
+class Actor:
+    chain: Chain
+    database: Path
+    role: Role
+    account: Address
+    peers: tuple[str, ...] = ()
+    limit: U64 = FIVE
+    digest: Digest | None = None
+    verbose: bool = False
+    key_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit == 666:
+            raise BadRequest("limit", "not this one")
+
+
+ACCOUNT = "0x" + "ab" * 20
+GOOD = f'database = "node.db"\nrole = "verifier"\naccount = "{ACCOUNT}"\n[chain]\nrpc = "http://127.0.0.1:8545"\n'
+
+
+def write(folder: Path, text: str, name: str = "actor.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_a_file_becomes_a_frozen_record(tmp_path: Path) -> None:
+    actor = load_settings(Actor, write(tmp_path, 'peers = ["a", "b"]\nlimit = "7"\nkey_file = "keys/k"\n' + GOOD))
+    assert actor == Actor(
+        Chain("http://127.0.0.1:8545"), tmp_path / "node.db", Role.VERIFIER, Address(ACCOUNT), ("a", "b"), U64(7),
+        key_file=tmp_path / "keys/k",
+    )  # fmt: skip
+
+
+def test_canonical_json_works_too(tmp_path: Path) -> None:
+    text = f'{{"account":"{ACCOUNT}","chain":{{"poll_s":2,"rpc":"r"}},"database":"/d","role":"watchtower"}}'
+    actor = load_settings(Actor, write(tmp_path, text, "actor.json"))
+    assert (actor.chain.poll_s, actor.role, actor.database) == (2.0, Role.WATCHTOWER, Path("/d"))
+    with pytest.raises(ConfigurationError):
+        load_settings(Actor, write(tmp_path, " " + text, "actor.json"))
+
+
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
+    bad = 'role = "king"\naccount = "0x1"\nsurprise = 1\nverbose = "yes"\n[chain]\npoll_s = "fast"\nodd = 2\n'
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(Actor, write(tmp_path, bad))
+    for word in (
+        "role",
+        "account",
+        "surprise",
+        "verbose",
+        "database: missing",
+        "chain.poll_s",
+        "chain.rpc: missing",
+        "chain.odd",
+    ):
+        assert word in str(caught.value)
+
+
+def test_a_record_that_refuses_itself_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="not this one"):
+        load_settings(Actor, write(tmp_path, "limit = 666\n" + GOOD))
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "CHAIN__RPC": "http://other",
+        "CHAIN__DEPTH": "9",
+        "LIMIT": "8",
+        "VERBOSE": "true",
+        "PEERS": '["x"]',
+    }.items():
+        monkeypatch.setenv(f"BYTEWISE__{name}", value)
+    actor = load_settings(Actor, write(tmp_path, GOOD))
+    assert actor.chain == Chain("http://other", depth=9)
+    assert (actor.limit, actor.verbose, actor.peers) == (8, True, ("x",))
+
+
+@pytest.mark.parametrize("name", ["CHAIN__NOTHING", "NOTHING__RPC", "NOTHING", "CHAIN__RPC__DEEP"])
+def test_an_unknown_override_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"BYTEWISE__{name}", "1")
+    with pytest.raises(ConfigurationError, match="unknown setting"):
+        load_settings(Actor, write(tmp_path, GOOD))
+
+
+@pytest.mark.parametrize("text", ["not toml", "= 1"])
+def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        load_settings(Actor, write(tmp_path, text))
+    with pytest.raises(ConfigurationError):
+        load_settings(Actor, tmp_path / "missing.toml")
+
+
+def test_a_secret_is_never_a_setting(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Leaky:
+        key: Secret
+
+    with pytest.raises(ConfigurationError, match="named by a file"):
+        load_settings(Leaky, write(tmp_path, 'key = "deadbeef"'))
+
+
+def test_a_key_file_is_for_its_owner_only_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    write_secret(path, b"0123456789abcdef\n")
+    assert read_secret(path).reveal() == b"0123456789abcdef"
+    with pytest.raises(ConfigurationError):
+        write_secret(path, b"other")
+    path.chmod(0o640)
+    with pytest.raises(ConfigurationError, match="owner"):
+        read_secret(path)
+
+
+def test_a_secret_does_not_show_itself() -> None:
+    import pickle
+
+    secret = Secret(b"hunter2hunter2")
+    assert "hunter" not in f"{secret!r} {secret} {[secret]}"
+    assert secret == Secret(b"hunter2hunter2") and secret != Secret(b"x")
+    with pytest.raises(ConfigurationError):
+        pickle.dumps(secret)

@@ -1,0 +1,72 @@
+"""Telemetry: events and fields, nothing secret."""
+
+import io
+import json
+
+import pytest
+
+from bytewise.protocol.errors import MalformedValue
+from bytewise.service.secret import Secret
+from bytewise.service.telemetry import Telemetry
+
+
+def configured(details: bool = True) -> tuple[Telemetry, io.StringIO]:
+    stream, telemetry = io.StringIO(), Telemetry()
+    telemetry.configure("test", stream, details=details)
+    return telemetry, stream
+
+
+def test_a_line_is_json_with_an_event_and_fields() -> None:
+    telemetry, stream = configured()
+    telemetry.log("receipt.signed", receipt_id=b"\x01\x02", seq=3, tags=("a", b"\xff"), none=None)
+    line = json.loads(stream.getvalue())
+    assert line.pop("at") > 0
+    assert line == {
+        "component": "test",
+        "event": "receipt.signed",
+        "receipt_id": "0x0102",
+        "seq": 3,
+        "tags": ["a", "0xff"],
+        "none": None,
+    }
+
+
+@pytest.mark.parametrize("event", ["", "Something happened", "a b", "a.", "über"])
+def test_free_text_is_no_event(event: str) -> None:
+    telemetry, stream = configured()
+    with pytest.raises(ValueError, match="name"):
+        telemetry.log(event)
+    assert stream.getvalue() == ""
+
+
+def test_secrets_are_scrubbed_wherever_they_appear() -> None:
+    telemetry, stream = configured()
+    secret = Secret(bytes(range(40, 72)))
+    telemetry.log("a.b", whole=secret, text=f"key={secret.reveal().decode()}", raw=secret.reveal(), deep=[secret.reveal().hex()])
+    telemetry.log("a.b", prompt="what the user asked", token_ids=[1, 2], private_key="k", db_password="p")
+    for form in (secret.reveal().decode(), secret.reveal().hex(), "user asked", "[1,2]"):
+        assert form not in stream.getvalue()
+    assert stream.getvalue().count("[redacted]") == 8
+
+
+def test_an_enclave_shows_the_rule_and_not_the_values() -> None:
+    for details, shown in ((True, True), (False, False)):
+        telemetry, stream = configured(details)
+        telemetry.log_error("job.failed", MalformedValue("token", "a piece of plaintext"))
+        assert ("plaintext" in stream.getvalue()) is shown
+        assert json.loads(stream.getvalue())["rule"] == "R-01"
+
+
+def test_counters_have_names_and_labels() -> None:
+    telemetry, _ = configured()
+    telemetry.count("x_total")
+    telemetry.count("x_total", by=2)
+    telemetry.count("y_total", reason="late", kind="vote")
+    assert telemetry.counters() == {"x_total": 3, 'y_total{kind="vote",reason="late"}': 1}
+    assert telemetry.metrics_text() == 'x_total 3\ny_total{kind="vote",reason="late"} 1\n'
+
+
+def test_health_is_a_recent_beat() -> None:
+    telemetry, _ = configured()
+    telemetry.beat("tick")
+    assert telemetry.health({"tick": 60.0, "other": 60.0}) == {"tick": True, "other": False}

@@ -1,0 +1,93 @@
+"""An operator's books: numbers without gap, one receipt per request, batches that never change."""
+
+import pytest
+from sqlalchemy import Engine
+
+from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
+from bytewise.protocol.units import Address
+from bytewise.storage.books import Books
+from tests.unit.storage.children import Child, race
+from tests.unit.storage.conftest import HandClock
+from tests.unit.storage.records import ACCOUNT, OTHER, header, name, signed_receipt
+
+
+@pytest.fixture
+def books(engine: Engine, clock: HandClock) -> Books:
+    return Books(engine, clock, ACCOUNT)
+
+
+def issue(books: Books, count: int, operator: Address = ACCOUNT) -> None:
+    for _ in range(count):
+        seq = books.next_seq()
+        books.issue(name(100 + seq), name(seq), signed_receipt(seq, operator), b"envelope", b"answer %d" % seq)
+
+
+def test_numbers_start_at_one_and_have_no_gap(books: Books) -> None:
+    assert (books.next_seq(), books.last_issued()) == (1, 0)
+    issue(books, 3)
+    assert (books.next_seq(), books.last_issued()) == (4, 3)
+    assert [s.receipt.seq for s in books.unbatched(10)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("seq", "operator"), [(1, ACCOUNT), (4, ACCOUNT), (3, OTHER)])
+def test_a_receipt_with_another_number_or_operator_is_refused(books: Books, seq: int, operator: Address) -> None:
+    issue(books, 2)
+    with pytest.raises(SequenceBroken):
+        books.issue(name(1), name(50), signed_receipt(seq, operator), b"", b"")
+    assert books.next_seq() == 3 and books.answer(name(1)) is None
+
+
+def test_a_request_never_gets_a_second_receipt(books: Books) -> None:
+    issue(books, 1)
+    with pytest.raises(StoreCorrupt):
+        books.issue(name(101), name(2), signed_receipt(2), b"envelope", b"second answer")
+    assert books.answer(name(101)) == b"answer 1"
+    assert books.next_seq() == 2, "the number was not lost"
+
+
+def test_answers_are_forgotten_and_receipts_kept(books: Books, clock: HandClock) -> None:
+    issue(books, 1)
+    books.forget_answers(clock.now())
+    assert books.answer(name(101)) == b"answer 1"
+    books.forget_answers(clock.now() + 1)
+    assert books.answer(name(101)) is None
+    assert books.receipt(name(1)) == signed_receipt(1) and books.envelope(name(1)) == b"envelope"
+
+
+def test_two_processes_share_the_numbers_without_gap(url: str) -> None:
+    left, right = race(Child("books", url, 1), Child("books", url, 2))
+    assert sorted(left + right) == list(range(1, 61))
+
+
+def test_a_batch_takes_its_receipts_for_ever(books: Books) -> None:
+    issue(books, 5)
+    books.add_batch(header(1, 3), b"list")
+    books.add_batch(header(1, 3), b"list")
+    assert books.open_batch() == header(1, 3) and books.list_data(1) == b"list"
+    assert [s.receipt.seq for s in books.unbatched(10)] == [4, 5]
+    assert [s.receipt.seq for s in books.in_batch(1)] == [1, 2, 3]
+    books.anchored(1)
+    assert books.open_batch() is None
+
+
+@pytest.mark.parametrize(("first", "count"), [(2, 2), (3, 3), (4, 3)])
+def test_a_batch_that_overlaps_or_reaches_too_far_is_refused(books: Books, first: int, count: int) -> None:
+    issue(books, 5)
+    books.add_batch(header(1, 3), b"list")
+    with pytest.raises(StoreCorrupt):
+        books.add_batch(header(first, count), b"list")
+    assert [s.receipt.seq for s in books.unbatched(10)] == [4, 5]
+
+
+def test_a_batch_is_not_built_twice_in_different_ways(books: Books) -> None:
+    issue(books, 5)
+    books.add_batch(header(1, 3), b"list")
+    with pytest.raises(StoreCorrupt):
+        books.add_batch(header(1, 2), b"list")
+
+
+def test_a_moved_envelope_keeps_its_receipt(books: Books) -> None:
+    issue(books, 1)
+    moved = books.relocate(name(1), "eigenda:standard:0x03ee")
+    assert (moved.receipt, moved.locator) == (signed_receipt(1).receipt, "eigenda:standard:0x03ee")
+    assert books.receipt(name(1)) == moved

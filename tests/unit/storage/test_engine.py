@@ -1,0 +1,120 @@
+"""The engine, the schema and its migrations."""
+
+import contextlib
+import io
+import threading
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, select, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+
+from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
+from bytewise.service.clock import monotonic_s
+from bytewise.storage import engine as engine_module
+from bytewise.storage.engine import HEAD, check_revision, insert_if_absent, open_database, reading, writing
+from bytewise.storage.migrate import configuration, migrate, newest_revision
+from bytewise.storage.tables import METADATA
+from bytewise.storage.tables_core import CursorRow, LockRow
+from tests.unit.storage.records import name
+
+
+def test_sqlite_is_opened_for_durability(engine: Engine) -> None:
+    with engine.connect() as connection:
+        asked = {
+            key: connection.exec_driver_sql(f"PRAGMA {key}").scalar() for key in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert asked == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_the_revision_that_actors_check_is_the_newest(engine: Engine) -> None:
+    assert HEAD == newest_revision() == check_revision(engine)
+
+
+def test_a_database_that_was_not_migrated_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="migrate"):
+        check_revision(open_database(f"sqlite:///{tmp_path / 'empty.db'}"))
+
+
+def test_migrations_make_exactly_the_tables_of_the_code(engine: Engine) -> None:
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+def test_migrating_again_changes_nothing(url: str) -> None:
+    assert migrate(url) == migrate(url) == HEAD
+
+
+def test_migrations_and_tables_are_postgresql_too() -> None:
+    config = configuration()
+    config.set_main_option("dialect", "postgresql")
+    printed = io.StringIO()
+    config.output_buffer = printed
+    command.upgrade(config, "head", sql=True)
+    assert printed.getvalue().count("CREATE TABLE") == len(METADATA.tables) + 1, "and Alembic's own"
+    for table in METADATA.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "nonsense", "postgresql+psycopg://host/db"])
+def test_a_database_that_cannot_be_opened_is_a_configuration_error(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        open_database(url)
+
+
+def test_a_failed_transaction_leaves_nothing(engine: Engine) -> None:
+    with contextlib.suppress(ZeroDivisionError), writing(engine) as connection:
+        insert_if_absent(connection, LockRow, name="x")
+        raise ZeroDivisionError
+    with reading(engine) as connection:
+        assert connection.execute(select(LockRow.name)).all() == []
+
+
+def test_insert_if_absent_inserts_once(engine: Engine) -> None:
+    with writing(engine) as connection:
+        assert insert_if_absent(connection, CursorRow, name="a", number=1, hash=name(1))
+        assert not insert_if_absent(connection, CursorRow, name="a", number=1, hash=name(2))
+        assert connection.execute(select(CursorRow.hash)).scalar_one() == name(1)
+
+
+def test_a_reader_does_not_wait_for_a_writer(engine: Engine) -> None:
+    with writing(engine) as writer, reading(engine) as reader:
+        insert_if_absent(writer, LockRow, name="x")
+        assert reader.execute(select(LockRow.name)).all() == []
+
+
+def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: Engine) -> None:
+    impatient = open_database(url)
+    with writing(engine):
+        pooled = impatient.raw_connection()
+        pooled.cursor().execute("PRAGMA busy_timeout=50")
+        pooled.close()
+        started = monotonic_s()
+        with pytest.raises(TryAgain, match="locked"), writing(impatient):
+            pass
+        assert monotonic_s() - started < engine_module.BUSY_TIMEOUT_MS / 1000
+
+
+def test_a_broken_rule_names_no_values(engine: Engine) -> None:
+    with pytest.raises(StoreCorrupt) as caught, writing(engine) as connection:
+        connection.execute(text("INSERT INTO lock_row (name) VALUES (:n)"), [{"n": "hidden value"}, {"n": "hidden value"}])
+    assert "hidden" not in str(caught.value)
+
+
+def test_threads_take_turns(engine: Engine) -> None:
+    def add(base: int) -> None:
+        for number in range(20):
+            with writing(engine) as connection:
+                insert_if_absent(connection, CursorRow, name="t", number=base + number, hash=name(1))
+
+    threads = [threading.Thread(target=add, args=(base,)) for base in (0, 100, 200, 300)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    with reading(engine) as connection:
+        assert len(connection.execute(select(CursorRow.number)).all()) == 80

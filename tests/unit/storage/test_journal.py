@@ -1,0 +1,90 @@
+"""The journal: append-only, chained, signed."""
+
+import os
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+
+from bytewise.protocol.errors import ConfigurationError, StoreCorrupt
+from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.journal import Journal, journal_key
+from tests.unit.storage.children import JOURNAL_KEY, Child, race
+from tests.unit.storage.conftest import HandClock
+
+
+@pytest.fixture
+def journal(engine: Engine, clock: HandClock) -> Journal:
+    return Journal(engine, JOURNAL_KEY, clock)
+
+
+def test_entries_come_back_in_order_and_verify(journal: Journal, clock: HandClock) -> None:
+    assert journal.verify_journal() == ZERO_DIGEST
+    heads = [journal.append("intent", b"subject", {"number": number}) for number in range(3)]
+    assert journal.verify_journal(heads[-1]) == heads[-1]
+    entries = journal.entries()
+    assert [(e.number, e.kind, e.body, e.digest) for e in entries] == [(n, "intent", {"number": n}, heads[n]) for n in range(3)]
+    assert [e.previous for e in entries] == [ZERO_DIGEST, *heads[:2]]
+    assert journal.entries(2) == entries[2:] and entries[0].at == clock.now()
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE journal SET body = CAST('{\"number\":9}' AS BLOB) WHERE number = 1",
+        "UPDATE journal SET kind = 'other' WHERE number = 1",
+        "UPDATE journal SET at = at + 1 WHERE number = 1",
+        "UPDATE journal SET subject = X'78' WHERE number = 1",
+        "UPDATE journal SET signature = (SELECT signature FROM journal WHERE number = 2) WHERE number = 1",
+        "UPDATE journal SET digest = randomblob(32) WHERE number = 1",
+        "DELETE FROM journal WHERE number = 1",
+        "DELETE FROM journal WHERE number = 0",
+    ],
+)
+def test_tampering_is_found(engine: Engine, journal: Journal, tampering: str) -> None:
+    for number in range(3):
+        journal.append("intent", b"subject", {"number": number})
+    with writing(engine) as connection:
+        connection.exec_driver_sql(tampering)
+    with pytest.raises(StoreCorrupt):
+        journal.verify_journal()
+
+
+def test_a_cut_tail_is_found_against_a_head_kept_elsewhere(engine: Engine, journal: Journal) -> None:
+    first, head = (journal.append("intent", b"", {"number": number}) for number in range(2))
+    with writing(engine) as connection:
+        connection.execute(text("DELETE FROM journal WHERE number = 1"))
+    assert journal.verify_journal() == first
+    with pytest.raises(StoreCorrupt):
+        journal.verify_journal(head)
+
+
+def test_another_key_does_not_verify(engine: Engine, journal: Journal, clock: HandClock, tmp_path: Path) -> None:
+    journal.append("intent", b"", {})
+    with pytest.raises(StoreCorrupt):
+        Journal(engine, journal_key(tmp_path / "key"), clock).verify_journal()
+
+
+def test_an_entry_and_its_row_happen_together_or_not_at_all(engine: Engine, journal: Journal) -> None:
+    with pytest.raises(OSError, match="crash"), writing(engine) as connection:
+        journal.append_in(connection, "intent", b"", {})
+        raise OSError("crash")
+    assert journal.entries() == ()
+
+
+def test_processes_append_to_one_chain(url: str, clock: HandClock) -> None:
+    assert race(*(Child("journal", url, 25) for _ in range(3))) == [25, 25, 25]
+    journal = Journal(open_database(url), JOURNAL_KEY, clock)
+    journal.verify_journal()
+    assert [entry.number for entry in journal.entries()] == list(range(75))
+
+
+def test_the_key_file_is_made_once_and_only_for_the_owner(tmp_path: Path) -> None:
+    path = tmp_path / "journal.key"
+    first, again = journal_key(path), journal_key(path)
+    assert first.private_bytes_raw() == again.private_bytes_raw()
+    assert path.stat().st_mode & 0o077 == 0
+    os.chmod(path, 0o644)
+    with pytest.raises(ConfigurationError):
+        journal_key(path)

@@ -1,0 +1,175 @@
+"""The outbox and its nonce lane: one process, one row per intent, bytes before broadcast."""
+
+import itertools
+
+import pytest
+from sqlalchemy import Engine
+
+from bytewise.protocol.errors import LaneLost, LaneOwned, StoreCorrupt
+from bytewise.storage.engine import open_database
+from bytewise.storage.lane import DEFAULT_TTL_S, Lane
+from bytewise.storage.outbox import OPEN, TRANSITIONS, Outbox, Signed, State
+from tests.unit.storage.children import Child, intent, race, signed
+from tests.unit.storage.conftest import HandClock
+from tests.unit.storage.records import ACCOUNT, OTHER, name
+
+
+@pytest.fixture
+def outbox(engine: Engine, clock: HandClock) -> Outbox:
+    lane = Lane(engine, clock, 1, ACCOUNT)
+    lane.acquire()
+    return Outbox(lane)
+
+
+def test_the_same_intent_is_one_row(outbox: Outbox) -> None:
+    first = outbox.plan(intent(1))
+    assert outbox.plan(intent(1)._replace(calldata=b"other")) == first
+    assert outbox.plan(intent(2)).id != first.id
+    assert outbox.find(ACCOUNT, "commit", name(1), "vote") == first
+    assert first.intent == intent(1) and first.state is State.PLANNED
+
+
+def test_nonces_follow_each_other_and_the_chain(outbox: Outbox) -> None:
+    items = [outbox.plan(intent(number)) for number in range(4)]
+    taken = [outbox.sign(item.id, chain_nonce, signed).nonce for item, chain_nonce in zip(items, (5, 5, 5, 9), strict=True)]
+    assert taken == [5, 6, 7, 9]
+    assert outbox.lane.next_nonce(0) == 10
+    assert [item.nonce for item in outbox.open_rows()] == [5, 6, 7, 9]
+
+
+def test_a_signature_that_fails_takes_no_nonce(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+
+    def fails(nonce: int) -> Signed:
+        raise OSError("the signer is down")
+
+    with pytest.raises(OSError, match="down"):
+        outbox.sign(item.id, 3, fails)
+    assert outbox.item(item.id).state is State.PLANNED and outbox.lane.next_nonce(0) == 0
+
+
+def test_the_whole_life_of_a_transaction(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+    attempt = outbox.sign(item.id, 0, signed)
+    outbox.broadcast(item.id, attempt.tx_hash)
+    mined = outbox.mark(item.id, State.MINED, block_number=7, block_hash=name(7))
+    assert (mined.block_number, mined.block_hash) == (7, name(7))
+    outbox.mark(item.id, State.BROADCAST, detail="reorganised away")
+    assert outbox.item(item.id).block_hash is None
+    outbox.mark(item.id, State.MINED, block_number=8, block_hash=name(8))
+    outbox.mark(item.id, State.CONFIRMED)
+    assert outbox.open_rows() == () and len(outbox.all()) == 1
+
+
+def test_a_replacement_keeps_nonce_and_every_version(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+    first = outbox.sign(item.id, 4, signed)
+    outbox.broadcast(item.id, first.tx_hash)
+    second = outbox.replace(item.id, lambda nonce: signed(nonce, fee=1))
+    assert (second.attempt, second.nonce) == (2, 4)
+    assert outbox.item(item.id).state is State.SIGNED
+    assert [a.raw for a in outbox.attempts(item.id)] == [first.raw, second.raw]
+    assert outbox.replace(item.id, lambda nonce: signed(nonce, fee=1)) == second, "the same bytes are no new version"
+
+
+def test_an_ended_row_can_be_planned_again_and_confirmed_ones_cannot(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+    outbox.sign(item.id, 4, signed)
+    outbox.mark(item.id, State.REPLACED, detail="a stranger used nonce 4")
+    assert outbox.replan(item.id, intent(1)).nonce is None
+    assert outbox.sign(item.id, 5, signed).attempt == 2
+    outbox.mark(item.id, State.MINED, block_number=1, block_hash=name(1))
+    outbox.mark(item.id, State.CONFIRMED)
+    with pytest.raises(StoreCorrupt):
+        outbox.replan(item.id, intent(1))
+
+
+@pytest.mark.parametrize(("start", "end"), list(itertools.product(State, State)))
+def test_only_listed_moves_are_possible(outbox: Outbox, start: State, end: State) -> None:
+    item = outbox.plan(intent(1))
+    if start is not State.PLANNED:
+        outbox.sign(item.id, 0, signed)
+    if start is State.CONFIRMED:
+        outbox.mark(item.id, State.MINED, block_number=1, block_hash=name(1))
+    if start not in (State.PLANNED, State.SIGNED):
+        block = {"block_number": 1, "block_hash": name(1)} if start is State.MINED else {}
+        outbox.mark(item.id, start, **block)  # type: ignore[arg-type]
+    block = {"block_number": 2, "block_hash": name(2)} if end is State.MINED else {}
+    if end in TRANSITIONS[start]:
+        assert outbox.mark(item.id, end, **block).state is end  # type: ignore[arg-type]
+    else:
+        with pytest.raises(StoreCorrupt):
+            outbox.mark(item.id, end, **block)  # type: ignore[arg-type]
+
+
+def test_a_row_is_mined_in_a_block(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+    outbox.sign(item.id, 0, signed)
+    with pytest.raises(StoreCorrupt):
+        outbox.mark(item.id, State.MINED)
+
+
+def test_only_signed_bytes_can_be_broadcast(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+    outbox.sign(item.id, 0, signed)
+    with pytest.raises(StoreCorrupt):
+        outbox.broadcast(item.id, name(404))
+    assert outbox.item(item.id).state is State.SIGNED, "the transaction was rolled back"
+
+
+def test_open_states_are_those_with_a_way_forward() -> None:
+    assert {state for state in State if TRANSITIONS[state] - {State.PLANNED}} == set(OPEN)
+
+
+def test_a_second_process_waits_until_the_lease_ends(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
+    second = Lane(engine, clock, 1, ACCOUNT)
+    with pytest.raises(LaneOwned):
+        second.acquire()
+    assert Lane(engine, clock, 1, OTHER).acquire() > 0, "another account is another lane"
+    clock.seconds += DEFAULT_TTL_S
+    outbox.lane.acquire()
+    with pytest.raises(LaneOwned):
+        second.acquire()
+    outbox.lane.release()
+    assert second.acquire() > 0
+
+
+def test_a_process_that_woke_up_after_its_lease_cannot_write(engine: Engine, outbox: Outbox, clock: HandClock) -> None:
+    item = outbox.plan(intent(1))
+    clock.seconds += DEFAULT_TTL_S
+    second = Lane(engine, clock, 1, ACCOUNT)
+    second.acquire()
+    with pytest.raises(LaneLost):
+        outbox.sign(item.id, 0, signed)
+    with pytest.raises(LaneLost):
+        outbox.mark(item.id, State.EXPIRED)
+    outbox.lane.release()
+    assert Outbox(second).sign(item.id, 0, signed).nonce == 0, "and its release did not free the other's lease"
+
+
+def test_of_four_processes_one_gets_the_lane(url: str) -> None:
+    assert sum(race(*(Child("lane", url, 0) for _ in range(4)))) == 1
+
+
+def test_a_stopped_lane_says_why_until_resumed(outbox: Outbox) -> None:
+    outbox.lane.stop("a stranger used our nonce")
+    assert outbox.lane.stopped() == "a stranger used our nonce"
+    outbox.lane.resume()
+    assert outbox.lane.stopped() == ""
+
+
+@pytest.mark.parametrize(("broadcast", "state"), [(0, State.SIGNED), (1, State.BROADCAST)])
+def test_signed_bytes_survive_sigkill(url: str, broadcast: int, state: State) -> None:
+    child = Child("sign", url, broadcast)
+    child.wait_ready()
+    child.go()
+    assert child.line() == "signed"
+    child.kill()
+    clock = HandClock(2**33)  # past the dead process's lease
+    outbox = Outbox(Lane(open_database(url), clock, 1, ACCOUNT))
+    outbox.lane.acquire()
+    (item,) = outbox.open_rows()
+    assert (item.state, item.nonce) == (state, 5)
+    (attempt,) = outbox.attempts(item.id)
+    assert Signed(attempt.raw, attempt.tx_hash) == signed(5)
+    assert outbox.lane.next_nonce(5) == 6

@@ -1,0 +1,116 @@
+"""Duties, cursors, the verifier's archive and audits."""
+
+import pytest
+from sqlalchemy import Engine, text
+
+from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.units import Blob
+from bytewise.storage.archive import Archive, Audits
+from bytewise.storage.cursor import Cursor, Mark
+from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
+from bytewise.storage.engine import writing
+from tests.unit.storage.conftest import HandClock
+from tests.unit.storage.records import audit_result, header, name, signed_receipt
+
+
+def test_duties_are_sorted_by_deadline_and_swept_when_late(engine: Engine, clock: HandClock) -> None:
+    duties = Duties(engine, clock)
+    duties.add("reveal", b"b", 200)
+    duties.add("commit", b"a", 100)
+    assert duties.add("commit", b"a", 999).deadline == 100, "a duty is added once"
+    assert [d.subject for d in duties.pending()] == [b"a", b"b"]
+    assert [d.subject for d in duties.sweep(150)] == [b"a"]
+    assert duties.done("reveal", b"b").state == DONE
+    assert [d.state for d in duties.all()] == [MISSED, DONE]
+    assert duties.done("commit", b"a").state == MISSED, "an ended duty does not change"
+
+
+def test_a_declined_duty_stays_declined_even_if_it_comes_later(engine: Engine, clock: HandClock) -> None:
+    duties = Duties(engine, clock)
+    duties.decline(b"dispute")
+    assert duties.declined("vote", b"dispute") and not duties.declined("vote", b"other")
+    assert duties.add("vote", b"dispute", 100).state == DECLINED
+    assert duties.add("vote", b"other", 100).state == PENDING
+    assert [d.subject for d in duties.pending()] == [b"other"]
+
+
+def test_a_cursor_only_moves_forward(engine: Engine) -> None:
+    cursor = Cursor(engine, "logs")
+    assert cursor.head() is None
+    cursor.advance(5, name(5))
+    for number in (5, 4):
+        with pytest.raises(StoreCorrupt):
+            cursor.advance(number, name(number))
+    assert cursor.head() == Mark(5, name(5))
+    assert Cursor(engine, "other").head() is None
+
+
+@pytest.mark.parametrize("depth", range(9))
+def test_a_cursor_finds_the_common_ancestor(engine: Engine, depth: int) -> None:
+    cursor = Cursor(engine, "logs")
+    for number in range(1, 9):
+        cursor.advance(number, name(number))
+    common = 8 - depth
+    found = cursor.rewind_to_common(lambda number: name(number if number <= common else 1000 + number))
+    assert found == cursor.head() == (Mark(common, name(common)) if common else None)
+    cursor.advance(9, name(1009))
+
+
+def test_a_cursor_keeps_a_bounded_tail(engine: Engine) -> None:
+    cursor = Cursor(engine, "logs", keep=3)
+    for number in range(10):
+        cursor.advance(number, name(number))
+    assert [mark.number for mark in cursor.marks()] == [9, 8, 7]
+
+
+def test_batches_and_receipts_are_remembered_with_their_findings(engine: Engine, clock: HandClock) -> None:
+    archive = Archive(engine, clock)
+    archive.add_batch(header(1, 2, batch_id=1, block=10))
+    archive.mark_batch(1, "CHECKED")
+    assert archive.add_batch(header(1, 2, batch_id=1, block=10)).state == "CHECKED"
+    archive.add_receipt(name(1), 1, signed_receipt(1), (name(7), name(8)), "OK")
+    archive.add_receipt(name(1), 1, signed_receipt(1), (), "FAULT")
+    seen = archive.receipt(name(1))
+    assert seen is not None
+    assert (seen.signed, seen.proof, seen.finding) == (signed_receipt(1), (name(7), name(8)), "OK")
+    archive.mark_receipt(name(1), "WITHHELD", "no bytes")
+    assert [r.receipt_id for r in archive.receipts(finding="WITHHELD")] == [name(1)]
+    assert archive.receipts(batch_id=2) == ()
+
+
+def test_a_reorganisation_forgets_batches_and_keeps_ciphertext(engine: Engine, clock: HandClock) -> None:
+    archive = Archive(engine, clock)
+    for batch, block in ((1, 10), (2, 20)):
+        archive.add_batch(header(batch, 1, batch_id=batch, block=block))
+        archive.add_receipt(name(batch), batch, signed_receipt(batch), (), "OK")
+    kept = archive.keep_envelope(b"ciphertext")
+    with pytest.raises(StoreCorrupt):
+        archive.add_batch(header(7, 1, batch_id=2, block=21))
+    archive.rewind(10)
+    assert [b.header.batch_id for b in archive.batches()] == [1]
+    assert archive.receipt(name(2)) is None and archive.receipt(name(1)) is not None
+    assert archive.envelope(kept) == b"ciphertext"
+    assert archive.add_batch(header(7, 1, batch_id=2, block=21)).state == "NEW"
+
+
+def test_archived_ciphertext_is_checked_against_its_name(engine: Engine, clock: HandClock) -> None:
+    archive = Archive(engine, clock)
+    kept = archive.keep_envelope(b"ciphertext")
+    assert archive.keep_envelope(b"ciphertext") == kept and archive.envelope(name(1)) is None
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE archived_envelope SET data = X'78'"))
+    with pytest.raises(StoreCorrupt):
+        archive.envelope(kept)
+    assert archive.forget_envelopes(clock.now() + 1) == 1
+
+
+def test_an_audit_has_one_signed_result(engine: Engine, clock: HandClock) -> None:
+    audits = Audits(engine, clock)
+    audits.add(name(1), deadline=50)
+    first = audits.sign_once(audit_result(1), Blob(b"signature"), {"salt": "0x00"})
+    again = audits.sign_once(audit_result(1), Blob(b"another"), {"salt": "0x01"})
+    assert again == first and first.signature == b"signature" and first.opening == {"salt": "0x00"}
+    audits.mark(name(1), "POSTED")
+    assert [a.receipt_id for a in audits.audits("POSTED")] == [name(1)]
+    with pytest.raises(StoreCorrupt):
+        audits.sign_once(audit_result(2), Blob(b""), {})
