@@ -1,0 +1,69 @@
+"""What a killed operator leaves behind: one receipt for one request, and no number lost."""
+
+import json
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.schedule import EXIT_BUG
+from bytewise.storage.books import Books
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from chain.reader import ChainReader
+from tests.operator_site import MODEL_NAME, Operator, process, running_operator_site, serving, wait_ready
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    with running_operator_site(tmp_path_factory.mktemp("crash")) as site:
+        yield site
+
+
+BODY = json.dumps({"model": MODEL_NAME, "messages": [{"role": "user", "content": "Remember me."}], "max_tokens": 8}).encode()
+
+
+def post_and_leave(operator: Operator) -> None:
+    """Sends the request and closes the connection without reading a byte of the answer."""
+    context = ssl.create_default_context(cafile=str(operator.folder / "tls.pem"))
+    with socket.create_connection(("127.0.0.1", operator.port), timeout=10) as raw:
+        with context.wrap_socket(raw, server_hostname="127.0.0.1") as tls:
+            head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            tls.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+
+
+def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(operator: Operator) -> None:
+    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    config = str(operator.folder / "operator.toml")
+    with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
+        wait_ready(operator, child)
+        post_and_leave(operator)
+        deadline = monotonic_s() + 30
+        while books.last_issued() < 1:
+            assert monotonic_s() < deadline
+        child.kill()
+    stored = books.unbatched(1) or books.in_batch(1)
+    with serving(operator), operator.http() as http:
+        headers = {"content-type": "application/json"}
+        answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
+        assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
+        assert books.last_issued() == 1
+        reader = ChainReader(operator.anvil.client, operator.network)
+        deadline = monotonic_s() + 30
+        while reader.last_seq(operator.account.address, reader.head()) < 1:
+            assert monotonic_s() < deadline, (operator.folder / "serving.log").read_text()[-3000:]
+    assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
+
+
+def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator) -> None:
+    config = operator.folder / "operator.toml"
+    other = operator.folder / "restored.toml"
+    empty = f"sqlite:///{operator.folder / 'empty.db'}"
+    migrate(empty)
+    other.write_text(config.read_text().replace(operator.database_url, empty))
+    with process(operator.folder, "serving", "--config", str(other), exit_code=EXIT_BUG) as child:
+        assert child.wait(60) == EXIT_BUG
+    assert "R-55" in (operator.folder / "serving.log").read_text()
