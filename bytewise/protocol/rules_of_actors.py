@@ -1,0 +1,188 @@
+"""Rules R-30 and up of `docs/protocol.md`: keys, disputes, the world, inference. One class per rule."""
+
+from bytewise.protocol.branches import Bug, Fault, Unavailable
+
+# --- keys, evidence, release ---
+
+
+class ShardLied(Fault):
+    """A shard's partial decapsulation whose proof fails; the shard is named."""
+
+    rule, template = "R-30", "shard {0} gave a wrong partial: {1}"
+
+
+class EvidenceRefused(Fault):
+    """Evidence that the appraisal policy refuses."""
+
+    rule, template = "R-31", "evidence refused: {0}"
+
+
+class TicketRefused(Fault):
+    """A ticket that gives no right to this key."""
+
+    rule, template = "R-32", "ticket refused: {0}"
+
+
+class ReleaseNotRecorded(Fault):
+    """A partial without a signed release record."""
+
+    rule, template = "R-33", "shard {0}: release record {1}"
+
+
+class EpochClosed(Fault):
+    """A key epoch that releases nothing."""
+
+    rule, template = "R-34", "key epoch {0} is {1}"
+
+
+class BudgetSpent(Fault):
+    """An audit budget or the cap on instances per receipt is used up."""
+
+    rule, template = "R-35", "{0} budget of {1} is spent"
+
+
+class NoKey(Unavailable):
+    """Fewer than t shards answered with valid partials."""
+
+    rule, template = "R-36", "{0} of {1} shards gave a partial: {2}"
+
+
+class ShardRefused(Fault):
+    """A shard answered a release request with a refusal that a retry cannot cure."""
+
+    rule, template = "R-37", "{0} refused: {1}"
+
+
+# --- disputes and votes ---
+
+
+class NotAMember(Fault):
+    """A vote by an account without a seat."""
+
+    rule, template = "R-40", "{0} has no seat in dispute {1} round {2}"
+
+
+class CommitmentMismatch(Fault):
+    """A reveal that does not open its commitment (copied, altered or of another voter)."""
+
+    rule, template = "R-41", "vote of {0} does not open commitment {1}"
+
+
+class SecondVote(Bug):
+    """A second, different vote by us for one (dispute, round); the protection table refuses it."""
+
+    rule, template = "R-42", "already signed {2} for dispute {0} round {1}"
+
+
+class WindowClosed(Fault):
+    """An act after its window: a challenge, a commitment, a reveal."""
+
+    rule, template = "R-43", "{0} closed at {1}, now {2}"
+
+
+class ProtectionMissing(Bug):
+    """Own votes on-chain that the protection table does not know: it must be restored, never emptied."""
+
+    rule, template = "R-44", "chain shows our vote in dispute {0} round {1}, the protection table does not"
+
+
+# --- the world ---
+
+
+class CallerError(Bug):
+    """We asked a service for something malformed (HTTP 4xx)."""
+
+    rule, template = "R-50", "{0} refused our call: {1}"
+
+
+class BadCertificate(Fault):
+    """A DA certificate that the proxy calls bad; accuse only when a second proxy agrees."""
+
+    rule, template = "R-51", "certificate {0} is bad: {1}"
+
+
+class TryAgain(Unavailable):
+    """A service failed in a way that a retry may cure."""
+
+    rule, template = "R-52", "{0} is unavailable: {1}"
+
+
+class FailOver(Unavailable):
+    """A service that asks to be replaced by another (HTTP 503)."""
+
+    rule, template = "R-53", "{0} asks to fail over: {1}"
+
+
+class ChainReverted(Fault):
+    """A contract refused a call; the third value, if any, is the decoded custom error with its name and arguments."""
+
+    rule, template = "R-54", "{0} reverted: {1}"
+
+
+class ConfigurationError(Bug):
+    """A setting, file or database that cannot be right."""
+
+    rule, template = "R-55", "{0}: {1}"
+
+
+class StoreCorrupt(Bug):
+    """Our own database contradicts itself, or was asked for a step that its rules forbid."""
+
+    rule, template = "R-56", "store {0}: {1}"
+
+
+class LaneOwned(Unavailable):
+    """Another process holds the lease of a nonce lane."""
+
+    rule, template = "R-57", "nonce lane of {0} is leased by {1}"
+
+
+class LaneLost(Bug):
+    """Our lease of a nonce lane was taken over: a write with the old fencing token is refused."""
+
+    rule, template = "R-58", "nonce lane of {0}: fence {1} is no longer ours"
+
+
+class RpcRefused(Unavailable):
+    """A node refused a call for a reason of its own: pool full, nonce, underpriced, no such method."""
+
+    rule, template = "R-59", "{0} refused: {1}"
+
+
+class LaneStopped(Unavailable):
+    """A nonce lane that waits for a person: somebody else sent with our key."""
+
+    rule, template = "R-5A", "nonce lane of {0} is stopped: {1}"
+
+
+# --- inference ---
+
+
+class ArtifactMismatch(Fault):
+    """An artifact whose bytes are not the ones its digest names."""
+
+    rule, template = "R-60", "artifact {0}: {1}"
+
+
+class UnsupportedModel(Fault):
+    """A checkpoint that the profile cannot run exactly."""
+
+    rule, template = "R-61", "unsupported model: {0}"
+
+
+class CannotExecute(Unavailable):
+    """This machine cannot reproduce the profile: no backend passes, out of memory, model missing."""
+
+    rule, template = "R-62", "cannot execute: {0}"
+
+
+class NotExact(Bug):
+    """An operation, exponent or self-test outside the profile."""
+
+    rule, template = "R-63", "not exact: {0}"
+
+
+class BadRequest(Fault):
+    """A client request that cannot be served; nothing is published."""
+
+    rule, template = "R-64", "{0}: {1}"

@@ -1,0 +1,145 @@
+"""Rules R-01 to R-28 of `docs/protocol.md`: values, receipts, lists, batches, envelopes. One class per rule."""
+
+from typing import ClassVar
+
+from bytewise.protocol.branches import Fault
+
+# --- values and encodings ---
+
+
+class MalformedValue(Fault):
+    """A value outside its type: length, range, alphabet."""
+
+    rule, template = "R-01", "malformed {0}: {1}"
+
+
+class NotCanonical(Fault):
+    """Bytes that do not re-encode to themselves (RFC 8785), repeated key, float, trailing byte."""
+
+    rule, template = "R-02", "not canonical JSON: {0}"
+
+
+class WrongFields(Fault):
+    """A record with a missing or unknown field."""
+
+    rule, template = "R-03", "{0}: missing fields {1}, unknown fields {2}"
+
+
+class MerkleProofMismatch(Fault):
+    """A leaf and path that do not lead to the root."""
+
+    rule, template = "R-04", "Merkle proof of leaf {0} does not lead to root {1}"
+
+
+class BadSignature(Fault):
+    """A signature that does not recover to the expected signer."""
+
+    rule, template = "R-05", "{0}: signature by {2}, expected {1}"
+
+
+# --- receipts, lists and batches ---
+
+
+class ForeignChain(Fault):
+    """A record made for another chain."""
+
+    rule, template = "R-10", "record for chain {0}, this is chain {1}"
+
+
+class SequenceBroken(Fault):
+    """A sequence number reused, missing or outside its batch."""
+
+    rule, template = "R-11", "operator {0}: sequence number {1}, expected {2}"
+
+
+class UnknownKeyEpoch(Fault):
+    """A receipt of a key epoch that does not exist or was not open for inclusion."""
+
+    rule, template = "R-12", "key epoch {0} is not open for inclusion"
+
+
+class UnknownEnvironment(Fault):
+    """A receipt whose environment or model is not the batch's registered one."""
+
+    rule, template = "R-13", "receipt names {0} {1}, batch has {2}"
+
+
+class RootMismatch(Fault):
+    """A list whose receipts do not have the batch's Merkle root."""
+
+    rule, template = "R-14", "list has root {0}, batch {1} has {2}"
+
+
+class ListMismatch(Fault):
+    """List bytes that do not hash to the header's list hash, or with another operator, number or count."""
+
+    rule, template = "R-15", "batch {0}: list differs in {1}"
+
+
+class AnchoredLate(Fault):
+    """A receipt anchored after its own `anchorBy`."""
+
+    rule, template = "R-16", "receipt {0} anchored at {1}, after {2}"
+
+
+# --- envelopes: defects of the record, each a code of an INVALID vote ---
+
+
+class Defect(Fault):
+    """A defect that every honest seat finds alike (design section 9, case 2). `code` goes into the vote."""
+
+    code: ClassVar[int] = 0
+
+
+class EnvelopeProofBad(Defect):
+    """Envelope malformed, or its proof fails under the recomputed seal context (mauled or copied envelope)."""
+
+    rule, template, code = "R-20", "envelope of receipt {0}: {1}", 1
+
+
+class EnvelopeDoesNotOpen(Defect):
+    """AEAD failure under the agreed key."""
+
+    rule, template, code = "R-21", "envelope of receipt {0} does not open", 2
+
+
+class PlaintextNotCanonical(Defect):
+    """The plaintext is not one canonical payload."""
+
+    rule, template, code = "R-22", "plaintext of receipt {0}: {1}", 3
+
+
+class RequestHashMismatch(Defect):
+    """The envelope opens to another request than the receipt names."""
+
+    rule, template, code = "R-23", "request hashes to {0}, receipt says {1}", 4
+
+
+class TokensHashMismatch(Defect):
+    """The envelope opens to another output than the receipt names."""
+
+    rule, template, code = "R-24", "output hashes to {0}, receipt says {1}", 5
+
+
+class ClientSignatureBad(Defect):
+    """The client's signature over the request does not verify."""
+
+    rule, template, code = "R-25", "client {0} did not sign request {1}", 6
+
+
+class RequestDiffers(Defect):
+    """A request field that differs from the receipt's."""
+
+    rule, template, code = "R-26", "request {0} is {1}, receipt says {2}", 7
+
+
+class OutsideLimits(Defect):
+    """A request or answer outside the registered environment's limits."""
+
+    rule, template, code = "R-27", "{0} is {1}, the environment allows {2}", 8
+
+
+class RequestExpired(Defect):
+    """A request that had expired when its batch was anchored."""
+
+    rule, template, code = "R-28", "request expired at {0}, anchored at {1}", 9
