@@ -10,12 +10,14 @@ from Crypto.PublicKey.ECC import EccPoint
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
+    ConfigurationError,
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
     MalformedValue,
     NotCanonical,
     WrongFields,
 )
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.seal import BUCKETS, SUITE_P256, Envelope, Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain
@@ -34,9 +36,18 @@ from kms.curve import (
     second_generator,
 )
 
+HARDWARE = "hardware"
+"""Assurance of an epoch whose shards release to attested hardware only."""
 _TAG_BYTES = 16
 MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
 """Largest canonical envelope: the ciphertext as hex and its small members."""
+
+
+def sealing_key(epoch: EpochRecord, accept_simulated: bool) -> Blob:
+    """The key to seal to; `ConfigurationError` for a simulated epoch unless the caller's settings accept simulation."""
+    if epoch.assurance != HARDWARE and not accept_simulated:
+        raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}, and accept_simulated is not set")
+    return epoch.public_key
 
 
 def seal(payload: Payload, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng) -> bytes:

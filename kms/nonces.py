@@ -1,4 +1,4 @@
-"""Single-use nonces without state per issued nonce: whoever asks for a million fills nothing (research/kms.md 4.4).
+"""Single-use nonces without state per issued nonce: whoever asks for a million fills nothing (design section 8).
 
 A nonce is issue time (8 bytes), randomness (8) and a MAC under a key of this process (16). Only nonces that came back inside
 genuine evidence are remembered, until they expire. A restart draws another key, so older nonces are refused.

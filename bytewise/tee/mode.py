@@ -1,4 +1,4 @@
-"""Whether this process is production; once it is, the simulator cannot be imported into it (fence 3, research/kms.md 6)."""
+"""Whether this process is production; once it is, the simulator cannot be imported into it (fence 3, design section 7)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The simulated root of one run, and platform keys that it issues (fences 1 and 7, research/kms.md section 6)."""
+"""The simulated root of one run, and platform keys that it issues (fences 1 and 7, design section 7)."""
 
 import datetime
 from pathlib import Path

@@ -97,7 +97,7 @@ def test_a_copied_envelope_fails_under_the_context_of_another_receipt() -> None:
 
 
 def test_mauling_works_without_the_proof_and_fails_with_it() -> None:
-    """The attack of research/kms.md 3c: submit R + aG for an own receipt, subtract a times the public key."""
+    """The attack on plain HPKE: submit R + aG for an own receipt, subtract a times the public key."""
     victim = sealed()
     shift = 0xA77ACC
     mauled_point = decode_point(victim.enc) + GENERATOR * shift

@@ -12,7 +12,6 @@ from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import ShardInfo
 from bytewise.protocol.seal import unpad
 from bytewise.service.settings import child_environment
-from bytewise.storage.migrate import migrate
 from kms import keyring
 from kms.client import ShardClient, ShardKeySource
 from tests.unit.kms.world import World, wait_until
@@ -23,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def config(world: World, index: int) -> Path:
     folder = world.settings.shards[index - 1].folder
     url = f"sqlite:///{folder / 'kms.sqlite'}"
-    migrate(url)
+    world.records(index)
     path = folder / "serve.toml"
     path.write_text(
         f'host = "127.0.0.1"\nport = {world.ports[index - 1]}\nfolder = "."\nepoch_file = "../epoch.json"\n'

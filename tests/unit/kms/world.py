@@ -2,22 +2,26 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 import uvicorn
 
 from bytewise.protocol import merkle, sortition
 from bytewise.protocol.dispute import Dispute, Member, Params, Phase
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment, Limits
+from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.jobs import Contracts, RunJob
-from bytewise.protocol.keys import ChainFacts, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
+from bytewise.protocol.keys import ChainFacts, Decision, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import BatchHeader, Receipt, plain_enclave_key, receipt_id
 from bytewise.protocol.request import DecodePolicy, Request, output_for
@@ -127,9 +131,10 @@ class World:
 
     def records(self, index: int) -> ReleaseRecords:
         """Own database of a shard, migrated."""
-        url = f"sqlite:///{self.folder / f'shard-{index}' / 'kms.sqlite'}"
-        migrate(url)
-        return ReleaseRecords(open_database(url), key_domain(CONTRACTS))
+        path = self.folder / f"shard-{index}" / "kms.sqlite"
+        if not path.exists():
+            path.write_bytes(empty_database())
+        return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(CONTRACTS))
 
     def shard(self, index: int, rng: object = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None) -> Shard:
         """A shard with its keys read from its folder."""
@@ -227,6 +232,19 @@ class World:
                 assert not thread.is_alive()
 
 
+ATTACKER = LocalSigner(b"\x66" * 32)
+"""Has a key and nothing else."""
+
+
+@functools.cache
+def empty_database() -> bytes:
+    """A migrated database file, made once per test run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.sqlite"
+        migrate(f"sqlite:///{path}")
+        return path.read_bytes()
+
+
 def wait_until(condition: object, timeout_s: float = 20.0) -> None:
     """Polls a condition; fails after the timeout."""
     for _ in range(int(timeout_s / 0.02)):
@@ -246,3 +264,11 @@ def free_port() -> int:
 def is_drawn(case: Case, beacon: Digest) -> bool:
     """Whether VOTER audits the case in this world."""
     return sortition.audit_is_drawn(beacon, case.id, VOTER.address, PARAMS.audit_rate_bps, 100)
+
+
+def refused(error: type[BytewiseError], world: World, shard: Shard, request: ReleaseRequest) -> BytewiseError:
+    """The error of a refused request; nothing was released for it."""
+    with pytest.raises(error) as caught:
+        shard.release(encode(request))
+    assert all(r.record.decision == Decision.REFUSED for r in shard.log(0).entries)
+    return caught.value
