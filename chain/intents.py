@@ -36,18 +36,18 @@ class ContractSender:
     """Acts of one account; `pump` (each tick) moves them on without waiting."""
 
     def __init__(self, transactions: TransactionSender, network: Network, role: str) -> None:
-        self._transactions = transactions
+        self.transactions = transactions
         self._network = network
         self._at = network.addresses
         self._role = role
 
     def pump(self) -> int:
         """One step for every open transaction; returns how many stay open. See `TransactionSender.pump`."""
-        return self._transactions.pump()
+        return self.transactions.pump()
 
     def find(self, contract: Address, function: str, subject: bytes) -> Item | None:
         """How far an act has come."""
-        return self._transactions.outbox.find(contract, function, subject, self._role)
+        return self.transactions.outbox.find(contract, function, subject, self._role)
 
     # --- operators ---
 
@@ -123,7 +123,7 @@ class ContractSender:
 
     def withdraw(self, credit_wei: int) -> None:
         """Collects everything that is due; nothing if `credit_wei` is 0 or a collection is on its way."""
-        earlier = [item for item in self._transactions.outbox.all() if item.intent.function == "withdraw"]
+        earlier = [item for item in self.transactions.outbox.all() if item.intent.function == "withdraw"]
         if credit_wei > 0 and not any(item.state in OPEN for item in earlier):
             self._plan("Ledger", self._at.ledger, "withdraw", len(earlier).to_bytes(8, "big"), ())
 
@@ -145,10 +145,10 @@ class ContractSender:
         self, contract: str, at: Address, function: str, subject: bytes, arguments: tuple[Any, ...], value_wei: int = 0
     ) -> Item:
         calldata = interface(contract).call(function, *arguments)
-        return self._transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, 0))
+        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, 0))
 
     def _view(self, dispute: Digest) -> dict[str, Any]:
-        view: dict[str, Any] = self._transactions.client.call("Lens", self._at.lens, "disputeView", dispute, block="latest")
+        view: dict[str, Any] = self.transactions.client.call("Lens", self._at.lens, "disputeView", dispute, block="latest")
         return view
 
 

@@ -128,7 +128,7 @@ class TransactionSender:
             "value": hex(intent.value_wei),
         }  # fmt: skip
         try:
-            estimate = int(self.client.rpc("eth_estimateGas", request), 16)
+            estimate = int(self.client.rpc("eth_estimateGas", request, "latest"), 16)
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         # Half more: a settlement or a draw costs more in a later block than in the estimate's.

@@ -20,6 +20,9 @@ from chain.client import ChainClient, at_number
 TIP_WEI = 10**9
 """Priority fee of a first attempt: 1 gwei, what public builders accept at quiet times."""
 
+TX_GAS_CAP = 2**24
+"""Most gas of one transaction (EIP-7825)."""
+
 _POLL_S = 0.1
 
 
@@ -99,15 +102,15 @@ def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> li
 
 
 def why_reverted(client: ChainClient, call: Call, block: int) -> str:
-    """The decoded error of a call repeated on the state before its block; best effort."""
+    """The decoded error of a reverted call repeated on the state after its block, which it did not change; best effort."""
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:
         request["to"] = call.to
     try:
-        client.rpc("eth_call", request, at_number(max(block - 1, 0)))
+        client.rpc("eth_call", request, at_number(block))
     except (ChainReverted, RpcRefused, TryAgain) as error:
         return str(error)
-    return "no reason on the state before its block"
+    return "no reason on the state after its block"
 
 
 def _wait(client: ChainClient, hashes: Sequence[Digest], timeout_s: float) -> list[dict[str, Any]]:

@@ -11,9 +11,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from chain.client import ChainClient
 
-PROGRAM = (
-    Path(__file__).parents[1] / "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
-)
+PROGRAM = Path(__file__).parents[1] / "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 CHAIN_ID = 31337
 STOP_S = 10
 

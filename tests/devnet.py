@@ -17,7 +17,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
-from bytewise.storage.lane import Lane
+from bytewise.storage.lane import DEFAULT_TTL_S, Lane
 from bytewise.storage.migrate import migrate
 from bytewise.storage.outbox import Outbox
 from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force
@@ -122,13 +122,19 @@ def empty_database() -> bytes:
 
 
 def sender(
-    anvil: Anvil, network: Network, key: LocalSigner, folder: Path, policy: SenderPolicy | None = None, owner: str = ""
+    anvil: Anvil,
+    network: Network,
+    key: LocalSigner,
+    folder: Path,
+    policy: SenderPolicy | None = None,
+    owner: str = "",
+    ttl_s: int = DEFAULT_TTL_S,
 ) -> ContractSender:
     """A sender with its own database in a folder; the same folder again is the same outbox."""
     path = folder / f"{key.address}.db"
     if not path.exists():
         path.write_bytes(empty_database())
-    lane = Lane(open_database(f"sqlite:///{path}"), SystemClock(), CHAIN_ID, key.address, owner)
+    lane = Lane(open_database(f"sqlite:///{path}"), SystemClock(), CHAIN_ID, key.address, owner, ttl_s)
     transactions = TransactionSender(
         anvil.client, Outbox(lane), key, check_round(anvil.client, network), classify, policy or SenderPolicy(confirmations=1)
     )

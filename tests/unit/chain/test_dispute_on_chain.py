@@ -229,7 +229,7 @@ def test_a_challenge_after_the_window_is_never_signed(court: Court) -> None:
     bond = court.reader.params(before).required_bond_wei
     court.challenger.open_dispute(entry.receipt, entry.signature, 0, court.batch.proofs[0], bond)
     court.pump()
-    (row,) = court.challenger._transactions.outbox.all()
+    (row,) = court.challenger.transactions.outbox.all()
     assert (row.state, row.nonce) == (State.EXPIRED, None) and "WindowClosed" in row.detail
     assert court.reader.snapshot(signer(8).address, court.reader.head()).dispute_count == 0
 
