@@ -1,0 +1,210 @@
+"""The vote function, cases 2 to 5: every honest seat says the same of the same bytes, for the first reason that applies."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from bytewise.protocol import trace
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ClientSignatureBad, Defect, EnvelopeDoesNotOpen, EnvelopeProofBad, Fault
+from bytewise.protocol.errors import MalformedValue, OutsideLimits, PlaintextNotCanonical, RequestDiffers, RequestExpired
+from bytewise.protocol.errors import RequestHashMismatch, TicketRefused, TokensHashMismatch
+from bytewise.protocol.messages import CannotReason, Outcome, TicketKind
+from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.request import output_for
+from bytewise.protocol.seal import Payload
+from bytewise.protocol.units import ZERO_DIGEST, Blob, U64, U256
+from tests.unit.verifier import bench as b
+from tests.world import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
+from verifier.enclave.judge import Judgement, judge, verify_job
+
+WORLD = World()
+
+
+def judged(job: b.RunJob, engine: b.TwoParrots | None = None, keys: b.WholeKey | None = None) -> Judgement:
+    identifier = verify_job(job, CHAIN_ID)
+    return judge(job, identifier, keys or b.WholeKey(), b"", engine or b.TwoParrots(), MODEL)
+
+
+def case(
+    request_changes: dict[str, object] | None = None,
+    receipt_changes: dict[str, object] | None = None,
+    payload: Callable[[Payload], Payload] = lambda p: p,
+    kind: TicketKind = TicketKind.DISPUTE,
+) -> b.RunJob:
+    """A job about an honest answer to question 1, with changes."""
+    request = WORLD.request(1, **(request_changes or {}))
+    generated = WORLD.engine.generate(request)
+    receipt = WORLD.receipt(1, request, generated, **(receipt_changes or {}))
+    receipt, envelope = b.sealed(WORLD, payload(WORLD.payload(request, generated.output)), receipt)
+    return b.job(WORLD, receipt, envelope, kind)
+
+
+def test_an_honest_receipt_is_executed_with_its_own_hashes_and_a_round_digest() -> None:
+    job = case()
+    found = judged(job)
+    truth = WORLD.engine.generate(WORLD.request(1))
+    assert (found.outcome, found.code, found.verify_passes) == (Outcome.EXECUTED, 0, 1)
+    assert out_hash(found.tokens_hash, found.trace_root) == job.receipt.out_hash
+    assert found.round_digest == trace.round_digest(job.round_seed, b.DISPUTE, truth.leaves)
+
+
+def test_an_audit_has_no_round_digest() -> None:
+    assert judged(case(kind=TicketKind.AUDIT)).round_digest == ZERO_DIGEST
+
+
+def altered(position: int) -> b.RunJob:
+    request = WORLD.request(1)
+    truth = WORLD.engine.generate(request)
+    tokens = list(truth.output.token_ids)
+    tokens[position] = (tokens[position] + 1) % 256
+    output = output_for(request, tuple(tokens), truth.output.finish_reason)
+    receipt = WORLD.receipt(1, request, truth, tokens_hash=output.tokens_hash, out_hash=out_hash(output.tokens_hash, truth.trace_root))
+    return b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, output), receipt))
+
+
+@pytest.mark.parametrize("position", [0, 8, -1])
+def test_an_altered_token_anywhere_is_executed_with_the_true_hashes(position: int) -> None:
+    job = altered(position)
+    found, truth = judged(job), WORLD.engine.generate(WORLD.request(1))
+    assert (found.outcome, found.tokens_hash, found.trace_root) == (Outcome.EXECUTED, truth.output.tokens_hash, truth.trace_root)
+    assert found.tokens_hash != job.receipt.tokens_hash
+
+
+def test_a_truncated_answer_with_a_matching_prefix_is_no_match() -> None:
+    request = WORLD.request(1)
+    truth = WORLD.engine.generate(request)
+    output = output_for(request, truth.output.token_ids[:9], "stop")
+    root = trace.trace_root(truth.leaves[:9])
+    receipt = WORLD.receipt(1, request, truth, tokens_hash=output.tokens_hash, out_hash=out_hash(output.tokens_hash, root))
+    found = judged(b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, output), receipt)))
+    assert (found.outcome, found.tokens_hash) == (Outcome.EXECUTED, truth.output.tokens_hash)
+
+
+def test_true_tokens_under_another_trace_are_no_match() -> None:
+    request = WORLD.request(1)
+    truth = WORLD.engine.generate(request)
+    found = judged(case(receipt_changes={"out_hash": other_trace(truth)}))
+    assert (found.outcome, found.tokens_hash, found.trace_root) == (Outcome.EXECUTED, truth.output.tokens_hash, truth.trace_root)
+
+
+def test_a_divergence_that_a_second_backend_does_not_find_accuses_nobody() -> None:
+    found = judged(altered(3), b.TwoParrots(second=8))
+    assert found == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
+
+
+def test_a_match_needs_no_second_backend() -> None:
+    assert judged(case(), b.TwoParrots(second=8)).outcome is Outcome.EXECUTED
+
+
+def test_a_machine_that_is_too_small_says_so() -> None:
+    assert judged(case(), b.OutOfMemory()) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
+
+
+def test_a_machine_without_the_model_says_so_only_after_the_record_was_found_sound() -> None:
+    job = case()
+    identifier = verify_job(job, CHAIN_ID)
+    assert judge(job, identifier, b.WholeKey(), b"", b.TwoParrots(), word("another model")) == Judgement(
+        Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING
+    )
+    bad = case(payload=lambda p: dataclasses.replace(p, client_signature=Blob(bytes(65))))
+    assert judge(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoParrots(), word("another model")).outcome is Outcome.INVALID
+
+
+def test_too_few_shards_are_no_verdict_on_the_operator() -> None:
+    assert judged(case(), keys=b.WholeKey(available=False)) == Judgement(Outcome.NO_KEY)
+
+
+def test_an_unknown_profile_is_not_guessed() -> None:
+    place = dataclasses.replace(WORLD.environment, profile="exact-9")
+    job = case({"environment": place.digest}, {"environment": place.digest})
+    assert judged(dataclasses.replace(job, environment=place)) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
+
+
+def _mauled() -> b.RunJob:
+    """The envelope's ciphertext is altered and the receipt names the altered bytes."""
+    request = WORLD.request(1)
+    generated = WORLD.engine.generate(request)
+    receipt, envelope = b.sealed(WORLD, WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated))
+    cut = envelope.index(b'"ciphertext":"0x') + 40
+    digit = b"0" if envelope[cut : cut + 1] != b"0" else b"1"
+    mauled = envelope[:cut] + digit + envelope[cut + 1 :]
+    return b.job(WORLD, dataclasses.replace(receipt, envelope_hash=b.envelope_hash(mauled)), mauled)
+
+
+def _copied() -> b.RunJob:
+    """An attacker puts an honest envelope into a receipt of its own."""
+    request = WORLD.request(1)
+    generated = WORLD.engine.generate(request)
+    honest, envelope = b.sealed(WORLD, WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated))
+    return b.job(WORLD, dataclasses.replace(honest, operator=signer("attacker").address), envelope)
+
+
+def _garbage(receipt_changes: dict[str, object] | None = None) -> b.RunJob:
+    request = WORLD.request(1)
+    receipt = WORLD.receipt(1, request, WORLD.engine.generate(request), **(receipt_changes or {}))
+    return b.job(WORLD, *b.seal(receipt, b"\x01" * 4096))
+
+
+def _sealed_to_another_key() -> b.RunJob:
+    job = case()
+    other = dataclasses.replace(b.EPOCH, public_key=b.encode_point(b.GENERATOR * 5))
+    return dataclasses.replace(job, epoch=other)
+
+
+def _other_payload(**changes: object) -> b.RunJob:
+    return case(payload=lambda p: dataclasses.replace(p, **changes))  # type: ignore[arg-type]
+
+
+OTHER = WORLD.request(2)
+
+DEFECTS: list[tuple[type[Defect], Callable[[], b.RunJob]]] = [
+    (EnvelopeProofBad, _mauled),
+    (EnvelopeProofBad, _copied),
+    (EnvelopeDoesNotOpen, _sealed_to_another_key),
+    (PlaintextNotCanonical, _garbage),
+    (RequestHashMismatch, lambda: _other_payload(request=OTHER)),
+    (TokensHashMismatch, lambda: _other_payload(output=WORLD.engine.generate(OTHER).output)),
+    (ClientSignatureBad, lambda: _other_payload(client_signature=Blob(bytes(65)))),
+    (RequestDiffers, lambda: case({"model_id": word("other model")}, {"model_id": MODEL})),
+    (OutsideLimits, lambda: case({"prompt": tuple(range(250))})),
+    (RequestExpired, lambda: case({"expiry": U64(NOW - 1)})),
+]
+
+
+@pytest.mark.parametrize(("defect", "make"), DEFECTS, ids=[f"{d.rule}-{i}" for i, (d, _) in enumerate(DEFECTS)])
+def test_each_defect_of_the_record_is_its_own_code(defect: type[Defect], make: Callable[[], b.RunJob]) -> None:
+    assert judged(make()) == Judgement(Outcome.INVALID, defect.code)
+
+
+def test_all_codes_are_covered() -> None:
+    assert {defect.code for defect, _ in DEFECTS} == set(range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("fault", "changes"),
+    [
+        (MalformedValue, {"envelope": Blob(b"other bytes")}),
+        (TicketRefused, {"environment": dataclasses.replace(WORLD.environment, driver="another")}),
+        (TicketRefused, {"epoch": dataclasses.replace(b.EPOCH, epoch=U64(2))}),
+        (MalformedValue, {"contracts": dataclasses.replace(b.CONTRACTS, chain_id=U256(1))}),
+        (TicketRefused, {"contracts": dataclasses.replace(b.CONTRACTS, anchor=b.CONTRACTS.disputes)}),
+    ],
+)
+def test_a_job_that_contradicts_itself_gets_no_judgement(fault: type[Fault], changes: dict[str, object]) -> None:
+    with pytest.raises(fault):
+        verify_job(dataclasses.replace(case(), **changes), CHAIN_ID)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("changes", [{"receipt_id": word("another")}, {"kind": 7}, {"kind": 2}, {"key_epoch": U64(2)}])
+def test_a_ticket_for_something_else_gets_no_judgement(changes: dict[str, object]) -> None:
+    job = case()
+    with pytest.raises(TicketRefused):
+        verify_job(dataclasses.replace(job, ticket=dataclasses.replace(job.ticket, **changes)), CHAIN_ID)  # type: ignore[arg-type]
+
+
+def test_nothing_of_the_plaintext_is_in_a_judgement() -> None:
+    assert encode(WORLD.request(1)) not in repr(judged(case())).encode()
+    assert isinstance(case().receipt, Receipt) and ANCHOR.chain_id == CHAIN_ID
