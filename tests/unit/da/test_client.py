@@ -25,7 +25,7 @@ def reset(url: str) -> Iterator[None]:
 
 
 def turn(url: str, change: dict[str, Any]) -> None:
-    assert httpx2.patch(f"{url}/memstore/config", json=change, timeout=LIMIT_S, trust_env=False).status_code == 200
+    assert httpx2.request("PATCH", f"{url}/memstore/config", json=change, timeout=LIMIT_S, trust_env=False).status_code == 200
 
 
 def client(*urls: str, timeout_s: float = LIMIT_S) -> DaClient:

@@ -11,7 +11,6 @@ from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.settings import load_settings
 
-
 FIVE = U64(5)
 
 

@@ -111,7 +111,8 @@ def _lane(url: str, _argument: int) -> bool:
 
 def _books(url: str, worker: int) -> list[int]:
     """Issues 30 receipts beside another process; returns the numbers it got."""
-    books, numbers = Books(open_database(url), SystemClock(), ACCOUNT), []
+    books = Books(open_database(url), SystemClock(), ACCOUNT)
+    numbers: list[int] = []
     while len(numbers) < 30:
         seq, key = books.next_seq(), Digest(bytes([worker] * 31 + [len(numbers)]))
         try:
