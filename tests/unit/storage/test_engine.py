@@ -55,7 +55,7 @@ def test_migrations_and_tables_are_postgresql_too() -> None:
     command.upgrade(config, "head", sql=True)
     assert printed.getvalue().count("CREATE TABLE") == len(METADATA.tables) + 1, "and Alembic's own"
     for table in METADATA.sorted_tables:
-        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("url", ["mysql://host/db", "nonsense", "postgresql+psycopg://host/db"])
@@ -90,7 +90,7 @@ def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: E
     with writing(engine):
         pooled = impatient.raw_connection()
         pooled.cursor().execute("PRAGMA busy_timeout=50")
-        pooled.close()  # type: ignore[no-untyped-call]
+        pooled.close()
         with pytest.raises(TryAgain, match="locked"), writing(impatient):
             pass
 
