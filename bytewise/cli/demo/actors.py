@@ -1,6 +1,7 @@
 """Starts the actors, each with its own configuration file, and waits until each says that it is ready."""
 
 import socket
+from typing import Any
 
 from bytewise.cli.demo.build import MODEL_NAME, Models
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS, Options
@@ -73,19 +74,28 @@ def start_operators(site: Site, network: Network, models: Models, options: Optio
 
 def start_members(site: Site, network: Network, options: Options) -> None:
     """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
-    for name in (*VERIFIERS, "watchtower"):
-        folder, verifier = site.of(name), name != "watchtower"
-        config = {
-            "role": "verifier" if verifier else "watchtower",
-            "rpc_url": site.member_rpc_url(name) if verifier else site.rpc_url,
-            "network_file": site.network_file, "key_file": folder / "account.key", "database": site.database(name),
-            "journal_key_file": folder / "journal.key", "da_urls": [site.da_url], "ready_file": folder / "ready",
-            "audits": options.audits, "challenges": options.watchtower, "rpc_timeout_s": 5,
-        }  # fmt: skip
-        if verifier:
-            config["enclave_socket"] = folder / "enclave.sock"
-        path = write_toml(folder / "node.toml", config)
-        network.python(name, "committee" if verifier else "verifier", "--config", str(path))
+    for name in VERIFIERS:
+        extra = {"enclave_socket": site.of(name) / "enclave.sock", "audits": options.audits}
+        config = _node(site, name, "verifier", site.member_rpc_url(name), extra)
+        network.python(name, "committee", "--config", config)
+    config = _node(site, "watchtower", "watchtower", site.rpc_url, {"challenges": options.watchtower})
+    network.python("watchtower", "verifier", "--config", config)
+
+
+def start_challenger(site: Site, network: Network, receipt_id: str) -> None:
+    """Somebody who disputes one honest receipt."""
+    config = _node(site, "challenger", "watchtower", site.rpc_url, {})
+    network.python("challenger", "adversaries.frivolous_challenger", "--config", config, receipt_id)
+
+
+def _node(site: Site, name: str, role: str, rpc_url: str, extra: dict[str, Any]) -> str:
+    folder = site.of(name)
+    config = {
+        "role": role, "rpc_url": rpc_url, "network_file": site.network_file, "key_file": folder / "account.key",
+        "database": site.database(name), "journal_key_file": folder / "journal.key", "da_urls": [site.da_url],
+        "ready_file": folder / "ready", "rpc_timeout_s": 5, **extra,
+    }  # fmt: skip
+    return str(write_toml(folder / "node.toml", config))
 
 
 def wait_ready(site: Site, network: Network) -> None:

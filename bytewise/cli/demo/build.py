@@ -66,7 +66,7 @@ def make_models(site: Site, processes: Processes) -> Models:
     missing = [name for name, path in paths.items() if not path.exists()]
     for name in missing:
         checkpoint = site.folder / f"checkpoint-{name}"
-        script = f"{sys.executable} -m bytewise.cli model make {checkpoint} --seed {MODEL_SEEDS[name]} --name {MODEL_NAME}"
+        script = f"{sys.executable} -m bytewise.cli model make {checkpoint} --seed {MODEL_SEEDS[name]}"
         convert = f"{sys.executable} -m bytewise.cli model convert {checkpoint} {paths[name]}"
         cache.mkdir(parents=True, exist_ok=True)
         processes.start(f"model-{name}", ["sh", "-c", f"{script} && {convert}"])

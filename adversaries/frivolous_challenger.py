@@ -1,0 +1,51 @@
+"""A watchtower that disputes one honest receipt out of spite, whatever the audits say. It costs it the bond.
+
+`python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID`: the same settings file as `python -m verifier`.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from bytewise.protocol.actions import Action, OpenDispute
+from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.units import Digest, digest, unhex
+from bytewise.service.schedule import stop_on_signals
+from bytewise.service.settings import load_settings
+from verifier.__main__ import World, run
+from verifier.node import Node
+from verifier.settings import NodeSettings
+from verifier.watchtower import Watchtower
+
+
+class Spite(Watchtower):
+    """Opens one dispute as soon as the receipt is anchored."""
+
+    victim: Digest
+
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+        """The one challenge, unless the receipt is disputed already or not seen yet."""
+        disputed = any(dispute.receipt_id == self.victim for dispute in snapshot.disputes)
+        if disputed or self._records.find(self.victim) is None:
+            return ()
+        return (OpenDispute(self.victim, snapshot.params.required_bond_wei),)
+
+
+def main() -> int:
+    """Runs until terminated."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--config", required=True, type=Path, help="settings of a watchtower")
+    parser.add_argument("receipt", help="id of the honest receipt, 0x-hex")
+    arguments = parser.parse_args()
+
+    def build(world: World) -> Node:
+        settings = world.settings
+        spite = Spite(world.chain, world.records, world.signer.address, world.network.deploy_block, settings.watch)
+        spite.victim = digest(unhex(arguments.receipt))
+        return world.node(None, spite)
+
+    return run("challenger", load_settings(NodeSettings, arguments.config), build, stop_on_signals())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

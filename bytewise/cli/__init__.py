@@ -1,0 +1,1 @@
+"""The `bytewise` command: `__main__` names the verbs, each verb has a module."""

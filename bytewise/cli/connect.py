@@ -1,0 +1,62 @@
+"""How a verb reaches a network: the address book, an RPC node, DA proxies. All are given by the user; none is trusted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from bytewise.da.client import DaClient
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import Digest, digest, unhex
+from chain.client import ChainClient
+from chain.deploy import read_network
+from chain.history import ChainHistory
+from chain.reader import ChainReader
+
+TIMEOUT_S = 20.0
+"""Of one call to a node or proxy."""
+
+NetworkOption = Annotated[Path, typer.Option("--network", help="Address book of the network (network.json).", show_default=True)]
+RpcOption = Annotated[str, typer.Option("--rpc", help="URL of an Ethereum JSON-RPC node of that chain.", show_default=True)]
+DaOption = Annotated[
+    list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it for a second opinion.", show_default=True)
+]
+ReceiptArgument = Annotated[
+    str, typer.Argument(metavar="RECEIPT_ID", help="0x and 64 hex digits, as in the answer's receipt.receipt_id.")
+]
+
+NETWORK_FILE = Path("network.json")
+RPC_URL = "http://127.0.0.1:8545"
+DA_URLS = ["http://127.0.0.1:3100"]
+
+
+class Connection(NamedTuple):
+    """A network as a verb sees it."""
+
+    network: Network
+    reader: ChainReader
+    history: ChainHistory
+    da: DaClient
+
+
+@contextmanager
+def connected(network_file: Path, rpc: str, da: list[str]) -> Iterator[Connection]:
+    """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
+    try:
+        network = read_network(network_file)
+    except Fault as error:
+        raise ConfigurationError(network_file.name, f"is no address book: {error}") from None
+    reader = ChainReader(ChainClient(rpc, network.chain_id, TIMEOUT_S), network)
+    with DaClient(tuple(da), TIMEOUT_S) as client:
+        yield Connection(network, reader, ChainHistory(reader), client)
+
+
+def receipt_argument(text: str) -> Digest:
+    """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    try:
+        return digest(unhex(text.lower()))
+    except MalformedValue:
+        raise ConfigurationError("RECEIPT_ID", "must be 0x and 64 hex digits") from None

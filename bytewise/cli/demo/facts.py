@@ -1,0 +1,194 @@
+"""What must be true at the end of the demo, each as one fact that is read back from the chain; a missing fact is named.
+
+Every fact is judged on `bytewise status`, which a fresh process read with only RPC address and address book, on the clients' own
+answers, and on the processes' exit statuses. Nothing is taken from what the director hoped for.
+"""
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bytewise.cli.demo.build import Built
+from bytewise.cli.demo.client import Answer
+from bytewise.cli.demo.director import MOST_SEATS, Director, Fate
+from bytewise.cli.demo.plan import MAX_TOKENS, VERIFIERS
+from bytewise.cli.demo.site import Site
+from bytewise.cli.status_table import ether
+from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.units import hex0x
+
+FRAUDS = 3
+QUESTIONS = 8
+SAMPLED = 2
+MIN_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run showed."""
+
+    facts: dict[str, bool]
+    """Each sentence and whether it was read back as expected."""
+    status: dict[str, Any]
+    """The chain's own words."""
+    answers: list[dict[str, Any]]
+    """What the clients got."""
+    wall_s: float
+    """Seconds from start to the last fact."""
+    peak_pss_mb: float
+    """Largest proportional set size of all processes together."""
+
+    @property
+    def missing(self) -> list[str]:
+        """Facts that were not read back."""
+        return [fact for fact, true in self.facts.items() if not true]
+
+
+def status_command(site: Site) -> list[str]:
+    """The command of the fresh process."""
+    where = ["--network", str(site.network_file), "--rpc", site.rpc_url, "--output", "json"]
+    return [sys.executable, "-m", "bytewise.cli", "status", *where]
+
+
+def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
+    """Sentences about a dispute for the audience."""
+    who, what = names.get(dispute.challenger, "somebody"), dispute.id.hex()[:8]
+    told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
+    if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
+        seats = ", ".join(f"{names.get(m.voter, '?')} {m.seat_mask.bit_count()}" for m in dispute.members)
+        told.append(f"dispute {what}: the block draws {dispute.seats} seats: {seats}")
+    if dispute.phase is Phase.FINAL:
+        told.append(f"dispute {what} is over: {Verdict(dispute.verdict).name}")
+    return told
+
+
+def judge(
+    status: dict[str, Any], checked: dict[str, int], answers: list[Answer], director: Director, built: Built
+) -> dict[str, bool]:
+    """Every fact, and whether it holds."""
+    disputes = status["disputes"]
+    frauds = [d for d in disputes if d["operator"] == built.accounts["dishonest"]]
+    spite = [d for d in disputes if d["challenger"] == built.accounts["challenger"]]
+    return {
+        **_answers(answers),
+        **_audits(status, checked, built),
+        **_frauds(frauds, status, built),
+        **_spite(spite, status, built),
+        **_killed(disputes, director, built),
+        **_absent(disputes, director, built),
+        "every vote rests on one forward pass, says its published quote": bool(disputes)
+        and all(m["verify_passes"] == 1 for d in disputes for m in d["members"] if m["revealed"]),
+        "all money sums to the wei": bool(status["money_sums"]),
+    }
+
+
+def _answers(answers: list[Answer]) -> dict[str, bool]:
+    return {
+        f"{QUESTIONS} answers of at least {MIN_TOKENS} tokens to prompts of at least {MIN_TOKENS}": len(answers) == QUESTIONS
+        and all(a.prompt_tokens >= MIN_TOKENS and a.completion_tokens >= min(MIN_TOKENS, MAX_TOKENS) for a in answers),
+        f"{SAMPLED} of them are sampled": sum(a.temperature > 0 for a in answers) == SAMPLED,
+        "a retried request got the same receipt": any(a.retried_same_receipt for a in answers),
+    }
+
+
+def _audits(status: dict[str, Any], checked: dict[str, int], built: Built) -> dict[str, bool]:
+    anchored = sum(batch["count"] for batch in status["batches"])
+    posted = [sum(r["audits"].values()) for r in status["receipts"]]
+    bad = {d["receipt"] for d in status["disputes"] if d["operator"] == built.accounts["dishonest"]}
+    good = [r for r in status["receipts"] if r["receipt"] not in bad]
+    return {
+        f"{QUESTIONS} receipts are anchored, without gap or repetition": anchored == QUESTIONS,
+        "every verifier checked every receipt": set(checked) == set(VERIFIERS) and set(checked.values()) == {QUESTIONS},
+        "light audits are posted on every receipt": len(posted) == QUESTIONS and min(posted, default=0) > 0,
+        "no honest receipt has a mismatching audit": bool(good) and all(not r["audits"]["mismatch"] for r in good),
+        "every window is over": bool(status["batches"]) and all(batch["window_over"] for batch in status["batches"]),
+    }
+
+
+def _frauds(frauds: list[dict[str, Any]], status: dict[str, Any], built: Built) -> dict[str, bool]:
+    accounts = {each["account"]: each for each in status["accounts"]}
+    tower = accounts.get(built.accounts["watchtower"], {})
+    paid = [d for d in frauds if d["money"] and int(d["money"]["slashed_wei"]) > 0]
+    return {
+        f"the watchtower disputed all {FRAUDS} frauds": len(frauds) == FRAUDS
+        and all(d["challenger"] == built.accounts["watchtower"] for d in frauds),
+        f"{FRAUDS} frauds are OVERTURNED and their output hash is replaced": len(frauds) == FRAUDS
+        and all(d["verdict"] == "OVERTURNED" and d["replacement"] not in (None, d["claimed"]) for d in frauds),
+        "the dishonest operator is slashed for each": len(paid) == FRAUDS,
+        "challenger and committee are paid": len(paid) == FRAUDS
+        and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challenger_wei"]) for d in frauds)
+        and all(int(d["money"]["to_verifiers_wei"]) > 0 for d in frauds),
+        "at least a fifth of every slash is burned": len(paid) == FRAUDS
+        and all(5 * int(d["money"]["burned_wei"]) >= int(d["money"]["slashed_wei"]) for d in frauds),
+    }
+
+
+def _spite(spite: list[dict[str, Any]], status: dict[str, Any], built: Built) -> dict[str, bool]:
+    upheld = [d for d in spite if d["verdict"] == "UPHELD" and d["operator"] == built.accounts["honest"]]
+    accounts = {each["account"]: each for each in status["accounts"]}
+    challenger = accounts.get(built.accounts["challenger"], {})
+    return {
+        "the frivolous dispute is UPHELD": len(spite) == len(upheld) == 1,
+        "it costs its challenger the bond": len(upheld) == 1
+        and int(upheld[0]["money"]["to_challenger_wei"]) == 0 == int(challenger.get("credit_wei", 1)),
+    }
+
+
+def _killed(disputes: list[dict[str, Any]], director: Director, built: Built) -> dict[str, bool]:
+    seat, _ = _seat(disputes, director.killed, built)
+    return {
+        "a member was killed (SIGKILL) after its commitment was broadcast": director.kill_status == -9
+        and bool(director.swallowed),
+        "it came back and finished with exactly one commitment": seat is not None
+        and seat["commitments"] == 1
+        and bool(seat["revealed"])
+        and 1 <= seat["seats"] <= MOST_SEATS,
+        "its journal had not marked that commitment when it was killed": director.journal_unmarked is True,
+        "what is on-chain are the bytes it had signed before it was killed": director.same_bytes is True,
+    }
+
+
+def _absent(disputes: list[dict[str, Any]], director: Director, built: Built) -> dict[str, bool]:
+    seat, dispute = _seat(disputes, director.absent, built)
+    return {
+        "another member stayed away, is recorded absent and pays for it": seat is not None
+        and seat["commitments"] == 0
+        and int(seat["charged"].get("absent", 0)) > 0
+        and 1 <= seat["seats"] <= MOST_SEATS,
+        "the verdict stands without it": dispute is not None and dispute["verdict"] in ("UPHELD", "OVERTURNED"),
+    }
+
+
+def _seat(disputes: list[dict[str, Any]], fate: Fate | None, built: Built) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    if fate is None:
+        return None, None
+    for dispute in disputes:
+        if dispute["dispute"] == hex0x(fate.dispute):
+            members = [m for m in dispute["members"] if m["voter"] == built.accounts[fate.member]]
+            return (members[0] if members else None), dispute
+    return None, None
+
+
+def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, str]) -> dict[str, Any]:
+    """`demo-report.json`."""
+    status = report.status
+    return {
+        "facts": report.facts,
+        "missing": report.missing,
+        "receipts": [*status["receipts"]],
+        "audits": {r["receipt"]: r["audits"] for r in status["receipts"]},
+        "disputes": status["disputes"],
+        "money": {**status["money"], "sums": status["money_sums"], "burned": ether(status["money"]["total_burned"])},
+        "accounts": status["accounts"],
+        "answers": report.answers,
+        "wall_s": round(report.wall_s, 1),
+        "peak_pss_mb": round(report.peak_pss_mb),
+        "versions": versions,
+        "endpoints": endpoints,
+    }
+
+
+def answers_document(answers: list[Answer]) -> list[dict[str, Any]]:
+    """The clients' side, without any text."""
+    return [{**asdict(answer), "opening": answer.opening.name} for answer in answers]

@@ -1,0 +1,197 @@
+"""The demo from start to end: build, start, ask, watch, read back, judge."""
+
+import json
+import platform
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from rich.console import Console
+
+from bytewise.cli.demo import actors, build, facts, plan
+from bytewise.cli.demo.build import MODEL_NAME, Built
+from bytewise.cli.demo.client import Answer, Client
+from bytewise.cli.demo.director import Director
+from bytewise.cli.demo.loopback import ensure_up
+from bytewise.cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
+from bytewise.cli.demo.processes import Network
+from bytewise.cli.demo.site import Site, new_site
+from bytewise.cli.demo.view import Story
+from bytewise.protocol.dispute import Phase, Snapshot
+from bytewise.protocol.errors import Unavailable
+from bytewise.protocol.units import Address, hex0x
+from bytewise.service.clock import SystemClock
+from bytewise.storage.archive import Archive
+from bytewise.storage.engine import open_database
+from chain.client import ChainClient
+from chain.reader import ChainReader
+from verifier.records import GOOD
+
+HEALTH_TIMEOUT_S = 5.0
+WATCH_S = 150.0
+"""Bound of the watching phase: twice what it takes."""
+
+
+class Demo:
+    """One run."""
+
+    def __init__(self, root: Path, options: Options, canary: str, console: Console) -> None:
+        ensure_up()
+        self.options = options
+        self.story = Story(console)
+        self.site: Site = new_site(root, options.folder)
+        self.network = Network(self.site.folder, root)
+        self.canary = canary
+        (self.site.openings / "canary.txt").write_text(canary)
+        self.answers: list[Answer] = []
+        self.accounts: dict[str, Address] = {}
+        self._lock = threading.Lock()
+
+    def run(self) -> facts.Report:
+        """The whole story; the report says which facts were read back."""
+        with self.story:
+            built = self._start()
+            self.accounts = built.accounts
+            director = Director(self.site, self.network, built.accounts)
+            reader = ChainReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
+            with ThreadPoolExecutor(len(OPERATORS)) as pool:
+                asking = [pool.submit(self._ask, name) for name in OPERATORS]
+                self._watch(reader, director, built, asking)
+                for each in asking:
+                    each.result(1.0)
+        return self._read_back(reader, director, built)
+
+    def _start(self) -> Built:
+        site, network, say = self.site, self.network, self.story.say
+        say("a chain, a data availability store and nineteen other processes start on this machine")
+        actors.start_chain(site, network)
+        actors.start_stores(site, network)
+        signers = build.make_keys(site)
+        models = build.make_models(site, network)
+        actors.start_enclaves(site, network, models)
+        say("models are made and converted; five enclaves verify the artifact while contracts are deployed")
+        with ThreadPoolExecutor(1) as pool:
+            migrating = pool.submit(build.migrate_databases, site)
+            built = build.build(site, network, signers, models)
+            migrating.result(build.BUILD_TIMEOUT_S)
+        say("contracts are deployed, the key is dealt to three shards (any two open one receipt), stakes are bonded")
+        actors.start_operators(site, network, models, self.options)
+        actors.start_shards(site, network)
+        actors.start_members(site, network, self.options)
+        actors.wait_ready(site, network)
+        for name in OPERATORS:
+            network.wait(f"operator {name}", lambda name=name: self._healthy(name), actors.READY_S)  # type: ignore[misc]
+        say("everybody is ready")
+        return built
+
+    def _healthy(self, operator: str) -> bool:
+        try:
+            verify = str(self.site.of(operator) / "tls.pem")
+            url = f"{self.site.operator_url(operator)}/health"
+            return httpx2.get(url, verify=_trust(verify), timeout=HEALTH_TIMEOUT_S).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    def _ask(self, operator: str) -> None:
+        client = Client(operator, self.site.operator_url(operator), self.site.of(operator) / "tls.pem", MODEL_NAME)
+        mine = [question for question in questions(self.canary) if question.operator == operator]
+        for number, question in enumerate(mine):
+            answer = client.ask(question, self.site.openings, repeat=number == 1 and operator == "honest")
+            with self._lock:
+                self.answers.append(answer)
+            self.story.say(
+                f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}"
+            )
+            if number == 1 and operator == "honest":
+                self._frivolous(answer.receipt_id)
+        client.close()
+
+    def _frivolous(self, receipt_id: str) -> None:
+        actors.start_challenger(self.site, self.network, receipt_id)
+        self.story.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
+
+    def _watch(self, reader: ChainReader, director: Director, built: Built, asking: list[Any]) -> None:
+        names = {account: name for name, account in built.accounts.items()}
+        seen: set[str] = set()
+        end = self.story.elapsed_s + WATCH_S
+
+        def settled() -> bool:
+            try:
+                snapshot = reader.snapshot(built.accounts["watchtower"], reader.head())
+            except Unavailable:
+                return False
+            happened = director.step(snapshot)
+            if happened:
+                self.story.say(happened)
+            self._tell(snapshot, names, seen)
+            self.story.show(snapshot, names)
+            return (all(each.done() for each in asking) and self._over(reader, snapshot)) or self.story.elapsed_s > end
+
+        self.network.wait("the verdicts", settled, WATCH_S + 10)
+
+    def _tell(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
+        for dispute in snapshot.disputes:
+            for sentence in facts.news(dispute, names):
+                if sentence not in seen:
+                    seen.add(sentence)
+                    self.story.say(sentence)
+
+    def _over(self, reader: ChainReader, snapshot: Snapshot) -> bool:
+        """All disputes final, every window over, so that nothing can be opened any more."""
+        batches = reader.batches(reader.network.deploy_block, snapshot.number)
+        anchored = sum(batch.count for batch in batches)
+        if anchored < len(self.answers) or not batches:
+            return False
+        last = max(batch.anchored_at for batch in batches)
+        return snapshot.timestamp > last + snapshot.params.window_s and all(d.phase is Phase.FINAL for d in snapshot.disputes)
+
+    def _read_back(self, reader: ChainReader, director: Director, built: Built) -> facts.Report:
+        self.story.say("a fresh process reads the whole story back from the chain")
+        director.finish(reader)
+        log = self.site.folder / "status.log"
+        self.network.start("status", facts.status_command(self.site))
+        self.network.expect_success("status", build.BUILD_TIMEOUT_S)
+        status = json.loads(log.read_text())
+        checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
+        judged = facts.judge(status, checked, self.answers, director, built)
+        judged |= _accepted(reader, self.site, self.answers)
+        answers = facts.answers_document(self.answers)
+        return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
+
+
+def _checked(database: str) -> int:
+    """How many receipts a verifier's own database says that it checked and found good."""
+    engine = open_database(database)
+    try:
+        return len(Archive(engine, SystemClock()).receipts(finding=GOOD))
+    finally:
+        engine.dispose()
+
+
+def _accepted(reader: ChainReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
+    """`isFinal` of every honest receipt, asked with the public list's receipt, signature and path."""
+    honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
+    block, final = reader.head(), set()
+    engine = open_database(site.database("watchtower"))
+    for seen in Archive(engine, SystemClock()).receipts():
+        identifier = hex0x(seen.receipt_id)
+        if identifier in honest:
+            reader.verify_final(seen.signed, seen.batch_id, seen.proof, block)
+            final.add(identifier)
+    engine.dispose()
+    return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
+
+
+def versions() -> dict[str, str]:
+    """What this run consisted of."""
+    names = ("torch", "transformers", "web3", "cryptography", "sqlalchemy", "openai")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def _trust(certificate: str) -> Any:
+    import ssl
+
+    return ssl.create_default_context(cafile=certificate)

@@ -1,0 +1,67 @@
+"""What the audience sees: a story in sentences, and below it a live table of the disputes."""
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bytewise.protocol.dispute import Phase, Snapshot
+from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.units import Address
+
+_PHASES = {
+    Phase.SEED: "waits for a block that nobody could choose",
+    Phase.COMMIT: "the committee re-executes and commits",
+    Phase.REVEAL: "votes are opened",
+    Phase.FINAL: "final",
+}
+
+
+class Story:
+    """Prints what happens with the time since the start; keeps a live table where the output is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._started = time.monotonic()
+        self._live = Live(Text("starting"), console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> "Story":
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def say(self, sentence: str) -> None:
+        """One sentence of the story."""
+        self.console.print(Text(f"{self.elapsed_s:6.1f} s  ", style="dim") + Text(sentence))
+
+    def show(self, snapshot: Snapshot, names: dict[Address, str]) -> None:
+        """The disputes as this block shows them."""
+        table = Table(title=f"block {snapshot.number}: disputes on-chain", title_justify="left", expand=False)
+        for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "votes so far"):
+            table.add_column(heading)
+        for dispute in snapshot.disputes:
+            committed = sum(m.seat_mask.bit_count() for m in dispute.members if any(m.commitment))
+            votes: dict[str, int] = {}
+            for member in (m for m in dispute.members if m.revealed):
+                equal = member.out_hash == dispute.claimed_out_hash
+                what = Outcome(member.outcome).name if member.outcome != Outcome.EXECUTED else "equal" if equal else "other"
+                votes[what] = votes.get(what, 0) + member.seat_mask.bit_count()
+            phase = _PHASES[dispute.phase] if dispute.verdict == Verdict.NONE else Verdict(dispute.verdict).name
+            table.add_row(
+                dispute.id.hex()[:8], names.get(dispute.operator, dispute.operator[:8]),
+                names.get(dispute.challenger, dispute.challenger[:8]), str(dispute.round), phase,
+                f"{committed}/{dispute.seats}", ", ".join(f"{seats} {what}" for what, seats in sorted(votes.items())),
+            )  # fmt: skip
+        if self.console.is_terminal:
+            self._live.update(Group(table))

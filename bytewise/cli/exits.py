@@ -1,0 +1,50 @@
+"""Exit codes of every verb, and what an error advises (`ecosystem.md` 4.1: scripts depend on these numbers)."""
+
+import enum
+
+from bytewise.protocol.errors import (
+    ArtifactMismatch,
+    BytewiseError,
+    ConfigurationError,
+    LaneStopped,
+    ProtectionMissing,
+    SecondVote,
+    Unavailable,
+    UnsupportedModel,
+)
+
+
+class Exit(enum.IntEnum):
+    """What a verb's end means."""
+
+    OK = 0
+    """Done; of `verify`: verified."""
+    INTERNAL = 1
+    """We failed in a way nobody foresaw."""
+    MISMATCH = 2
+    """A mismatch or a defect is proven."""
+    INCONCLUSIVE = 3
+    """Cannot tell; the reason is printed."""
+    NOT_FOUND = 4
+    """No such receipt, or its data has expired."""
+    UNAVAILABLE = 5
+    """A service does not answer."""
+    REFUSED = 6
+    """Refused for safety."""
+    USAGE = 64
+    """Asked wrongly: an option, a file, a setting."""
+
+
+def exit_for(error: BytewiseError) -> tuple[Exit, str]:
+    """The exit code of an error that ends a verb, and what to do next."""
+    if isinstance(error, ProtectionMissing | SecondVote | LaneStopped):
+        return Exit.REFUSED, "Restore the protection table of this key before you go on; never start with an empty one."
+    if isinstance(error, ConfigurationError):
+        return Exit.USAGE, "Check the named file or setting; `--help` shows what the verb needs."
+    if isinstance(error, ArtifactMismatch):
+        return Exit.USAGE, "The artifact was altered or is incomplete: fetch it again, or convert the checkpoint again."
+    if isinstance(error, UnsupportedModel):
+        return Exit.USAGE, "Llama-family checkpoints without running-length RoPE scaling can be converted."
+    if isinstance(error, Unavailable):
+        return Exit.UNAVAILABLE, "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later."
+    return Exit.INTERNAL, "Please report this with the command that you ran."

@@ -1,0 +1,67 @@
+"""The public state as tables for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bytewise.cli.status import short
+
+ETHER = 10**18
+
+
+def show(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:
+    """Prints receipts, verdicts and money; `names` maps accounts to what the reader calls them."""
+    console.print(_receipts(state))
+    console.print(_disputes(state, names))
+    console.print(_money(state, names))
+    word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
+    console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
+
+
+def ether(wei: str | int) -> str:
+    """Wei as ether, exactly, without trailing zeros."""
+    whole, rest = divmod(abs(int(wei)), ETHER)
+    decimals = f".{rest:018d}".rstrip("0").rstrip(".")
+    return f"{'-' if int(wei) < 0 else ''}{whole}{decimals} ETH"
+
+
+def _receipts(state: Mapping[str, Any]) -> Table:
+    total = sum(batch["count"] for batch in state["batches"])
+    table = Table(title=f"{total} receipts in {len(state['batches'])} batches", title_justify="left")
+    for heading in ("receipt", "audits: match", "mismatch", "none", "verdict"):
+        table.add_column(heading, justify="right" if heading in ("mismatch", "none") else "left")
+    for each in state["receipts"]:
+        said = each["audits"]
+        verdict = each["verdict"] or "accepted by default"
+        table.add_row(short(each["receipt"]), str(said["match"]), str(said["mismatch"]), str(said["none"]), verdict)
+    return table
+
+
+def _disputes(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
+    table = Table(title="verdicts", title_justify="left")
+    for heading in ("receipt", "verdict", "operator", "challenger", "seats for it", "absent", "slashed", "to challenger",
+                    "to committee", "burned"):  # fmt: skip
+        table.add_column(heading)
+    for each in state["disputes"]:
+        money = each["money"] or {}
+        stands = each["replacement"] or each["claimed"]
+        equal = sum(m["seats"] for m in each["members"] if m["out_hash"] == stands)
+        absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
+        table.add_row(
+            short(each["receipt"]), each["verdict"], names.get(each["operator"], short(each["operator"])),
+            names.get(each["challenger"], short(each["challenger"])), f"{equal}/{each['seats']}", str(absent),
+            *(ether(money.get(key, "0")) for key in ("slashed_wei", "to_challenger_wei", "to_verifiers_wei", "burned_wei")),
+        )  # fmt: skip
+    return table
+
+
+def _money(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
+    table = Table(title="accounts", title_justify="left")
+    for heading in ("account", "role", "stake", "may withdraw"):
+        table.add_column(heading)
+    for each in state["accounts"]:
+        name = names.get(each["account"], short(each["account"]))
+        table.add_row(name, each["role"], ether(each["stake_wei"]), ether(each["credit_wei"]))
+    return table

@@ -1,0 +1,83 @@
+"""Searches processes and files for a secret text in every form in which software tends to keep it (proc(5))."""
+
+import base64
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+CHUNK = 8 * 2**20
+
+
+def forms(text: str, token_ids: Sequence[int]) -> dict[str, bytes]:
+    """UTF-8, UTF-16, UTF-32, JSON, base64 at its three offsets, hex, JSON lists and int32/int64 arrays of token ids."""
+    raw = text.encode()
+    numbers = list(token_ids)
+    found = {
+        "utf-8": raw,
+        "utf-16": text.encode("utf-16-le"),
+        "utf-32": text.encode("utf-32-le"),
+        "json": json.dumps(text).strip('"').encode(),
+        "hex": raw.hex().encode(),
+        "ids as json": json.dumps(numbers)[1:-1].encode(),
+        "ids as compact json": json.dumps(numbers, separators=(",", ":"))[1:-1].encode(),
+        "int32": struct.pack(f"<{len(numbers)}i", *numbers),
+        "int64": struct.pack(f"<{len(numbers)}q", *numbers),
+    }
+    for offset in range(3):
+        # Characters that also depend on unknown neighbours are cut off at both ends.
+        encoded = base64.b64encode(b"\0" * offset + raw)
+        found[f"base64+{offset}"] = encoded[(offset * 8 + 5) // 6 : len(encoded) - 4]
+    return found
+
+
+def in_memory(pid: int, needles: dict[str, bytes]) -> set[str]:
+    """Names of the forms that the process holds in writable or anonymous memory."""
+    found: set[str] = set()
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for start, end in _regions(pid):
+            found |= _scan_region(memory, start, end, needles)
+    return found
+
+
+def in_files(folder: Path, needles: dict[str, bytes]) -> dict[Path, set[str]]:
+    """Files below a folder that hold any form."""
+    hits = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            names = {name for name, needle in needles.items() if needle in data}
+            if names:
+                hits[path] = names
+    return hits
+
+
+def _regions(pid: int) -> list[tuple[int, int]]:
+    regions = []
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        span, mode, *rest = line.split(maxsplit=5)
+        special = len(rest) == 4 and rest[3].startswith("[v")
+        if mode.startswith("rw") and not special:
+            low, high = span.split("-")
+            regions.append((int(low, 16), int(high, 16)))
+    return regions
+
+
+def _scan_region(memory: "object", start: int, end: int, needles: dict[str, bytes]) -> set[str]:
+    found: set[str] = set()
+    overlap = max(map(len, needles.values())) - 1
+    tail = b""
+    position = start
+    while position < end:
+        try:
+            memory.seek(position)  # type: ignore[attr-defined]
+            block = memory.read(min(CHUNK, end - position))  # type: ignore[attr-defined]
+        except OSError:
+            return found
+        if not block:
+            return found
+        data = tail + block
+        found |= {name for name, needle in needles.items() if needle in data}
+        tail = data[-overlap:]
+        position += len(block)
+    return found
