@@ -24,6 +24,11 @@ from chain.reader import ChainReader, audit_of, batch_of
 BLOCKS_PER_POLL = 500
 """Bound of one poll; a reader that starts late catches up over several."""
 
+DISPUTE_EVENTS = (
+    "AuditPosted", "DisputeOpened", "SeedRearmed", "SeatsDrawn", "Committed", "Revealed", "Settled", "Escalated", "Finalized",
+)  # fmt: skip
+"""Events of `Disputes` that a poll reports."""
+
 
 class BatchPosted(NamedTuple):
     """An operator anchored a batch."""
@@ -111,14 +116,9 @@ class EventLog:
     def _events(self, start: int, end: int) -> tuple[Event, ...]:
         client, where = self._reader.client, self._reader.network.addresses
         batches = client.logs("ReceiptAnchor", where.receipt_anchor, ["BatchAnchored"], start, end)
-        disputes = client.logs("Disputes", where.disputes, _DISPUTE_EVENTS, start, end)
+        disputes = client.logs("Disputes", where.disputes, DISPUTE_EVENTS, start, end)
         logs = sorted(batches + disputes, key=lambda log: (log.block, log.place))
         return tuple(_typed(log) for log in logs)
-
-
-_DISPUTE_EVENTS = (
-    "AuditPosted", "DisputeOpened", "SeedRearmed", "SeatsDrawn", "Committed", "Revealed", "Settled", "Escalated", "Finalized",
-)  # fmt: skip
 
 
 def _typed(log: Log) -> Event:

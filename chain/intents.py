@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bytewise.protocol.dispute import Phase
-from bytewise.protocol.errors import ChainReverted, SecondVote
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, SecondVote
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, EmptyLeaf, Receipt, receipt_id
-from bytewise.protocol.signing import struct_values
+from bytewise.protocol.signing import LocalSigner, struct_values
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.storage.outbox import OPEN, Intent, Item
+from bytewise.storage.lane import Lane
+from bytewise.storage.outbox import OPEN, Intent, Item, Outbox
 from chain.artifacts import Reason, interface
 from chain.client import ChainClient
-from chain.sender import Answer, TransactionSender
+from chain.sender import Answer, SenderPolicy, TransactionSender
 
 _ROUND_STEPS = frozenset({"draw", "rearm", "commit", "reveal", "settle"})
 _SUBJECT_BYTES = 34
@@ -150,6 +151,24 @@ class ContractSender:
     def _view(self, dispute: Digest) -> dict[str, Any]:
         view: dict[str, Any] = self.transactions.client.call("Lens", self._at.lens, "disputeView", dispute, block="latest")
         return view
+
+
+def contract_sender(
+    client: ChainClient,
+    network: Network,
+    lane: Lane,
+    signer: LocalSigner,
+    role: str,
+    policy: SenderPolicy | None = None,
+) -> ContractSender:
+    """The sender of one account, its outbox in the process's own database (`Lane(engine, clock, chain_id, signer.address)`).
+
+    `role` keeps two uses of one contract apart. `ConfigurationError` if the lane is another account's or chain's.
+    """
+    if (lane.chain_id, lane.account) != (client.chain_id, signer.address):
+        raise ConfigurationError("sender", f"the lane is of {lane.account} on chain {lane.chain_id}")
+    transactions = TransactionSender(client, Outbox(lane), signer, check_round(client, network), classify, policy)
+    return ContractSender(transactions, network, role)
 
 
 def check_round(client: ChainClient, network: Network) -> Callable[[Intent], Answer]:

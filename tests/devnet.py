@@ -19,13 +19,12 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.lane import DEFAULT_TTL_S, Lane
 from bytewise.storage.migrate import migrate
-from bytewise.storage.outbox import Outbox
 from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force
-from chain.intents import ContractSender, check_round, classify
+from chain.intents import ContractSender, contract_sender
 from chain.keys import devnet_signer
 from chain.params import DEVNET, ETHER
 from chain.reader import ChainReader
-from chain.sender import SenderPolicy, TransactionSender
+from chain.sender import SenderPolicy
 from tests.anvil import CHAIN_ID, Anvil
 
 VERIFIERS = 5
@@ -135,10 +134,7 @@ def sender(
     if not path.exists():
         path.write_bytes(empty_database())
     lane = Lane(open_database(f"sqlite:///{path}"), SystemClock(), CHAIN_ID, key.address, owner, ttl_s)
-    transactions = TransactionSender(
-        anvil.client, Outbox(lane), key, check_round(anvil.client, network), classify, policy or SenderPolicy(confirmations=1)
-    )
-    return ContractSender(transactions, network, "test")
+    return contract_sender(anvil.client, network, lane, key, "test", policy or SenderPolicy(confirmations=1))
 
 
 def pump(anvil: Anvil, senders: Sequence[ContractSender], rounds: int = 6) -> None:

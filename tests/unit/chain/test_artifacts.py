@@ -1,0 +1,87 @@
+"""The committed ABI decodes what contracts say, and refuses what they cannot have said."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, MalformedValue
+from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.network import Addresses
+from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.signing import camel, type_string
+from chain.artifacts import CONTRACTS, Reason, interface
+from chain.client import decode_log
+from chain.events import DISPUTE_EVENTS, Event
+from chain.params import DEVNET, param_set
+
+EIP170_BYTES = 24_576
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_every_contract_has_code_and_an_address_in_the_book(name: str) -> None:
+    assert interface(name).bytecode
+    assert {camel("_" + field) for field in Addresses.__dataclass_fields__} == set(CONTRACTS)
+
+
+@pytest.mark.parametrize(
+    ("contract", "function", "record"),
+    [
+        ("ReceiptAnchor", "receiptId", Receipt),
+        ("ReceiptAnchor", "emptyLeafId", EmptyLeaf),
+        ("Disputes", "hashVote", Vote),
+        ("Disputes", "hashAudit", AuditResult),
+        ("KeyEpochs", "hashRelease", Release),
+        ("KeyEpochs", "hashTicket", Ticket),
+    ],
+)
+def test_signed_records_have_the_same_fields_in_abi_and_python(contract: str, function: str, record: type) -> None:
+    (argument,) = interface(contract).functions[function]["inputs"]
+    members = ",".join(f"{each['type']} {each['name']}" for each in argument["components"])
+    assert type_string(record) == f"{record.__name__}({members})"
+
+
+def test_devnet_parameters_are_complete() -> None:
+    assert len(param_set(DEVNET)) == len(DEVNET)
+
+
+def test_an_unknown_contract_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError):
+        interface("NoSuchContract")
+
+
+def test_an_argument_outside_its_type_is_refused_by_name() -> None:
+    with pytest.raises(MalformedValue, match=r"Disputes\.draw"):
+        interface("Disputes").call("draw", b"\1" * 33)
+
+
+@given(st.binary(max_size=300))
+def test_any_revert_data_has_a_printable_reason(data: bytes) -> None:
+    assert str(Reason.of(data)).isprintable()
+
+
+@given(st.sampled_from(["snapshot", "money", "batch", "disputeView"]), st.binary(max_size=600))
+def test_any_answer_decodes_or_is_refused(function: str, data: bytes) -> None:
+    try:
+        interface("Lens").result(function, data)
+    except BytewiseError as error:
+        assert isinstance(error, MalformedValue)
+
+
+@given(st.binary(max_size=300), st.integers(0, 3))
+def test_any_log_decodes_is_skipped_or_is_refused(data: bytes, topics: int) -> None:
+    raw = {"topics": ["0x" + interface("Disputes").topic("Settled").hex()] + ["0x" + "01" * 32] * topics,
+           "data": "0x" + data.hex(), "address": "0x" + "11" * 20, "blockNumber": "0x1", "blockHash": "0x" + "22" * 32,
+           "logIndex": "0x0", "transactionHash": "0x" + "33" * 32}  # fmt: skip
+    try:
+        assert decode_log("Disputes", raw) is not None
+    except MalformedValue:
+        pass
+    assert decode_log("Disputes", raw | {"topics": []}) is None
+
+
+def test_events_that_readers_follow_exist() -> None:
+    for name in DISPUTE_EVENTS:
+        assert interface("Disputes").topic(name)
+    assert len(get_args(Event)) == 3
