@@ -192,7 +192,7 @@ contract VerdictsTest is Network {
         same(ledger.totalBurned(), p.slashAmount - rewards, "the rest burns");
     }
 
-    function test_two_disputes_never_slash_the_same_stake(uint96 slashAmount, uint64 salt) public {
+    function test_two_disputes_never_slash_the_same_stake(uint96 slashAmount, uint64 salt, bool reversed) public {
         ParamSet memory p = parameters();
         p.slashAmount = uint96(bound(slashAmount, 50 ether + 1, 100 ether));
         p.minOperatorStake = p.slashAmount;
@@ -204,13 +204,17 @@ contract VerdictsTest is Network {
         bytes32 a = openedAs(challenger, receipt(1), first);
         bytes32 b = openedAs(challenger, receipt(2), second);
         same(vault.lockedOf(operator), 100 ether, "all that is there");
-        drawn(a);
-        unanimous(a, other("true"));
-        same(vault.stakeOf(operator), 100 ether - p.slashAmount, "first slash");
-        drawn(b);
-        unanimous(b, other("true"));
+        // The first dispute bound a whole slash, the second only what was left: neither takes from the other.
+        convicted(reversed ? b : a);
+        same(vault.stakeOf(operator), reversed ? p.slashAmount : 100 ether - p.slashAmount, "one slash");
+        convicted(reversed ? a : b);
         ended(b, Verdict.OVERTURNED);
-        same(vault.stakeOf(operator), 0, "second slash takes what is left");
+        same(vault.stakeOf(operator), 0, "the other takes what it bound");
+    }
+
+    function convicted(bytes32 id) private {
+        drawn(id);
+        unanimous(id, other("true"));
     }
 
     function test_the_papers_rule_slashes_the_honest_where_ours_does_not(uint64 salt, bool ours) public {
