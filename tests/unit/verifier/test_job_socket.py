@@ -1,0 +1,198 @@
+"""The job socket: whatever a peer sends, the enclave answers or hangs up, and takes the next job."""
+
+import os
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain, WrongFields
+from bytewise.protocol.jobs import MAX_MESSAGE_BYTES, JobFailed, Prepare, Prepared, RunJob
+from bytewise.protocol.messages import Outcome, TicketKind
+from bytewise.tee.appraisal import verify_result_quote
+from bytewise.tee_simulated.__main__ import simulated_policy
+from tests.unit.verifier import bench as b
+from tests.world import CHAIN_ID, World, word
+from verifier import frames
+from verifier.enclave import server
+from verifier.jobs import JobSocket
+from verifier.tickets import Case, run_job, vote_right
+
+WORLD = World()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder with a short name: socket paths are bounded."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def enclave(place: Path) -> Iterator[Path]:
+    """A serving enclave; its socket."""
+    path, stop = place / "jobs.sock", threading.Event()
+    listening = server.listen(path)
+    thread = threading.Thread(target=server.serve, args=(listening, b.bench(place), stop))
+    thread.start()
+    try:
+        yield path
+    finally:
+        stop.set()
+        thread.join(timeout=20)
+        listening.close()
+        assert not thread.is_alive()
+
+
+def case() -> Case:
+    request = WORLD.request(1)
+    generated = WORLD.engine.generate(request)
+    receipt, envelope = b.sealed(WORLD, WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated))
+    signed = WORLD.sign(receipt)
+    header, _ = WORLD.batch((signed,))
+    return Case(b.receipt_id(b.ANCHOR, receipt), signed, header, (), envelope, WORLD.environment, b.EPOCH, word("policy"))
+
+
+def client(path: Path) -> JobSocket:
+    return JobSocket(path, prepare_timeout_s=10.0, job_timeout_s=20.0)
+
+
+RIGHT = vote_right(b.DISPUTE, 1, word("round seed"), 2_000_000_000)
+
+
+def test_a_job_is_judged_and_its_quote_binds_what_left_the_enclave(enclave: Path, place: Path) -> None:
+    result = run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT)
+    assert (result.outcome, result.voter, result.subject) == (Outcome.EXECUTED, b.VOTER.address, b.DISPUTE)
+    policy = simulated_policy(place / "root", CHAIN_ID, 1, b.ENTRY)
+    said = verify_result_quote(policy, result.quote, CHAIN_ID).statement
+    assert (said.tokens_hash, said.trace_root, said.round_digest) == (result.tokens_hash, result.trace_root, result.round_digest)
+    assert (said.verify_passes, said.contract, said.receipt_id) == (1, b.CONTRACTS.disputes, result.receipt_id)
+
+
+def test_only_the_owner_may_open_the_socket(enclave: Path) -> None:
+    assert stat.S_IMODE(os.stat(enclave).st_mode) == 0o600
+
+
+def test_a_socket_file_of_a_dead_process_is_replaced(place: Path) -> None:
+    server.listen(place / "s").close()
+    server.listen(place / "s").close()
+
+
+def test_a_path_that_does_not_fit_is_a_configuration_error(place: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        server.listen(place / ("x" * 120))
+
+
+def raw(path: Path) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    peer.settimeout(10)
+    peer.connect(str(path))
+    return peer
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (MAX_MESSAGE_BYTES + 1).to_bytes(4, "big"),
+        bytes(4),
+        (5).to_bytes(4, "big") + b"hello",
+        (2).to_bytes(4, "big") + b"{}",
+        (20).to_bytes(4, "big") + b'{"receipt_id": "0x"}',
+        (2).to_bytes(4, "big") + b"[]",
+    ],
+)
+def test_a_message_that_is_none_is_refused_and_the_next_job_is_taken(enclave: Path, data: bytes) -> None:
+    with raw(enclave) as peer:
+        peer.sendall(data)
+        answer = frames.receive(peer, JobFailed)
+        assert not answer.retryable
+    assert run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT).outcome == Outcome.EXECUTED
+
+
+def test_a_peer_that_hangs_up_in_mid_message_stops_nothing(enclave: Path) -> None:
+    with raw(enclave) as peer:
+        peer.sendall((100).to_bytes(4, "big") + b"{")
+    with raw(enclave) as peer:
+        frames.send(peer, Prepare(word("receipt")))
+    assert run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT).outcome == Outcome.EXECUTED
+
+
+def prepared(path: Path, receipt: object = None) -> tuple[socket.socket, Prepared]:
+    peer = raw(path)
+    frames.send(peer, Prepare(receipt or case().receipt_id))  # type: ignore[arg-type]
+    return peer, frames.receive(peer, Prepared)
+
+
+def job_of(one: Case, kind: TicketKind = TicketKind.DISPUTE) -> RunJob:
+    return b.job(WORLD, one.signed.receipt, one.envelope, kind)
+
+
+def test_a_ticket_for_another_transport_key_is_refused(enclave: Path) -> None:
+    peer, ready = prepared(enclave)
+    with peer:
+        frames.send(peer, b.ticketed(job_of(case()), ready.instance, b.PUBLIC))
+        assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
+
+
+def test_a_ticket_for_another_instance_is_refused(enclave: Path) -> None:
+    peer, ready = prepared(enclave)
+    with peer:
+        frames.send(peer, b.ticketed(job_of(case()), word("another instance"), ready.transport_key))
+        assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
+
+
+def test_a_job_for_another_receipt_than_prepared_is_refused(enclave: Path) -> None:
+    peer, ready = prepared(enclave, word("another receipt"))
+    with peer:
+        frames.send(peer, b.ticketed(job_of(case()), ready.instance, ready.transport_key))
+        assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
+
+
+def test_each_job_has_its_own_transport_key(enclave: Path) -> None:
+    first, one = prepared(enclave)
+    first.close()
+    second, two = prepared(enclave)
+    second.close()
+    assert one.transport_key != two.transport_key and one.instance == two.instance
+
+
+def test_an_enclave_that_is_not_there_is_a_reason_to_try_again(place: Path) -> None:
+    with pytest.raises(TryAgain):
+        client(place / "nobody").prepare(word("receipt"))
+    with pytest.raises(TryAgain):
+        client(place / "nobody").run(job_of(case()))
+
+
+def test_a_refused_job_is_our_own_fault_and_is_not_repeated(enclave: Path) -> None:
+    other = case()._replace(environment=World().environment.__class__(**{**_fields(), "driver": "other"}))
+    with pytest.raises(MalformedValue):
+        run_job(client(enclave), b.VOTER, b.CONTRACTS, other, RIGHT)
+
+
+def _fields() -> dict[str, object]:
+    return {name: getattr(WORLD.environment, name) for name in WORLD.environment.__slots__}
+
+
+def test_frames_refuse_what_is_too_long_before_it_is_sent() -> None:
+    left, right = socket.socketpair()
+    with left, right, pytest.raises(MalformedValue):
+        frames.send(left, b.RunJob(**{**_job_fields(), "envelope": bytes(MAX_MESSAGE_BYTES)}))  # type: ignore[arg-type]
+
+
+def _job_fields() -> dict[str, object]:
+    job = job_of(case())
+    return {name: getattr(job, name) for name in job.__slots__}
+
+
+def test_frames_name_what_was_expected() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        raw_message = encode(JobFailed("X", True))
+        left.sendall(len(raw_message).to_bytes(4, "big") + raw_message)
+        with pytest.raises(WrongFields, match="Prepare"):
+            frames.receive(right, Prepare, Prepared)
