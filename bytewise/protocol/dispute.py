@@ -1,8 +1,10 @@
 """A dispute as one block shows it: phases, deadlines, and the table of moves (design section 9, `Disputes.sol`).
 
+                  ┌──── seed lost once too often: DRAW ────┐
+                  │                                        ▼
         open ──▶ SEED ──draw──▶ COMMIT ──▶ REVEAL ──settle──▶ FINAL
-                  ▲  └rearm┘                  │
-                  └────── next round ◀────────┘  (inconclusive, rounds left)
+                 ▲ └rearm┘                   │
+                 └─────── next round ◀───────┘  (inconclusive, rounds left)
 
 COMMIT ends at `commit_end` or when every seat has committed; REVEAL at `reveal_end` or when every committed seat has revealed.
 """
@@ -29,6 +31,7 @@ class Event(enum.StrEnum):
     OPEN = "open"
     DRAW = "draw"
     REARM = "rearm"
+    SEED_LOST = "rearm: seed lost once too often"
     COMMITS_CLOSED = "commits closed"
     SETTLE_CONCLUSIVE = "settle: conclusive, or last round"
     SETTLE_INCONCLUSIVE = "settle: inconclusive, rounds left"
@@ -37,6 +40,7 @@ class Event(enum.StrEnum):
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.NONE, Event.OPEN): Phase.SEED,
     (Phase.SEED, Event.REARM): Phase.SEED,
+    (Phase.SEED, Event.SEED_LOST): Phase.FINAL,
     (Phase.SEED, Event.DRAW): Phase.COMMIT,
     (Phase.COMMIT, Event.COMMITS_CLOSED): Phase.REVEAL,
     (Phase.REVEAL, Event.SETTLE_CONCLUSIVE): Phase.FINAL,

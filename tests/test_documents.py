@@ -1,0 +1,115 @@
+"""The documents say what the code says: rules, transitions, types, file names, verbs (style rules 13, 27, 53)."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol import dispute, errors
+from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
+from bytewise.protocol.dispute import TRANSITIONS, Event, Phase
+from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.receipt import EmptyLeaf, Receipt
+from bytewise.protocol.rules_of_records import Defect
+from bytewise.protocol.signing import type_string
+from tests.source import ROOT, files_of_tests, name_of, product_files
+
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+RULE = re.compile(r"\bR-[0-9A-F]{2}\b")
+ROW = re.compile(r"^\| (R-[0-9A-F]{2}) \| `(\w+)` \| (Fault|Unavailable|Bug)(?:, code (\d+))? \| \S", re.MULTILINE)
+COMPLETE = ("README.md", "CHANGELOG.md", "docs/protocol.md", "docs/walkthrough.md", "docs/claims.md", "docs/dependencies.md")
+
+
+def rule_classes() -> list[type[BytewiseError]]:
+    """Every class that has a rule."""
+    found = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, BytewiseError) and c.rule}
+    return sorted(found, key=lambda cls: cls.rule)
+
+
+def test_every_rule_has_exactly_one_class_and_one_line() -> None:
+    lines = sorted(ROW.findall(PROTOCOL))
+    written = [
+        (cls.rule, cls.__name__, branch.__name__, str(cls.code) if issubclass(cls, Defect) else "")
+        for cls in rule_classes()
+        for branch in (Fault, Unavailable, Bug)
+        if issubclass(cls, branch)
+    ]
+    assert lines == written
+    assert len({line[0] for line in lines}) == len(lines)
+
+
+def test_every_cited_rule_exists() -> None:
+    known = {cls.rule for cls in rule_classes()}
+    texts = {name_of(path): path.read_text() for path in [*product_files(), *files_of_tests(), *DOCUMENTS]}
+    cited = {(name, rule) for name, text in texts.items() for rule in RULE.findall(text)}
+    assert {pair for pair in cited if pair[1] not in known} == set()
+
+
+def test_the_transition_table_is_the_codes() -> None:
+    rows = re.findall(r"^\| (\w+) \| ([\w:,; ]+) \| (\w+) \|$", PROTOCOL, re.MULTILINE)
+    moves = {(Phase[start], Event(event)): Phase[end] for start, event, end in rows if start in Phase.__members__}
+    assert moves == TRANSITIONS
+
+
+def test_the_diagram_is_the_codes() -> None:
+    assert dispute.__doc__ is not None
+    assert dispute.__doc__.split("\n\n")[1] in PROTOCOL
+
+
+def test_no_phase_is_a_dead_end_but_the_last() -> None:
+    assert {phase for phase in Phase if not any(start is phase for start, _ in TRANSITIONS)} == {Phase.FINAL}
+    assert set(TRANSITIONS.values()) | {Phase.NONE} == set(Phase)
+    assert {event for _, event in TRANSITIONS} == set(Event)
+
+
+@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release])
+def test_every_signed_type_is_written_out(cls: type) -> None:
+    assert f"    {type_string(cls)}\n" in PROTOCOL
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_every_document_is_there(name: str) -> None:
+    assert len((ROOT / name).read_text()) > 500
+
+
+def test_every_file_that_a_document_names_exists() -> None:
+    """Paths in backquotes with a slash and a suffix, from the root."""
+    path = re.compile(r"`((?:bytewise|chain|serving|verifier|committee|kms|adversaries|tests|docs|bench)/[\w./-]+\.\w+)`")
+    missing = [
+        f"{name_of(document)}: {name}"
+        for document in DOCUMENTS
+        for name in path.findall(document.read_text())
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
+def test_the_index_lists_every_decision_once() -> None:
+    folder = ROOT / "docs" / "adr"
+    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    listed = re.findall(r"\]\((\d{3}-[\w-]+\.md)\)", (folder / "README.md").read_text())
+    assert sorted(listed) == records
+    assert len({name[:3] for name in records}) == len(records)
+
+
+def test_every_decision_says_context_decision_and_consequences() -> None:
+    for path in (ROOT / "docs" / "adr").glob("[0-9]*.md"):
+        text = path.read_text().lower()
+        assert [word for word in ("context", "decision", "consequence") if word not in text] == [], path.name
+
+
+def test_every_make_verb_is_listed_by_help() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    for verb in ("demo", "test", "check", "fmt", "bench", "clean", "help"):
+        assert re.search(rf"^  {verb} +\S", done.stdout, re.MULTILINE), verb
+
+
+def test_every_dependency_has_its_line_and_every_line_its_dependency() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    wanted = re.findall(r'^    "([\w-]+)[\[=\w\].]*",$', project, re.MULTILINE)
+    wanted += re.findall(r'"([\w-]+)"', project.split("dev = [")[1].split("]")[0])
+    listed = re.findall(r"^\| `([\w.@/-]+)` \|", Path(ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
+    packages = re.findall(r'"([\w@/-]+)": "[\d.]+"', (ROOT / "chain" / "contracts" / "package.json").read_text())
+    assert sorted(listed) == sorted([*wanted, *packages, "setuptools"])
