@@ -168,9 +168,9 @@ def test_a_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: 
 def test_an_envelope_sealed_to_another_key_does_not_open(world: World) -> None:
     """The proof holds, the shards release, and every honest enclave finds the same defect."""
     case = world.case()
-    data = seal_padded(bytes(4096), world.public, case.context, 1, os.urandom)
+    data = seal_padded(bytes(4096), world.public, world.context(case), 1, os.urandom)
     receipt = replace(case.receipt, envelope_hash=envelope_hash(data))
-    assert seal_context(anchor_domain(CONTRACTS), receipt) == case.context
+    assert seal_context(anchor_domain(CONTRACTS), receipt) == world.context(case)
     wrong = world.named(case.payload, receipt, data)
     world.chain.open(wrong)
     with world.serving(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(EnvelopeDoesNotOpen):

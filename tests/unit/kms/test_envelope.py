@@ -181,6 +181,6 @@ def test_a_receipt_refuses_other_bytes_and_another_epoch(tmp_path: object) -> No
     assert verify_receipt_envelope(anchor, case.receipt, case.envelope).key_epoch == 1
     with pytest.raises(EnvelopeProofBad):
         verify_receipt_envelope(anchor, case.receipt, world.case(2).envelope)
-    epoch_two = seal_padded(PLAIN, world.document.record.public_key, case.context, 2, os.urandom)
+    epoch_two = seal_padded(PLAIN, world.document.record.public_key, world.context(case), 2, os.urandom)
     with pytest.raises(EnvelopeProofBad, match="epoch 2"):
         verify_receipt_envelope(anchor, replace(case.receipt, envelope_hash=envelope_hash(epoch_two)), epoch_two)

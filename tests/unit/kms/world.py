@@ -69,10 +69,6 @@ class Case:
     envelope: bytes
     id: Digest
 
-    @property
-    def context(self) -> Digest:
-        return seal_context(anchor_domain(CONTRACTS), self.receipt)
-
 
 class MemoryChain:
     """`KeyView` over one settable block; `facts` is what every read gives, `disputes` and `batches` by id."""
@@ -115,8 +111,9 @@ class MemoryChain:
 class World:
     """Root, policy, dealt epoch of `count` shards with threshold `threshold`, chain, one enclave's quoter."""
 
-    def __init__(self, folder: Path, threshold: int = 2, count: int = 3) -> None:
+    def __init__(self, folder: Path, threshold: int = 2, count: int = 3, contracts: Contracts = CONTRACTS) -> None:
         self.folder = folder
+        self.contracts = contracts
         make_root(folder / "root")
         issue(folder / "root", folder / "platform.key")
         self.policy: AppraisalPolicy = simulated_policy(folder / "root", CHAIN_ID, 1, ENTRY)
@@ -129,18 +126,22 @@ class World:
         self.instance = Digest(os.urandom(32))
         self.secret, self.public = transport_keypair(os.urandom)
 
+    def context(self, case: Case) -> Digest:
+        """Seal context of the case."""
+        return seal_context(anchor_domain(self.contracts), case.receipt)
+
     def records(self, index: int) -> ReleaseRecords:
         """Own database of a shard, migrated."""
         path = self.folder / f"shard-{index}" / "kms.sqlite"
         if not path.exists():
             path.write_bytes(empty_database())
-        return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(CONTRACTS))
+        return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(self.contracts))
 
     def shard(self, index: int, rng: object = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None) -> Shard:
         """A shard with its keys read from its folder."""
         folder = self.settings.shards[index - 1].folder
         return Shard(
-            self.document, keyring.open_share(folder, self.document), keyring.signer(folder), CONTRACTS,
+            self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
             policy or self.policy, self.chain, self.records(index), SystemClock(), rng, audits,
         )  # type: ignore[arg-type]  # fmt: skip
 
@@ -162,13 +163,13 @@ class World:
             payload.request.model_id, payload.request.environment, short_text("cpu"), U64(epoch), ZERO_DIGEST,
             U64(NOW - 200), U64(NOW + 100), U8(2), U8(2), plain_enclave_key(), U256(CHAIN_ID),
         )  # fmt: skip
-        anchor = anchor_domain(CONTRACTS)
+        anchor = anchor_domain(self.contracts)
         envelope = seal(payload, self.document.record.public_key, seal_context(anchor, draft), epoch, os.urandom)
         return self.named(payload, replace(draft, envelope_hash=envelope_hash(envelope)), envelope, signer)
 
     def named(self, payload: Payload, receipt: Receipt, envelope: bytes, signer: LocalSigner = OPERATOR) -> Case:
         """A case of a receipt signed anew."""
-        identifier = receipt_id(anchor_domain(CONTRACTS), receipt)
+        identifier = receipt_id(anchor_domain(self.contracts), receipt)
         return Case(payload, receipt, signer.sign(identifier), envelope, identifier)
 
     def ticket(self, case: Case, kind: TicketKind = TicketKind.DISPUTE, **changes: object) -> Ticket:
@@ -187,8 +188,8 @@ class World:
     ) -> ReleaseRequest:  # fmt: skip
         """A release request with a fresh nonce of the shard, evidence bound to it and a signed ticket."""
         ticket, nonce = ticket or self.ticket(case), nonce or shard.nonce().nonce
-        digest = typed_digest(key_domain(CONTRACTS), ticket)
-        bound = expected_report_data(CONTRACTS, ticket, digest, self.public, nonce, self.policy.digest)
+        digest = typed_digest(key_domain(self.contracts), ticket)
+        bound = expected_report_data(self.contracts, ticket, digest, self.public, nonce, self.policy.digest)
         return ReleaseRequest(
             nonce, ticket, signer.sign(digest), case.receipt, case.receipt_signature, 0, proof, Blob(case.envelope),
             (quoter or self.quoter).quote(bound), self.public,
@@ -202,8 +203,8 @@ class World:
         """What a duty process would send its enclave."""
         ticket = ticket or self.ticket(case)
         return RunJob(
-            ticket, signer.sign(typed_digest(key_domain(CONTRACTS), ticket)), case.receipt, case.receipt_signature, 0, (),
-            U64(NOW - 100), Blob(case.envelope), ENVIRONMENT, self.document.record, CONTRACTS, ZERO_DIGEST,
+            ticket, signer.sign(typed_digest(key_domain(self.contracts), ticket)), case.receipt, case.receipt_signature, 0, (),
+            U64(NOW - 100), Blob(case.envelope), ENVIRONMENT, self.document.record, self.contracts, ZERO_DIGEST,
             self.policy.digest,
         )  # fmt: skip
 

@@ -1,0 +1,158 @@
+"""`python -m kms serve` against a real chain: a drawn seat opens the envelope, and what the chain says decides."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol import merkle
+from bytewise.protocol.dispute import Member, Phase
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import NoKey
+from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.keys import ReleaseLog
+from bytewise.protocol.messages import Ticket, TicketKind
+from bytewise.protocol.network import Network
+from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.seal import unpad
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import U32, U64, ZERO_DIGEST, Digest
+from bytewise.service.settings import child_environment
+from bytewise.storage.releases import LogHead, verify_log
+from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force, write_network
+from chain.params import DEVNET, ETHER
+from kms.chain_view import ChainKeyView
+from kms.client import ShardClient, ShardKeySource
+from kms.policy import key_domain
+from tests.anvil import Anvil
+from tests.devnet import pump, reader, sender, signer
+from tests.unit.kms.test_process import answers, config
+from tests.unit.kms.world import ENVIRONMENT, Case, World, wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+OPERATOR, CHALLENGER, VERIFIERS = signer(1), signer(8), [signer(i) for i in range(3, 8)]
+AUDITS = {"auditRateBps": 10_000, "auditUnit": ETHER}
+"""Every verifier audits every receipt."""
+
+
+@dataclass
+class OnChain:
+    """A dealt network whose epoch, policy and one receipt are on a real chain."""
+
+    world: World
+    anvil: Anvil
+    network: Network
+    case: Case
+
+    def dispute(self) -> tuple[Digest, Member]:
+        """Opens and draws a dispute; its id and one member that is no verifier without seats."""
+        challenger = sender(self.anvil, self.network, CHALLENGER, self.world.folder)
+        chain = reader(self.anvil, self.network)
+        bond = chain.snapshot(CHALLENGER.address, chain.head()).params.required_bond_wei
+        challenger.open_dispute(self.case.receipt, self.case.receipt_signature, 0, (), bond)
+        pump(self.anvil, [challenger])
+        found = chain.snapshot(CHALLENGER.address, chain.head()).disputes[0]
+        self.anvil.mine(3)
+        challenger.draw(found.id, 1)
+        pump(self.anvil, [challenger])
+        drawn = chain.dispute(found.id, chain.head())
+        assert drawn is not None and drawn.phase is Phase.COMMIT
+        return found.id, drawn.members[0]
+
+    def job(self, ticket: Ticket) -> RunJob:
+        """A job on the ticket, signed by the verifier that it names."""
+        voter = next(each for each in VERIFIERS if each.address == ticket.voter)
+        return self.world.job(self.case, ticket, voter)
+
+    def ticket(self, kind: TicketKind, **changes: object) -> Ticket:
+        """A ticket that expires in a minute of chain time."""
+        until = U64(self.anvil.client.head().timestamp + 60)
+        return self.world.ticket(self.case, kind, expires_at=until, **changes)
+
+    def keys(self) -> ShardKeySource:
+        """A key client that asks each shard at most three times."""
+        return ShardKeySource(self.world.quoter, attempts=3)
+
+
+@pytest.fixture
+def on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
+    network = deploy(anvil.client, signer(0), {**DEVNET, **AUDITS})
+    world = World(tmp_path, contracts=network.contracts)
+    case = world.case(1, OPERATOR)
+    policy = Policy(world.policy.digest, int(world.policy.serial), encode(world.policy))
+    models = [Model(case.receipt.model_id, b"{}")]
+    network = put_in_force(anvil.client, network, signer(0), [ENVIRONMENT], models, policy, [world.document])
+    joiners = [Joiner(OPERATOR, 32 * ETHER, "http://127.0.0.1:1"), *(Joiner(v, 32 * ETHER, None) for v in VERIFIERS)]
+    join(anvil.client, network, joiners)
+    write_network(tmp_path / "network.json", network)
+    (tmp_path / "policy.json").write_bytes(encode(world.policy))
+    operator = sender(anvil, network, OPERATOR, tmp_path)
+    root = merkle.batch_root([merkle.batch_leaf(case.id, case.receipt.seq)])
+    header = BatchHeader(
+        0, OPERATOR.address, U64(1), U32(1), root, ZERO_DIGEST, ENVIRONMENT.digest, case.receipt.model_id, U64(1),
+        "eigenda:standard:0x01", U64(0), U64(0),
+    )  # fmt: skip
+    operator.anchor(header)
+    pump(anvil, [operator])
+    return OnChain(world, anvil, network, case)
+
+
+@contextmanager
+def serving(on_chain: OnChain, *indices: int) -> Iterator[None]:
+    """Real shard processes; each must end with exit code 0."""
+    processes = []
+    for index in indices:
+        path = config(on_chain.world, index)
+        text = path.read_text().replace("../dispute.json", "../network.json").replace("http://127.0.0.1:1", on_chain.anvil.url)
+        path.write_text(text)
+        command = [sys.executable, "-m", "kms", "serve", "--config", str(path)]
+        processes.append(subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE))
+    try:
+        wait_until(lambda: all(answers(on_chain.world, i) for i in indices), timeout_s=60)
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        logs = [process.communicate(timeout=30)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), logs
+
+
+@pytest.mark.e2e
+def test_a_drawn_seat_and_a_drawn_auditor_open_the_envelope_and_a_stranger_does_not(on_chain: OnChain) -> None:
+    world, case = on_chain.world, on_chain.case
+    dispute, member = on_chain.dispute()
+    with serving(on_chain, 2, 3):
+        seat = on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter)
+        assert unpad(on_chain.keys().open(on_chain.job(seat), world.secret)) == case.payload
+        auditor = on_chain.ticket(TicketKind.AUDIT, voter=VERIFIERS[0].address)
+        assert unpad(on_chain.keys().open(on_chain.job(auditor), world.secret)) == case.payload
+        elsewhere = replace(seat, subject=Digest(os.urandom(32)))
+        with pytest.raises(NoKey):
+            on_chain.keys().open(on_chain.job(elsewhere), world.secret)
+        with ShardClient(world.document.record.shards[1]) as client:
+            log = decode(ReleaseLog, client.call("GET", "/v1/log?from=0", b""))
+    domain = key_domain(on_chain.network.contracts)
+    assert verify_log(log.entries, LogHead(ZERO_DIGEST, 0), domain).next_index == 2
+    assert [entry.record.ticket_hash for entry in log.entries] == [typed_digest(domain, t) for t in (seat, auditor)]
+
+
+@pytest.mark.e2e
+def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chain: OnChain) -> None:
+    view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
+    dispute, member = on_chain.dispute()
+    facts = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter), 0)
+    assert facts.dispute is not None and facts.dispute.member(member.voter) == member and facts.batch is None
+    assert (facts.policy, facts.assurance) == (on_chain.world.policy.digest, "simulated")
+    assert facts.public_key == on_chain.world.document.record.public_key
+    facts = view.read(on_chain.ticket(TicketKind.AUDIT), 0)
+    assert facts.batch is not None and facts.dispute is None
+    assert facts.beacon == on_chain.anvil.client.block(facts.batch.block + 2).hash
+    assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).batch is None
+    unknown = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0)
+    assert unknown.dispute is None
