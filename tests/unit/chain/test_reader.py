@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.ports import ChainView, Sender
 from bytewise.protocol.dispute import Phase
 from bytewise.protocol.errors import (
     ChainReverted,
@@ -23,6 +24,7 @@ from chain.history import ChainHistory
 from chain.params import DEVNET, ETHER, param_set
 from chain.reader import ChainReader
 from chain.transactions import Call, send_all
+from kms.chain_view import KeyChain
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import ENVIRONMENT, MODEL, POLICY, batch, deployed, pump, reader, sender, signer, word
 
@@ -49,6 +51,16 @@ def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(anvil: Anv
     assert set(history.operators(block)) == {signer(1).address, signer(2).address}
     with pytest.raises(UnknownEnvironment):
         history.environment(word("none"), block)
+
+
+def test_reader_and_sender_are_what_actors_ask_for(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    # The type checker is the test: these assignments fail it if a port and its adapter part ways.
+    view: ChainView = reader(anvil, network)
+    keys: KeyChain = reader(anvil, network)
+    acts: Sender = sender(anvil, network, signer(1), tmp_path)
+    assert (view.head(), keys.epoch_state(1, view.head())) == (anvil.client.head().number, EpochState.ACTIVE)
+    acts.withdraw(0)
 
 
 def test_a_read_names_its_block_and_gets_that_block(anvil: Anvil, tmp_path: Path) -> None:
