@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS
+from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -80,8 +80,9 @@ def _architecture(config: dict[str, Any]) -> Architecture:
         )  # fmt: skip
     except KeyError as error:
         raise UnsupportedModel(f"config.json lacks {error}") from None
-    if max(shape.width, shape.intermediate, shape.heads * shape.head_width) > MAX_DEPTH:
-        raise UnsupportedModel(f"a sum of more than {MAX_DEPTH} products")
+    depths = (shape.width, shape.intermediate, shape.heads * shape.head_width)
+    if not MIN_DEPTH <= min(depths) <= max(depths) <= MAX_DEPTH:
+        raise UnsupportedModel(f"a sum of fewer than {MIN_DEPTH} or more than {MAX_DEPTH} products")
     if shape.max_context > MAX_KEYS:
         raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
     if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from bytewise.protocol.errors import CannotExecute
 
+MIN_DEPTH = 8
+"""Shortest sum of a product: the library's int8 kernel returns unwritten memory for K = 1 (torch 2.13)."""
+
 MAX_DEPTH = 65_536
 """Longest sum of int8 products: 255 · 127 · K stays below 2^31 even in the unsigned form of VNNI."""
 

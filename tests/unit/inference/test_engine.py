@@ -1,0 +1,181 @@
+"""What the engine says of tampered claims, of claims by other models, and of requests that it cannot run."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bytewise.inference import artifact
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.convert import convert
+from bytewise.inference.engine import ExactEngine
+from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.request import Output, Request, output_for
+from bytewise.protocol.units import Digest
+from tests.unit.inference.models import policy, request
+
+NEW = 12
+OTHER_HASH = Digest(bytes([7]) * 32)
+
+
+@pytest.fixture(scope="module", params=[("0", "1"), ("0.8", "0.9")], ids=["greedy", "sampled"])
+def asked(model: Artifact, request: pytest.FixtureRequest) -> Request:
+    """A request to the model."""
+    from tests.unit.inference import models
+
+    return models.request(model, b"a question", policy(NEW, *request.param))
+
+
+@pytest.fixture(scope="module")
+def truth(engine: ExactEngine, asked: Request) -> Generated:
+    """Its answer."""
+    return engine.generate(asked)
+
+
+def judged(engine: ExactEngine, asked: Request, truth: Generated, claimed: Output) -> Divergence:
+    """The divergence of a false claim; the true answer always comes with it, from one pass."""
+    before = engine.verify_passes
+    verification = engine.verify(asked, claimed, truth.out_hash)
+    assert (verification.truth, verification.verify_passes, engine.verify_passes - before) == (truth, 1, 1)
+    assert verification.divergence is not None
+    return verification.divergence
+
+
+def test_true_claim_matches_in_one_pass(engine: ExactEngine, asked: Request, truth: Generated) -> None:
+    before = engine.verify_passes
+    assert engine.verify(asked, truth.output, truth.out_hash) == Verification(truth, None, 1)
+    assert engine.verify_passes == before + 1
+    assert (truth.output.finish_reason, truth.output.completion_tokens) == ("length", NEW)
+
+
+@pytest.mark.parametrize("position", [0, NEW // 2, NEW - 1])
+def test_altered_token_is_found_where_it_is(engine: ExactEngine, asked: Request, truth: Generated, position: int) -> None:
+    tokens = list(truth.output.token_ids)
+    tokens[position] = (tokens[position] + 1) % 256
+    found = judged(engine, asked, truth, output_for(asked, tuple(tokens), "length"))
+    assert found == Divergence(position, DivergenceClass.TOKEN, truth.output.token_ids[position], tokens[position])
+
+
+@pytest.mark.parametrize("kept", [0, 1, NEW - 1])
+@pytest.mark.parametrize("reason", ["stop", "length", "error"])
+def test_truncated_answer_with_a_matching_prefix_is_found(
+    engine: ExactEngine, asked: Request, truth: Generated, kept: int, reason: str
+) -> None:
+    found = judged(engine, asked, truth, output_for(asked, truth.output.token_ids[:kept], reason))
+    assert found == Divergence(kept, DivergenceClass.LENGTH, truth.output.token_ids[kept], None)
+
+
+@pytest.mark.parametrize("extra", [1, 500])
+def test_extended_answer_is_found_at_its_true_end(engine: ExactEngine, asked: Request, truth: Generated, extra: int) -> None:
+    found = judged(engine, asked, truth, output_for(asked, truth.output.token_ids + (65,) * extra, "length"))
+    assert found == Divergence(NEW, DivergenceClass.LENGTH, None, 65)
+
+
+@pytest.mark.parametrize("token", [264, 2**31 - 1])
+def test_token_outside_the_vocabulary_is_a_divergence_not_a_crash(
+    engine: ExactEngine, asked: Request, truth: Generated, token: int
+) -> None:
+    tokens = truth.output.token_ids[:3] + (token,) + truth.output.token_ids[4:]
+    found = judged(engine, asked, truth, output_for(asked, tokens, "length"))
+    assert found == Divergence(3, DivergenceClass.TOKEN, truth.output.token_ids[3], token)
+
+
+@pytest.mark.parametrize("reason", ["stop", "error"])
+def test_wrong_finish_reason_is_found(engine: ExactEngine, asked: Request, truth: Generated, reason: str) -> None:
+    found = judged(engine, asked, truth, output_for(asked, truth.output.token_ids, reason))
+    assert found == Divergence(NEW, DivergenceClass.STOP, None, None)
+
+
+def test_wrong_prompt_count_and_wrong_blind_are_found(engine: ExactEngine, asked: Request, truth: Generated) -> None:
+    for change in ({"prompt_tokens": 1}, {"blind": OTHER_HASH}, {"req_hash": OTHER_HASH}):
+        claimed = dataclasses.replace(truth.output, **change)
+        assert judged(engine, asked, truth, claimed).kind is DivergenceClass.STOP
+
+
+def test_true_tokens_under_a_wrong_trace_are_found(engine: ExactEngine, asked: Request, truth: Generated) -> None:
+    verification = engine.verify(asked, truth.output, OTHER_HASH)
+    assert verification.divergence == Divergence(NEW, DivergenceClass.TRACE, None, None)
+    assert verification.truth == truth
+
+
+def test_answer_that_ends_at_a_stop_token_matches_and_cannot_be_prolonged(engine: ExactEngine, model: Artifact) -> None:
+    free = engine.generate(request(model, b"stops", policy(NEW, stops=())))
+    stop = free.output.token_ids[5]
+    asked = request(model, b"stops", policy(NEW, stops=(stop,)))
+    truth = engine.generate(asked)
+    end = free.output.token_ids.index(stop) + 1
+    assert (truth.output.finish_reason, truth.output.token_ids) == ("stop", free.output.token_ids[:end])
+    assert engine.verify(asked, truth.output, truth.out_hash).divergence is None
+    found = judged(engine, asked, truth, output_for(asked, free.output.token_ids, "length"))
+    assert found.position == end and found.kind is DivergenceClass.LENGTH
+
+
+def test_other_model_is_caught_by_its_trace_at_the_first_token(
+    engine: ExactEngine, asked: Request, truth: Generated, other_model: Artifact
+) -> None:
+    lie = ExactEngine(other_model).generate(dataclasses.replace(asked, model_id=other_model.model_id))
+    assert lie.leaves[0] != truth.leaves[0]
+    claimed = output_for(asked, lie.output.token_ids, lie.output.finish_reason)
+    assert judged(engine, asked, truth, claimed).position <= 1
+
+
+def test_divergence_is_confirmed_by_a_second_backend(engine: ExactEngine, asked: Request, truth: Generated) -> None:
+    wrong = engine.verify(asked, output_for(asked, truth.output.token_ids[:4], "stop"), truth.out_hash)
+    second, passes = engine.second_backend(), engine.verify_passes
+    before = second.verify_passes
+    assert engine.confirm(asked, wrong) is wrong
+    assert second.backend != engine.backend
+    assert (second.verify_passes - before, engine.verify_passes - passes) == (1, 0)
+
+
+def test_seat_whose_backends_disagree_cannot_execute(engine: ExactEngine, asked: Request, truth: Generated) -> None:
+    tokens = truth.output.token_ids[:4] + (truth.output.token_ids[4] ^ 1,) + truth.output.token_ids[5:]
+    hardware_fault = Generated(output_for(asked, tokens, "length"), truth.leaves)
+    divergence = Divergence(4, DivergenceClass.TOKEN, tokens[4], truth.output.token_ids[4])
+    with pytest.raises(CannotExecute, match="disagree at 4"):
+        engine.confirm(asked, Verification(hardware_fault, divergence, 1))
+
+
+def test_match_needs_no_second_backend(model: Artifact, asked: Request, truth: Generated) -> None:
+    fresh = ExactEngine(model)
+    match = Verification(truth, None, 1)
+    assert fresh.confirm(asked, match) is match
+
+
+def test_seed_and_nonce_do_what_they_say(engine: ExactEngine, model: Artifact) -> None:
+    warm = policy(NEW, "1")
+    first, second = (engine.generate(request(model, b"seeds", warm, seed)) for seed in (1, 2))
+    assert first.output.token_ids != second.output.token_ids
+    renamed = engine.generate(dataclasses.replace(request(model, b"seeds", warm, 1), nonce=OTHER_HASH))
+    assert renamed.output.token_ids == first.output.token_ids
+    assert renamed.out_hash != first.out_hash and renamed.leaves[0] != first.leaves[0]
+
+
+def test_request_outside_the_model_is_refused(engine: ExactEngine, model: Artifact) -> None:
+    with pytest.raises(OutsideLimits, match="prompt token"):
+        engine.generate(request(model, [264], policy(4)))
+    with pytest.raises(OutsideLimits, match="context"):
+        engine.generate(request(model, [1] * 250, policy(7)))
+    assert engine.generate(request(model, [1] * 250, policy(6))).output.completion_tokens == 6
+    with pytest.raises(CannotExecute, match="is not loaded"):
+        engine.generate(dataclasses.replace(request(model, [1], policy(1)), model_id=OTHER_HASH))
+
+
+def test_row_that_is_not_finite_ends_the_answer_with_an_error(model: Artifact, tmp_path: Path) -> None:
+    checkpoint = model.path.parent / "checkpoint"
+    for file in checkpoint.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(checkpoint / "model.safetensors")
+    weights["model.norm.weight"] = np.full_like(weights["model.norm.weight"], 3e38)
+    save_file(weights, tmp_path / "model.safetensors")
+    convert(tmp_path, tmp_path / "artifact")
+    broken = artifact.load(tmp_path / "artifact")
+    engine, asked = ExactEngine(broken), request(broken, b"overflow", policy(NEW))
+    answer = engine.generate(asked)
+    assert (answer.output.token_ids, answer.output.finish_reason) == ((), "error")
+    assert engine.verify(asked, answer.output, answer.out_hash).divergence is None
+    found = judged(engine, asked, answer, output_for(asked, (65, 66), "length"))
+    assert found == Divergence(0, DivergenceClass.LENGTH, None, 65)

@@ -1,0 +1,69 @@
+"""Backends against Python integers, and the choice between them."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from bytewise.inference import known_answers, self_test
+from bytewise.inference.determinism import fixed
+from bytewise.inference.golden import PROFILE_DIGEST
+from bytewise.inference.matmul import BACKENDS, Backend, Float64Backend, Int8Backend, backend_named
+from bytewise.protocol.errors import CannotExecute, NotExact
+
+each_backend = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+
+
+class Saturating(Int8Backend):
+    """An int8 product that adds pairs in 16 bits, as processors without VNNI do behind the library's back."""
+
+    name = "saturating"
+
+    def product(self, values: Tensor, packed: Tensor) -> Tensor:
+        """Right for small operands only."""
+        pairs = values[:, :, None] * packed.to(torch.float32)[None]
+        sums = (pairs[:, ::2] + pairs[:, 1::2]).clamp(-(2.0**15), 2.0**15 - 1)
+        return sums.sum(1).to(torch.float64)
+
+
+@each_backend
+@settings(max_examples=30)
+@given(data=st.data())
+def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, data: st.DataObject) -> None:
+    depth, rows, columns = data.draw(st.integers(2, 40)), data.draw(st.integers(1, 5)), 8
+    left = data.draw(st.lists(st.lists(st.integers(-16383, 16383), min_size=depth, max_size=depth), min_size=rows, max_size=rows))
+    right = data.draw(
+        st.lists(st.lists(st.integers(-127, 127), min_size=depth, max_size=depth), min_size=columns, max_size=columns)
+    )
+    found = backend.product(torch.tensor(left, dtype=torch.float32), backend.pack(torch.tensor(right, dtype=torch.int8)))
+    assert found.tolist() == [[sum(a * b for a, b in zip(row, column, strict=True)) for column in right] for row in left]
+
+
+@each_backend
+def test_every_backend_passes_the_known_answers_and_the_vectors_here(backend: Backend) -> None:
+    with fixed(1):
+        assert self_test.verify_profile(backend) == PROFILE_DIGEST
+
+
+def test_known_answers_of_elementwise_operations_hold_here() -> None:
+    assert known_answers.verify_elementwise() > 0
+
+
+def test_backend_that_saturates_is_passed_over_for_the_next() -> None:
+    assert self_test.first_exact((Saturating(), Float64Backend())).name == "float64"
+
+
+def test_machine_without_an_exact_backend_cannot_execute() -> None:
+    with pytest.raises(CannotExecute, match="saturating"):
+        self_test.first_exact((Saturating(),))
+
+
+def test_backend_that_saturates_fails_the_profile_by_name() -> None:
+    with pytest.raises(NotExact, match="saturating"):
+        self_test.verify_profile(Saturating())
+
+
+def test_unknown_backend_is_refused_by_name() -> None:
+    with pytest.raises(CannotExecute, match="quantum"):
+        backend_named("quantum")
