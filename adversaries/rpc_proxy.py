@@ -8,6 +8,7 @@ needle is forwarded to the chain and never answered. `GET /control` lists what w
 import argparse
 import http.client
 import json
+import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -104,7 +105,9 @@ def main() -> None:
     parser.add_argument("--upstream", required=True, help="URL of the real node")
     parser.add_argument("--port", required=True, type=int, help="loopback port to listen on")
     arguments = parser.parse_args()
-    Proxy(arguments.upstream, arguments.port).serve_forever()
+    proxy = Proxy(arguments.upstream, arguments.port)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=proxy.shutdown).start())
+    proxy.serve_forever()
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def _refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, BytewiseError):
         raise error
     status = 503 if isinstance(error, Unavailable) else 403 if isinstance(error, Fault) else 500
+    telemetry.log_error("kms.refused", error)
     telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
     body = Refusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
     return Response(encode(body), status_code=status, media_type=_JSON)

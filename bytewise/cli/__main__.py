@@ -1,47 +1,90 @@
-"""The verbs of `bytewise`. Heavy imports happen inside the verb that needs them, so that `--help` is quick."""
+"""`bytewise`, or `python -m bytewise.cli`: the verbs."""
 
 import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer.exceptions import TyperException
 
+from bytewise.cli import model, verify
+from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
-from bytewise.cli.model import app as model
+from bytewise.cli.exits import Exit, exit_for
+from bytewise.cli.status import collect
+from bytewise.cli.status_table import show as show_status
+from bytewise.cli.verify import Output, OutputOption
+from bytewise.protocol.environment import PROFILE_EXACT_1
+from bytewise.protocol.errors import BytewiseError
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Bytewise: verify LLM answers, byte by byte.")
-app.add_typer(model, name="model")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Receipts for LLM answers that anyone may question.")
+receipts = typer.Typer(no_args_is_help=True, help="Look at receipts.")
+duties = typer.Typer(no_args_is_help=True, help="Duties of a committee member.")
+app.add_typer(model.app, name="model")
+app.add_typer(receipts, name="receipt")
+app.add_typer(duties, name="duty")
 app.command()(demo)
-
-RPC_TIMEOUT_S = 20.0
+app.command("verify")(verify.verify)
+receipts.command("show")(verify.show)
 
 
 @app.command()
-def status(
-    network: Annotated[Path, typer.Option(help="Address book of the network (network.json).")],
-    rpc: Annotated[str, typer.Option(help="URL of a chain node.")],
-    output: Annotated[str, typer.Option(help="`table` or `json`.")] = "table",
-) -> None:
-    """Read receipts, verdicts and money of a network from the chain alone."""
-    from bytewise.cli import status as reading
-    from bytewise.cli import status_table
-    from chain.client import ChainClient
-    from chain.deploy import read_network
-    from chain.reader import ChainReader
+def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, output: OutputOption = Output.TABLE) -> None:
+    """Receipts, verdicts and money of a network, read from the chain alone.
 
-    book = read_network(network)
-    state = reading.collect(ChainReader(ChainClient(rpc, book.chain_id, RPC_TIMEOUT_S), book))
-    if output == "json":
-        typer.echo(json.dumps(state, sort_keys=True))
+    Exit codes: 0 read, 5 the node does not answer, 64 asked wrongly.
+    """
+    with connected(network, rpc, ["http://127.0.0.1:0"]) as connection:
+        state = collect(connection.reader)
+    if output is Output.JSON:
+        print(json.dumps(state, indent=2))
     else:
-        status_table.show(state, Console(), {})
+        show_status(state, Console(), {})
 
 
-def main() -> None:
-    """Entry point of the console script."""
-    app()
+@duties.command()
+def decline(
+    config: Annotated[Path, typer.Option("--config", help="Settings file of the member (`python -m committee`).")],
+    dispute: Annotated[str, typer.Argument(metavar="DISPUTE", help="Dispute id, 0x-hex.")],
+) -> None:
+    """Stay away from one dispute, at the known penalty. A vote that was committed is still revealed."""
+    from bytewise.service.settings import load_settings
+    from committee.__main__ import decline as decline_duty
+    from verifier.settings import NodeSettings
+
+    raise typer.Exit(decline_duty(load_settings(NodeSettings, config), dispute))
+
+
+@app.command("version")
+def tell_version(output: OutputOption = Output.TABLE) -> None:
+    """Version of this program and of the arithmetic profile that it speaks."""
+    try:
+        number = version("bytewise")
+    except PackageNotFoundError:
+        number = "unknown"
+    told = {"bytewise": number, "profile": PROFILE_EXACT_1, "python": sys.version.split()[0]}
+    print(json.dumps(told) if output is Output.JSON else " ".join(f"{name} {value}" for name, value in told.items()))
+
+
+def main() -> int:
+    """Runs one verb; the exit code (`bytewise.cli.exits`)."""
+    errors = Console(stderr=True)
+    try:
+        return int(typer.main.get_command(app).main(prog_name="bytewise", standalone_mode=False) or Exit.OK)
+    except TyperException as error:
+        if error.format_message():
+            errors.print(f"{error.format_message()}\nTry --help.", style="red", markup=False)
+        return Exit.USAGE
+    except typer.Abort:
+        return Exit.INTERNAL
+    except BytewiseError as error:
+        code, advice = exit_for(error)
+        errors.print(f"{error}\n{advice}", style="red", markup=False)
+        return code
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
