@@ -8,6 +8,7 @@ import importlib
 import importlib.metadata
 import itertools
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -45,6 +46,7 @@ HASHES_ALLOWED = {
     "kms/hpke.py": "RFC 9180 labels its own derivations",
     "kms/nonces.py": "a MAC whose text begins with its label",
     "chain/artifacts.py": "selectors and topics are the EVM's",
+    "bytewise/cli/demo/director.py": "hashes of transactions as the chain names them",
 }
 """Who may call a hash function, and how its purpose is named there (design section 4)."""
 
@@ -202,6 +204,23 @@ def test_every_dependency_is_pinned_once() -> None:
     bare = [re.split(r"[\[=<>~ ]", each)[0].lower() for each in wanted]
     assert len(names) == len(set(names))
     assert [each for each in bare if each not in names and each.replace("-", "_") not in names] == []
+
+
+def test_every_imported_library_is_declared() -> None:
+    """A library that only another library needs may leave with it (style rule 52)."""
+    owners = importlib.metadata.packages_distributions()
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    known = {re.split(r"[\[=]", each)[0].lower().replace("_", "-") for each in declared}
+    foreign = {name for path in product_files() for name in _imports(path)} - set(sys.stdlib_module_names) - set(PACKAGES)
+    undeclared = {name for name in foreign if not {d.lower().replace("_", "-") for d in owners.get(name, [])} & known}
+    assert undeclared == set()
+
+
+def _imports(path: Path) -> set[str]:
+    """Top-level names that a file imports."""
+    nodes = list(ast.walk(tree_of(path)))
+    plain = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {(node.module or "").split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
 def test_no_source_names_a_path_of_somebody_elses_machine() -> None:
