@@ -46,7 +46,7 @@ HASHES_ALLOWED = {
     "kms/hpke.py": "RFC 9180 labels its own derivations",
     "kms/nonces.py": "a MAC whose text begins with its label",
     "chain/artifacts.py": "selectors and topics are the EVM's",
-    "bytewise/cli/demo/director.py": "hashes of transactions as the chain names them",
+    "bytewise/cli/demo/director.py": "function selectors are the EVM's",
 }
 """Who may call a hash function, and how its purpose is named there (design section 4)."""
 

@@ -1,8 +1,10 @@
 """The layer contracts of `pyproject.toml`: kept by the source as it is, and broken by each import that they forbid."""
 
+import contextlib
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,7 @@ PLANTS = {
     ],
     "enclave": [("verifier/planted.py", "import verifier.enclave"), ("committee/planted.py", "import verifier.enclave")],
     "simulator": [("kms/planted.py", "import bytewise.tee_simulated"), ("verifier/planted.py", "import bytewise.tee_simulated")],
+    "wiring": [("serving/planted.py", "import chain.client"), ("verifier/planted.py", "import bytewise.da")],
     "web3": [("verifier/planted.py", "import web3"), ("bytewise/da/planted.py", "from web3 import Web3")],
     "torch": [("serving/planted.py", "import torch"), ("bytewise/tee/planted.py", "import transformers")],
     "sqlalchemy": [("kms/planted.py", "import sqlalchemy"), ("chain/planted.py", "from sqlalchemy import orm")],
@@ -51,15 +54,27 @@ _RUN = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_i
 """The command, with the tree in front of an editable install of ours."""
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of the first-party source, to plant something in."""
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the first-party source, to plant something in for a moment."""
+    folder = tmp_path_factory.mktemp("tree")
     for path in product_files():
-        copy = tmp_path / name_of(path)
+        copy = folder / name_of(path)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(path.read_text())
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
-    return tmp_path
+    (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    return folder
+
+
+@contextlib.contextmanager
+def planted(file: Path, line: str) -> Iterator[None]:
+    """The file with a line more, for as long as the context lasts."""
+    before = file.read_text() if file.exists() else None
+    file.write_text(f"{before or ''}\n{line}\n")
+    try:
+        yield
+    finally:
+        file.unlink() if before is None else file.write_text(before)
 
 
 def test_every_package_and_every_contract_is_under_test() -> None:
@@ -86,15 +101,16 @@ def test_the_source_keeps_every_contract(tree: Path) -> None:
 
 @pytest.mark.parametrize(("contract", "file", "line"), [(c, f, x) for c, plants in PLANTS.items() for f, x in plants])
 def test_a_planted_import_breaks_its_contract(contract: str, file: str, line: str, tree: Path) -> None:
-    target = tree / file
-    target.write_text((target.read_text() if target.exists() else "") + f"\n{line}\n")
-    result = lint(tree, contract)
+    with planted(tree / file, line):
+        result = lint(tree, contract)
     assert result.returncode == 1, result.stdout + result.stderr
     assert "BROKEN" in result.stdout
 
 
 def test_an_indirect_import_of_torch_is_found(tree: Path) -> None:
-    (tree / "bytewise/storage/planted.py").write_text("import torch\n")
-    (tree / "kms/planted.py").write_text("import bytewise.storage.planted\n")
-    result = lint(tree, "torch-free")
+    with (
+        planted(tree / "bytewise/storage/planted.py", "import torch"),
+        planted(tree / "kms/planted.py", "import bytewise.storage.planted"),
+    ):
+        result = lint(tree, "torch-free")
     assert result.returncode == 1 and "kms.planted" in result.stdout
