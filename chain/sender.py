@@ -71,9 +71,12 @@ class TransactionSender:
         self._suspects: dict[int, int] = {}
 
     def plan(self, intent: Intent) -> Item:
-        """The row of an act: new, or the old one, planned again if it had ended without success some time ago."""
+        """The row of an act: new, or the old one, planned again if it had ended without success some time ago.
+
+        Who plans has read on the chain that the act is due: a reorganisation took back what had superseded it, say.
+        """
         item = self.outbox.plan(intent)
-        if item.state not in (State.REVERTED, State.EXPIRED) or item.intent.calldata != intent.calldata:
+        if item.state not in _ENDS.values() or item.intent.calldata != intent.calldata:
             return item
         old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
         if not old_enough or len(self.outbox.attempts(item.id)) >= self._policy.max_attempts:
@@ -131,6 +134,10 @@ class TransactionSender:
             estimate = int(self.client.rpc("eth_estimateGas", request, "latest"), 16)
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
+        except RpcRefused as error:
+            # Too little money, say: this act waits, those behind it do not.
+            telemetry.log_error("sender.not_estimated", error, function=intent.function)
+            return Answer.WAIT, 0, str(error)
         # Half more: a settlement or a draw costs more in a later block than in the estimate's.
         return Answer.GO, estimate + estimate // 2 + 20_000, ""
 

@@ -46,7 +46,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.MINED: frozenset({State.BROADCAST, State.MINED, State.CONFIRMED, State.REVERTED, State.REPLACED}),
     State.CONFIRMED: frozenset(),
     State.REVERTED: frozenset({State.PLANNED}),
-    State.SUPERSEDED: frozenset(),
+    State.SUPERSEDED: frozenset({State.PLANNED}),
     State.EXPIRED: frozenset({State.PLANNED}),
     State.REPLACED: frozenset({State.PLANNED}),
 }

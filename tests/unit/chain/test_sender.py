@@ -224,6 +224,40 @@ def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Pa
     assert desk.row().state is State.CONFIRMED and desk.batches() == 1
 
 
+def test_an_act_that_waits_for_too_long_is_dropped_unsigned(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
+    desk.sender.pump()
+    assert (desk.row().state, desk.row().nonce) == (State.EXPIRED, None)
+
+
+def test_an_act_without_money_waits_and_those_behind_it_do_not(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    poor = sender(anvil, network, signer(9), tmp_path)
+    poor.deposit(10**30, b"too much")
+    poor.deposit(10**18, b"some")
+    assert poor.pump() == 2
+    assert poor.pump() == 1
+    states = [item.state for item in poor.transactions.outbox.all()]
+    assert states == [State.PLANNED, State.CONFIRMED]
+
+
+def test_what_a_reorganisation_of_another_takes_back_is_done_by_us(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
+    header = batch(desk.network, signer(1), 1, 2, 0).header
+    elsewhere = tmp_path / "other machine"
+    elsewhere.mkdir()
+    other = sender(anvil, desk.network, signer(1), elsewhere)
+    other.anchor(header)
+    other.pump()
+    anvil.mine()
+    desk.sender.pump()
+    assert desk.row().state is State.SUPERSEDED
+    anvil.reorganise(1)
+    desk.post(1)
+    pump(anvil, [desk.sender])
+    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+
+
 def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     verifier = sender(anvil, network, signer(9), tmp_path)
