@@ -24,8 +24,9 @@ def main() -> int:
     arguments = parser.parse_args()
 
     def cheat(honest: Engine) -> Engine:
-        other = ExactEngine(artifact.load(arguments.other), threads=1)
-        return CheatsInTurn(honest, (AltersOneToken(honest), RunsAnotherArtifact(honest, other), ForgesTheTrace(honest)))
+        loaded = artifact.load(arguments.other)
+        other = RunsAnotherArtifact(honest, ExactEngine(loaded, threads=1), loaded.model_id)
+        return CheatsInTurn(honest, (AltersOneToken(honest), other, ForgesTheTrace(honest)))
 
     return run(load_settings(OperatorSettings, arguments.config), cheat)
 

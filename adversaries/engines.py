@@ -31,13 +31,15 @@ class AltersOneToken:
 class RunsAnotherArtifact:
     """Runs a cheaper model than the receipt names, consistently: tokens and trace are those of the other artifact."""
 
-    def __init__(self, honest: Engine, other: Engine) -> None:
+    def __init__(self, honest: Engine, other: Engine, other_id: Digest) -> None:
         self._honest = honest
         self._other = other
+        self._other_id = other_id
 
     def generate(self, request: Request) -> Generated:
         """What the other artifact answers, under the name of the promised one."""
-        return self._other.generate(request)
+        given = self._other.generate(replace(request, model_id=self._other_id))
+        return replace(given, output=output_for(request, given.output.token_ids, given.output.finish_reason))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""
@@ -70,8 +72,10 @@ class CheatsInTurn:
 
     def generate(self, request: Request) -> Generated:
         """By the next fraud in turn."""
-        engine = self._turns.pop(0) if self._turns else self._honest
-        return engine.generate(request)
+        answer = (self._turns[0] if self._turns else self._honest).generate(request)
+        # Only an answer that was given uses up the fraud: a failed request is asked again.
+        self._turns = self._turns[1:]
+        return answer
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""

@@ -14,7 +14,7 @@ import psutil
 from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.service.settings import child_environment
 
-ENDING_S = 8.0
+ENDING_S = 20.0
 POLL_S = 0.1
 
 
