@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from bytewise.cli import model, verify
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
+from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
 from bytewise.cli.exits import Exit, exit_for
 from bytewise.cli.status import collect
@@ -37,7 +37,7 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, outp
 
     Exit codes: 0 read, 5 the node does not answer, 64 asked wrongly.
     """
-    with connected(network, rpc, ["http://127.0.0.1:0"]) as connection:
+    with connected(network, rpc, DA_URLS) as connection:
         state = collect(connection.reader)
     if output is Output.JSON:
         print(json.dumps(state, indent=2))

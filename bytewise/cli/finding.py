@@ -1,4 +1,4 @@
-"""Finds a receipt by its id: batches of the chain, newest first, their lists from DA, each checked whole before it is believed."""
+"""Finds a receipt by its id: batches of the chain, newest first, their lists from DA, each checked before it is believed."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""`bytewise model`: make a small model from a seed, convert a checkpoint into an artifact."""
+"""`bytewise model make` and `bytewise model convert`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,37 +7,41 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-app = typer.Typer(no_args_is_help=True, help="Make and convert models.")
+from bytewise.protocol.units import hex0x
+
+app = typer.Typer(no_args_is_help=True, help="Make small models, and convert checkpoints to hashed artifacts.")
 
 
 @app.command()
 def make(
-    path: Annotated[Path, typer.Argument(help="Folder of the new Hugging Face checkpoint; must not exist.")],
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes on every machine.")],
-    layers: Annotated[int, typer.Option(help="Decoder layers.")] = 4,
-    width: Annotated[int, typer.Option(help="Residual width.")] = 256,
+    out: Annotated[Path, typer.Argument(help="Folder to write the checkpoint to; must not exist.")],
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed is another model.")] = 1,
+    layers: Annotated[int, typer.Option("--layers", min=1, max=64)] = 4,
+    width: Annotated[int, typer.Option("--width", min=32, max=4096, help="Hidden size; heads are 8, key-value heads 2.")] = 256,
+    context: Annotated[int, typer.Option("--context", min=64, max=131072, help="Most tokens of prompt and answer.")] = 2048,
 ) -> None:
-    """Write a small random Llama checkpoint with a byte-level vocabulary."""
+    """Write a small Llama-family checkpoint from a seed: the same bytes on every machine.
+
+    It knows nothing; its answers are printable nonsense that depends on every token before them.
+    """
     from bytewise.inference.make import make_model
 
-    make_model(path, seed, layers=layers, width=width)
+    make_model(out, seed, layers=layers, width=width, context=context)
+    print(out)
 
 
 @app.command()
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint of the Llama family.")],
-    out: Annotated[Path, typer.Argument(help="Folder of the new artifact; must not exist.")],
+    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder of the Llama family.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write the artifact to; must not exist.")],
 ) -> None:
-    """Convert a checkpoint into the hashed artifact and print its model id."""
+    """Convert a checkpoint to an artifact and print its model id. The same checkpoint gives the same id everywhere."""
     from bytewise.inference.convert import convert as convert_checkpoint
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        tasks: dict[str, int] = {}
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("converting", total=None)
 
-        def show(name: str, done: int, total: int) -> None:
-            if name not in tasks:
-                tasks[name] = int(progress.add_task(name, total=total))
-            progress.update(tasks[name], completed=done, total=total)  # type: ignore[arg-type]
+        def tell(name: str, done: int, total: int) -> None:
+            bars.update(task, description=f"converting {name}", completed=done, total=total)
 
-        model_id = convert_checkpoint(checkpoint, out, show)
-    typer.echo("0x" + model_id.hex())
+        print(hex0x(convert_checkpoint(checkpoint, out, tell)))

@@ -1,0 +1,154 @@
+"""`bytewise` as a user runs it, against a real chain, DA store and operator."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import openai
+import pytest
+
+from bytewise.protocol.units import address
+from bytewise.service.clock import monotonic_s
+from bytewise.service.settings import child_environment
+from chain.reader import ChainReader
+from tests.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
+
+
+class Kept(NamedTuple):
+    """A network with one anchored answer, and what the client kept of it."""
+
+    operator: Operator
+    answer: dict[str, Any]
+    file: Path
+
+    @property
+    def receipt_id(self) -> str:
+        return str(self.answer["receipt"]["receipt_id"])
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    folder = tmp_path_factory.mktemp("verify")
+    with running_operator_site(folder) as site:
+        with serving(site), site.http() as http, openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http) as api:
+            messages: Any = [{"role": "user", "content": "Keep this."}]
+            reply = api.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=10, temperature=0.7, seed=3)
+            reader, deadline = ChainReader(site.anvil.client, site.network), monotonic_s() + 30
+            while reader.last_seq(address(site.account.address), reader.head()) < 1:
+                assert monotonic_s() < deadline
+        file = folder / "answer.json"
+        file.write_text(reply.model_dump_json())
+        yield Kept(site, json.loads(file.read_text()), file)
+
+
+def bytewise(kept: Kept, *arguments: str, rpc: str = "", da: str = "") -> "subprocess.CompletedProcess[str]":
+    """Runs the command from outside, as a user does."""
+    verb = list(arguments)
+    if arguments[0] in ("verify", "receipt", "status"):
+        verb += ["--network", str(kept.operator.folder / "network.json"), "--rpc", rpc or kept.operator.anvil.url]
+    if arguments[0] in ("verify", "receipt"):
+        verb += ["--da", da or kept.operator.da_url]
+    command = [sys.executable, "-m", "bytewise.cli", *verb]
+    return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=120, check=False)
+
+
+def verified(kept: Kept, *more: str, **where: str) -> tuple[int, dict[str, Any]]:
+    done = bytewise(kept, "verify", kept.receipt_id, "--output", "json", *more, **where)
+    assert done.stdout, done.stderr
+    told = json.loads(done.stdout)
+    assert told["exit_code"] == done.returncode
+    return done.returncode, told
+
+
+def altered(kept: Kept, folder: Path, change: Any) -> str:
+    """The opening with a change, in a file of its own."""
+    opening = json.loads(json.dumps(kept.answer["opening"]))
+    change(opening)
+    path = folder / "opening.json"
+    path.write_text(json.dumps(opening))
+    return str(path)
+
+
+def test_who_holds_the_opening_and_the_artifact_verifies_the_answer(kept: Kept) -> None:
+    code, told = verified(kept, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
+    assert (code, told["result"], told["divergence"]) == (0, "VERIFIED", None)
+    assert all(check["result"] == "PASS" for check in told["checks"])
+
+
+def test_the_table_says_the_same(kept: Kept) -> None:
+    done = bytewise(kept, "verify", kept.receipt_id, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
+    assert done.returncode == 0 and "VERIFIED" in done.stdout
+
+
+def test_without_the_right_to_open_the_end_is_inconclusive(kept: Kept) -> None:
+    code, told = verified(kept)
+    assert code == 3 and told["result"] == "INCONCLUSIVE" and "no right to open" in told["reason"]
+    assert told["chain"] == {"final": False, "verdict": None, "audits": {"match": 0, "mismatch": 0, "none": 0}}
+
+
+def test_an_opening_of_another_request_accuses_nobody(kept: Kept, tmp_path: Path) -> None:
+    file = altered(kept, tmp_path, lambda opening: opening["request"].update(seed="4"))
+    code, told = verified(kept, "--opening", file, "--artifact", str(kept.operator.artifact))
+    assert code == 3 and "record_incomplete" in told["reason"]
+
+
+def test_an_altered_answer_in_the_file_accuses_nobody(kept: Kept, tmp_path: Path) -> None:
+    file = altered(kept, tmp_path, lambda opening: opening["output"]["token_ids"].reverse())
+    assert verified(kept, "--opening", file, "--artifact", str(kept.operator.artifact))[0] == 3
+
+
+def test_without_the_model_the_end_is_inconclusive(kept: Kept, tmp_path: Path) -> None:
+    code, told = verified(kept, "--opening", str(kept.file))
+    assert code == 3 and "model_missing" in told["reason"]
+    code, told = verified(kept, "--opening", str(kept.file), "--artifact", str(make_artifact(tmp_path, seed=2)))
+    assert code == 3 and "model_missing" in told["reason"]
+
+
+def test_an_unknown_receipt_is_not_found(kept: Kept) -> None:
+    assert bytewise(kept, "verify", "0x" + "ab" * 32).returncode == 4
+    assert bytewise(kept, "receipt", "show", "0x" + "ab" * 32).returncode == 4
+
+
+def test_a_service_that_is_down_is_named(kept: Kept) -> None:
+    done = bytewise(kept, "verify", kept.receipt_id, rpc="http://127.0.0.1:9")
+    assert done.returncode == 5 and "chain" in done.stderr
+    code, told = verified(kept, da="http://127.0.0.1:9")
+    assert code == 5 and "da_unavailable" in told["reason"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("verify",), ("verify", "0x12"), ("verify", "zz"), ("nonsense",), ("verify", "0x" + "00" * 32, "--opening", "missing.json")],
+)
+def test_asking_wrongly_is_a_usage_error(kept: Kept, arguments: tuple[str, ...]) -> None:
+    done = bytewise(kept, *arguments)
+    assert done.returncode == 64 and done.stderr
+
+
+def test_a_receipt_is_shown_with_its_batch(kept: Kept) -> None:
+    done = bytewise(kept, "receipt", "show", kept.receipt_id)
+    told = json.loads(done.stdout)
+    assert told["receipt"] == kept.answer["receipt"]["signed"]["receipt"] and told["batch"]["first_seq"] == "1"
+
+
+def test_status_is_read_from_the_chain_alone(kept: Kept) -> None:
+    told = json.loads(bytewise(kept, "status", "--output", "json").stdout)
+    assert told["money_sums"] is True and [batch["count"] for batch in told["batches"]] == [1]
+    assert bytewise(kept, "status").returncode == 0
+
+
+def test_models_are_made_and_converted(kept: Kept, tmp_path: Path) -> None:
+    made, out = str(tmp_path / "made"), str(tmp_path / "artifact")
+    assert bytewise(kept, "model", "make", made, "--layers", "1", "--width", "64").returncode == 0
+    done = bytewise(kept, "model", "convert", made, out)
+    assert done.returncode == 0 and done.stdout.startswith("0x")
+    again = bytewise(kept, "model", "convert", made, out)
+    assert again.returncode == 64 and "already exists" in again.stderr
+
+
+def test_version_and_help_end_well(kept: Kept) -> None:
+    assert json.loads(bytewise(kept, "version", "--output", "json").stdout)["profile"] == "exact-1"
+    assert "Algorithm 3" in bytewise(kept, "verify", "--help").stdout
