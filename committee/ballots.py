@@ -29,6 +29,9 @@ from verifier.worker import VOTE, Finished, Worker
 KIND = "vote"
 """Kind of these duties; the subject is the dispute id. Declining it means all rounds; a later round's row is `vote.2`."""
 
+RETRY_PAUSE_S = 2
+"""Chain time between two attempts at one vote: enough for a shard or an enclave to come back, little of a commit phase."""
+
 
 class Ballots:
     """All own votes. Implements `verifier.act.Voting` and `verifier.node.Votes`."""
@@ -48,6 +51,7 @@ class Ballots:
         self._rng = rng
         self._policy = policy
         self._asked: dict[Round, RunVoteJob] = {}
+        self._not_before: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
@@ -70,6 +74,8 @@ class Ballots:
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Fetches the bytes and queues the enclave job; without bytes at the fetch deadline the vote is UNAVAILABLE."""
         key = (action.dispute, action.round)
+        if snapshot.timestamp < self._not_before.get(key, 0):
+            return
         try:
             self._records.fetch(action.receipt_id)
         except (Unavailable, BadCertificate) as error:
@@ -87,6 +93,7 @@ class Ballots:
         """Makes the vote of a result, or leaves the duty open so that the next tick asks again."""
         _, dispute, round_number = finished.key
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
+        self._not_before[(dispute, round_number)] = snapshot.timestamp + RETRY_PAUSE_S
         if action is None or not isinstance(outcome, JobResult):
             return
         # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.

@@ -32,6 +32,8 @@ PENDING, SIGNED, POSTED, FAILED = "PENDING", "SIGNED", "POSTED", "FAILED"
 
 MAX_ATTEMPTS = 3
 """Jobs per audit: a third failure is no longer chance."""
+RETRY_PAUSE_S = 5
+"""Chain time between two of them: an enclave that restarts needs some seconds."""
 
 
 class Auditor:
@@ -55,12 +57,14 @@ class Auditor:
         self._beacons: dict[int, Digest] = {}
         self._drawn: set[Digest] = set()
         self._attempts: dict[Digest, int] = {}
+        self._not_before: dict[Digest, int] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Looks for new draws, then says what to do about all audits."""
         for live in self._records.live:
             self._draw(live, snapshot)
         running = {subject for kind, subject, _ in self._worker.busy() if kind == "audit"}
+        running |= {receipt for receipt, moment in self._not_before.items() if snapshot.timestamp < moment}
         return decide_auditor(snapshot, self._duties(), running, self._margin_s)
 
     def start(self, action: RunAudit, snapshot: Snapshot) -> None:
@@ -77,6 +81,7 @@ class Auditor:
         unclear = not isinstance(outcome, JobResult) or outcome.outcome == Outcome.NO_KEY.value
         self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
         if unclear and self._attempts[receipt_id] < MAX_ATTEMPTS:
+            self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         if isinstance(outcome, JobResult):
             self._sign(outcome, snapshot)

@@ -10,7 +10,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,8 @@ from bytewise.inference import artifact, convert, make
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol import merkle
-from bytewise.protocol.dispute import Phase
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.dispute import Dispute, Phase
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.evidence import AppraisalPolicy
@@ -118,7 +121,7 @@ class Town:
         join(self.anvil.client, network, joiners)
         return network
 
-    def shards(self) -> "contextmanager[None]":
+    def shards(self) -> Any:
         """The key holders, with this chain as their view."""
         served = []
         for index in (1, 2, 3):
@@ -132,7 +135,7 @@ class Town:
                 ReleaseRecords(open_database(url), self.network.epochs_domain), SystemClock(), os.urandom, 100,
             )  # fmt: skip
             served.append((index, shard))
-        return Shards.serving(self, *served)  # type: ignore[arg-type, return-value]
+        return Shards.serving(self, *served)  # type: ignore[arg-type]
 
     def answer(self, seq: int, engine: ExactEngine, cheat: bool) -> SignedReceipt:
         """A receipt of the operator for one request, its envelope on DA."""
@@ -147,8 +150,6 @@ class Town:
         if cheat:
             tokens = (*output.token_ids[:5], (output.token_ids[5] + 1) % 250, *output.token_ids[6:])
             output = output_for(request, tokens, output.finish_reason)
-        from bytewise.protocol.digests import out_hash
-
         draft = Receipt(
             OPERATOR.address, U64(seq), request.req_hash, output.tokens_hash, out_hash(output.tokens_hash, truth.trace_root),
             self.model.model_id, self.place.digest, self.place.gpu_arch_id, U64(1), ZERO_DIGEST, U64(now), U64(now + 60),
@@ -157,8 +158,6 @@ class Town:
         domain = self.network.anchor_domain
         payload = Payload(request, output, CLIENT.sign(client_digest(request.req_hash, CHAIN_ID)))
         envelope = seal(payload, self.epoch.record.public_key, seal_context(domain, draft), 1, os.urandom)
-        from dataclasses import replace
-
         receipt = replace(draft, envelope_hash=envelope_hash(envelope))
         with DaClient((self.da_url,), 10.0) as da:
             return SignedReceipt(receipt, OPERATOR.sign(receipt_id(domain, receipt)), da.put(envelope))
@@ -219,7 +218,8 @@ def test_an_altered_token_is_audited_disputed_and_overturned_and_the_honest_rece
             folder, config = town.actor(f"m{index}", key, "verifier", tmp_path / f"m{index}" / "jobs.sock")
             stack.enter_context(process(folder, "committee", config))
         (tmp_path / "w").mkdir()
-        stack.enter_context(process(*_reorder(town.actor("w", WATCHTOWER, "watchtower", None), "verifier")))
+        folder, config = town.actor("w", WATCHTOWER, "watchtower", None)
+        stack.enter_context(process(folder, "verifier", config))
         for name in ("m0/enclave.ready", "m1/enclave.ready", "m0/ready", "m1/ready", "w/ready"):
             eventually(name, (tmp_path / name).exists)
         honest, fraud = town.answer(1, engine, cheat=False), town.answer(2, engine, cheat=True)
@@ -237,10 +237,6 @@ def test_an_altered_token_is_audited_disputed_and_overturned_and_the_honest_rece
     assert [v["verify_passes"] for v in votes if v["event"] == "enclave.judged"] == [1, 1, 1]
 
 
-def _reorder(actor: tuple[Path, dict[str, object]], module: str) -> tuple[Path, str, dict[str, object]]:
-    return actor[0], module, actor[1]
-
-
 def _expect_audits(town: Town, honest: SignedReceipt, fraud: SignedReceipt) -> None:
     first = int(town.network.deploy_block)
     eventually("audits posted", lambda: len(town.reader.audits(first, town.reader.head())) == 4)
@@ -251,12 +247,13 @@ def _expect_audits(town: Town, honest: SignedReceipt, fraud: SignedReceipt) -> N
         assert said[(receipt_id(domain, fraud.receipt), member.address)] == AuditOutcome.MISMATCH
 
 
-def _expect_verdict(town: Town, fraud: SignedReceipt):  # type: ignore[no-untyped-def]
-    def found():  # type: ignore[no-untyped-def]
+def _expect_verdict(town: Town, fraud: SignedReceipt) -> Dispute:
+    def found() -> Dispute | None:
         snapshot = town.reader.snapshot(WATCHTOWER.address, town.reader.head())
         return next((d for d in snapshot.disputes if d.phase is Phase.FINAL), None)
 
     eventually("a verdict", lambda: found() is not None)
     dispute = found()
+    assert dispute is not None
     assert dispute.receipt_id == receipt_id(town.network.anchor_domain, fraud.receipt)
     return dispute

@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 from bytewise.inference import artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.ports import Quoter
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, ConfigurationError
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from kms.client import ShardKeySource
@@ -74,7 +74,10 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-    telemetry.log("enclave.bug", error=kind.__name__, where=where, rule=error.rule if isinstance(error, BytewiseError) else "")
+    rule = error.rule if isinstance(error, BytewiseError) else ""
+    # These two speak of settings and of the artifact's files, never of a job.
+    detail = str(error) if isinstance(error, ConfigurationError | ArtifactMismatch) else ""
+    telemetry.log("enclave.bug", error=kind.__name__, where=where, rule=rule, detail=detail)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """A complete enclave in memory for tests: a real envelope, a key source that holds the whole key, a simulated quoter."""
 
 import dataclasses
+import functools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +12,14 @@ from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.request import Output, Request
-from bytewise.protocol.seal import Payload, envelope_hash, seal_context
+from bytewise.protocol.seal import Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Digest
-from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import issue, make_root
-from kms.curve import GENERATOR, decode_point, encode_point
+from bytewise.service.clock import SystemClock
+from bytewise.tee.measurement import measure
+from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
+from bytewise.tee_simulated.root import Platform, issue, make_root
+from kms.curve import GENERATOR, Rng, decode_point, encode_point
 from kms.envelope import open_with_point, seal_padded, verify_receipt_envelope
 from kms.policy import anchor_domain, key_domain
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, MODEL, NOW, Parrot, World, signer, word
@@ -74,15 +78,13 @@ def seal(receipt: Receipt, plaintext: bytes) -> tuple[Receipt, bytes]:
     return dataclasses.replace(receipt, envelope_hash=envelope_hash(envelope)), envelope
 
 
-def _bytes():  # type: ignore[no-untyped-def]
+def _bytes() -> Rng:
     counter = iter(range(1000))
     return lambda size: word("randomness", next(counter))[:size]
 
 
 def sealed(world: World, payload: Payload, receipt: Receipt) -> tuple[Receipt, bytes]:
     """As `seal`, of a payload."""
-    from bytewise.protocol.seal import pad
-
     return seal(receipt, pad(payload))
 
 
@@ -108,11 +110,15 @@ def ticketed(plain: RunJob, instance: Digest, transport_key: Blob) -> RunJob:
     return dataclasses.replace(plain, ticket=ticket, ticket_signature=signature)
 
 
+@functools.cache
+def measurement() -> Digest:
+    """Measurement of the program of these tests."""
+    return measure(source_root(), ENTRY)
+
+
 def bench(folder: Path, engine: TwoParrots | None = None, keys: WholeKey | None = None) -> Bench:
     """An enclave's bench with a platform of its own root."""
     make_root(folder / "root")
     issue(folder / "root", folder / "platform.pem")
-    quoter = SimulatedQuoter.of_this_program(folder / "platform.pem", ENTRY)
-    import os
-
+    quoter = SimulatedQuoter(Platform(folder / "platform.pem"), measurement(), SystemClock())
     return Bench(engine or TwoParrots(), MODEL, keys or WholeKey(), quoter, CHAIN_ID, os.urandom)

@@ -105,7 +105,9 @@ phases = st.sampled_from([Phase.SEED, Phase.COMMIT, Phase.REVEAL, Phase.FINAL])
 def situations(draw: st.DrawFn) -> tuple[Snapshot, dict[tuple[Digest, int], Vote]]:
     disputes, votes = [], {}
     for name in "abc"[: draw(st.integers(1, 3))]:
-        each = dispute(draw(phases), name=name, seed_block=draw(st.integers(-300, 110)), reveal_end=NOW + draw(st.integers(-60, 60)))
+        each = dispute(
+            draw(phases), name=name, seed_block=draw(st.integers(-300, 110)), reveal_end=NOW + draw(st.integers(-60, 60))
+        )
         mine, voted, committed = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
         if voted or committed:
             votes[(each.id, each.round)] = vote(each)

@@ -1,5 +1,6 @@
 """The job socket: whatever a peer sends, the enclave answers or hangs up, and takes the next job."""
 
+import dataclasses
 import os
 import socket
 import stat
@@ -14,10 +15,12 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES, JobFailed, Prepare, Prepared, RunJob
 from bytewise.protocol.messages import Outcome, TicketKind
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.units import Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.__main__ import simulated_policy
 from tests.unit.verifier import bench as b
-from tests.world import CHAIN_ID, World, word
+from tests.world import ANCHOR, CHAIN_ID, World, word
 from verifier import frames
 from verifier.enclave import server
 from verifier.jobs import JobSocket
@@ -55,7 +58,7 @@ def case() -> Case:
     receipt, envelope = b.sealed(WORLD, WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated))
     signed = WORLD.sign(receipt)
     header, _ = WORLD.batch((signed,))
-    return Case(b.receipt_id(b.ANCHOR, receipt), signed, header, (), envelope, WORLD.environment, b.EPOCH, word("policy"))
+    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, WORLD.environment, b.EPOCH, word("policy"))
 
 
 def client(path: Path) -> JobSocket:
@@ -122,9 +125,9 @@ def test_a_peer_that_hangs_up_in_mid_message_stops_nothing(enclave: Path) -> Non
     assert run_job(client(enclave), b.VOTER, b.CONTRACTS, case(), RIGHT).outcome == Outcome.EXECUTED
 
 
-def prepared(path: Path, receipt: object = None) -> tuple[socket.socket, Prepared]:
+def prepared(path: Path, receipt: Digest | None = None) -> tuple[socket.socket, Prepared]:
     peer = raw(path)
-    frames.send(peer, Prepare(receipt or case().receipt_id))  # type: ignore[arg-type]
+    frames.send(peer, Prepare(receipt or case().receipt_id))
     return peer, frames.receive(peer, Prepared)
 
 
@@ -169,24 +172,15 @@ def test_an_enclave_that_is_not_there_is_a_reason_to_try_again(place: Path) -> N
 
 
 def test_a_refused_job_is_our_own_fault_and_is_not_repeated(enclave: Path) -> None:
-    other = case()._replace(environment=World().environment.__class__(**{**_fields(), "driver": "other"}))
+    other = case()._replace(environment=dataclasses.replace(WORLD.environment, driver="other"))
     with pytest.raises(MalformedValue):
         run_job(client(enclave), b.VOTER, b.CONTRACTS, other, RIGHT)
-
-
-def _fields() -> dict[str, object]:
-    return {name: getattr(WORLD.environment, name) for name in WORLD.environment.__slots__}
 
 
 def test_frames_refuse_what_is_too_long_before_it_is_sent() -> None:
     left, right = socket.socketpair()
     with left, right, pytest.raises(MalformedValue):
-        frames.send(left, b.RunJob(**{**_job_fields(), "envelope": bytes(MAX_MESSAGE_BYTES)}))  # type: ignore[arg-type]
-
-
-def _job_fields() -> dict[str, object]:
-    job = job_of(case())
-    return {name: getattr(job, name) for name in job.__slots__}
+        frames.send(left, dataclasses.replace(job_of(case()), envelope=Blob(bytes(MAX_MESSAGE_BYTES))))
 
 
 def test_frames_name_what_was_expected() -> None:

@@ -8,14 +8,28 @@ import pytest
 from bytewise.protocol import trace
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ClientSignatureBad, Defect, EnvelopeDoesNotOpen, EnvelopeProofBad, Fault
-from bytewise.protocol.errors import MalformedValue, OutsideLimits, PlaintextNotCanonical, RequestDiffers, RequestExpired
-from bytewise.protocol.errors import RequestHashMismatch, TicketRefused, TokensHashMismatch
+from bytewise.protocol.errors import (
+    ClientSignatureBad,
+    Defect,
+    EnvelopeDoesNotOpen,
+    EnvelopeProofBad,
+    Fault,
+    MalformedValue,
+    OutsideLimits,
+    PlaintextNotCanonical,
+    RequestDiffers,
+    RequestExpired,
+    RequestHashMismatch,
+    TicketRefused,
+    TokensHashMismatch,
+)
+from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.messages import CannotReason, Outcome, TicketKind
 from bytewise.protocol.receipt import Receipt
 from bytewise.protocol.request import output_for
-from bytewise.protocol.seal import Payload
-from bytewise.protocol.units import ZERO_DIGEST, Blob, U64, U256
+from bytewise.protocol.seal import Payload, envelope_hash
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
+from kms.curve import GENERATOR, encode_point
 from tests.unit.verifier import bench as b
 from tests.world import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
 from verifier.enclave.judge import Judgement, judge, verify_job
@@ -23,7 +37,7 @@ from verifier.enclave.judge import Judgement, judge, verify_job
 WORLD = World()
 
 
-def judged(job: b.RunJob, engine: b.TwoParrots | None = None, keys: b.WholeKey | None = None) -> Judgement:
+def judged(job: RunJob, engine: b.TwoParrots | None = None, keys: b.WholeKey | None = None) -> Judgement:
     identifier = verify_job(job, CHAIN_ID)
     return judge(job, identifier, keys or b.WholeKey(), b"", engine or b.TwoParrots(), MODEL)
 
@@ -33,7 +47,7 @@ def case(
     receipt_changes: dict[str, object] | None = None,
     payload: Callable[[Payload], Payload] = lambda p: p,
     kind: TicketKind = TicketKind.DISPUTE,
-) -> b.RunJob:
+) -> RunJob:
     """A job about an honest answer to question 1, with changes."""
     request = WORLD.request(1, **(request_changes or {}))
     generated = WORLD.engine.generate(request)
@@ -55,13 +69,15 @@ def test_an_audit_has_no_round_digest() -> None:
     assert judged(case(kind=TicketKind.AUDIT)).round_digest == ZERO_DIGEST
 
 
-def altered(position: int) -> b.RunJob:
+def altered(position: int) -> RunJob:
     request = WORLD.request(1)
     truth = WORLD.engine.generate(request)
     tokens = list(truth.output.token_ids)
     tokens[position] = (tokens[position] + 1) % 256
     output = output_for(request, tuple(tokens), truth.output.finish_reason)
-    receipt = WORLD.receipt(1, request, truth, tokens_hash=output.tokens_hash, out_hash=out_hash(output.tokens_hash, truth.trace_root))
+    receipt = WORLD.receipt(
+        1, request, truth, tokens_hash=output.tokens_hash, out_hash=out_hash(output.tokens_hash, truth.trace_root)
+    )
     return b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, output), receipt))
 
 
@@ -110,7 +126,9 @@ def test_a_machine_without_the_model_says_so_only_after_the_record_was_found_sou
         Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING
     )
     bad = case(payload=lambda p: dataclasses.replace(p, client_signature=Blob(bytes(65))))
-    assert judge(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoParrots(), word("another model")).outcome is Outcome.INVALID
+    assert (
+        judge(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoParrots(), word("another model")).outcome is Outcome.INVALID
+    )
 
 
 def test_too_few_shards_are_no_verdict_on_the_operator() -> None:
@@ -123,7 +141,7 @@ def test_an_unknown_profile_is_not_guessed() -> None:
     assert judged(dataclasses.replace(job, environment=place)) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
 
 
-def _mauled() -> b.RunJob:
+def _mauled() -> RunJob:
     """The envelope's ciphertext is altered and the receipt names the altered bytes."""
     request = WORLD.request(1)
     generated = WORLD.engine.generate(request)
@@ -131,10 +149,10 @@ def _mauled() -> b.RunJob:
     cut = envelope.index(b'"ciphertext":"0x') + 40
     digit = b"0" if envelope[cut : cut + 1] != b"0" else b"1"
     mauled = envelope[:cut] + digit + envelope[cut + 1 :]
-    return b.job(WORLD, dataclasses.replace(receipt, envelope_hash=b.envelope_hash(mauled)), mauled)
+    return b.job(WORLD, dataclasses.replace(receipt, envelope_hash=envelope_hash(mauled)), mauled)
 
 
-def _copied() -> b.RunJob:
+def _copied() -> RunJob:
     """An attacker puts an honest envelope into a receipt of its own."""
     request = WORLD.request(1)
     generated = WORLD.engine.generate(request)
@@ -142,25 +160,25 @@ def _copied() -> b.RunJob:
     return b.job(WORLD, dataclasses.replace(honest, operator=signer("attacker").address), envelope)
 
 
-def _garbage(receipt_changes: dict[str, object] | None = None) -> b.RunJob:
+def _garbage(receipt_changes: dict[str, object] | None = None) -> RunJob:
     request = WORLD.request(1)
     receipt = WORLD.receipt(1, request, WORLD.engine.generate(request), **(receipt_changes or {}))
     return b.job(WORLD, *b.seal(receipt, b"\x01" * 4096))
 
 
-def _sealed_to_another_key() -> b.RunJob:
+def _sealed_to_another_key() -> RunJob:
     job = case()
-    other = dataclasses.replace(b.EPOCH, public_key=b.encode_point(b.GENERATOR * 5))
+    other = dataclasses.replace(b.EPOCH, public_key=encode_point(GENERATOR * 5))
     return dataclasses.replace(job, epoch=other)
 
 
-def _other_payload(**changes: object) -> b.RunJob:
+def _other_payload(**changes: object) -> RunJob:
     return case(payload=lambda p: dataclasses.replace(p, **changes))  # type: ignore[arg-type]
 
 
 OTHER = WORLD.request(2)
 
-DEFECTS: list[tuple[type[Defect], Callable[[], b.RunJob]]] = [
+DEFECTS: list[tuple[type[Defect], Callable[[], RunJob]]] = [
     (EnvelopeProofBad, _mauled),
     (EnvelopeProofBad, _copied),
     (EnvelopeDoesNotOpen, _sealed_to_another_key),
@@ -175,7 +193,7 @@ DEFECTS: list[tuple[type[Defect], Callable[[], b.RunJob]]] = [
 
 
 @pytest.mark.parametrize(("defect", "make"), DEFECTS, ids=[f"{d.rule}-{i}" for i, (d, _) in enumerate(DEFECTS)])
-def test_each_defect_of_the_record_is_its_own_code(defect: type[Defect], make: Callable[[], b.RunJob]) -> None:
+def test_each_defect_of_the_record_is_its_own_code(defect: type[Defect], make: Callable[[], RunJob]) -> None:
     assert judged(make()) == Judgement(Outcome.INVALID, defect.code)
 
 

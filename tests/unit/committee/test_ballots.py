@@ -1,0 +1,260 @@
+"""A seat's vote: one per round for ever, protected before it is sent, whatever crashes, restarts or is restored in between."""
+
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+from bytewise.protocol.decide import MovePolicy, VotePolicy
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.errors import ProtectionMissing, SecondVote, TryAgain
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.messages import Outcome, Vote
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
+from bytewise.storage.duties import DECLINED, DONE, Duties
+from bytewise.storage.engine import writing
+from bytewise.storage.protection import Protection
+from bytewise.storage.tables_core import ProtectedVoteRow
+from committee.ballots import KIND, Ballots
+from tests.unit.verifier import bench as b
+from tests.unit.verifier.town import ME, NETWORK, Town, seat
+from tests.world import DISPUTES, word
+from verifier.act import Performer
+from verifier.node import Node
+from verifier.worker import Worker
+
+
+class Seated:
+    """A running member of a town; leaving it is a crash: nothing in memory survives."""
+
+    def __init__(self, town: Town) -> None:
+        self.town = town
+        self.worker = Worker()
+        self.duties, self.protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
+        self.ballots = Ballots(
+            NETWORK, town.records, self.duties, self.protection, town.journal, ME, town.enclave, self.worker, os.urandom,
+            VotePolicy(),
+        )  # fmt: skip
+        performer = Performer(town.sender, town.journal, None, None, self.ballots)
+        self.node = Node(
+            town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [self.ballots], self.worker, None,
+            self.ballots,
+        )  # fmt: skip
+
+    def __enter__(self) -> "Seated":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.stop()
+
+    def tick(self, seconds: int = 0) -> None:
+        self.town.chain.pass_time(seconds)
+        self.node.tick()
+
+    def until_quiet(self) -> None:
+        """Ticks until no job runs and nothing is collected any more; chain time stands still."""
+        for _ in range(500):
+            self.tick()
+            if not self.worker.busy():
+                self.tick()
+                return
+            threading.Event().wait(0.02)
+        raise AssertionError("never quiet")
+
+    def vote(self, dispute: Dispute) -> Vote | None:
+        stored = self.protection.known(dispute.id, dispute.round, ME.address)
+        return None if stored is None else stored.vote
+
+
+def setup(folder: Path, cheat: bool = True) -> tuple[Town, Dispute]:
+    town = Town(folder)
+    signed = town.signed(1, cheat=cheat)
+    town.anchor(signed)
+    return town, town.dispute(signed)
+
+
+def test_a_duty_becomes_one_protected_vote_a_commitment_and_a_reveal(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        vote = member.vote(dispute)
+        assert vote is not None and (vote.outcome, vote.seat_mask) == (Outcome.EXECUTED, 0b111)
+        assert town.sender.of("commit") == [typed_digest(DISPUTES, vote)] and town.sender.of("reveal") == []
+        shown = town.show(dispute, vote, phase=Phase.REVEAL)
+        member.tick(1)
+        ((revealed, quote),) = town.sender.of("reveal")
+        assert revealed == vote and keccak256(quote) == vote.quote_hash
+        index = town.chain.disputes.index(shown)
+        town.chain.disputes[index] = replace(shown, members=(replace(shown.members[0], revealed=True),))
+        member.tick(1)
+        assert [duty.state for duty in member.duties.all()] == [DONE]
+    assert town.enclave.jobs == 1
+    town.journal.verify_journal()
+
+
+def test_a_restart_after_the_vote_was_protected_sends_that_very_vote(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        before = member.vote(dispute)
+    for _ in range(3):
+        town.reopen()
+        with Seated(town) as member:
+            member.tick(1)
+            assert member.vote(dispute) == before
+    assert town.sender.of("commit") == [typed_digest(DISPUTES, before)] and town.enclave.jobs == 1
+
+
+def test_a_crash_between_protection_and_sending_loses_nothing(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        protected = member.vote(dispute)
+    town.sender.sent.clear()  # the process died before its outbox knew
+    town.reopen()
+    with Seated(town) as member:
+        member.tick(1)
+    assert town.sender.of("commit") == [typed_digest(DISPUTES, protected)]
+
+
+def test_a_member_without_its_table_stops_rather_than_votes_again(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        vote = member.vote(dispute)
+    assert vote is not None
+    town.show(dispute, vote)
+    with writing(town.database) as connection:
+        connection.execute(delete(ProtectedVoteRow))
+    town.reopen()
+    with Seated(town) as member, pytest.raises(ProtectionMissing):
+        member.tick(1)
+
+
+def test_two_different_votes_for_one_round_are_impossible(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        vote = member.vote(dispute)
+        assert vote is not None
+        with pytest.raises(SecondVote):
+            member.protection.sign_once(replace(vote, outcome=U8(Outcome.NO_KEY), tokens_hash=ZERO_DIGEST), Blob(b""))
+        again = member.protection.sign_once(replace(vote, salt=word("another salt")), Blob(b""))
+        assert again.vote == vote
+
+
+def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    del town.shelf.blobs[signed.locator]
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(29)
+        member.tick(0)
+        assert member.vote(dispute) is None
+        member.tick(2)
+        vote = member.vote(dispute)
+        assert vote is not None and (vote.outcome, vote.code, vote.quote_hash) == (Outcome.UNAVAILABLE, 0, ZERO_DIGEST)
+        assert vote.round_digest == ZERO_DIGEST and town.enclave.jobs == 0
+        member.tick(1)
+    assert town.sender.of("commit") == [typed_digest(DISPUTES, vote)]
+
+
+def test_bytes_that_come_in_time_are_judged(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    data = town.shelf.blobs.pop(signed.locator)
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(20)
+        town.shelf.blobs[signed.locator] = data
+        member.until_quiet()
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.EXECUTED
+
+
+def test_a_node_that_cannot_read_its_chain_does_not_call_the_bytes_unavailable(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+
+    class Blind(type(town.chain)):  # type: ignore[misc]
+        def epoch(self, epoch: int, block: int) -> EpochRecord:
+            raise TryAgain("chain", "no epoch")
+
+    with Seated(town) as member:
+        town.records.step(town.chain.now())
+        town.chain.__class__ = Blind
+        member.tick(40)
+        member.tick(1)
+        assert member.vote(dispute) is None
+
+
+def test_shards_without_a_key_are_asked_again_until_there_is_no_time(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    town.enclave.bench.keys = b.WholeKey(available=False)
+    with Seated(town) as member:
+        member.until_quiet()
+        assert member.vote(dispute) is None and town.enclave.jobs == 1
+        town.chain.pass_time(31)
+        member.until_quiet()
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.NO_KEY and town.enclave.jobs == 2
+
+
+def test_an_enclave_that_comes_back_in_time_still_votes(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    town.enclave.running = False
+    with Seated(town) as member:
+        for _ in range(4):
+            member.tick(1)
+        town.enclave.running = True
+        member.until_quiet()
+        assert member.vote(dispute) is not None
+
+
+def test_no_job_starts_when_the_commit_phase_is_as_good_as_over(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.tick(58)
+        assert town.enclave.jobs == 0 and member.vote(dispute) is None
+
+
+def test_a_declined_duty_is_left_alone_also_after_a_restart(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    Duties(town.database, town.clock).decline(dispute.id, KIND)
+    for _ in range(2):
+        town.reopen()
+        with Seated(town) as member:
+            member.tick(1)
+            member.tick(1)
+            assert [duty.state for duty in member.duties.all()] == [DECLINED]
+    assert town.enclave.jobs == 0 and town.sender.of("commit") == []
+
+
+def test_a_second_round_gets_a_vote_of_its_own(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        first = member.vote(dispute)
+        second = replace(dispute, round=2, round_seed=word("second seed"), members=(seat(),))
+        town.chain.disputes[0] = second
+        member.until_quiet()
+        again = member.vote(second)
+    assert first is not None and again is not None and first.round_digest != again.round_digest
+    assert len(town.sender.of("commit")) == 2
+
+
+def test_a_seat_of_somebody_else_is_none_of_our_business(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    town.dispute(signed, replace(seat(), voter=NETWORK.addresses.disputes))
+    with Seated(town) as member:
+        member.tick(1)
+        assert member.ballots.step(town.chain.now()) == ()

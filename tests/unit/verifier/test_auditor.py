@@ -1,0 +1,254 @@
+"""Light audits and the watchtower: public draws, one result per receipt, doubt that accuses nobody, one dispute per fraud."""
+
+import dataclasses
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.actions import OpenDispute, PostAudit, RunAudit
+from bytewise.protocol.decide import MovePolicy, WatchPolicy
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.environment import PROFILE_EXACT_1
+from bytewise.protocol.errors import Bug, TryAgain
+from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.messages import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
+from bytewise.protocol.preflight import Mark, Point, Record, preflight
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.signing import typed_digest, verify_signature
+from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest, unhex
+from bytewise.storage.archive import Audits
+from tests.unit.verifier import bench as b
+from tests.unit.verifier.town import ME, NETWORK, WORLD, Town
+from tests.world import ANCHOR, DISPUTES, NOW, signer, word
+from verifier.act import Performer
+from verifier.audit import Cause, conclude
+from verifier.auditor import Auditor
+from verifier.node import Node
+from verifier.watchtower import Watchtower
+from verifier.worker import Worker
+
+
+def job_result(outcome: Outcome, code: int = 0, tokens: Digest = ZERO_DIGEST, root: Digest = ZERO_DIGEST) -> JobResult:
+    return JobResult(word("r"), U16(0), word("r"), ME.address, U8(outcome), U8(code), tokens, root, ZERO_DIGEST, Blob(b"quote"))
+
+
+def record(**changes: object) -> Record:
+    signed = WORLD.answered(1)
+    header, _ = WORLD.batch((signed,))
+    plain = Record(signed.receipt, header, WORLD.environment, word("policy"), 600, "simulated", None, False)
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "cause"),
+    [
+        (Outcome.UNAVAILABLE, 0, Cause.VERIFIER),
+        (Outcome.NO_KEY, 0, Cause.VERIFIER),
+        (Outcome.CANNOT_EXECUTE, CannotReason.BACKEND, Cause.VERIFIER),
+        (Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING, Cause.VERIFIER),
+        (Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN, Cause.ENVIRONMENT),
+        (Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES, Cause.VERIFIER),
+    ],
+)
+def test_no_doubt_of_ours_ever_becomes_a_mismatch(outcome: Outcome, code: int, cause: Cause) -> None:
+    found = conclude(
+        job_result(outcome, code), WORLD.answered(1).receipt, preflight(record()), PROFILE_EXACT_1, word("salt"), NOW
+    )
+    assert (found.cause, found.result.result) == (cause, AuditOutcome.NONE)
+
+
+def test_a_difference_is_the_operators_only_if_the_record_is_complete() -> None:
+    executed = job_result(Outcome.EXECUTED, 0, word("t"), word("root"))
+    receipt = WORLD.answered(1).receipt
+    full, thin = preflight(record()), preflight(record(receipt=dataclasses.replace(receipt, req_hash=ZERO_DIGEST)))
+    assert conclude(executed, receipt, full, PROFILE_EXACT_1, word("salt"), NOW).result.result == AuditOutcome.MISMATCH
+    assert conclude(executed, receipt, thin, PROFILE_EXACT_1, word("salt"), NOW).cause is Cause.RECORD
+    vague = preflight(record(environment=dataclasses.replace(WORLD.environment, libraries=())))
+    assert conclude(executed, receipt, vague, PROFILE_EXACT_1, word("salt"), NOW).cause is Cause.OPERATOR
+    assert conclude(executed, receipt, vague, "pinned-1", word("salt"), NOW).cause is Cause.RECORD
+
+
+def test_the_checklist_has_eleven_points_and_says_which_claim_remains() -> None:
+    nobody_looked = preflight(record())
+    assert [point for point, _ in nobody_looked.marks] == list(Point) and len(Point) == 11
+    assert dict(nobody_looked.marks)[Point.DECODING] is Mark.UNKNOWN
+    assert dict(nobody_looked.marks)[Point.APPLICATION] is Mark.UNKNOWN
+    assert "nobody here has replayed" in nobody_looked.claim
+    compared = preflight(record(opened=True, executed=True))
+    assert compared.failed == () and "byte for byte" in compared.claim
+    assert "too thin" in preflight(record(environment=dataclasses.replace(WORLD.environment, driver=""))).claim
+    assert dict(preflight(record(environment=None)).marks)[Point.RUNTIME] is Mark.UNKNOWN
+    assert "without evidence" in preflight(record(opened=True, executed=True, policy=ZERO_DIGEST)).claim
+
+
+def auditor_of(town: Town, worker: Worker) -> tuple[Auditor, Audits]:
+    audits = Audits(town.database, town.clock)
+    auditor = Auditor(town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100)
+    return auditor, audits
+
+
+def node_of(town: Town) -> tuple[Node, Audits, Worker]:
+    worker = Worker()
+    auditor, audits = auditor_of(town, worker)
+    performer = Performer(town.sender, town.journal, auditor, None, None)
+    node = Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [auditor], worker, auditor)
+    return node, audits, worker
+
+
+def run(town: Town, node: Node, worker: Worker, until: int) -> None:
+    """Ticks, a block each, until so many audits were sent."""
+    for _ in range(200):
+        node.tick()
+        if len(town.sender.of("audit")) >= until:
+            return
+        threading.Event().wait(0.02)
+        if not worker.busy():
+            town.chain.pass_time(1)
+    raise AssertionError("no result")
+
+
+def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    honest, fraud = town.signed(1), town.signed(2, cheat=True)
+    town.anchor(honest, fraud)
+    node, audits, worker = node_of(town)
+    run(town, node, worker, 2)
+    worker.stop()
+    said = {}
+    for result, signature in town.sender.of("audit"):
+        verify_signature("audit", typed_digest(DISPUTES, result), signature, ME.address)
+        said[result.receipt_id] = result.result
+    honest_id, fraud_id = receipt_id(ANCHOR, honest.receipt), receipt_id(ANCHOR, fraud.receipt)
+    assert said == {honest_id: AuditOutcome.MATCH, fraud_id: AuditOutcome.MISMATCH}
+    opening = audits.find(fraud_id).opening  # type: ignore[union-attr]
+    tokens, root, salt = (Digest(unhex(opening[name])) for name in ("tokens_hash", "trace_root", "salt"))
+    assert audits.find(fraud_id).result.commitment == audit_commitment(2, tokens, root, salt)  # type: ignore[union-attr]
+    assert out_hash(tokens, root) != fraud.receipt.out_hash
+    town.journal.verify_journal()
+
+
+def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    node, _, worker = node_of(town)
+    run(town, node, worker, 1)
+    worker.stop()
+    first = town.sender.of("audit")
+    town.reopen()
+    node, _, worker = node_of(town)
+    for _ in range(3):
+        town.chain.pass_time(1)
+        node.tick()
+    worker.stop()
+    assert town.sender.of("audit") == first and town.enclave.jobs == 1
+
+
+def test_an_enclave_that_never_answers_ends_in_a_failed_audit_and_no_result(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    town.enclave.running = False
+    node, audits, worker = node_of(town)
+    with pytest.raises(AssertionError, match="no result"):
+        run(town, node, worker, 1)
+    worker.stop()
+    assert [row.state for row in audits.audits()] == ["FAILED"] and town.sender.of("audit") == []
+
+
+def test_too_few_shards_end_in_a_result_that_accuses_nobody(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(2, cheat=True), first_seq=U64(2))
+    town.enclave.bench.keys = b.WholeKey(available=False)
+    node, _, worker = node_of(town)
+    run(town, node, worker, 1)
+    worker.stop()
+    ((result, _),) = town.sender.of("audit")
+    assert result.result == AuditOutcome.NONE and town.enclave.jobs == 3
+
+
+def test_nothing_is_audited_before_the_beacon_block_is_there(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1), block=U64(20))
+    worker = Worker()
+    auditor, _ = auditor_of(town, worker)
+    for number, expected in ((20, ()), (21, ()), (22, (RunAudit,))):
+        town.chain.number = number
+        town.records.step(town.chain.now())
+        assert tuple(map(type, auditor.step(town.chain.now()))) == expected
+    assert header.block == 20
+    worker.stop()
+
+
+def test_a_node_whose_chain_is_away_tries_again_and_loses_nothing(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    node, _, worker = node_of(town)
+    node.tick()
+    town.chain.pass_time(1)
+    town.chain.reachable = False
+    with pytest.raises(TryAgain):
+        node.tick()
+    town.chain.reachable = True
+    run(town, node, worker, 1)
+    worker.stop()
+
+
+def mismatch(town: Town, receipt: Digest, who: str) -> None:
+    result = AuditResult(receipt, signer(who).address, U8(AuditOutcome.MISMATCH), ZERO_DIGEST, U64(NOW))
+    town.chain.posted.append((town.chain.number + 1, result))
+
+
+def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    fraud = town.signed(1, cheat=True)
+    town.anchor(fraud)
+    identifier = receipt_id(ANCHOR, fraud.receipt)
+    tower = Watchtower(town.chain, town.records, signer("tower").address, 1, WatchPolicy())
+
+    def step() -> tuple[Snapshot, tuple[object, ...]]:
+        seen = town.chain.pass_time(1)
+        town.records.step(seen)
+        return seen, tower.step(seen)
+
+    assert step()[1] == ()
+    mismatch(town, identifier, "voter")
+    assert step()[1] == ()
+    town.chain.pass_time(1)
+    mismatch(town, identifier, "second")
+    _, (action,) = step()
+    assert action == OpenDispute(identifier, 100)
+    tower.open(action, town.sender)
+    assert town.sender.of("open") == [100]
+    town.dispute(fraud)
+    assert step()[1] == ()
+
+
+def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    fraud = town.signed(1, cheat=True)
+    town.anchor(fraud)
+    for who in ("voter", "second"):
+        mismatch(town, receipt_id(ANCHOR, fraud.receipt), who)
+    seen = town.chain.pass_time(1)
+    town.records.step(seen)
+    tower = Watchtower(town.chain, town.records, signer("tower").address, 1, WatchPolicy())
+    assert [type(action) for action in tower.step(seen)] == [OpenDispute]
+
+
+def test_an_action_for_a_missing_part_is_a_bug_and_one_that_fails_stops_no_other(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    result = AuditResult(word("r"), ME.address, U8(1), ZERO_DIGEST, U64(NOW))
+    bare = Performer(town.sender, town.journal, None, None, None)
+    with pytest.raises(Bug):
+        bare.perform_all((PostAudit(result),), town.chain.now())
+    worker = Worker()
+    auditor, _ = auditor_of(town, worker)
+    performer = Performer(town.sender, town.journal, auditor, None, None)
+    town.anchor(town.signed(1))
+    town.records.step(town.chain.now())
+    known = town.records.live[0].seen.receipt_id
+    performer.perform_all((RunAudit(word("unknown")), RunAudit(known)), town.chain.now())
+    assert worker.busy() == {("audit", known, 0)}
+    worker.stop()

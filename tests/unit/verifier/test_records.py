@@ -1,0 +1,211 @@
+"""Following, checking and keeping: every batch and receipt gets its finding by name, and missing bytes accuse nobody."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import (
+    AnchoredLate,
+    BadSignature,
+    Fault,
+    ForeignChain,
+    ListMismatch,
+    MalformedValue,
+    NotCanonical,
+    RootMismatch,
+    SequenceBroken,
+    TryAgain,
+    UnknownEnvironment,
+    UnknownKeyEpoch,
+)
+from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt
+from bytewise.protocol.units import U32, U64, U256
+from tests.unit.verifier.town import WORLD, Town
+from tests.world import ANCHOR, NOW, signer, word
+from verifier.check import verify_batch
+from verifier.records import CHECKED, FAULTY, GOOD, NEW, WITHHELD, WITHHELD_FINDING
+
+Broken = tuple[BatchHeader, bytes]
+
+
+def answered(seq: int) -> SignedReceipt:
+    """A signed receipt whose envelope exists somewhere."""
+    return WORLD.sign(replace(WORLD.answered(seq).receipt, envelope_hash=word("envelope", seq)))
+
+
+def batch(*entries: SignedReceipt, **header_changes: object) -> Broken:
+    header, listed = WORLD.batch(entries or (answered(1), answered(2)))
+    return replace(header, **header_changes), encode(listed)  # type: ignore[arg-type]
+
+
+def with_list(listed: ReceiptList, header: BatchHeader) -> Broken:
+    """The header names exactly these list bytes: what is wrong is inside."""
+    return replace(header, list_hash=listed.list_hash, count=U32(len(listed.entries))), encode(listed)
+
+
+def _relisted(*entries: SignedReceipt) -> Broken:
+    header, listed = WORLD.batch((answered(1), answered(2)))
+    return with_list(ReceiptList(listed.operator, listed.first_seq, entries), header)
+
+
+def _changed(**changes: object) -> SignedReceipt:
+    return WORLD.sign(replace(answered(2).receipt, **changes))  # type: ignore[arg-type]
+
+
+LISTS: list[tuple[str, type[Fault], Callable[[], Broken]]] = [
+    ("another root", RootMismatch, lambda: batch(root=word("root"))),
+    ("another list", ListMismatch, lambda: batch(list_hash=word("list"))),
+    ("another count", ListMismatch, lambda: batch(count=U32(3))),
+    ("another operator", ListMismatch, lambda: batch(operator=signer("thief").address)),
+    ("another first number", ListMismatch, lambda: batch(first_seq=U64(2))),
+    ("no list at all", NotCanonical, lambda: (batch()[0], b"not json")),
+    ("a reused number", SequenceBroken, lambda: _relisted(answered(1), answered(1))),
+    ("a missing number", SequenceBroken, lambda: _relisted(answered(1), answered(3))),
+    ("a foreign chain", ForeignChain, lambda: _relisted(answered(1), _changed(chain_id=U256(1)))),
+    ("a receipt of another operator", SequenceBroken, lambda: _relisted(answered(1), _changed(operator=signer("thief").address))),
+    (
+        "a wrong signature", BadSignature,
+        lambda: _relisted(answered(1), replace(answered(2), signature=answered(1).signature)),
+    ),
+    ("a receipt of another epoch", UnknownEnvironment, lambda: _relisted(answered(1), _changed(key_epoch=U64(2)))),
+    ("a receipt of another model", UnknownEnvironment, lambda: _relisted(answered(1), _changed(model_id=word("m")))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "make"), [(f, m) for _, f, m in LISTS], ids=[name for name, _, _ in LISTS])
+def test_a_list_that_does_not_fit_its_batch_is_named(fault: type[Fault], make: Callable[[], Broken]) -> None:
+    header, data = make()
+    with pytest.raises(fault):
+        verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1}))
+
+
+def test_an_unknown_key_epoch_is_named() -> None:
+    header, data = batch()
+    with pytest.raises(UnknownKeyEpoch):
+        verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({2}))
+
+
+def test_an_unregistered_environment_is_named() -> None:
+    header, data = batch()
+    with pytest.raises(UnknownEnvironment):
+        verify_batch(ANCHOR, header, data, replace(WORLD.environment, driver="other"), frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("fault", "entry"),
+    [
+        (AnchoredLate, lambda: _changed(anchor_by=U64(NOW - 1))),
+        (UnknownEnvironment, lambda: _changed(gpu_arch=word("another architecture"))),
+        (MalformedValue, lambda: replace(answered(2), locator="https://elsewhere")),
+        (MalformedValue, lambda: _changed(req_hash=bytes(32))),
+    ],
+)
+def test_a_receipt_with_its_own_fault_does_not_spoil_the_others(fault: type[Fault], entry: Callable[[], SignedReceipt]) -> None:
+    header, data = batch(answered(1), entry())
+    good, bad = verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1}))
+    assert good.fault is None and isinstance(bad.fault, fault)
+
+
+def test_a_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    first, second = town.signed(1), town.signed(2)
+    town.anchor(first, second)
+    town.records.step(town.chain.now())
+    assert [live.seen.finding for live in town.records.live] == [GOOD, GOOD]
+    town.shelf.blobs.clear()
+    identifier = town.records.live[0].seen.receipt_id
+    assert town.records.case(identifier, town.chain.now()).signed == first
+    assert town.archive.batch(0) is not None and town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+
+
+def test_a_second_look_reads_nothing_twice(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    town.records.step(town.chain.now())
+    reads = town.shelf.reads
+    town.records.step(town.chain.pass_time(1))
+    assert town.shelf.reads == reads
+
+
+def test_a_list_that_nobody_can_have_is_withheld_after_the_deadline_and_not_before(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    del town.shelf.blobs[header.locator]
+    town.records.step(town.chain.now())
+    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
+    town.records.step(town.chain.pass_time(100))
+    assert town.archive.batch(0).state == WITHHELD  # type: ignore[union-attr]
+    assert town.records.live == ()
+
+
+def test_a_list_that_comes_late_is_still_checked(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    data = town.shelf.blobs.pop(header.locator)
+    town.records.step(town.chain.now())
+    town.shelf.blobs[header.locator] = data
+    town.records.step(town.chain.pass_time(5))
+    assert len(town.records.live) == 1
+
+
+@pytest.mark.parametrize("bytes_", [None, b"other bytes"])
+def test_ciphertext_that_is_missing_or_other_bytes_is_withheld_after_the_deadline(tmp_path: Path, bytes_: bytes | None) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    del town.shelf.blobs[signed.locator]
+    if bytes_ is not None:
+        town.shelf.blobs[signed.locator] = bytes_
+    town.records.step(town.chain.now())
+    identifier = town.records.live[0].seen.receipt_id
+    with pytest.raises(TryAgain):
+        town.records.fetch(identifier)
+    town.records.step(town.chain.pass_time(100))
+    assert town.archive.receipt(identifier).finding == WITHHELD_FINDING  # type: ignore[union-attr]
+
+
+def test_a_faulty_list_is_remembered_with_its_fault(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1), root=word("another root"))
+    town.records.step(town.chain.now())
+    seen = town.archive.batch(0)
+    assert seen is not None and seen.state == FAULTY and "R-14" in seen.detail
+
+
+def test_a_store_that_is_away_for_a_moment_accuses_nobody(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    blobs, town.shelf.blobs = town.shelf.blobs, {}
+    for _ in range(5):
+        town.records.step(town.chain.pass_time(1))
+    town.shelf.blobs = blobs
+    town.records.step(town.chain.pass_time(1))
+    assert town.archive.batch(header.batch_id).state == CHECKED  # type: ignore[union-attr]
+
+
+def test_a_reorganisation_takes_back_what_it_took(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    kept = town.anchor(town.signed(1), block=U64(12))
+    town.chain.number = 14
+    town.records.step(town.chain.now())
+    town.anchor(town.signed(2), first_seq=U64(2), block=U64(18))
+    town.chain.number = 20
+    town.records.step(town.chain.now())
+    assert len(town.records.live) == 2
+    town.chain.branch, town.chain.headers = "other", [kept]
+    town.records.step(town.chain.pass_time(1))
+    assert [live.header.batch_id for live in town.records.live] == [0]
+    assert town.archive.batch(1) is None
+
+
+def test_a_restart_knows_what_it_knew(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    town.records.step(town.chain.now())
+    town.reopen()
+    town.shelf.blobs.clear()
+    town.records.step(town.chain.pass_time(1))
+    assert [live.seen.finding for live in town.records.live] == [GOOD]

@@ -1,0 +1,269 @@
+"""A chain, a store and a sender in memory, for the duty process: small, complete, and under the test's hand."""
+
+import functools
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.dispute import Dispute, Member, Params, Phase, Snapshot
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
+from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
+from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.messages import AuditResult, Vote
+from bytewise.protocol.network import Addresses, Network
+from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.request import output_for
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
+from bytewise.service.clock import SystemClock
+from bytewise.storage.archive import Archive
+from bytewise.storage.cursor import Cursor
+from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.migrate import migrate
+from tests.unit.verifier import bench as b
+from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
+from verifier.enclave.session import Bench, Session
+from verifier.records import Records
+
+WORLD = World()
+ME = b.VOTER
+PARAMS = Params(
+    window_s=600, max_anchor_delay_s=60, commit_s=60, reveal_s=60, seats=(15, 31), tau_num=2, tau_den=3,
+    audit_rate_bps=10_000, audit_unit_wei=10, required_bond_wei=100,
+)  # fmt: skip
+_NOWHERE = Address("0x" + "00" * 20)
+NETWORK = Network(
+    chain_id=U256(CHAIN_ID), deploy_block=U64(1),
+    addresses=Addresses(
+        params=_NOWHERE, ledger=_NOWHERE, stake_vault=_NOWHERE, registry=_NOWHERE, key_epochs=KEY_EPOCHS.contract,
+        block_seed_source=_NOWHERE, receipt_anchor=ANCHOR.contract, disputes=DISPUTES.contract, lens=_NOWHERE,
+    ),
+    epochs=(EpochDocument(b.EPOCH, (b.PUBLIC,)),),
+)  # fmt: skip
+
+
+class MemoryChain:
+    """`ChainView` and `Documents` over lists that the test fills."""
+
+    def __init__(self) -> None:
+        self.number, self.timestamp, self.branch = 20, int(NOW) + 10, "main"
+        self.disputes: list[Dispute] = []
+        self.headers: list[BatchHeader] = []
+        self.posted: list[tuple[int, AuditResult]] = []
+        self.environments: dict[Digest, Environment] = {WORLD.environment.digest: WORLD.environment}
+        self.reachable = True
+
+    def head(self) -> int:
+        if not self.reachable:
+            raise TryAgain("chain", "unreachable")
+        return self.number
+
+    def snapshot(self, who: Address, block: int, from_dispute: int = 0) -> Snapshot:
+        return Snapshot(
+            self.block_hash(block), block, self.timestamp, PARAMS, tuple(self.disputes[from_dispute:]), len(self.disputes),
+            ((ME.address, 1000), (signer("second").address, 1000)), 0, 1, word("policy"),
+        )  # fmt: skip
+
+    def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
+        return tuple(header for header in self.headers if from_block <= header.block <= to_block)
+
+    def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
+        return tuple((result, Blob(b"")) for block, result in self.posted if from_block <= block <= to_block)
+
+    def block_hash(self, number: int) -> Digest:
+        return word("block", self.branch if number > 15 else "main", number)
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        if epoch != 1:
+            raise UnknownKeyEpoch(epoch)
+        return b.EPOCH
+
+    def environment(self, digest: Digest, to_block: int) -> Environment:
+        if digest not in self.environments:
+            raise UnknownEnvironment("environment", digest.hex(), "none")
+        return self.environments[digest]
+
+    def balance(self, account: Address, block: int) -> int:
+        return 10**18
+
+    def pass_time(self, seconds: int, blocks: int = 1) -> Snapshot:
+        """Later; returns the snapshot."""
+        self.timestamp += seconds
+        self.number += blocks
+        return self.now()
+
+    def now(self) -> Snapshot:
+        return self.snapshot(ME.address, self.number)
+
+
+class Shelf:
+    """`BlobStore` whose blobs can be lost."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.reads = 0
+
+    def put(self, data: bytes) -> str:
+        locator = f"eigenda:standard:{hex0x(word('blob', len(self.blobs)))}"
+        self.blobs[locator] = data
+        return locator
+
+    def get(self, locator: str) -> bytes:
+        self.reads += 1
+        if locator not in self.blobs:
+            raise TryAgain("da", "no blob")
+        return self.blobs[locator]
+
+
+class Outgoing:
+    """`Sender` that keeps what was sent, once per subject, as an outbox does."""
+
+    def __init__(self) -> None:
+        self.sent: dict[tuple[object, ...], Any] = {}
+
+    def _once(self, *key: object, body: object = None) -> None:
+        self.sent.setdefault(key, body)
+
+    def pump(self) -> int:
+        return 0
+
+    def anchor(self, header: BatchHeader) -> None:
+        self._once("anchor", header.first_seq, body=header)
+
+    def open_dispute(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+        self._once("open", receipt_id(ANCHOR, receipt), body=bond_wei)
+
+    def draw(self, dispute: Digest, round_number: int) -> None:
+        self._once("draw", dispute, round_number)
+
+    def rearm(self, dispute: Digest, round_number: int) -> None:
+        self._once("rearm", dispute, round_number)
+
+    def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
+        self._once("commit", dispute, round_number, body=commitment)
+
+    def reveal(self, vote: Vote, quote: Blob) -> None:
+        self._once("reveal", vote.dispute, vote.round, body=(vote, quote))
+
+    def settle(self, dispute: Digest, round_number: int) -> None:
+        self._once("settle", dispute, round_number)
+
+    def post_audit(self, result: AuditResult, signature: Blob) -> None:
+        self._once("audit", result.receipt_id, body=(result, signature))
+
+    def withdraw(self, credit_wei: int) -> None:
+        self._once("withdraw", credit_wei)
+
+    def of(self, verb: str) -> list[Any]:
+        """Bodies of what was sent under a verb."""
+        return [body for key, body in self.sent.items() if key[0] == verb]
+
+
+class Enclave:
+    """`EnclaveJobs` in this process: the session code of the enclave without its socket."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.jobs = 0
+        self.running = True
+
+    def prepare(self, receipt_id: Digest) -> Prepared:
+        if not self.running:
+            raise TryAgain("enclave", "not running")
+        self.session = Session(self.bench, receipt_id)
+        return self.session.prepare()
+
+    def run(self, job: RunJob) -> JobResult:
+        self.jobs += 1
+        return self.session.run(job)
+
+
+@functools.cache
+def _migrated() -> bytes:
+    """A migrated, empty database."""
+    with tempfile.TemporaryDirectory() as name:
+        migrate(f"sqlite:///{name}/empty.db")
+        return (Path(name) / "empty.db").read_bytes()
+
+
+class Town:
+    """A chain with one anchored batch, its bytes on the shelf, and the repositories of one node in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.chain, self.shelf, self.sender = MemoryChain(), Shelf(), Outgoing()
+        self.url = f"sqlite:///{folder / 'node.db'}"
+        (folder / "node.db").write_bytes(_migrated())
+        self.clock = SystemClock()
+        self.enclave = Enclave(b.bench(folder))
+        self.reopen()
+
+    def reopen(self) -> None:
+        """A restart: everything in memory is new, the database is not."""
+        self.database: Engine = open_database(self.url)
+        self.archive = Archive(self.database, self.clock)
+        self.journal = Journal(self.database, journal_key(self.folder / "journal.key"), self.clock)
+        self.records = Records(
+            self.chain, self.chain, self.shelf, self.archive, Cursor(self.database, "batches"), NETWORK, fetch_deadline_s=60
+        )
+
+    def signed(self, seq: int, cheat: bool = False, key: LocalSigner | None = None) -> SignedReceipt:
+        """A signed receipt whose envelope is on the shelf."""
+        request = WORLD.request(seq)
+        truth = WORLD.engine.generate(request)
+        output = truth.output
+        if cheat:
+            output = output_for(request, ((output.token_ids[0] + 1) % 256, *output.token_ids[1:]), output.finish_reason)
+        changes = {"tokens_hash": output.tokens_hash, "out_hash": b_out(output.tokens_hash, truth.trace_root)}
+        receipt, envelope = b.sealed(WORLD, WORLD.payload(request, output), WORLD.receipt(seq, request, truth, **changes))
+        return WORLD.sign(receipt, self.shelf.put(envelope))
+
+    def anchor(self, *entries: SignedReceipt, **changes: object) -> BatchHeader:
+        """Anchors a batch of them; its list is on the shelf."""
+        header, listed = WORLD.batch(entries)
+        locator = self.shelf.put(encode(listed))
+        header = replace(header, batch_id=len(self.chain.headers), locator=locator, **changes)  # type: ignore[arg-type]
+        self.chain.headers.append(header)
+        return header
+
+    def dispute(self, signed: SignedReceipt, *members: Member, **changes: object) -> Dispute:
+        """A dispute about a receipt, in its commit phase, with a seat of ours."""
+        plain = Dispute(
+            id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt), batch_id=0,
+            operator=signed.receipt.operator, challenger=signer("challenger").address, claimed_out_hash=signed.receipt.out_hash,
+            key_epoch=1, phase=Phase.COMMIT, round=1, seats=15, seed_block=18, round_seed=word("round seed"),
+            opened_at=self.chain.timestamp - 5, commit_end=self.chain.timestamp + 60, reveal_end=self.chain.timestamp + 120,
+            bond_wei=100, verdict=0, replacement=ZERO_DIGEST, members=members or (seat(),),
+        )  # fmt: skip
+        found = replace(plain, **changes)  # type: ignore[arg-type]
+        self.chain.disputes.append(found)
+        return found
+
+    def show(self, dispute: Dispute, vote: Vote, **changes: object) -> Dispute:
+        """The chain now has the commitment of a vote of ours."""
+        shown = replace(dispute, members=(seat(typed_digest(DISPUTES, vote)),), **changes)  # type: ignore[arg-type]
+        self.chain.disputes[self.chain.disputes.index(dispute)] = shown
+        return shown
+
+
+def seat(commitment: Digest = ZERO_DIGEST) -> Member:
+    """Our seat, of three."""
+    return Member(ME.address, 0b111, commitment, False, 0, 0, ZERO_DIGEST)
+
+
+def b_out(tokens_hash: Digest, trace_root: Digest) -> Digest:
+    """out_hash."""
+    return out_hash(tokens_hash, trace_root)
+
+
+def randomness(size: int) -> bytes:
+    """Real randomness: salts must differ between runs for the tests to mean something."""
+    return os.urandom(size)
