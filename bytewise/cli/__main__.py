@@ -69,11 +69,11 @@ def tell_version(output: OutputOption = Output.TABLE) -> None:
     print(json.dumps(told) if output is Output.JSON else " ".join(f"{name} {value}" for name, value in told.items()))
 
 
-def main() -> int:
-    """Runs one verb; the exit code (`bytewise.cli.exits`)."""
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one verb, by default the process's own; the exit code (`bytewise.cli.exits`)."""
     errors = Console(stderr=True)
     try:
-        return int(typer.main.get_command(app).main(prog_name="bytewise", standalone_mode=False) or Exit.OK)
+        return int(typer.main.get_command(app).main(arguments, "bytewise", standalone_mode=False) or Exit.OK)
     except TyperException as error:
         if error.format_message():
             errors.print(f"{error.format_message()}\nTry --help.", style="red", markup=False)
