@@ -42,7 +42,7 @@ def prompts(count: int, longest: int = 24) -> list[list[int]]:
 def varied_requests(model: Artifact, count: int, new: int) -> list[Request]:
     """Requests with other prompts, half of them greedy, the rest sampled under four policies."""
     policies = [
-        policy(new), policy(new, "0.8", "0.9"), policy(new), policy(new, "1.5", "1", 20), policy(new), policy(new, "0.3", "0.5", 5),
-        policy(new), policy(new, "1"),
+        policy(new), policy(new, "0.8", "0.9"), policy(new), policy(new, "1.5", "1", 20),
+        policy(new), policy(new, "0.3", "0.5", 5), policy(new), policy(new, "1"),
     ]  # fmt: skip
     return [request(model, prompt, policies[i % 8], seed=i) for i, prompt in enumerate(prompts(count))]

@@ -1,4 +1,4 @@
-"""A second implementation of exact-1 in Python integers and fractions alone: slow, plain, and sharing no arithmetic with the engine."""
+"""A second implementation of exact-1 in Python integers and fractions alone: slow, plain, sharing no arithmetic with torch."""
 
 from fractions import Fraction
 

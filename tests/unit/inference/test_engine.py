@@ -78,7 +78,7 @@ def test_extended_answer_is_found_at_its_true_end(engine: ExactEngine, asked: Re
 def test_token_outside_the_vocabulary_is_a_divergence_not_a_crash(
     engine: ExactEngine, asked: Request, truth: Generated, token: int
 ) -> None:
-    tokens = truth.output.token_ids[:3] + (token,) + truth.output.token_ids[4:]
+    tokens = (*truth.output.token_ids[:3], token, *truth.output.token_ids[4:])
     found = judged(engine, asked, truth, output_for(asked, tokens, "length"))
     assert found == Divergence(3, DivergenceClass.TOKEN, truth.output.token_ids[3], token)
 
@@ -132,7 +132,7 @@ def test_divergence_is_confirmed_by_a_second_backend(engine: ExactEngine, asked:
 
 
 def test_seat_whose_backends_disagree_cannot_execute(engine: ExactEngine, asked: Request, truth: Generated) -> None:
-    tokens = truth.output.token_ids[:4] + (truth.output.token_ids[4] ^ 1,) + truth.output.token_ids[5:]
+    tokens = (*truth.output.token_ids[:4], truth.output.token_ids[4] ^ 1, *truth.output.token_ids[5:])
     hardware_fault = Generated(output_for(asked, tokens, "length"), truth.leaves)
     divergence = Divergence(4, DivergenceClass.TOKEN, tokens[4], truth.output.token_ids[4])
     with pytest.raises(CannotExecute, match="disagree at 4"):

@@ -9,7 +9,7 @@ from tests.unit.inference.reference import Reference
 
 
 def test_every_head_row_and_logit_is_what_fractions_give(model: Artifact) -> None:
-    tokens = list(b"exact") + [256, 257]
+    tokens = [*b"exact", 256, 257]
     runner, reference = Runner(model, Float64Backend()), Reference(model)
     rows = runner.teacher_force(runner.cache(1, len(tokens)), [tokens], [0])[0]
     for position, (token, row) in enumerate(zip(tokens, rows, strict=True)):

@@ -1,0 +1,177 @@
+"""Making, converting and loading: the same bytes every time, and refusals that name what is wrong."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_torch
+
+from bytewise.inference import artifact
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.convert import convert, quantise_weight
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.make import make_model
+from bytewise.protocol import digests
+from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
+from tests.unit.inference.models import policy, request
+
+CHECKPOINT_DIGEST = "6de849edc4260bde5ffb811cc79ba145890a2786c15ad643e76a934beaa8b1cf"
+MODEL_ID = "55d6b33229df496e4a47d867f9a913763baf02fb1fa16d4fb5da6a8246119694"
+
+
+@pytest.fixture
+def checkpoint(model: Artifact, tmp_path: Path) -> Path:
+    """A copy of the small checkpoint, to be spoiled."""
+    return Path(shutil.copytree(model.path.parent / "checkpoint", tmp_path / "checkpoint"))
+
+
+def configured(checkpoint: Path, **changes: Any) -> Path:
+    """The checkpoint with another config.json."""
+    config = json.loads((checkpoint / "config.json").read_text()) | changes
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    return checkpoint
+
+
+def test_full_size_model_has_the_bytes_that_it_always_had(tmp_path: Path) -> None:
+    make_model(tmp_path / "checkpoint", 7)
+    weights = (tmp_path / "checkpoint" / "model.safetensors").read_bytes()
+    assert digests.sha256(weights).hex() == CHECKPOINT_DIGEST
+    assert convert(tmp_path / "checkpoint", tmp_path / "artifact").hex() == MODEL_ID
+    shape = artifact.load(tmp_path / "artifact").manifest.architecture
+    assert (shape.layers, shape.width, shape.heads, shape.key_value_heads, shape.vocabulary) == (4, 256, 8, 2, 264)
+
+
+def test_checkpoint_that_is_converted_again_gives_the_same_model_id(model: Artifact, tmp_path: Path) -> None:
+    again = convert(model.path.parent / "checkpoint", tmp_path / "elsewhere")
+    assert again == model.model_id == artifact.model_id_of(model.path)
+    for file in model.path.iterdir():
+        assert file.read_bytes() == (tmp_path / "elsewhere" / file.name).read_bytes()
+
+
+def test_another_seed_is_another_model(model: Artifact, other_model: Artifact) -> None:
+    assert model.model_id != other_model.model_id
+    assert model.tokenizer_digest == other_model.tokenizer_digest
+
+
+def test_nothing_is_overwritten(model: Artifact) -> None:
+    with pytest.raises(ConfigurationError, match="exists"):
+        make_model(model.path.parent / "checkpoint", 1)
+    with pytest.raises(ConfigurationError, match="exists"):
+        convert(model.path.parent / "checkpoint", model.path)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "tokenizer.json", "chat_template.jinja"])
+@pytest.mark.parametrize("fault", ["flipped", "longer", "shorter", "missing"])
+def test_file_with_other_bytes_is_refused_by_name(model: Artifact, tmp_path: Path, name: str, fault: str) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "spoiled"))
+    raw = (folder / name).read_bytes()
+    spoiled = {"flipped": raw[:-1] + bytes([raw[-1] ^ 1]), "longer": raw + b"\0", "shorter": raw[:-1], "missing": None}[fault]
+    (folder / name).unlink()
+    if spoiled is not None:
+        (folder / name).write_bytes(spoiled)
+    with pytest.raises(ArtifactMismatch, match=name):
+        artifact.load(folder)
+
+
+def test_manifest_that_is_not_canonical_or_not_ours_is_refused(model: Artifact, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "spoiled"))
+    raw = (folder / "manifest.json").read_bytes()
+    for spoiled in (raw + b"\n", raw.replace(b"exact-1", b"other-1"), b"{}", raw.replace(b"tokenizer.json", b"../../x/y.json")):
+        (folder / "manifest.json").write_bytes(spoiled)
+        with pytest.raises(ArtifactMismatch):
+            artifact.load(folder)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(CannotExecute, match="no artifact"):
+        artifact.load(folder)
+
+
+def test_manifest_that_names_its_own_wrong_bytes_is_another_model(model: Artifact, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "other"))
+    raw = (folder / "manifest.json").read_bytes()
+    (folder / "manifest.json").write_bytes(raw.replace(b'"stop_tokens":[257]', b'"stop_tokens":[258]'))
+    assert artifact.load(folder).model_id != model.model_id
+
+
+def test_loading_reports_progress(model: Artifact) -> None:
+    seen: list[tuple[str, int, int]] = []
+    artifact.load(model.path, lambda *step: seen.append(step))
+    assert {name for name, done, total in seen if done == total} == {file.name for file in model.manifest.files}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "mamba"}, "architecture mamba"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "architecture llama"),
+        ({"hidden_act": "gelu"}, "activation gelu"),
+        ({"quantization_config": {"bits": 4}}, "quantised"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope type dynamic"),
+        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope type longrope"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope type yarn"),
+        ({"partial_rotary_factor": 0.5}, "partial rotary"),
+        ({"rms_norm_eps": 0.0}, "rms_norm_eps"),
+        ({"max_position_embeddings": 2**20}, "context"),
+        ({"num_key_value_heads": 3}, "heads"),
+        ({"num_hidden_layers": 1}, "unknown tensors"),
+        ({"num_hidden_layers": 3}, "lacks model.layers.2"),
+        ({"intermediate_size": 168}, "mlp.gate_proj.weight"),
+        ({"mlp_bias": True}, "gate_proj.bias"),
+    ],
+)
+def test_what_cannot_be_exact_is_refused_by_name(checkpoint: Path, changes: dict[str, Any], named: str) -> None:
+    out = checkpoint.parent / "artifact"
+    with pytest.raises(UnsupportedModel, match=named):
+        convert(configured(checkpoint, **changes), out)
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint"]
+
+
+def test_checkpoint_with_a_broken_file_is_refused_by_name(checkpoint: Path) -> None:
+    out = checkpoint.parent / "artifact"
+    weights = load_file(checkpoint / "model.safetensors")
+    weights["model.norm.weight"] = np.full_like(weights["model.norm.weight"], np.nan)
+    save_file(weights, checkpoint / "model.safetensors")
+    with pytest.raises(UnsupportedModel, match=r"model.norm.weight holds"):
+        convert(checkpoint, out)
+    (checkpoint / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(UnsupportedModel, match=r"model.safetensors"):
+        convert(checkpoint, out)
+    (checkpoint / "chat_template.jinja").unlink()
+    with pytest.raises(UnsupportedModel):
+        convert(checkpoint, out)
+    assert not out.exists()
+
+
+def test_bfloat16_biases_tied_heads_and_static_scaling_are_converted_and_run(checkpoint: Path) -> None:
+    tensors = {
+        name: torch.from_numpy(array).to(torch.bfloat16) for name, array in load_file(checkpoint / "model.safetensors").items()
+    }
+    del tensors["lm_head.weight"]
+    for layer in range(2):
+        for name, size in (("q_proj", 64), ("k_proj", 32), ("v_proj", 32), ("o_proj", 64)):
+            tensors[f"model.layers.{layer}.self_attn.{name}.bias"] = torch.full((size,), 0.25, dtype=torch.bfloat16)
+    save_torch(tensors, checkpoint / "model.safetensors")
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    configured(checkpoint, tie_word_embeddings=True, attention_bias=True, rope_scaling=scaling)
+    convert(checkpoint, checkpoint.parent / "artifact")
+    loaded = artifact.load(checkpoint.parent / "artifact")
+    asked = request(loaded, b"variants", policy(6))
+    answer = ExactEngine(loaded, guard=True).generate(asked)
+    assert ExactEngine(loaded, backend="float32").verify(asked, answer.output, answer.out_hash).divergence is None
+
+
+def test_weights_are_rounded_half_even_under_the_largest_of_their_row() -> None:
+    weight = torch.tensor([[127.0, 0.5, 1.5, -2.5], [0.0, 0.0, 0.0, 0.0], [-254.0, 1.0, 3.0, -254.0]])
+    integers, scale = quantise_weight(weight)
+    assert integers.tolist() == [[127, 0, 2, -2], [0, 0, 0, 0], [-127, 0, 2, -127]]
+    assert scale.tolist() == [1.0, 1.0, 2.0]

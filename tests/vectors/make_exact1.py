@@ -1,0 +1,143 @@
+"""Writes exact-1.json, the vectors of the arithmetic profile: `python tests/vectors/make_exact1.py`.
+
+They never change: a change of one bit is a new profile (design section 6). `answers FOLDER` prints the small model's answers
+on the backend that this machine chooses; tests run it under other instruction sets. Floats are written as their bits.
+"""
+
+import json
+import struct
+import sys
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bytewise.inference import artifact, rope, self_test
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.convert import convert
+from bytewise.inference.determinism import fixed
+from bytewise.inference.elementwise import exp, silu
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.known_answers import integers
+from bytewise.inference.make import make_model
+from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.quantise import quantise
+from bytewise.inference.sampling import draw, keep
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.environment import PROFILE_EXACT_1
+from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
+
+FILE = Path(__file__).parent / "exact-1.json"
+SMALL = {"layers": 2, "width": 64, "heads": 4, "key_value_heads": 2, "context": 256}
+SEED = 7
+POLICIES = (("0", "1", 0), ("0.8", "0.9", 0), ("1.25", "1", 40))
+PROMPTS = (b"\x00", b"One answer, the same bytes everywhere.", bytes(range(64, 160)))
+
+
+def bits(values: torch.Tensor) -> list[str]:
+    """float32 values as the hexadecimal of their bits."""
+    return [struct.pack(">f", value).hex() for value in values.tolist()]
+
+
+def elementwise() -> dict[str, Any]:
+    """exp, SiLU and the quantiser on made-up inputs."""
+    points = torch.tensor(integers("exp", 40, 2**20), dtype=torch.float32).abs().neg() / torch.full((1,), 12000.0)
+    gates = torch.tensor(integers("silu", 40, 2**20), dtype=torch.float32) / torch.full((1,), 50000.0)
+    rows = []
+    for width, scale, magnitude in ((5, -10, 14), (8, 30, 14), (4, -140, 14), (6, -20, 22)):
+        row = torch.tensor([integers(f"row-{width}-{scale}", width, 2**23)], dtype=torch.float32) * 2.0**scale
+        found = quantise(row, magnitude)
+        whole = [int(q) for q in found.values[0].tolist()]
+        rows.append({"bits": magnitude, "row": bits(row[0]), "exponent": int(found.exponent), "integers": whole})
+    return {
+        "exp": {"input": bits(points), "output": bits(exp(points))}, "silu": {"input": bits(gates), "output": bits(silu(gates))},
+        "quantiser": rows,
+    }  # fmt: skip
+
+
+def sampler() -> list[dict[str, Any]]:
+    """Kept sets and draws."""
+    cases = []
+    for i, (top_k, top_p) in enumerate(((0, "1"), (3, "1"), (0, "0.5"), (7, "0.9"), (0, "0.001"))):
+        weights = [abs(n) for n in integers(f"weights-{i}", 12, 2**30)]
+        key = digests.labelled(Label.SAMPLER, i)
+        token = draw(keep(torch.tensor(weights), top_k, Fraction(top_p)), key)
+        cases.append({"weights": weights, "top_k": top_k, "top_p": top_p, "key": key.hex(), "token": token})
+    return cases
+
+
+def rotary() -> dict[str, Any]:
+    """Cosines and sines at a few positions, of plain and of scaled frequencies."""
+    plain = {"rope_type": "default", "rope_theta": 10000.0}
+    scaled = {
+        "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 128,
+    }  # fmt: skip
+    found = {}
+    for name, parameters in (("default", plain), ("llama3", scaled)):
+        cos, sin = rope.position_tables(rope.factor_tables(parameters, 8, 1024), 1024)
+        found[name] = {str(p): [*bits(cos[p, :4]), *bits(sin[p, :4])] for p in (0, 1, 255, 256, 1023)}
+    return found
+
+
+def small_model(folder: Path) -> Artifact:
+    """The model of the vectors; made in `folder` if it is not there."""
+    if not (folder / "artifact").exists():
+        make_model(folder / "checkpoint", SEED, **SMALL)
+        convert(folder / "checkpoint", folder / "artifact")
+    return artifact.load(folder / "artifact")
+
+
+def requests(model: Artifact) -> list[Request]:
+    """Every prompt under every policy."""
+    return [
+        Request(
+            1, model.model_id, "vectors", ZERO_DIGEST, DecodePolicy(24, Decimal(t), Decimal(p), k, (257,)), U64(k + i),
+            tuple(prompt), model.template_digest, model.tokenizer_digest, None, Digest(bytes(range(32))), U256(1), U64(1), ZERO_ADDRESS, None,
+        )
+        for i, prompt in enumerate(PROMPTS) for t, p, k in POLICIES
+    ]  # fmt: skip
+
+
+def answers(engine: ExactEngine) -> list[dict[str, Any]]:
+    """Tokens, first and last leaf, and out_hash of each answer."""
+    found = []
+    for request in requests(engine.artifact):
+        answer, decode = engine.generate(request), request.decode
+        found.append({
+            "prompt": bytes(request.prompt).hex(), "temperature": decode.temperature, "top_p": decode.top_p,
+            "top_k": decode.top_k, "seed": request.seed, "tokens": bytes(answer.output.token_ids).hex(), "first_leaf": answer.leaves[0].hex(),
+            "last_leaf": answer.leaves[-1].hex(), "out_hash": answer.out_hash.hex(),
+        })  # fmt: skip
+    return found
+
+
+def vectors(folder: Path) -> dict[str, Any]:
+    """The whole file; `folder` is for the small model."""
+    model = small_model(folder)
+    with fixed(1):
+        head = {"profile": PROFILE_EXACT_1, "profile_digest": self_test.profile_digest(Float64Backend()).hex()}
+        parts = {**elementwise(), "rotary": rotary(), "sampler": sampler()}
+    weights = digests.sha256((folder / "checkpoint" / "model.safetensors").read_bytes()).hex()
+    made = {"seed": SEED, "shape": SMALL, "checkpoint": weights, "model_id": model.model_id.hex()}
+    provenance = {"made_by": "tests/vectors/make_exact1.py", "checked_by": "tests/unit/inference/test_vectors.py"}
+    return {**provenance, **head, **parts, "model": made, "answers": answers(ExactEngine(model, backend="float64"))}
+
+
+def main() -> int:
+    """Writes the file, or prints answers."""
+    if len(sys.argv) == 3 and sys.argv[1] == "answers":
+        engine = ExactEngine(small_model(Path(sys.argv[2])))
+        print(json.dumps({"backend": engine.backend, "vectors": engine.vectors().hex(), "answers": answers(engine)}))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        FILE.write_text(json.dumps(vectors(Path(folder)), indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
