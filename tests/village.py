@@ -1,0 +1,192 @@
+"""A whole network in memory for `tests/test_walkthrough.py`: the real parts, without processes, HTTP, databases or contracts.
+
+A `Village` has a model, three key shards, five staked verifiers with an enclave each, and shows what the chain would show.
+"""
+
+import functools
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from bytewise.inference import artifact
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.convert import convert
+from bytewise.inference.determinism import environment
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.make import make_model
+from bytewise.protocol.dispute import Dispute, Params, Snapshot
+from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
+from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, Prepared, RunJob, ShardRecord
+from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.seal import seal_context
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+from bytewise.service.clock import SystemClock
+from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
+from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
+from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
+from kms import policy
+from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, random_scalar
+from kms.dleq import prove_partial, verify_partial
+from kms.envelope import open_with_point, verify_receipt_envelope
+from kms.shares import combine, split, verification_key
+from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, signer, word
+from verifier.enclave.session import Bench, Session
+
+NAMES = ("ada", "ben", "cleo", "dan", "eva")
+ETHER = 10**18
+STAKE = 10 * ETHER
+CONTRACTS = Contracts(U256(CHAIN_ID), ANCHOR.contract, DISPUTES.contract, KEY_EPOCHS.contract)
+PARAMS = Params(
+    window_s=60, max_anchor_delay_s=60, commit_s=24, reveal_s=12, seats=(15, 31), tau_num=2, tau_den=3,
+    audit_rate_bps=9000, audit_unit_wei=STAKE, required_bond_wei=ETHER,
+)  # fmt: skip
+
+
+class Dice:
+    """Reproducible randomness, so that a walkthrough that fails once fails again."""
+
+    def __init__(self) -> None:
+        self._throws = itertools.count()
+
+    def __call__(self, size: int) -> bytes:
+        """The next bytes."""
+        return b"".join(word("dice", next(self._throws)) for _ in range(0, size, 32))[:size]
+
+
+class Keys(NamedTuple):
+    """A key epoch: what is public, and each shard's share. Nobody holds the whole key."""
+
+    record: EpochRecord
+    shares: Mapping[int, int]
+
+
+def deal(rng: Dice) -> Keys:
+    """Deals a fresh key to three shards, any two of which open an envelope."""
+    shares, commitments = split(random_scalar(rng), 2, 3, rng)
+    shards = tuple(
+        ShardRecord(i, signer(f"shard {i}").address, "", "", encode_point(verification_key(i, commitments))) for i in shares
+    )
+    return Keys(EpochRecord(U64(1), encode_point(commitments[0]), 2, shards, "simulated"), shares)
+
+
+class Chain:
+    """What the chain shows, as tests set it."""
+
+    def __init__(self, verifiers: tuple[tuple[Address, int], ...], appraisal: Digest) -> None:
+        self.verifiers = verifiers
+        self.appraisal = appraisal
+        self.batch: BatchHeader | None = None
+        self.disputes: tuple[Dispute, ...] = ()
+        self.beacon = word("hash of the second block after the batch")
+        self.now = NOW
+
+    def snapshot(self) -> Snapshot:
+        """All reads of one decision."""
+        return Snapshot(
+            word("block", self.now), self.now - NOW + 12, self.now, PARAMS, self.disputes, len(self.disputes), self.verifiers,
+            0, 1, self.appraisal,
+        )  # fmt: skip
+
+    def facts(self, epoch: EpochRecord) -> ChainFacts:
+        """All that a shard asks."""
+        dispute = self.disputes[0] if self.disputes else None
+        return ChainFacts(
+            self.now - NOW + 12, self.now, PARAMS, self.appraisal, dispute, self.batch, self.beacon, self.verifiers,
+            EpochState.ACTIVE, "simulated", epoch.public_key,
+        )  # fmt: skip
+
+
+class Shards:
+    """A `KeySource`: every shard judges the request by itself, and each answer is verified before any two are combined."""
+
+    def __init__(self, keys: Keys, chain: Chain, appraisal: AppraisalPolicy, quoter: SimulatedQuoter, rng: Dice) -> None:
+        self._keys, self._chain, self._appraisal, self._quoter, self._rng = keys, chain, appraisal, quoter, rng
+
+    def open(self, job: RunJob, transport_secret: bytes) -> bytes:
+        """Padded plaintext of the job's envelope."""
+        envelope = verify_receipt_envelope(ANCHOR, job.receipt, job.envelope)
+        base = decode_point(envelope.enc)
+        points = {}
+        for shard in self._keys.record.shards[:2]:
+            share = self._released(shard, job, transport_secret)
+            partial = prove_partial(shard.index, share, base, job.ticket.receipt_id, self._rng)
+            key = decode_point(shard.verification_key)
+            points[shard.index] = verify_partial(partial, shard.index, key, base, job.ticket.receipt_id)
+        context = seal_context(ANCHOR, job.receipt)
+        return open_with_point(envelope, combine(points), self._keys.record.public_key, context, job.ticket.receipt_id)
+
+    def _released(self, shard: ShardRecord, job: RunJob, transport_secret: bytes) -> int:
+        """The shard's share, once quote, ticket and right are verified."""
+        nonce = word("nonce", shard.index, job.ticket.instance.hex())
+        transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
+        ticket_hash = typed_digest(policy.key_domain(CONTRACTS), job.ticket)
+        bound = policy.expected_report_data(CONTRACTS, job.ticket, ticket_hash, transport_key, nonce, job.policy)
+        request = ReleaseRequest(
+            nonce, job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope,
+            self._quoter.quote(bound), transport_key,
+        )  # fmt: skip
+        admitted = policy.verify_request(request, CONTRACTS, self._appraisal, SystemClock().now())
+        policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record))
+        return self._keys.shares[shard.index]
+
+
+class Enclave:
+    """An `EnclaveJobs` without a socket: the same sessions as in the measured program."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._session: Session | None = None
+
+    def prepare(self, receipt_id: Digest) -> Prepared:
+        """A fresh transport key."""
+        self._session = Session(self._bench, receipt_id)
+        return self._session.prepare()
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result of the prepared job."""
+        assert self._session is not None
+        return self._session.run(job)
+
+
+class Village:
+    """Everybody. `model` and `engine` are the honest ones."""
+
+    def __init__(self, folder: Path) -> None:
+        make_model(folder / "checkpoint", 1, layers=2, width=64, heads=4, key_value_heads=2, context=256)
+        convert(folder / "checkpoint", folder / "artifact")
+        make_root(folder / "root")
+        issue(folder / "root", folder / "platform.pem")
+        self.model: Artifact = artifact.load(folder / "artifact")
+        self.engine = ExactEngine(self.model)
+        self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
+        self.rng = Dice()
+        self.keys = deal(self.rng)
+        self.appraisal = _policy(folder)
+        self.operator, self.gateway = signer("operator"), signer("gateway")
+        self.people = {name: signer(name) for name in NAMES}
+        self.chain = Chain(tuple((key.address, STAKE) for key in self.people.values()), self.appraisal.digest)
+        quoter = SimulatedQuoter(Platform(folder / "platform.pem"), _measurement(), SystemClock())
+        shards = Shards(self.keys, self.chain, self.appraisal, quoter, self.rng)
+        bench = functools.partial(Bench, self.engine, self.model.model_id, shards, quoter, CHAIN_ID, self.rng)
+        self.enclaves = {name: Enclave(bench()) for name in NAMES}
+
+    def name_of(self, account: Address) -> str:
+        """Whose account it is."""
+        return next(name for name, key in self.people.items() if key.address == account)
+
+
+@functools.cache
+def _measurement() -> Digest:
+    return measure(source_root(), ENCLAVE_ENTRY)
+
+
+def _policy(folder: Path) -> AppraisalPolicy:
+    kind, root = EvidenceType.SIMULATED, load_root(folder / "root")
+    trusted = TrustedMeasurement(kind, _measurement(), COVERS)
+    anchor = TrustRoot(kind, Blob(root.public_bytes(Encoding.DER)))
+    return AppraisalPolicy(U64(1), (U256(CHAIN_ID),), (kind,), (anchor,), (trusted,), 600, True)
