@@ -59,6 +59,7 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@echo '==> layers'
 	@$(VENV)/bin/lint-imports --no-logo
 	@echo '==> contracts and generated files'
+	@$(FORGE) fmt --check
 	@$(FORGE) build --silent
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
 	@$(FORGE) test
@@ -71,6 +72,7 @@ test: install ## all Python tests, one whole demo run included; the skipped ones
 fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
+	@$(FORGE) fmt
 
 bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)
