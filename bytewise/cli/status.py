@@ -61,10 +61,14 @@ def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Dispute]) -> lis
     named = dict.fromkeys([*(audit.receipt_id for audit in audits), *verdicts])
     found = []
     for identifier in named:
-        results = Counter(AuditOutcome(audit.result).name.lower() for audit in audits if audit.receipt_id == identifier)
+        auditors = {audit.verifier: AuditOutcome(audit.result).name.lower() for audit in audits if audit.receipt_id == identifier}
+        results = Counter(auditors.values())
         verdict = verdicts.get(identifier)
         said = {outcome.name.lower(): results[outcome.name.lower()] for outcome in AuditOutcome}
-        found.append({"receipt": hex0x(identifier), "audits": said, "verdict": None if verdict is None else verdict.name})
+        found.append({
+            "receipt": hex0x(identifier), "audits": said, "auditors": auditors,
+            "verdict": None if verdict is None else verdict.name,
+        })  # fmt: skip
     return found
 
 

@@ -14,7 +14,8 @@ ETHER = 10**18
 def show(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:
     """Prints receipts, verdicts and money; `names` maps accounts to what the reader calls them."""
     console.print(_receipts(state))
-    console.print(_disputes(state, names))
+    console.print(_verdicts(state, names))
+    console.print(_payments(state))
     console.print(_money(state, names))
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
@@ -25,6 +26,13 @@ def ether(wei: str | int) -> str:
     whole, rest = divmod(abs(int(wei)), ETHER)
     decimals = f".{rest:018d}".rstrip("0").rstrip(".")
     return f"{'-' if int(wei) < 0 else ''}{whole}{decimals} ETH"
+
+
+def brief(wei: str | int) -> str:
+    """Wei as ether with at most four decimals, cut and marked where there are more; the exact figure is in the JSON."""
+    exact = ether(wei).removesuffix(" ETH")
+    head, _, decimals = exact.partition(".")
+    return exact if len(decimals) <= 4 else f"{head}.{decimals[:4]}…"
 
 
 def _receipts(state: Mapping[str, Any]) -> Table:
@@ -39,29 +47,40 @@ def _receipts(state: Mapping[str, Any]) -> Table:
     return table
 
 
-def _disputes(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
+def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
     table = Table(title="verdicts", title_justify="left")
-    for heading in ("receipt", "verdict", "operator", "challenger", "seats for it", "absent", "slashed", "to challenger",
-                    "to committee", "burned"):  # fmt: skip
+    for heading in ("receipt", "verdict", "operator", "challenger", "seats for it", "absent"):
         table.add_column(heading)
     for each in state["disputes"]:
-        money = each["money"] or {}
         stands = each["replacement"] or each["claimed"]
         equal = sum(m["seats"] for m in each["members"] if m["out_hash"] == stands)
         absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
         table.add_row(
             short(each["receipt"]), each["verdict"], names.get(each["operator"], short(each["operator"])),
-            names.get(each["challenger"], short(each["challenger"])), f"{equal}/{each['seats']}", str(absent),
-            *(ether(money.get(key, "0")) for key in ("slashed_wei", "to_challenger_wei", "to_verifiers_wei", "burned_wei")),
+            names.get(each["challenger"], short(each["challenger"])), f"{equal} of {each['seats']}", str(absent),
         )  # fmt: skip
     return table
 
 
+def _payments(state: Mapping[str, Any]) -> Table:
+    table = Table(title="money of each dispute, in ETH", title_justify="left")
+    columns = {
+        "bond": "bond_wei", "slashed": "slashed_wei", "to challenger": "to_challenger_wei",
+        "to committee": "to_verifiers_wei", "to operator": "to_operator_wei", "burned": "burned_wei",
+    }  # fmt: skip
+    for heading in ("receipt", *columns):
+        table.add_column(heading)
+    for each in state["disputes"]:
+        money = each["money"] or {}
+        table.add_row(short(each["receipt"]), *(brief(money.get(key, "0")) for key in columns.values()))
+    return table
+
+
 def _money(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
-    table = Table(title="accounts", title_justify="left")
+    table = Table(title="accounts, in ETH", title_justify="left")
     for heading in ("account", "role", "stake", "may withdraw"):
         table.add_column(heading)
     for each in state["accounts"]:
         name = names.get(each["account"], short(each["account"]))
-        table.add_row(name, each["role"], ether(each["stake_wei"]), ether(each["credit_wei"]))
+        table.add_row(name, each["role"], brief(each["stake_wei"]), brief(each["credit_wei"]))
     return table

@@ -3,6 +3,7 @@
 import json
 import secrets
 import signal
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,8 @@ from bytewise.protocol.errors import BytewiseError
 EXIT_MISSING = 3
 """Inconclusive: the network ran, but not every fact was read back."""
 EXIT_FAILED = 1
+PLAIN_WIDTH = 120
+"""Columns where the output is no terminal."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -35,7 +38,7 @@ def demo(
     One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
     watchtower start as processes of their own. Exit code 0: every fact was read back; 3: some are missing, and named.
     """
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     options = Options(adversary != "none", audits != "off", watchtower != "off", keep, folder)
     running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
@@ -64,6 +67,7 @@ def _tell(running: Demo, console: Console, path: Path) -> int:
     for fact, holds in found.facts.items():
         console.print(f"  [{'green]yes' if holds else 'bold red]NO '}[/]  {fact}")
     document = facts.as_document(found, versions(), endpoints(running.site))
+    document["names"] = {name: account for account, name in names.items()}
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(ROOT))
     path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")

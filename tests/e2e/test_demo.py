@@ -1,0 +1,114 @@
+"""One whole demo run: the network catches every fraud, no process that should not holds the prompt, receipts verify."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tokenizers import Tokenizer
+
+from tests.e2e import memory
+
+ROOT = Path(__file__).parents[2]
+BOUND_S = 420.0
+"""Several times what a run takes on two idle cores."""
+VERIFIERS = ("ada", "ben", "cleo", "dan", "eva")
+
+
+class Run(NamedTuple):
+    """A finished demo whose network still runs."""
+
+    report: dict[str, Any]
+    folder: Path
+    pids: dict[str, int]
+    director: int
+    canary: str
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    out = tmp_path_factory.mktemp("demo")
+    report, log = out / "demo-report.json", out / "demo.log"
+    command = [sys.executable, "-m", "bytewise.cli", "demo", "--keep", "--report", str(report)]
+    with log.open("wb") as stream:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        deadline = time.monotonic() + BOUND_S
+        while "stays up until" not in log.read_text():
+            assert process.poll() is None, f"the demo ended with {process.returncode}:\n{log.read_text()}"
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        document = json.loads(report.read_text())
+        folder = ROOT / document["folder"]
+        canary = (folder / "client" / "canary.txt").read_text()
+        yield Run(document, folder, document["processes"], process.pid, canary)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(60)
+    assert code == 0, log.read_text()
+
+
+def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
+    assert demo.report["missing"] == []
+    assert len(demo.report["facts"]) >= 24 and all(demo.report["facts"].values())
+    assert demo.report["money"]["sums"] is True
+    assert demo.report["peak_pss_mb"] < 6000
+
+
+def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
+    tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse-1/tokenizer.json"))
+    ids = tokenizer.encode(demo.canary, add_special_tokens=False).ids
+    needles = memory.forms(demo.canary, ids)
+    holders = {name: found for name, pid in demo.pids.items() if (found := memory.in_memory(pid, needles))}
+    opened = {f"{name}-enclave" for name in _ticketed(demo)}
+    assert memory.in_memory(demo.director, needles), "the client itself must hold its prompt (positive control)"
+    assert "honest" in holders, "the asked operator must hold the prompt (positive control)"
+    assert holders.keys() & opened, "an enclave with a ticket must have held the prompt (positive control)"
+    assert holders.keys() <= {"honest"} | opened, holders
+
+
+def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
+    tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse-1/tokenizer.json"))
+    needles = memory.forms(demo.canary, tokenizer.encode(demo.canary, add_special_tokens=False).ids)
+    hits = memory.in_files(demo.folder, needles)
+    owners = {path.relative_to(demo.folder).parts[0] for path in hits}
+    assert "client" in owners, "the client keeps its opening (positive control)"
+    assert owners <= {"client", "honest"}, hits
+
+
+@pytest.mark.parametrize(("operator", "code"), [("honest", 0), ("dishonest", 2)])
+def test_whoever_has_the_opening_can_verify_a_receipt(demo: Run, operator: str, code: int) -> None:
+    answer = next(a for a in demo.report["answers"] if a["operator"] == operator)
+    opening = demo.folder / "client" / answer["opening"]
+    done = _verify(demo, answer["receipt_id"], "--opening", str(opening), "--artifact", str(ROOT / "build/models/lighthouse-1"))
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("VERIFIED" in done.stdout) == (code == 0), done.stdout
+
+
+def test_without_an_opening_only_public_facts_are_told(demo: Run) -> None:
+    cheated = next(a["receipt_id"] for a in demo.report["answers"] if a["operator"] == "dishonest")
+    done = _verify(demo, cheated)
+    assert "OVERTURNED" in done.stdout, done.stdout + done.stderr
+    unknown = _verify(demo, "0x" + "00" * 32)
+    assert unknown.returncode == 4, unknown.stdout + unknown.stderr
+
+
+def _verify(demo: Run, receipt: str, *more: str) -> "subprocess.CompletedProcess[str]":
+    where = demo.report["endpoints"]
+    network = ["--network", str(demo.folder / "network.json"), "--rpc", where["chain"], "--da", where["da"]]
+    command = [sys.executable, "-m", "bytewise.cli", "verify", receipt, *network, *more]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "120"})
+
+
+def _ticketed(demo: Run) -> set[str]:
+    """Verifiers whose enclaves were entitled to the canary's receipt: its auditors, and seats of a dispute about it."""
+    receipt = next(a["receipt_id"] for a in demo.report["answers"] if a["operator"] == "honest")
+    entitled = {who for each in demo.report["receipts"] if each["receipt"] == receipt for who in each["auditors"]}
+    entitled |= {m["voter"] for d in demo.report["disputes"] if d["receipt"] == receipt for m in d["members"]}
+    return {name for name, account in demo.report["names"].items() if account in entitled and name in VERIFIERS}
