@@ -4,17 +4,11 @@
 AES-256-GCM under the storage key, bound to epoch and index. A hardware key store replaces `storage.key` later.
 """
 
-import datetime
-import ipaddress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cryptography import x509
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.x509.oid import NameOID
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -23,14 +17,12 @@ from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.keys import EpochDocument, SealedShare
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob
-from bytewise.service.clock import SystemClock
+from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, read_secret, write_secret
 from kms.curve import Rng, decode_point, decode_scalar, encode_scalar
 from kms.shares import verify_share
 
 STORAGE_KEY, SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "storage.key", "signing.key", "tls.key", "tls.pem"
-CERTIFICATE_LIFETIME = datetime.timedelta(days=400)
-"""Longer than the longest key retention of a devnet; pinned, so expiry is the only thing a client reads besides the key."""
 
 
 def enrol(folder: Path, url: str, rng: Rng) -> None:
@@ -40,7 +32,8 @@ def enrol(folder: Path, url: str, rng: Rng) -> None:
         if not (folder / name).exists():
             write_secret(folder / name, rng(32).hex().encode())
     if not (folder / TLS_KEY).exists():
-        _write_certificate(folder, urlsplit(url).hostname or "")
+        host = urlsplit(url).hostname or ""
+        make_certificate(folder / TLS_CERTIFICATE, folder / TLS_KEY, host, "bytewise kms shard")
 
 
 def signer(folder: Path) -> LocalSigner:
@@ -125,32 +118,3 @@ def _text(path: Path) -> str:
         return path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(path.name, type(error).__name__) from None
-
-
-def _write_certificate(folder: Path, host: str) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bytewise kms shard")])
-    now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + CERTIFICATE_LIFETIME)
-        .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    form = serialization.PrivateFormat.PKCS8
-    pem = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    write_secret(folder / TLS_KEY, pem)
-    (folder / TLS_CERTIFICATE).write_bytes(built.public_bytes(serialization.Encoding.PEM))
-
-
-def _alternative_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)

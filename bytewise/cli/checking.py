@@ -14,7 +14,7 @@ from bytewise.cli.exits import Exit
 from bytewise.cli.finding import Found
 from bytewise.protocol.compare import Divergence
 from bytewise.protocol.dispute import Dispute
-from bytewise.protocol.encoding import from_json
+from bytewise.protocol.encoding import from_json, verify_depth
 from bytewise.protocol.errors import (
     CannotExecute,
     ChainReverted,
@@ -106,12 +106,12 @@ def chain_standing(connection: Connection, found: Found, identifier: Digest) -> 
 def read_opening(path: Path) -> Payload:
     """The opening in a file: the `opening` member of an answer, or the whole answer. `ConfigurationError` if it is neither."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(verify_depth(path.read_bytes()))
         inner = value.get("opening", value) if isinstance(value, dict) else value
         return from_json(Payload, inner)
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
-    except (ValueError, RecursionError, Fault) as error:
+    except (ValueError, Fault) as error:
         raise ConfigurationError(path.name, f"is no opening: {error}") from None
 
 

@@ -11,7 +11,6 @@ from bytewise.cli.demo import plan
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
 from bytewise.cli.demo.processes import Network as Processes
 from bytewise.cli.demo.site import Site, write_toml
-from bytewise.cli.files import make_certificate
 from bytewise.inference import artifact
 from bytewise.inference.determinism import environment
 from bytewise.protocol.encoding import decode, encode
@@ -21,6 +20,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
+from bytewise.service.certificates import make_certificate
 from bytewise.storage.migrate import migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
@@ -82,7 +82,7 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
         save_signer(site.of(name) / "account.key", signer)
     for name in OPERATORS:
         save_signer(site.of(name) / "gateway.key", LocalSigner(secrets.token_bytes(32)))
-        make_certificate(site.of(name) / "tls.pem", site.of(name) / "tls.key", "127.0.0.1")
+        make_certificate(site.of(name) / "tls.pem", site.of(name) / "tls.key", "127.0.0.1", "bytewise operator")
     make_root(site.of("tee"))
     for name in VERIFIERS:
         issue(site.of("tee"), site.of(name) / "platform.pem")

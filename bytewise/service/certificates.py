@@ -1,4 +1,4 @@
-"""Files that the command line makes for a user: a self-signed TLS certificate with its key."""
+"""Self-signed TLS certificates for services whose clients pin them (key shards, operators)."""
 
 import datetime
 import ipaddress
@@ -12,13 +12,15 @@ from cryptography.x509.oid import NameOID
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 
-LIFETIME = datetime.timedelta(days=30)
+LIFETIME = datetime.timedelta(days=400)
+"""Longer than the longest key retention of a devnet; pinned, so expiry is the only thing a client reads besides the key."""
+_SLACK = datetime.timedelta(minutes=5)
 
 
-def make_certificate(certificate_file: Path, key_file: Path, host: str) -> None:
-    """Writes a fresh P-256 key (owner only) and a self-signed certificate for an IP address, both PEM."""
+def make_certificate(certificate_file: Path, key_file: Path, host: str, common_name: str) -> None:
+    """Writes a fresh P-256 key (owner only) and a self-signed certificate for a host, both PEM; a key is never overwritten."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bytewise operator")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -26,12 +28,19 @@ def make_certificate(certificate_file: Path, key_file: Path, host: str) -> None:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_before(now - _SLACK)
         .not_valid_after(now + LIFETIME)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_alternative_name(host)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     pem = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     write_secret(key_file, key.private_bytes(serialization.Encoding.PEM, *pem))
     certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _alternative_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
