@@ -78,9 +78,9 @@ class Options:
 PARAMS = {
     **DEVNET,
     "window": 55,
-    "commitTime": 24,
-    "revealTime": 12,
-    "executionBound": 12,
+    "commitTime": 30,
+    "revealTime": 25,
+    "executionBound": 15,
     "auditUnit": 10 * ETHER,
     "auditRateBps": 9000,
     "slashAmount": 8 * ETHER,
