@@ -97,7 +97,8 @@ def requests(model: Artifact) -> list[Request]:
     return [
         Request(
             1, model.model_id, "vectors", ZERO_DIGEST, DecodePolicy(24, Decimal(t), Decimal(p), k, (257,)), U64(k + i),
-            tuple(prompt), model.template_digest, model.tokenizer_digest, None, Digest(bytes(range(32))), U256(1), U64(1), ZERO_ADDRESS, None,
+            tuple(prompt), model.template_digest, model.tokenizer_digest, None, Digest(bytes(range(32))),
+            U256(1), U64(1), ZERO_ADDRESS, None,
         )
         for i, prompt in enumerate(PROMPTS) for t, p, k in POLICIES
     ]  # fmt: skip
@@ -110,7 +111,8 @@ def answers(engine: ExactEngine) -> list[dict[str, Any]]:
         answer, decode = engine.generate(request), request.decode
         found.append({
             "prompt": bytes(request.prompt).hex(), "temperature": decode.temperature, "top_p": decode.top_p,
-            "top_k": decode.top_k, "seed": request.seed, "tokens": bytes(answer.output.token_ids).hex(), "first_leaf": answer.leaves[0].hex(),
+            "top_k": decode.top_k, "seed": request.seed, "tokens": bytes(answer.output.token_ids).hex(),
+            "first_leaf": answer.leaves[0].hex(),
             "last_leaf": answer.leaves[-1].hex(), "out_hash": answer.out_hash.hex(),
         })  # fmt: skip
     return found
