@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any, NoReturn
 
-from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.errors import BadRequest, NotCanonical
 from bytewise.protocol.units import Decimal, decimal
 
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
@@ -28,12 +29,12 @@ def parse_json(body: bytes) -> Any:
     Numbers without fraction or exponent are `int`, all others `NumberText` (RFC 8259 section 6).
     """
     try:
-        text = body.decode("utf-8")
+        text = verify_depth(body).decode("utf-8")
         value = json.loads(text, object_pairs_hook=_object, parse_float=NumberText, parse_constant=_no_number)
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate has no UTF-8 form
     except BadRequest:
         raise
-    except (ValueError, RecursionError) as error:
+    except (ValueError, NotCanonical) as error:
         raise BadRequest("body", f"not valid JSON: {str(error)[:120]}") from None
     return value
 

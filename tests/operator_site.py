@@ -27,6 +27,7 @@ from bytewise.storage.migrate import migrate
 from chain.deploy import Joiner, Model, deploy, join, put_in_force, write_network
 from chain.keys import save_signer
 from chain.params import DEVNET, ETHER
+from chain.reader import ChainReader
 from kms.curve import GENERATOR, encode_point
 from kms.keyring import enrol
 from tests.anvil import Anvil, running_anvil
@@ -65,6 +66,17 @@ class Operator:
     def database_url(self) -> str:
         """Its database."""
         return f"sqlite:///{self.folder / 'operator.db'}"
+
+    def log(self, module: str = "serving") -> str:
+        """The end of a process's log, for assertion messages."""
+        return (self.folder / f"{module}.log").read_text()[-2000:]
+
+    def wait_anchored(self, count: int) -> None:
+        """Until the chain has so many receipts of this operator."""
+        reader, deadline, pause = ChainReader(self.anvil.client, self.network), monotonic_s() + 30, threading.Event()
+        while reader.last_seq(self.account.address, reader.head()) < count:
+            assert monotonic_s() < deadline, self.log()
+            pause.wait(0.1)
 
     def http(self) -> httpx2.Client:
         """A client that trusts this operator's certificate and no other."""
@@ -118,20 +130,19 @@ def process(folder: Path, module: str, *arguments: str, exit_code: int = 0) -> I
 
 
 @contextmanager
-def serving(operator: Operator, exit_code: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
-    """`python -m serving`, ready."""
-    with process(operator.folder, "serving", "--config", str(operator.folder / "operator.toml"), exit_code=exit_code) as child:
-        wait_ready(operator, child)
+def serving(operator: Operator, module: str = "serving", *more: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """`python -m serving`, or another module with its settings, ready."""
+    with process(operator.folder, module, "--config", str(operator.folder / "operator.toml"), *more) as child:
+        wait_ready(operator, child, module)
         yield child
 
 
-def wait_ready(operator: Operator, child: "subprocess.Popen[bytes]") -> None:
+def wait_ready(operator: Operator, child: "subprocess.Popen[bytes]", module: str = "serving") -> None:
     """Until /health says 200."""
     deadline, pause = monotonic_s() + READY_S, threading.Event()
     with operator.http() as http:
         while not _healthy(http, operator.url):
-            assert child.poll() is None, (operator.folder / "serving.log").read_text()[-2000:]
-            assert monotonic_s() < deadline, (operator.folder / "serving.log").read_text()[-2000:]
+            assert child.poll() is None and monotonic_s() < deadline, operator.log(module)
             pause.wait(0.1)
 
 

@@ -15,7 +15,7 @@ from bytewise.protocol.opening import verify_opening
 from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, verify_list, verify_receipt
 from bytewise.protocol.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
-from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.clock import SystemClock
 from bytewise.storage.books import Books
 from bytewise.storage.engine import open_database
 from chain.reader import ChainReader
@@ -71,9 +71,7 @@ def test_the_envelope_on_da_opens_to_exactly_the_opening(operator: Operator, cli
 def test_receipts_are_anchored_in_order_and_every_list_fits_its_header(operator: Operator, client: openai.OpenAI) -> None:
     seq = from_json(SignedReceipt, ask(client, "Anchor me.", max_tokens=3).model_extra["receipt"]["signed"]).receipt.seq
     reader = ChainReader(operator.anvil.client, operator.network)
-    deadline = monotonic_s() + 30
-    while reader.last_seq(operator.account.address, reader.head()) < seq:
-        assert monotonic_s() < deadline, (operator.folder / "serving.log").read_text()[-3000:]
+    operator.wait_anchored(seq)
     with DaClient((operator.da_url,), 10.0) as da:
         listed = [(header, decode(ReceiptList, da.get(header.locator))) for header in _batches(operator, reader)]
     assert [header.first_seq for header, _ in listed] == [1, *(h.first_seq + h.count for h, _ in listed[:-1])]
