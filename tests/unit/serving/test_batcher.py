@@ -1,0 +1,172 @@
+"""From signed receipts to one batch after another, across crashes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U64, Digest, address
+from bytewise.storage.books import Books
+from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.migrate import migrate
+from serving.batcher import Batcher, uniform_head
+from serving.standing import Standing, Watch
+from tests import devnet
+from tests.anvil import CHAIN_ID
+
+NOW = 1_800_000_000
+OPERATOR = devnet.signer(1)
+ANCHOR = Domain(CHAIN_ID, address("0x" + "5a" * 20))
+
+
+@dataclass
+class Scene:
+    """A batcher over real books, with a chain that shows what was anchored."""
+
+    folder: Path
+    last_seq: int = 0
+    timestamp: int = NOW
+    sent: list[BatchHeader] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    crash: bool = False
+    watch: Watch = field(default_factory=lambda: Watch(60.0, lambda: 0.0))
+
+    def now(self) -> int:
+        return self.timestamp
+
+    def read(self) -> Standing:
+        return Standing(1, self.timestamp, devnet.epoch_document().record, True, True, True, self.last_seq)
+
+    def anchor(self, header: BatchHeader) -> None:
+        if self.crash:
+            raise KeyboardInterrupt
+        self.sent.append(header)
+
+    def pump(self) -> int:
+        return 0
+
+    def put(self, data: bytes) -> str:
+        self.blobs[f"eigenda:standard:0x{len(self.blobs):02x}"] = data
+        return list(self.blobs)[-1]
+
+    def get(self, locator: str) -> bytes:
+        return self.blobs[locator]
+
+    @property
+    def books(self) -> Books:
+        return Books(open_database(f"sqlite:///{self.folder / 'db'}"), self, OPERATOR.address)
+
+    def issue(self, count: int, **changes: object) -> None:
+        """Signs the next receipts."""
+        for _ in range(count):
+            seq = self.books.next_seq()
+            receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
+            receipt = replace(receipt, anchor_by=U64(self.timestamp + 100), **changes)  # type: ignore[arg-type]
+            identifier = receipt_id(ANCHOR, receipt)
+            signed = SignedReceipt(receipt, OPERATOR.sign(identifier), "eigenda:standard:0x00")
+            self.books.issue(labelled(Label.RETRY, seq), identifier, signed, b"envelope", b"answer")
+
+    def batcher(self) -> Batcher:
+        """A batcher as after a start."""
+        journal = Journal(open_database(f"sqlite:///{self.folder / 'db'}"), journal_key(self.folder / "journal.key"), self)
+        return Batcher(
+            operator=OPERATOR.address, anchor=ANCHOR, chain=self, sender=self, blobs=self, books=self.books,
+            journal=journal, watch=self.watch, clock=self, max_batch=3, anchor_within_s=100, retry_memory_s=50,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    migrate(f"sqlite:///{tmp_path / 'db'}")
+    yield Scene(tmp_path)
+
+
+def test_receipts_are_batched_in_order_and_the_next_batch_waits_for_the_first(scene: Scene) -> None:
+    scene.issue(5)
+    batcher = scene.batcher()
+    batcher.tick()
+    batcher.tick()
+    assert [(h.first_seq, h.count) for h in scene.sent] == [(1, 3), (1, 3)] and scene.sent[0] == scene.sent[1]
+    scene.last_seq = 3
+    batcher.tick()
+    assert (scene.sent[-1].first_seq, scene.sent[-1].count) == (4, 2)
+    for header in scene.sent:
+        listed = decode(ReceiptList, scene.get(header.locator))
+        assert len(verify_list(ANCHOR, header, listed)) == header.count
+
+
+def test_a_crash_before_sending_sends_the_same_header_after_it(scene: Scene) -> None:
+    scene.issue(2)
+    scene.crash = True
+    with pytest.raises(KeyboardInterrupt):
+        scene.batcher().tick()
+    stored = scene.books.open_batch()
+    scene.crash = False
+    scene.issue(1)
+    scene.batcher().tick()
+    assert scene.sent == [stored] and stored is not None and stored.count == 2
+
+
+def test_a_tick_without_receipts_sends_nothing(scene: Scene) -> None:
+    scene.batcher().tick()
+    assert scene.sent == [] and scene.blobs == {}
+
+
+def test_a_new_key_epoch_begins_a_new_batch(scene: Scene) -> None:
+    scene.issue(1)
+    scene.issue(1, key_epoch=U64(2))
+    assert [entry.receipt.seq for entry in uniform_head(scene.books.unbatched(9))] == [1]
+    scene.batcher().tick()
+    scene.last_seq = 1
+    scene.batcher().tick()
+    assert [(h.first_seq, h.count, h.key_epoch) for h in scene.sent] == [(1, 1, 1), (2, 1, 2)]
+
+
+@pytest.mark.parametrize("field_name", ["environment", "model_id"])
+def test_another_environment_or_model_begins_a_new_batch(scene: Scene, field_name: str) -> None:
+    scene.issue(2)
+    scene.issue(1, **{field_name: Digest(b"o" * 32)})
+    assert len(uniform_head(scene.books.unbatched(9))) == 2
+
+
+def test_a_gap_ends_a_batch(scene: Scene) -> None:
+    scene.issue(3)
+    entries: list[SignedReceipt] = list(scene.books.unbatched(9))
+    del entries[1]
+    assert len(uniform_head(entries)) == 1 and uniform_head([]) == []
+
+
+def test_requests_are_refused_while_publication_is_half_a_promise_behind(scene: Scene) -> None:
+    scene.issue(1)
+    scene.batcher().tick()
+    scene.timestamp += 51
+    scene.batcher().tick()
+    with pytest.raises(TryAgain, match="receipt 1 still waits"):
+        scene.watch.open()
+    scene.last_seq = 1
+    scene.batcher().tick()
+    assert scene.watch.open()[0].last_seq == 1
+
+
+def test_books_that_know_less_than_the_chain_stop_the_process(scene: Scene) -> None:
+    scene.last_seq = 1
+    with pytest.raises(ConfigurationError):
+        scene.batcher().tick()
+
+
+def test_remembered_answers_are_dropped_after_their_time(scene: Scene) -> None:
+    scene.issue(1)
+    key = labelled(Label.RETRY, 1)
+    scene.timestamp += 49
+    scene.batcher().tick()
+    assert scene.books.answer(key) == b"answer"
+    scene.timestamp += 2
+    scene.batcher().tick()
+    assert scene.books.answer(key) is None

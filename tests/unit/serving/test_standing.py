@@ -1,0 +1,59 @@
+"""When an operator may accept requests."""
+
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.errors import TryAgain
+from serving.standing import Standing, Watch
+from tests.devnet import epoch_document
+
+OPEN = Standing(5, 1000, epoch_document().record, True, True, True, 0)
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def __call__(self) -> float:
+        return self.value
+
+
+def test_a_fresh_good_reading_opens() -> None:
+    watch = Watch(10.0, Time())
+    watch.update(OPEN, None)
+    assert watch.open() == (OPEN, OPEN.epoch)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"epoch": None}, "key epoch"), ({"environment_active": False}, "environment"), ({"model_active": False}, "model"),
+        ({"registered": False}, "registered"),
+    ],
+)  # fmt: skip
+def test_every_lost_condition_closes_and_is_named(change: dict[str, object], reason: str) -> None:
+    watch = Watch(10.0, Time())
+    watch.update(replace(OPEN, **change), None)  # type: ignore[arg-type]
+    with pytest.raises(TryAgain, match=reason):
+        watch.open()
+
+
+def test_publication_that_lags_closes() -> None:
+    watch = Watch(10.0, Time())
+    watch.update(OPEN, "receipt 7 still waits to be anchored")
+    with pytest.raises(TryAgain, match="receipt 7"):
+        watch.open()
+
+
+def test_an_old_reading_closes() -> None:
+    time = Time()
+    watch = Watch(10.0, time)
+    with pytest.raises(TryAgain):
+        watch.open()
+    watch.update(OPEN, None)
+    time.value = 10.5
+    with pytest.raises(TryAgain, match="fresh"):
+        watch.open()
