@@ -72,7 +72,7 @@ def judge(
     spite = [d for d in disputes if d["challenger"] == built.accounts["challenger"]]
     return {
         **_answers(answers),
-        **_audits(status, checked, built),
+        **_audits(status, checked, answers),
         **_frauds(frauds, status, built),
         **_spite(spite, status, built),
         **_killed(disputes, director, built),
@@ -92,11 +92,11 @@ def _answers(answers: list[Answer]) -> dict[str, bool]:
     }
 
 
-def _audits(status: dict[str, Any], checked: dict[str, int], built: Built) -> dict[str, bool]:
+def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answer]) -> dict[str, bool]:
     anchored = sum(batch["count"] for batch in status["batches"])
     posted = [sum(r["audits"].values()) for r in status["receipts"]]
-    bad = {d["receipt"] for d in status["disputes"] if d["operator"] == built.accounts["dishonest"]}
-    good = [r for r in status["receipts"] if r["receipt"] not in bad]
+    honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
+    good = [r for r in status["receipts"] if r["receipt"] in honest]
     return {
         f"{QUESTIONS} receipts are anchored, without gap or repetition": anchored == QUESTIONS,
         "every verifier checked every receipt": set(checked) == set(VERIFIERS) and set(checked.values()) == {QUESTIONS},
