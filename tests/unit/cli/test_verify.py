@@ -34,7 +34,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, ..
     with running_operator_site(folder) as site:
         other = str(make_artifact(folder, seed=2))
         with serving(site, "adversaries.dishonest_operator", "--other", other), site.http() as http:
-            with openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http) as api:
+            with openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http, timeout=60.0) as api:
                 kept = tuple(keep(site, api, number) for number in range(4))
             site.wait_anchored(4)
         yield kept

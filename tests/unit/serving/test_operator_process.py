@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 
@@ -32,7 +33,10 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
 
 @pytest.fixture
 def client(operator: Operator) -> Iterator[openai.OpenAI]:
-    with operator.http() as http, openai.OpenAI(base_url=f"{operator.url}/v1", api_key="x", http_client=http) as api:
+    with (
+        operator.http() as http,
+        openai.OpenAI(base_url=f"{operator.url}/v1", api_key="x", http_client=http, timeout=60.0) as api,
+    ):
         yield api
 
 
@@ -178,6 +182,37 @@ def test_the_client_understands_the_errors(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(**body("x") | {"model": "other"})
     assert missing.value.code == "model_not_found"
+
+
+def test_while_the_store_fails_nothing_is_signed_and_the_same_request_succeeds_later(
+    operator: Operator, client: openai.OpenAI
+) -> None:
+    seq = books(operator).next_seq()
+    set_store_failing(operator, True)
+    try:
+        with pytest.raises(openai.InternalServerError) as caught:
+            client.with_options(max_retries=0).chat.completions.create(**body("Later."))
+    finally:
+        set_store_failing(operator, False)
+    assert caught.value.status_code == 503 and caught.value.code == "unavailable"
+    assert books(operator).next_seq() == seq
+    assert client.chat.completions.create(**body("Later.")).model_extra["receipt"]["signed"]["receipt"]["seq"] == str(seq)
+
+
+def set_store_failing(operator: Operator, failing: bool) -> None:
+    """The store's own knob: puts are answered 503."""
+    change = {"PutReturnsFailoverError": failing}
+    assert httpx2.request("PATCH", f"{operator.da_url}/memstore/config", json=change, timeout=10.0).status_code == 200
+
+
+def test_no_log_line_and_no_journal_entry_holds_a_prompt_or_an_answer(operator: Operator, client: openai.OpenAI) -> None:
+    canary = "canary-7f3a9c51"
+    text = ask(client, f"Say nothing of {canary}.", max_tokens=24).choices[0].message.content
+    client.close()
+    log = (operator.folder / "serving.log").read_text()
+    assert "receipt.signed" in log and canary not in log and text not in log
+    for path in _blobs(operator):
+        assert canary.encode() not in path.read_bytes()
 
 
 def test_models_version_and_unknown_routes(operator: Operator, client: openai.OpenAI) -> None:
