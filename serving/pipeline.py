@@ -20,7 +20,7 @@ from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, he
 from bytewise.service import telemetry
 from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
-from kms.envelope import seal
+from kms.envelope import seal, sealing_key
 from serving.answer import completion, shown_text
 from serving.openai import Ask
 from serving.recipe import Offer, Rng, Words, make_request
@@ -50,10 +50,11 @@ class Hands:
 class Pipeline:
     """Turns asks into stored, signed answers."""
 
-    def __init__(self, offer: Offer, hands: Hands, anchor_within_s: int) -> None:
+    def __init__(self, offer: Offer, hands: Hands, anchor_within_s: int, accept_simulated: bool) -> None:
         self._offer = offer
         self._hands = hands
         self._anchor_within_s = anchor_within_s
+        self._accept_simulated = accept_simulated
 
     def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
         """The work that answers the request named `key`; `BadRequest` or `TryAgain` before any work is done."""
@@ -69,7 +70,8 @@ class Pipeline:
         standing, epoch = hands.watch.open()
         payload = Payload(request, generated.output, client_signature)
         unsealed = self._receipt(payload, generated, standing, epoch)
-        envelope = seal(payload, epoch.public_key, seal_context(hands.anchor, unsealed), epoch.epoch, hands.rng)
+        key_point = sealing_key(epoch, self._accept_simulated)
+        envelope = seal(payload, key_point, seal_context(hands.anchor, unsealed), epoch.epoch, hands.rng)
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
         locator = hands.blobs.put(envelope)
         return self._issue(key, payload, receipt, envelope, locator, epoch.assurance)

@@ -44,6 +44,8 @@ class Network:
     """URLs of EigenDA proxies or of our store, in order of preference."""
     timeout_s: float = 20.0
     """Of one call."""
+    accept_simulated: bool = False
+    """Whether to seal to a key epoch whose enclaves are simulated; without it such a network is refused (fence 5)."""
 
 
 @dataclass(frozen=True, slots=True)

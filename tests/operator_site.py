@@ -180,6 +180,7 @@ environment_file = "environment.json"
 file = "network.json"
 rpc = "{operator.anvil.url}"
 da = ["{operator.da_url}"]
+accept_simulated = true
 [keys]
 operator_file = "operator.key"
 gateway_file = "gateway.key"

@@ -60,7 +60,7 @@ def start_operators(site: Site, network: Network, models: Models, options: Optio
             "listen": {"certificate_file": folder / "tls.pem", "key_file": folder / "tls.key",
                        "host": HOST, "port": site.ports.operators[OPERATORS.index(name)]},
             "model": {"name": MODEL_NAME, "artifact": models.served, "environment_file": site.environment_file},
-            "network": {"file": site.network_file, "rpc": site.rpc_url, "da": [site.da_url]},
+            "network": {"file": site.network_file, "rpc": site.rpc_url, "da": [site.da_url], "accept_simulated": True},
             "keys": {"operator_file": folder / "account.key", "gateway_file": folder / "gateway.key",
                      "journal_file": folder / "journal.key"},
             "limits": {"tick_s": 1, "anchor_within_s": 60, "request_ttl_s": 600},

@@ -102,7 +102,7 @@ def _stay(running: Demo, console: Console) -> None:
         "    .venv/bin/openai api chat.completions.create -m lighthouse -g user 'Hello out there' -M 64\n"
         "Check a receipt that a client kept the opening of:\n"
         f"  .venv/bin/bytewise verify RECEIPT_ID --network {site.network_file.relative_to(ROOT)} --rpc {site.rpc_url} "
-        f"--da {site.da_url} --opening {site.openings.relative_to(ROOT)}/RECEIPT_ID.json",
+        f"--da {site.da_url} --artifact build/models/lighthouse-1 --opening {site.openings.relative_to(ROOT)}/RECEIPT_ID.json",
         highlight=False,
     )
     while True:

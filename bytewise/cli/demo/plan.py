@@ -77,7 +77,7 @@ class Options:
 
 PARAMS = {
     **DEVNET,
-    "window": 55,
+    "window": 45,
     "commitTime": 30,
     "revealTime": 25,
     "executionBound": 15,

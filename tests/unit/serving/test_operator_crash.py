@@ -65,3 +65,19 @@ def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator
     with process(operator.folder, "serving", "--config", str(other), exit_code=EXIT_BUG) as child:
         assert child.wait(60) == EXIT_BUG
     assert "R-55" in operator.log()
+
+
+def test_an_operator_that_does_not_accept_simulation_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
+    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    before = books.last_issued()
+    strict = operator.folder / "strict.toml"
+    strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))
+    body = BODY.replace(b"Remember", b"Refuse")
+    with process(operator.folder, "serving", "--config", str(strict), exit_code=EXIT_BUG) as child:
+        wait_ready(operator, child)
+        with operator.http() as http:
+            answer = http.post(f"{operator.url}/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 500 and "error" in answer.json()
+        assert child.wait(60) == EXIT_BUG
+    assert books.last_issued() == before
+    assert "accept_simulated" in operator.log()
