@@ -230,6 +230,15 @@ def test_a_list_where_an_object_belongs_is_malformed_deep_inside() -> None:
         from_json(SignedReceipt, fields | {"receipt": []})
 
 
+def test_a_pair_has_two_items() -> None:
+    cls = dataclasses.make_dataclass("Pair", [("both", tuple[int, str])], frozen=True)
+    assert encode(cls((1, "a"))) == b'{"both":[1,"a"]}'
+    assert decode(cls, b'{"both":[1,"a"]}') == cls((1, "a"))
+    for wrong in (b'{"both":[1]}', b'{"both":[1,"a","b"]}', b'{"both":["a",1]}'):
+        with pytest.raises(MalformedValue):
+            decode(cls, wrong)
+
+
 def test_a_field_type_that_the_encoding_does_not_know_is_our_own_mistake() -> None:
     odd = dataclasses.make_dataclass("Odd", [("when", complex)], frozen=True)
     with pytest.raises(TypeError):

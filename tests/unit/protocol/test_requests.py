@@ -30,6 +30,7 @@ WORLD = World()
         {"top_p": "1.1"},
         {"top_p": "-1"},
         {"top_k": -1},
+        {"top_k": 2**20 + 1},
         {"stop_tokens": (2, 1)},
         {"stop_tokens": (1, 1)},
         {"stop_tokens": (-1,)},
