@@ -1,0 +1,79 @@
+"""What each class of DA answer comes to at the node that reads: waiting, `Withheld`, a vote UNAVAILABLE, or our own bug."""
+
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import BadCertificate, BytewiseError, CallerError, FailOver, TryAgain
+from bytewise.protocol.messages import Outcome
+from tests.unit.committee.test_ballots import Seated
+from tests.unit.verifier.town import Shelf, Town
+from verifier.records import CHECKED, NEW, WITHHELD, WITHHELD_FINDING
+
+ANSWERS: tuple[BytewiseError, ...] = (
+    BadCertificate("eigenda:standard:0x03", "418/1 by two proxies"),
+    TryAgain("da", "status 500"),
+    FailOver("da", "status 503"),
+)
+
+
+class Answering(Shelf):
+    """A store that has one answer to every question."""
+
+    answer: BytewiseError
+
+    def get(self, locator: str) -> bytes:
+        """Never bytes."""
+        raise self.answer
+
+
+def closed(town: Town, answer: BytewiseError) -> None:
+    """From now on the town's store answers so."""
+    town.shelf.__class__ = Answering
+    town.shelf.answer = answer  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+def test_a_list_without_bytes_is_waited_for_and_then_withheld_but_never_faulty(tmp_path: Path, answer: BytewiseError) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1, cheat=True))
+    closed(town, answer)
+    town.records.step(town.chain.now())
+    assert town.archive.batch(header.batch_id).state == NEW  # type: ignore[union-attr]
+    town.records.step(town.chain.pass_time(100))
+    assert town.archive.batch(header.batch_id).state == WITHHELD  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+def test_an_envelope_without_bytes_is_the_vote_unavailable_at_the_deadline(tmp_path: Path, answer: BytewiseError) -> None:
+    """Of a fraud too: what a seat has not seen it does not judge."""
+    town = Town(tmp_path)
+    signed = town.signed(1, cheat=True)
+    header = town.anchor(signed)
+    lists = {header.locator: town.shelf.blobs[header.locator]}
+
+    class ListsOnly(Answering):
+        def get(self, locator: str) -> bytes:
+            return lists[locator] if locator in lists else super().get(locator)
+
+    closed(town, answer)
+    town.shelf.__class__ = ListsOnly
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(1)
+        assert town.archive.batch(0).state == CHECKED and member.vote(dispute) is None  # type: ignore[union-attr]
+        member.tick(28)
+        assert member.vote(dispute) is None
+        member.tick(2)
+        vote = member.vote(dispute)
+    assert vote is not None and (vote.outcome, vote.code) == (Outcome.UNAVAILABLE, 0)
+    assert town.archive.receipts(0)[0].finding in ("Good", WITHHELD_FINDING) and town.enclave.jobs == 0
+
+
+def test_a_store_that_says_that_we_asked_wrongly_stops_us(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    closed(town, CallerError("da", "status 400"))
+    with pytest.raises(CallerError):
+        town.records.step(town.chain.pass_time(100))
+    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]

@@ -1,0 +1,201 @@
+"""`Unavailable` never leads to an accusation of wrong bytes: whatever is away, wherever, for however long, even of a fraud."""
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol import errors
+from bytewise.protocol.branches import Unavailable
+from bytewise.protocol.compare import Verification
+from bytewise.protocol.decide import MovePolicy, VotePolicy, WatchPolicy
+from bytewise.protocol.jobs import JobResult, RunJob
+from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
+from bytewise.protocol.preflight import Record, preflight
+from bytewise.protocol.request import Output, Request
+from bytewise.protocol.tally import RevealedVote, tally
+from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Address, Blob, Digest
+from bytewise.storage.archive import Audits
+from bytewise.storage.duties import Duties
+from bytewise.storage.protection import Protection
+from committee.ballots import Ballots
+from tests.unit.verifier import bench as b
+from tests.unit.verifier.town import ME, NETWORK, Town
+from tests.world import CHAIN_ID, MODEL, NOW, World, signer, word
+from verifier.act import Performer
+from verifier.audit import Cause, conclude
+from verifier.auditor import Auditor
+from verifier.enclave.judge import judge, verify_job
+from verifier.node import Node, Part
+from verifier.watchtower import Watchtower
+from verifier.worker import Worker
+
+WORLD = World()
+KINDS = sorted(
+    {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, Unavailable) and c.rule}, key=lambda c: c.rule
+)
+"""Every error of the branch that has a rule."""
+PLACES = ("shelf.get", "chain.head", "chain.epoch", "chain.block_hash", "enclave.prepare", "enclave.run", "keys.open", "engine")
+ACCUSING = (Outcome.EXECUTED, Outcome.INVALID)
+"""Votes that say something of bytes."""
+
+
+def away(kind: type[Unavailable]) -> Unavailable:
+    return kind("something", "away", "now")
+
+
+class Failing:
+    """Anything of which one method is away."""
+
+    def __init__(self, real: Any, method: str, error: Unavailable) -> None:
+        self._real, self._method, self._error = real, method, error
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._method:
+            return getattr(self._real, name)
+
+        def fail(*_: object) -> None:
+            raise self._error
+
+        return fail
+
+
+class AwayEngine(b.TwoParrots):
+    """An engine that cannot verify."""
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """Never."""
+        raise errors.CannotExecute("away")
+
+
+def broken(town: Town, place: str, kind: type[Unavailable]) -> None:
+    """Takes one thing away from a town's node."""
+    owner, _, method = place.partition(".")
+    match owner:
+        case "engine":
+            town.enclave.bench.engine = AwayEngine()
+        case "keys":
+            town.enclave.bench.keys = Failing(town.enclave.bench.keys, method, away(kind))
+        case _:
+            setattr(town, owner, Failing(getattr(town, owner), method, away(kind)))
+            town.reopen()
+
+
+@contextmanager
+def node_of(town: Town) -> Iterator[tuple[Node, Worker, Protection]]:
+    """A node with every role: auditor, member, watchtower."""
+    worker, audits = Worker(), Audits(town.database, town.clock)
+    auditor = Auditor(town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100)
+    duties, protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
+    ballots = Ballots(NETWORK, town.records, duties, protection, town.journal, ME, town.enclave, worker, os.urandom, VotePolicy())
+    tower = Watchtower(town.chain, town.records, ME.address, 1, WatchPolicy(mismatches=1))
+    performer = Performer(town.sender, town.journal, auditor, tower, ballots)
+    parts: list[Part] = [auditor, ballots, tower]
+    yield (
+        Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), parts, worker, auditor, ballots),
+        worker, protection,
+    )  # fmt: skip
+    worker.stop()
+
+
+def lived(town: Town, ticks: int = 14) -> list[Outcome]:
+    """Lets a node with a seat live through a whole commit phase, with a second fraud to audit; the votes that it protected."""
+    signed = town.signed(1, cheat=True)
+    town.anchor(signed, town.signed(2, cheat=True))
+    dispute = town.dispute(signed)
+    with node_of(town) as (node, worker, protection):
+        for _ in range(ticks):
+            town.chain.pass_time(4)
+            try:
+                node.tick()
+            except Unavailable:
+                continue
+            for _ in range(500):
+                if not worker.busy():
+                    break
+                threading.Event().wait(0.01)
+                node._finished += worker.collect()
+            posted = [result for _, result in town.chain.posted]
+            town.chain.posted += [(town.chain.number + 1, r) for r, _ in town.sender.of("audit") if r not in posted]
+        stored = protection.known(dispute.id, 1, ME.address)
+    return [] if stored is None else [Outcome(stored.vote.outcome)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@settings(max_examples=len(KINDS), deadline=None)
+@given(kind=st.sampled_from(KINDS))
+def test_whatever_is_away_nobody_is_accused(place: str, kind: type[Unavailable]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        town = Town(Path(folder))
+        broken(town, place, kind)
+        votes = lived(town)
+        assert [vote for vote in votes if vote in ACCUSING] == []
+        assert [result.result for result, _ in town.sender.of("audit") if result.result == AuditOutcome.MISMATCH] == []
+        assert town.sender.of("open") == []
+
+
+def test_the_same_fraud_is_found_when_nothing_is_away(tmp_path: Path) -> None:
+    """The control: this node does accuse, once it has seen."""
+    town = Town(tmp_path)
+    assert lived(town) == [Outcome.EXECUTED]
+    assert [result.result for result, _ in town.sender.of("audit")] == [AuditOutcome.MISMATCH] * 2
+    assert len(town.sender.of("open")) == 1, "the first is disputed already"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["keys", "verify", "confirm"])
+def test_an_enclave_that_lacks_something_says_nothing_of_the_bytes(kind: type[Unavailable], place: str) -> None:
+    request = WORLD.request(1)
+    truth = WORLD.engine.generate(request)
+    receipt = WORLD.receipt(1, request, truth, out_hash=word("another"))
+    job: RunJob = b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, truth.output), receipt))
+    keys = Failing(b.WholeKey(), "open" if place == "keys" else "", away(kind))
+    engine = Failing(b.TwoParrots(), "" if place == "keys" else place, away(kind))
+    try:
+        found = judge(job, verify_job(job, CHAIN_ID), keys, b"", engine, MODEL)
+    except Unavailable as error:
+        assert type(error) is kind
+    else:
+        assert found.outcome in (Outcome.NO_KEY, Outcome.CANNOT_EXECUTE) and any(found.tokens_hash) is False
+
+
+@given(
+    st.sampled_from([Outcome.UNAVAILABLE, Outcome.NO_KEY, Outcome.CANNOT_EXECUTE]), st.integers(1, 4), st.booleans(),
+    st.booleans() | st.none(), st.sampled_from(["exact-1", "pinned-1", "unknown"]),
+)  # fmt: skip
+def test_an_audit_without_a_judgement_is_no_mismatch(
+    outcome: Outcome, code: int, thin: bool, opened: bool | None, profile: str
+) -> None:
+    signed = WORLD.answered(1)
+    header, _ = WORLD.batch((signed,))
+    place = None if thin else WORLD.environment
+    checklist = preflight(Record(signed.receipt, header, place, word("policy"), 600, "simulated", opened, False))
+    code = code if outcome is Outcome.CANNOT_EXECUTE else 0
+    job = JobResult(
+        word("r"), U16(0), word("r"), ME.address, U8(outcome), U8(code), ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, Blob(b"")
+    )
+    found = conclude(job, signed.receipt, checklist, profile, word("salt"), NOW)
+    assert found.cause is not Cause.OPERATOR and found.result.result == AuditOutcome.NONE
+
+
+SAID = [(Outcome.UNAVAILABLE, 0), (Outcome.NO_KEY, 0), *((Outcome.CANNOT_EXECUTE, reason) for reason in range(1, 5))]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(SAID)), max_size=10), st.booleans())
+def test_no_number_of_seats_that_have_not_seen_convicts_of_wrong_bytes(
+    seats: list[tuple[int, tuple[Outcome, int]]], absent: bool
+) -> None:
+    zero = ZERO_DIGEST
+    votes = [
+        RevealedVote(Address(signer(f"seat {i}").address), count, outcome, code, zero, zero, zero)
+        for i, (count, (outcome, code)) in enumerate(seats)
+    ]
+    found = tally(sum(count for count, _ in seats) + absent + 1, 2, 3, votes, word("claim"))
+    assert found.verdict in (Verdict.NONE, Verdict.UNAVAILABLE) and found.replacement == ZERO_DIGEST
