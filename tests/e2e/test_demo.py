@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,11 +40,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     with log.open("wb") as stream:
         process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        deadline = time.monotonic() + BOUND_S
+        deadline, pause = time.monotonic() + BOUND_S, threading.Event()
         while "stays up until" not in log.read_text():
             assert process.poll() is None, f"the demo ended with {process.returncode}:\n{log.read_text()}"
             assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
+            pause.wait(0.2)
         document = json.loads(report.read_text())
         folder = ROOT / document["folder"]
         canary = (folder / "client" / "canary.txt").read_text()

@@ -10,6 +10,7 @@ import httpx2
 import openai
 
 from bytewise.cli.demo.plan import MAX_TOKENS, Question
+from bytewise.protocol.errors import TryAgain
 
 TIMEOUT_S = 60.0
 
@@ -57,14 +58,17 @@ class Client:
         )
 
     def _post(self, question: Question) -> dict[str, Any]:
-        reply = self._api.chat.completions.create(
-            model=self._model,
-            messages=[{"role": "user", "content": question.text}],
-            max_tokens=MAX_TOKENS,
-            temperature=question.temperature,
-            top_p=question.top_p,
-            seed=question.seed,
-        )
+        try:
+            reply = self._api.chat.completions.create(
+                model=self._model,
+                messages=[{"role": "user", "content": question.text}],
+                max_tokens=MAX_TOKENS,
+                temperature=question.temperature,
+                top_p=question.top_p,
+                seed=question.seed,
+            )
+        except openai.OpenAIError as error:
+            raise TryAgain(f"operator {self._operator}", str(error)[:200]) from None
         body: dict[str, Any] = json.loads(reply.model_dump_json())
         return body
 

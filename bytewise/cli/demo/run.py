@@ -2,6 +2,7 @@
 
 import json
 import platform
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -66,7 +67,7 @@ class Demo:
 
     def _start(self) -> Built:
         site, network, say = self.site, self.network, self.story.say
-        say("a chain, a data availability store and nineteen other processes start on this machine")
+        say("a chain, a data availability store and some twenty other processes start on this machine")
         actors.start_chain(site, network)
         actors.start_stores(site, network)
         signers = build.make_keys(site)
@@ -89,9 +90,9 @@ class Demo:
 
     def _healthy(self, operator: str) -> bool:
         try:
-            verify = str(self.site.of(operator) / "tls.pem")
+            trust = ssl.create_default_context(cafile=str(self.site.of(operator) / "tls.pem"))
             url = f"{self.site.operator_url(operator)}/health"
-            return httpx2.get(url, verify=_trust(verify), timeout=HEALTH_TIMEOUT_S).status_code == 200
+            return httpx2.get(url, verify=trust, timeout=HEALTH_TIMEOUT_S).status_code == 200
         except httpx2.HTTPError:
             return False
 
@@ -99,6 +100,7 @@ class Demo:
         client = Client(operator, self.site.operator_url(operator), self.site.of(operator) / "tls.pem", MODEL_NAME)
         mine = [question for question in questions(self.canary) if question.operator == operator]
         for number, question in enumerate(mine):
+            # The second question to the honest operator is posted twice, as a client's retry would.
             answer = client.ask(question, self.site.openings, repeat=number == 1 and operator == "honest")
             with self._lock:
                 self.answers.append(answer)
@@ -189,9 +191,3 @@ def versions() -> dict[str, str]:
     """What this run consisted of."""
     names = ("torch", "transformers", "web3", "cryptography", "sqlalchemy", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
-def _trust(certificate: str) -> Any:
-    import ssl
-
-    return ssl.create_default_context(cafile=certificate)
