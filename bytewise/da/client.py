@@ -13,7 +13,16 @@ from typing import NamedTuple
 import httpx2
 
 from bytewise.da.conventions import MAX_BODY_BYTES, STANDARD, Verdict, certificate_of, classify, locator_of
-from bytewise.protocol.errors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain, Unavailable
+from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.errors import (
+    BadCertificate,
+    CallerError,
+    ConfigurationError,
+    FailOver,
+    NotCanonical,
+    TryAgain,
+    Unavailable,
+)
 from bytewise.service import telemetry
 
 ATTEMPTS = 3
@@ -118,8 +127,8 @@ class DaClient:
 def _detail(status: int, body: bytes) -> str:
     if status == 418:
         try:
-            told = json.loads(body)
+            told = json.loads(verify_depth(body))
             return f"418/{int(told['StatusCode'])}"
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, NotCanonical):
             return "418 without a reason"
     return f"HTTP {status}"

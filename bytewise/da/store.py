@@ -29,7 +29,8 @@ from bytewise.da.conventions import (
 )
 from bytewise.da.knobs import Knobs
 from bytewise.da.settings import StoreSettings
-from bytewise.protocol.errors import FailOver, MalformedValue, Unavailable
+from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.errors import FailOver, MalformedValue, NotCanonical, Unavailable
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 
@@ -120,10 +121,10 @@ class Store:
     async def turn_knobs(self, request: Request) -> Response:
         """PATCH /memstore/config."""
         try:
-            change = json.loads(await _body(request, _MAX_CONFIG_BYTES))
+            change = json.loads(verify_depth(await _body(request, _MAX_CONFIG_BYTES)))
             with self._lock:
                 self._knobs = self._knobs.patched(change)
-        except (ValueError, RecursionError, MalformedValue) as error:
+        except (ValueError, NotCanonical, MalformedValue) as error:
             raise _Answer(400, str(error)[:200]) from None
         return await self.show_knobs(request)
 

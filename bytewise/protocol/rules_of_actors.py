@@ -152,7 +152,7 @@ class RpcRefused(Unavailable):
 class LaneStopped(Unavailable):
     """A nonce lane that waits for a person: somebody else sent with our key."""
 
-    rule, template = "R-5A", "nonce lane of {0} is stopped: {1}"
+    rule, template = "R-65", "nonce lane of {0} is stopped: {1}"
 
 
 # --- inference ---

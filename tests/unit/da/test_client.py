@@ -135,3 +135,10 @@ def test_tries_are_bounded_and_wait_longer_each_time() -> None:
     with DaClient((nowhere(),), 1.0, attempts=4, pause=waits.append) as da, pytest.raises(TryAgain):
         da.get("eigenda:standard:0x03abcd")
     assert waits == [0.2, 0.4, 0.8]
+
+
+def test_a_deeply_nested_reason_of_a_proxy_does_no_harm() -> None:
+    from bytewise.da.client import _detail
+
+    assert _detail(418, b"[" * 500_000) == "418 without a reason"
+    assert _detail(418, b'{"StatusCode":3}') == "418/3"

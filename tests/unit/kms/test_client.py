@@ -25,7 +25,7 @@ from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.keys import Refusal, ReleaseAnswer, ShardInfo
 from bytewise.protocol.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
-from bytewise.protocol.units import Blob, Digest
+from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
@@ -160,7 +160,7 @@ def test_a_refusal_is_not_asked_again(fresh: World) -> None:
 
 def test_a_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: World) -> None:
     case = disputed(world)
-    mauled = world.named(case.payload, replace(case.receipt, seq=case.receipt.seq + 1), case.envelope)
+    mauled = world.named(case.payload, replace(case.receipt, seq=U64(case.receipt.seq + 1)), case.envelope)
     with pytest.raises(EnvelopeProofBad):
         source(world).open(world.job(mauled), world.secret)
 

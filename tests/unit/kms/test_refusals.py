@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,7 @@ def test_a_shard_whose_epoch_document_is_not_the_chains_stops(fresh: World) -> N
     fresh.chain.open(case)
     for change in ({"assurance": "hardware"}, {"public_key": fresh.public}):
         before = fresh.chain.facts
-        fresh.chain.facts = replace(before, **change)  # type: ignore[arg-type]
+        fresh.chain.facts = replace(before, **change)
         refused(ConfigurationError, fresh, shard, fresh.request(shard, case))
         fresh.chain.facts = before
 
@@ -131,7 +132,7 @@ def test_evidence_for_one_ticket_or_transport_key_serves_no_other(world: World) 
 # --- tickets ---
 
 
-TICKET_CHANGES: dict[str, dict[str, object]] = {
+TICKET_CHANGES: dict[str, dict[str, Any]] = {
     "another receipt": {"receipt_id": Digest(b"\x01" * 32)},
     "another transport key": {"transport_key_hash": Digest(b"\x01" * 32)},
     "expired": {"expires_at": U64(NOW)},

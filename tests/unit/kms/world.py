@@ -7,7 +7,7 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -137,13 +137,15 @@ class World:
             path.write_bytes(empty_database())
         return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(self.contracts))
 
-    def shard(self, index: int, rng: object = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None) -> Shard:
+    def shard(
+        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None
+    ) -> Shard:
         """A shard with its keys read from its folder."""
         folder = self.settings.shards[index - 1].folder
         return Shard(
             self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
             policy or self.policy, self.chain, self.records(index), SystemClock(), rng, audits,
-        )  # type: ignore[arg-type]  # fmt: skip
+        )  # fmt: skip
 
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int = 1, canary: int = 65) -> Case:
         """A receipt of the operator with its sealed envelope."""
