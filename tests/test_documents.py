@@ -20,7 +20,15 @@ PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 RULE = re.compile(r"\bR-[0-9A-F]{2}\b")
 ROW = re.compile(r"^\| (R-[0-9A-F]{2}) \| `(\w+)` \| (Fault|Unavailable|Bug)(?:, code (\d+))? \| \S", re.MULTILINE)
-COMPLETE = ("README.md", "CHANGELOG.md", "docs/protocol.md", "docs/walkthrough.md", "docs/claims.md", "docs/dependencies.md")
+COMPLETE = (
+    "README.md",
+    "CHANGELOG.md",
+    "docs/protocol.md",
+    "docs/walkthrough.md",
+    "docs/claims.md",
+    "docs/dependencies.md",
+    "docs/bad-inputs.md",
+)
 
 
 def rule_classes() -> list[type[BytewiseError]]:
@@ -114,3 +122,22 @@ def test_every_dependency_has_its_line_and_every_line_its_dependency() -> None:
     packages = json.loads((ROOT / "chain" / "contracts" / "package.json").read_text())["devDependencies"]
     listed = re.findall(r"^\| `([\w.@/-]+)` \|", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted([*(re.split(r"[\[=]", each)[0] for each in declared), *packages])
+
+
+BAD_INPUTS = (ROOT / "docs" / "bad-inputs.md").read_text()
+NAMED_TEST = re.compile(r"`([\w./-]+\.(?:py|sol))::(\w+)`")
+
+
+def test_every_test_that_answers_a_bad_input_exists() -> None:
+    named = set(NAMED_TEST.findall(BAD_INPUTS))
+    missing = [
+        f"{path}::{name}"
+        for path, name in named
+        if not (ROOT / path).is_file() or not re.search(rf"^\s*(def|function) {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+    ]
+    assert len(named) > 50 and missing == []
+
+
+def test_every_bad_input_and_every_attack_names_its_tests() -> None:
+    rows = [line for line in BAD_INPUTS.splitlines() if line.startswith("| ") and not line.startswith(("| bad", "| attack"))]
+    assert len(rows) > 35 and [row for row in rows if not NAMED_TEST.search(row.rsplit("|", 2)[1])] == []
