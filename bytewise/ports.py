@@ -99,6 +99,10 @@ class ChainView(Protocol):
         """A key epoch with its shards."""
         ...
 
+    def weights(self, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        """Stakes in wei of all verifiers as they stood at `stake_block`, read at `block`; who joined later has none."""
+        ...
+
     def balance(self, account: Address, block: int) -> int:
         """Wei that an account holds."""
         ...

@@ -15,7 +15,7 @@ from bytewise.protocol.messages import AuditResult, Verdict
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.signing import struct_values
-from bytewise.protocol.units import U8, U32, U64, Address, Blob, Digest
+from bytewise.protocol.units import U8, U32, U64, ZERO_ADDRESS, Address, Blob, Digest
 from chain.artifacts import Log
 from chain.client import Block, ChainClient, at_hash, at_number
 
@@ -164,6 +164,14 @@ class ChainReader:
         """Registered verifiers in registry order with their stake in wei."""
         raw = self.client.call("Lens", self._at.lens, "verifiers", block=at_number(block))
         return tuple((Address(each["verifier"]), each["stake"]) for each in raw)
+
+    def weights(self, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        """Stakes in wei of all verifiers as they stood at `stake_block`, in registry order; who joined later has none.
+
+        Read from the vault's checkpoints at `block`, so that no archive node is needed.
+        """
+        raw = self.client.call("Registry", self._at.registry, "weights", stake_block, ZERO_ADDRESS, block=at_number(block))
+        return tuple((Address(who), stake) for who, stake in zip(raw["voters"], raw["stakes"], strict=True))
 
     def stake(self, account: Address, block: int) -> int:
         """Wei of the account that count for draws and for posting."""

@@ -37,6 +37,8 @@ def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(anvil: Anv
     snapshot = chain.snapshot(signer(3).address, block)
     assert snapshot.block_hash == chain.block_hash(block)
     assert snapshot.verifiers == tuple((signer(3 + i).address, 32 * ETHER) for i in range(5)) == chain.verifiers(block)
+    assert chain.weights(block, block) == snapshot.verifiers
+    assert not any(stake for _, stake in chain.weights(network.deploy_block, block)), "nobody had joined yet"
     assert snapshot.params == chain.params(block) and snapshot.params.seats == (15, 31)
     assert snapshot.params.required_bond_wei == 46 * DEVNET["feePerSeat"] + DEVNET["privacyPrice"]
     assert (snapshot.active_epoch, snapshot.policy, snapshot.dispute_count) == (1, POLICY.digest, 0)
