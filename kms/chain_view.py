@@ -58,6 +58,7 @@ class ChainKeyView:
         batch = self._chain.batch(batch_id, block) if is_audit else None
         state = self._chain.epoch_state(ticket.key_epoch, block)
         record = self._epoch(ticket.key_epoch, state, block)
+        beacon = self._beacon(batch, block)
         return ChainFacts(
             number=snapshot.number,
             timestamp=snapshot.timestamp,
@@ -65,8 +66,10 @@ class ChainKeyView:
             policy=snapshot.policy,
             dispute=dispute,
             batch=batch,
-            beacon=self._beacon(batch, block),
+            beacon=beacon,
             verifiers=snapshot.verifiers,
+            # Not today's stakes: who sees the beacon could make an account that it draws.
+            audit_stakes=self._chain.weights(batch.block, block) if batch is not None and beacon is not None else (),
             epoch_state=state,
             assurance=record.assurance,
             public_key=record.public_key,

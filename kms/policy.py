@@ -169,7 +169,7 @@ def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> 
     merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
     if facts.timestamp > batch.anchored_at + facts.params.window_s:
         raise TicketRefused(f"window of batch {batch.batch_id} is over")
-    stake = dict(facts.verifiers).get(ticket.voter, 0)
+    stake = dict(facts.audit_stakes).get(ticket.voter, 0)
     audit_seats = stake // facts.params.audit_unit_wei if facts.params.audit_unit_wei else 0
     rate = facts.params.audit_rate_bps
     if not sortition.audit_is_drawn(facts.beacon, identifier, ticket.voter, rate, audit_seats):

@@ -97,7 +97,7 @@ class Chain:
         dispute = self.disputes[0] if self.disputes else None
         return ChainFacts(
             self.now - NOW + 12, self.now, PARAMS, self.appraisal, dispute, self.batch, self.beacon, self.verifiers,
-            EpochState.ACTIVE, "simulated", epoch.public_key,
+            self.verifiers, EpochState.ACTIVE, "simulated", epoch.public_key,
         )  # fmt: skip
 
 

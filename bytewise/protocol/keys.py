@@ -183,6 +183,8 @@ class ChainFacts:
     """Hash of the block two after the batch, if it exists: draws light audits."""
     verifiers: tuple[tuple[Address, int], ...]
     """Registered verifiers with stake in wei."""
+    audit_stakes: tuple[tuple[Address, int], ...]
+    """Verifiers with their stake in wei as it stood at the batch's block; empty until the beacon is known."""
     epoch_state: EpochState
     """State of the ticket's key epoch."""
     assurance: str

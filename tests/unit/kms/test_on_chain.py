@@ -25,8 +25,10 @@ from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U32, U64, ZERO_DIGEST, Digest
 from bytewise.service.settings import child_environment
 from bytewise.storage.releases import LogHead, verify_log
+from chain.artifacts import interface
 from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force, write_network
 from chain.params import DEVNET, ETHER
+from chain.transactions import Call, send_all
 from kms.chain_view import ChainKeyView
 from kms.client import ShardClient, ShardKeySource
 from kms.policy import key_domain
@@ -153,6 +155,23 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
     facts = view.read(on_chain.ticket(TicketKind.AUDIT), 0)
     assert facts.batch is not None and facts.dispute is None
     assert facts.beacon == on_chain.anvil.client.block(facts.batch.block + 2).hash
+    assert facts.audit_stakes == facts.verifiers == tuple((v.address, 32 * ETHER) for v in VERIFIERS)
     assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).batch is None
     unknown = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0)
     assert unknown.dispute is None
+
+
+@pytest.mark.e2e
+def test_audits_are_drawn_from_the_stakes_at_the_batch_whoever_joins_or_deposits_later(on_chain: OnChain) -> None:
+    view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
+    late, anvil, vault = signer(9), on_chain.anvil, on_chain.network.addresses.stake_vault
+    anvil.mine(3)
+    join(anvil.client, on_chain.network, [Joiner(late, 320 * ETHER, None)])
+    deposit = Call(VERIFIERS[0], vault, interface("StakeVault").call("deposit"), 320 * ETHER, 500_000)
+    send_all(anvil.client, [deposit], 30.0)
+    facts = view.read(on_chain.ticket(TicketKind.AUDIT), 0)
+    assert dict(facts.verifiers)[late.address] == 320 * ETHER and dict(facts.verifiers)[VERIFIERS[0].address] == 352 * ETHER
+    assert facts.audit_stakes == (*((v.address, 32 * ETHER) for v in VERIFIERS), (late.address, 0))
+    ticket = on_chain.ticket(TicketKind.AUDIT, voter=late.address)
+    with serving(on_chain, 1, 2), pytest.raises(NoKey):
+        on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, late), on_chain.world.secret)

@@ -99,8 +99,9 @@ def test_a_drawn_audit_is_served_and_an_undrawn_is_not(fresh: World) -> None:
 
 AUDIT_CHANGES: dict[str, tuple[type[BytewiseError], Callable[[World], None]]] = {
     "window over": (TicketRefused, lambda w: set_facts(w, timestamp=NOW + 501)),
-    "not registered": (TicketRefused, lambda w: set_facts(w, verifiers=())),
-    "no stake": (TicketRefused, lambda w: set_facts(w, verifiers=((VOTER.address, 9),))),
+    "joined after the batch": (TicketRefused, lambda w: set_facts(w, audit_stakes=((VOTER.address, 0),))),
+    "not registered": (TicketRefused, lambda w: set_facts(w, audit_stakes=())),
+    "no stake": (TicketRefused, lambda w: set_facts(w, audit_stakes=((VOTER.address, 9),))),
     "another root": (MerkleProofMismatch, lambda w: set_batch(w, root=ZERO_DIGEST)),
     "another operator": (TicketRefused, lambda w: set_batch(w, operator=ATTACKER.address)),
     "another epoch": (TicketRefused, lambda w: set_batch(w, key_epoch=U64(9))),
@@ -134,6 +135,20 @@ def test_an_audit_of_an_unsigned_receipt_or_under_a_disputes_name_is_refused(fre
     for changes in ({"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}):
         odd = fresh.ticket(case, TicketKind.AUDIT, **changes)
         refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=odd, proof=proof))
+
+
+def test_who_registers_or_deposits_once_the_beacon_is_known_is_not_drawn(fresh: World) -> None:
+    """An account made for the beacon is a verifier now, with any stake, and had none when the batch was posted."""
+    case, shard = fresh.case(), fresh.shard(1)
+    proof = fresh.chain.anchor(case)
+    at_batch = ((VOTER.address, 1000), (OTHER_VOTER.address, 9))
+    now = (*at_batch[:1], (OTHER_VOTER.address, 10**9), (ATTACKER.address, 10**9))
+    set_facts(fresh, verifiers=now, audit_stakes=at_batch)
+    for who in (ATTACKER, OTHER_VOTER):
+        ticket = fresh.ticket(case, TicketKind.AUDIT, voter=who.address)
+        refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=who, proof=proof))
+    ticket = fresh.ticket(case, TicketKind.AUDIT)
+    assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
 
 
 # --- limits ---

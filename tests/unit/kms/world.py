@@ -78,7 +78,8 @@ class MemoryChain:
         self.batches: dict[int, BatchHeader] = {}
         self.facts = ChainFacts(
             number=100, timestamp=NOW, params=PARAMS, policy=policy, dispute=None, batch=None, beacon=Digest(b"\x07" * 32),
-            verifiers=((VOTER.address, 1000), (OTHER_VOTER.address, 10)), epoch_state=EpochState.ACTIVE,
+            verifiers=((VOTER.address, 1000), (OTHER_VOTER.address, 10)),
+            audit_stakes=((VOTER.address, 1000), (OTHER_VOTER.address, 10)), epoch_state=EpochState.ACTIVE,
             assurance=document.record.assurance, public_key=document.record.public_key,
         )  # fmt: skip
 
