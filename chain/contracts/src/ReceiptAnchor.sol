@@ -17,6 +17,9 @@ import {Wired} from "./Wired.sol";
 /// @title ReceiptAnchor: where a receipt's window begins, and the only place that says "accepted"
 contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     uint256 private constant BPS = 10_000;
+    uint8 private constant MODE_PLAIN = 2;
+    uint8 private constant CLIENT_SIGNED = 1;
+    uint8 private constant CLIENT_DELEGATED = 2;
 
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
@@ -104,7 +107,7 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     {
         if (batchId >= _batches.length) revert UnknownBatch(batchId);
         Batch storage b = _batches[batchId];
-        if (r.enclaveKey != address(0)) revert EnclaveReceipt(r.enclaveKey);
+        _checkModes(r);
         _checkHeader(r, b);
         id = _signedReceipt(r, sig);
         if (!MerkleProof.verifyCalldata(proof, b.header.root, Hashes.batchLeaf(id, r.seq))) {
@@ -159,6 +162,12 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
         uint256 want = PARAMS.get().minOperatorStake;
         uint256 have = VAULT.freeStakeOf(msg.sender);
         if (have < want) revert CollateralTooSmall(msg.sender, have, want);
+    }
+
+    function _checkModes(Receipt calldata r) private pure {
+        // Who wants the mark of an enclave must bring its signature; nothing here could check one yet.
+        if (r.mode != MODE_PLAIN || r.enclaveKey != address(0)) revert UnsupportedMode(r.mode, r.enclaveKey);
+        if (r.clientMode != CLIENT_SIGNED && r.clientMode != CLIENT_DELEGATED) revert UnknownClientMode(r.clientMode);
     }
 
     function _checkHeader(Receipt calldata r, Batch storage b) private view {

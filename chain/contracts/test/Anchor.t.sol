@@ -147,12 +147,41 @@ contract AnchorTest is Network {
         checked(r, junk, abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, address(0), operator));
     }
 
-    function test_an_enclaves_receipt_is_no_member_in_this_version(address enclave) public {
-        vm.assume(enclave != address(0));
+    function test_only_a_plain_receipt_without_an_enclave_is_a_member_in_this_version(uint8 mode, address enclave)
+        public
+    {
+        // Half of the runs name no enclave, so that the mode decides alone: a tee receipt needs its second signature.
+        if (mode % 2 == 0) enclave = address(0);
+        if (mode > 200) mode = 2;
         Receipt memory r = receipt(1);
-        r.enclaveKey = enclave;
+        (r.mode, r.enclaveKey) = (mode, enclave);
         anchored(r);
-        checked(r, signature(r), abi.encodeWithSelector(IReceiptAnchor.EnclaveReceipt.selector, enclave));
+        bytes memory sig = signature(r);
+        vm.warp(block.timestamp + 1 hours + 1);
+        if (mode == 2 && enclave == address(0)) return that(anchor.isFinal(r, sig, 0, none()), "plain");
+        bytes memory err = abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave);
+        checked(r, sig, err);
+        vm.expectRevert(err);
+        anchor.isFinal(r, sig, 0, none());
+    }
+
+    function test_a_tee_receipt_without_its_enclaves_signature_is_no_member(uint64 salt) public {
+        Receipt memory r = receipt(1);
+        (r.mode, r.reqHash) = (1, bytes32(uint256(salt)));
+        anchored(r);
+        checked(r, signature(r), abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, uint8(1), address(0)));
+    }
+
+    function test_a_receipt_says_whether_its_client_signed_or_delegated(uint8 clientMode) public {
+        if (clientMode > 128) clientMode %= 4;
+        Receipt memory r = receipt(1);
+        r.clientMode = clientMode;
+        anchored(r);
+        bytes memory sig = signature(r);
+        if (clientMode != 1 && clientMode != 2) {
+            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnknownClientMode.selector, clientMode));
+        }
+        anchor.checkMember(r, sig, 0, none());
     }
 
     function test_there_is_no_member_of_no_batch(uint64 batchId) public {

@@ -63,8 +63,11 @@ interface IReceiptAnchor {
     error BadSignature(address recovered, address operator);
     /// @notice The Merkle proof does not lead to the root.
     error BadProof(bytes32 root);
-    /// @notice A receipt of mode tee needs its enclave's second signature, which this version cannot check.
-    error EnclaveReceipt(address enclaveKey);
+    /// @notice Only a plain receipt without an enclave is a member: mode tee needs a second signature (design section 3),
+    ///         which this version cannot check.
+    error UnsupportedMode(uint8 mode, address enclaveKey);
+    /// @notice The client mode is neither signed nor delegated.
+    error UnknownClientMode(uint8 clientMode);
     /// @notice The window is open until `end`.
     error WindowOpen(uint256 end);
     /// @notice A dispute about the receipt runs.
