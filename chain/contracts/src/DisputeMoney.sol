@@ -15,7 +15,7 @@ abstract contract DisputeMoney is DisputeStore {
     /// @dev Challenger and committee together get at most 80 % of a slash; 20 % are burned, always.
     uint256 private constant MAX_REWARD_BPS = 8_000;
 
-    /// @dev The right votes of a dispute: per round the groups, over all rounds their seats.
+    /// @dev The paid votes of a dispute: per round the right groups, over all rounds the seats (in a draw those that worked).
     struct Winners {
         bytes32[2] main;
         bytes32[2] second;
@@ -44,16 +44,23 @@ abstract contract DisputeMoney is DisputeStore {
     function _winners(bytes32 id, uint16 rounds, TallyLib.Judgement memory j) private view returns (Winners memory w) {
         for (uint16 i = 0; i < rounds; ++i) {
             Member[] memory members = _members[id][i + 1];
-            if (j.verdict == Verdict.DRAW) {
-                w.seats += _rounds[id][i + 1].revealedSeats;
-                continue;
+            (w.main[i],) = TallyLib.largest(members, j.main);
+            (w.second[i],) = TallyLib.largest(members, j.second);
+            for (uint256 k = 0; k < members.length; ++k) {
+                if (_isPaid(members[k], i, j, w)) w.seats += members[k].seats;
             }
-            uint256 main;
-            uint256 second;
-            (w.main[i], main) = TallyLib.largest(members, j.main);
-            (w.second[i], second) = TallyLib.largest(members, j.second);
-            w.seats += main + second;
         }
+    }
+
+    /// @dev A draw has no right answer: there a seat is paid for having worked, which NO_KEY and CANNOT_EXECUTE say it did not.
+    function _isPaid(Member memory m, uint256 i, TallyLib.Judgement memory j, Winners memory w)
+        private
+        pure
+        returns (bool)
+    {
+        if (!m.revealed) return false;
+        if (j.verdict != Verdict.DRAW) return m.group == w.main[i] || m.group == w.second[i];
+        return m.outcome == Outcome.EXECUTED || m.outcome == Outcome.INVALID || m.outcome == Outcome.UNAVAILABLE;
     }
 
     /// @dev Pays challenger and operator; returns what each winning seat gets.
@@ -97,7 +104,7 @@ abstract contract DisputeMoney is DisputeStore {
         return Math.min(due, slashed * MAX_REWARD_BPS / BPS - alpha) / seats;
     }
 
-    /// @dev DRAW: every revealer gets its fee, half from the bond, half from the operator's stake; rest of the bond back.
+    /// @dev DRAW: every seat that worked gets its fee, half from the bond, half from the operator's stake; rest of the bond back.
     function _splitDraw(bytes32 id, Dispute storage d, ParamSet memory p, uint256 seats, Payout memory money)
         private
         returns (uint256)
@@ -123,14 +130,12 @@ abstract contract DisputeMoney is DisputeStore {
         Member[] storage members = _members[id][round];
         for (uint256 i = 0; i < members.length; ++i) {
             Member memory m = members[i];
-            bool right = j.verdict == Verdict.DRAW
-                ? m.revealed
-                : m.revealed && (m.group == w.main[round - 1] || m.group == w.second[round - 1]);
-            if (right) {
+            bool paid = _isPaid(m, round - 1, j, w);
+            if (paid) {
                 money.toVerifiers += m.seats * perSeat;
                 _credit(id, m.voter, m.seats * perSeat, ILedger.Reason.SEAT_PAY);
             }
-            Charge charge = right || j.verdict == Verdict.DRAW ? Charge.NONE : _chargeOf(m, j);
+            Charge charge = paid || j.verdict == Verdict.DRAW ? Charge.NONE : _chargeOf(m, j);
             money.penalties += _release(id, round, m, charge, p);
         }
     }

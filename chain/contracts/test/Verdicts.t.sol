@@ -107,11 +107,54 @@ contract VerdictsTest is Network {
         drawn(id);
         unanimous(id, doubt(outcome));
         ended(id, Verdict.DRAW);
-        uint256 fees = 46 * FEE;
-        same(seatsCredit(), fees, "every revealer is paid");
-        same(b.operatorStake - vault.stakeOf(operator), fees / 2, "operator's half");
-        same(ledger.creditOf(challenger), b.bond - fees / 2, "rest of the bond");
+        same(seatsCredit(), 0, "nobody worked");
+        same(vault.totalStake(), b.stakes, "nobody pays for it");
+        same(ledger.creditOf(challenger), b.bond, "the whole bond");
         same(ledger.totalBurned(), 0, "burned");
+    }
+
+    function test_a_draw_pays_the_seats_that_did_work_and_no_other(uint64 salt, uint256 choices) public {
+        (bytes32 id, Before memory b) = start(salt);
+        uint256[VERIFIERS] memory due;
+        uint256 worked = 0;
+        for (uint16 round = 1; round <= 2; ++round) {
+            IDisputes.Member[] memory list = members(id);
+            Act[] memory acts = new Act[](list.length);
+            for (uint256 i = 0; i < acts.length; ++i) {
+                bool works;
+                (acts[i], works) = alone(uint256(keccak256(abi.encode(choices, round, i))), i);
+                // Nor do bytes that are missing for the first and a fault of another together reach a quorum.
+                vm.assume((i == 0 ? 0 : list[0].seats) + list[i].seats < (round == 1 ? 10 : 21));
+                if (!works) continue;
+                worked += list[i].seats;
+                due[indexOf(list[i].voter)] += list[i].seats * FEE;
+            }
+            played(id, acts);
+            disputes.settle(id);
+            if (round == 1) drawn(id);
+        }
+        ended(id, Verdict.DRAW);
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            same(ledger.creditOf(verifier(i)), due[i], "a fee for each seat that worked");
+        }
+        same(b.operatorStake - vault.stakeOf(operator), worked * FEE / 2, "operator's half");
+        same(b.stakes - vault.totalStake(), worked * FEE / 2, "no verifier pays");
+        same(ledger.creditOf(challenger), b.bond - worked * FEE / 2, "rest of the bond");
+    }
+
+    /// @dev Something that no other member says, unless it says that there is nothing to work on; and whether it is work.
+    function alone(uint256 dice, uint256 i) private pure returns (Act memory act, bool works) {
+        uint256 kind = dice % 6;
+        if (kind == 0) return (other(bytes32(i + 1)), true);
+        if (kind == 1) return (defect(uint8(i + 1)), true);
+        if (kind == 2) return (i == 0 ? doubt(Outcome.UNAVAILABLE) : other(bytes32(i + 1)), true);
+        if (kind == 3) return (doubt(Outcome.NO_KEY), false);
+        if (kind == 4) return (doubt(Outcome.CANNOT_EXECUTE), false);
+        return (dice % 7 == 0 ? absent() : silent(), false);
+    }
+
+    function indexOf(address voter) private pure returns (uint256 i) {
+        while (verifier(i) != voter) ++i;
     }
 
     function test_silence_never_slashes(uint64 salt, bool commits) public {
