@@ -21,8 +21,9 @@ POLL_S = 0.1
 class Network:
     """Every process of one run, with a log file each."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    def __init__(self, folder: Path, root: Path, on_wait: Callable[[str], None]) -> None:
         self._folder = folder
+        self._on_wait = on_wait
         self._root = root
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str]] = {}
@@ -89,6 +90,7 @@ class Network:
     def wait(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
         """Waits until `ready()`; `TryAgain` names what did not come. A process that ends meanwhile is an error."""
         deadline = time.monotonic() + timeout_s
+        self._on_wait(what)
         while not ready():
             self.check()
             if time.monotonic() > deadline:

@@ -44,7 +44,7 @@ class Demo:
         self.options = options
         self.story = Story(console)
         self.site: Site = new_site(root, options.folder)
-        self.network = Network(self.site.folder, root)
+        self.network = Network(self.site.folder, root, self.story.waiting)
         self.canary = canary
         (self.site.openings / "canary.txt").write_text(canary)
         self.answers: list[Answer] = []
@@ -129,8 +129,11 @@ class Demo:
             if happened:
                 self.story.say(happened)
             self._tell(snapshot, names, seen)
-            self.story.show(snapshot, names)
-            return (all(each.done() for each in asking) and self._over(reader, snapshot)) or self.story.elapsed_s > end
+            anchored, left_s = self._windows(reader, snapshot)
+            self.story.show(snapshot, names, left_s)
+            final = all(dispute.phase is Phase.FINAL for dispute in snapshot.disputes)
+            asked = all(each.done() for each in asking) and anchored >= len(self.answers)
+            return (asked and final and left_s < 0) or self.story.elapsed_s > end
 
         self.network.wait("the verdicts", settled, WATCH_S + 10)
 
@@ -141,14 +144,11 @@ class Demo:
                     seen.add(sentence)
                     self.story.say(sentence)
 
-    def _over(self, reader: ChainReader, snapshot: Snapshot) -> bool:
-        """All disputes final, every window over, so that nothing can be opened any more."""
+    def _windows(self, reader: ChainReader, snapshot: Snapshot) -> tuple[int, int]:
+        """Receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
         batches = reader.batches(reader.network.deploy_block, snapshot.number)
-        anchored = sum(batch.count for batch in batches)
-        if anchored < len(self.answers) or not batches:
-            return False
-        last = max(batch.anchored_at for batch in batches)
-        return snapshot.timestamp > last + snapshot.params.window_s and all(d.phase is Phase.FINAL for d in snapshot.disputes)
+        last = max((batch.anchored_at for batch in batches), default=snapshot.timestamp)
+        return sum(batch.count for batch in batches), last + snapshot.params.window_s - snapshot.timestamp
 
     def _read_back(self, reader: ChainReader, director: Director, built: Built) -> facts.Report:
         self.story.say("a fresh process reads the whole story back from the chain")

@@ -5,6 +5,7 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -45,9 +46,15 @@ class Story:
         """One sentence of the story."""
         self.console.print(Text(f"{self.elapsed_s:6.1f} s  ", style="dim") + Text(sentence))
 
-    def show(self, snapshot: Snapshot, names: dict[Address, str]) -> None:
-        """The disputes as this block shows them."""
-        table = Table(title=f"block {snapshot.number}: disputes on-chain", title_justify="left", expand=False)
+    def waiting(self, what: str) -> None:
+        """What the story waits for, below the sentences, where the output is a terminal."""
+        if self.console.is_terminal:
+            self._live.update(Spinner("dots", text=f"waiting for {what}"))
+
+    def show(self, snapshot: Snapshot, names: dict[Address, str], last_window_s: int) -> None:
+        """The disputes as this block shows them; `last_window_s` is how long the last window stays open."""
+        left = f"; receipts can be disputed for {last_window_s} s more" if last_window_s > 0 else ""
+        table = Table(title=f"block {snapshot.number}: disputes on-chain{left}", title_justify="left", expand=False)
         for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "votes so far"):
             table.add_column(heading)
         for dispute in snapshot.disputes:
