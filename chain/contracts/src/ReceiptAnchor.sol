@@ -38,7 +38,8 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
     mapping(address operator => uint64) public lastSeq;
 
     Batch[] private _batches;
-    mapping(address operator => mapping(uint64 seq => bool)) private _punished;
+    /// @dev Wei that an equivocation has cost so far; it is punished when that is a whole slash.
+    mapping(address operator => mapping(uint64 seq => uint256)) private _paid;
 
     constructor(IParams params, IRegistry registry, IStakeSource vault, ILedger ledger, IKeyEpochs epochs)
         EIP712("Bytewise", "1")
@@ -198,11 +199,13 @@ contract ReceiptAnchor is IReceiptAnchor, EIP712, Wired {
 
     function _punish(address operator, uint64 seq, bytes32 first, bytes32 second) private {
         if (first == second) revert NoEquivocation();
-        if (_punished[operator][seq]) revert AlreadyPunished(operator, seq);
-        _punished[operator][seq] = true;
         ParamSet memory p = PARAMS.get();
+        uint256 paid = _paid[operator][seq];
+        if (paid == p.slashAmount) revert AlreadyPunished(operator, seq);
         bytes32 ref = keccak256(abi.encode("equivocation", operator, seq));
-        uint256 slashed = VAULT.slash(operator, 0, p.slashAmount, ref);
+        uint256 slashed = VAULT.slash(operator, 0, p.slashAmount - paid, ref);
+        if (slashed == 0) revert NothingToSlash(operator, seq);
+        _paid[operator][seq] = paid + slashed;
         LEDGER.credit(ref, msg.sender, slashed * p.alphaBps / BPS, ILedger.Reason.EQUIVOCATION_REPORT);
         LEDGER.close(ref, ILedger.BurnReason.EQUIVOCATION);
         emit Equivocation(operator, seq, first, second, msg.sender, slashed);

@@ -249,6 +249,46 @@ contract AnchorTest is Network {
         same(vault.stakeOf(operator), 90 ether, "slashed");
     }
 
+    function equivocated(uint64 seq, bytes memory err) private {
+        (Receipt memory r1, Receipt memory r2) = (receipt(seq), receipt(seq));
+        r2.outHash = "another";
+        (bytes memory s1, bytes memory s2) = (signature(r1), signature(r2));
+        if (err.length != 0) vm.expectRevert(err);
+        anchor.equivocation(r1, s1, r2, s2);
+    }
+
+    function test_an_equivocation_that_disputes_leave_nothing_for_can_be_reported_again(uint96 free, uint64 salt)
+        public
+    {
+        vm.roll(block.number + salt % 1000);
+        bytes32 id = opened(challenger, 1);
+        // The dispute binds 10 ether; what it leaves is not enough for a second slash, or nothing at all.
+        uint256 left = bound(free, 0, 10 ether - 1);
+        exited(90 ether - left);
+        bytes memory nothing = abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, 7);
+        equivocated(7, left == 0 ? nothing : bytes(""));
+        same(vault.stakeOf(operator), 10 ether, "what was free is taken and what is bound is not");
+        equivocated(7, nothing);
+        drawn(id);
+        unanimous(id, equal());
+        equivocated(7, "");
+        same(vault.stakeOf(operator), left, "one slash in all");
+        equivocated(7, abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, 7));
+        moneyBalances();
+        nothingIsBound(id);
+    }
+
+    /// @dev The operator takes stake out and the clock is where it was, so that no window closes meanwhile.
+    function exited(uint256 amount) private {
+        uint256 now_ = block.timestamp;
+        vm.prank(operator);
+        vault.requestUnbond(amount);
+        vm.warp(now_ + 1 days);
+        vm.prank(operator);
+        vault.finishUnbond();
+        vm.warp(now_);
+    }
+
     function test_one_leaf_twice_or_two_numbers_are_no_equivocation(uint64 seq, uint64 next) public {
         Receipt memory r = receipt(seq);
         bytes memory sig = signature(r);

@@ -131,14 +131,18 @@ contract Everybody is Network {
 
     function equivocate(uint64 seq) external {
         seq = seq % 8 + 1_000_000;
-        if (punished[seq]) return;
-        punished[seq] = true;
+        (uint256 unbonding,) = vault.unbondingOf(operator);
+        if (vault.stakeOf(operator) + unbonding == vault.lockedOf(operator)) return;
+        if (slashedFor[seq] == params.get().slashAmount) return;
         (Receipt memory r1, Receipt memory r2) = (receipt(seq), receipt(seq));
         r2.outHash = "another";
+        uint256 had = vault.stakeOf(operator) + unbonding;
         anchor.equivocation(r1, signature(r1), r2, signature(r2));
+        (unbonding,) = vault.unbondingOf(operator);
+        slashedFor[seq] += had - vault.stakeOf(operator) - unbonding;
     }
 
-    mapping(uint64 seq => bool) private punished;
+    mapping(uint64 seq => uint256) public slashedFor;
 
     function wait(uint16 seconds_, uint8 blocks) external {
         vm.warp(block.timestamp + seconds_);
@@ -309,6 +313,12 @@ contract InvariantsTest is Network {
             pots += pot;
         }
         same(pots, all.money().totalBonds, "all pots");
+    }
+
+    function invariant_an_equivocation_costs_one_slash_in_all_however_often_it_is_reported() public view {
+        for (uint64 seq = 1_000_000; seq < 1_000_008; ++seq) {
+            that(all.slashedFor(seq) <= 30 ether, "one slash");
+        }
     }
 
     function invariant_disputes_move_only_along_their_table_and_verdicts_stand() public view {

@@ -76,13 +76,16 @@ interface IReceiptAnchor {
     error ReceiptVoid(bytes32 dispute, uint8 verdict);
     /// @notice The two leaves are no equivocation.
     error NoEquivocation();
-    /// @notice This equivocation was punished.
+    /// @notice This equivocation has cost its whole slash.
     error AlreadyPunished(address operator, uint64 seq);
+    /// @notice The operator has no stake that is not bound by disputes: report again when they are over.
+    error NothingToSlash(address operator, uint64 seq);
 
     /// @notice Anchor the caller's next batch.
     /// @return batchId index of the batch, from 0
     function post(BatchHeader calldata header) external returns (uint64 batchId);
     /// @notice Punish an operator that signed two different receipts with one number. Permissionless; alpha to the caller.
+    ///         What disputes bind is left to them: a report that takes less than a slash can be repeated for the rest.
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
     /// @notice Punish an operator that signed a receipt and an empty leaf with one number.
     function equivocationWithEmpty(
