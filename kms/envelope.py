@@ -41,6 +41,8 @@ HARDWARE = "hardware"
 _TAG_BYTES = 16
 MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
 """Largest canonical envelope: the ciphertext as hex and its small members."""
+MAX_ENVELOPE_MARKS = 7
+"""Brackets and commas of an envelope (`encoding.MAX_MARKS`): no other number of them can be one."""
 
 
 def sealing_key(epoch: EpochRecord, accept_simulated: bool) -> Blob:
@@ -82,7 +84,7 @@ def verify_envelope(data: bytes, context: Digest, receipt: Digest) -> Envelope:
     if len(data) > MAX_ENVELOPE_BYTES:
         raise EnvelopeProofBad(receipt.hex(), f"{len(data)} bytes")
     try:
-        envelope = decode(Envelope, data)
+        envelope = decode(Envelope, data, MAX_ENVELOPE_MARKS)
         if envelope.suite != SUITE_P256:
             raise MalformedValue("suite", envelope.suite)
         if len(envelope.ciphertext) - _TAG_BYTES not in BUCKETS:

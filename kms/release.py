@@ -4,13 +4,16 @@
 leaves a record without an answer and never an answer without a record.
 """
 
+import threading
+
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical
+from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
 from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
     MAX_RELEASE_BODY_BYTES,
+    MAX_RELEASE_MARKS,
     ChainFacts,
     Decision,
     EpochDocument,
@@ -34,6 +37,13 @@ from kms.dleq import prove_partial
 from kms.keyring import HeldShare
 from kms.nonces import NonceBook
 from kms.policy import Admitted
+
+ADMISSIONS = 4
+"""Requests that are parsed and checked for genuine evidence at the same time: until then they are a stranger's, and large. What
+comes after, reads of the chain above all, is not counted, so that a slow node keeps nobody from being admitted."""
+
+ADMISSION_WAIT_S = 2.0
+"""A request waits this long to be admitted and is then told to try again; an admission takes some 10 to 200 ms."""
 
 
 class Shard:
@@ -66,6 +76,7 @@ class Shard:
         self._rng = rng
         self._audits_per_epoch = audits_per_epoch
         self._nonces = NonceBook(rng)
+        self._admissions = threading.BoundedSemaphore(ADMISSIONS)
 
     def nonce(self) -> Nonce:
         """A fresh single-use nonce."""
@@ -82,17 +93,26 @@ class Shard:
 
     def release(self, body: bytes) -> ReleaseAnswer:
         """The sealed partial and the record of its release, or the named rule."""
+        if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
+            raise TryAgain("shard", "busy with other requests")
+        try:
+            request, admitted = self._admit(body)
+        finally:
+            self._admissions.release()
+        facts = self._view.read(request.ticket, request.batch_id)
+        signed = self._decide(request, admitted, facts)
+        return self._answer(request, admitted, signed)
+
+    def _admit(self, body: bytes) -> tuple[ReleaseRequest, Admitted]:
         if len(body) > MAX_RELEASE_BODY_BYTES:
             raise NotCanonical(f"{len(body)} bytes")
-        request, now = decode(ReleaseRequest, body), self._clock.now()
+        request, now = decode(ReleaseRequest, body, MAX_RELEASE_MARKS), self._clock.now()
         if request.ticket.key_epoch != self._document.record.epoch:
             raise EpochClosed(request.ticket.key_epoch, "not served here")
         self._nonces.verify_fresh(request.nonce, now)
         admitted = policy.verify_request(request, self._contracts, self._appraisal, now)
         self._nonces.consume(request.nonce, now)
-        facts = self._view.read(request.ticket, request.batch_id)
-        signed = self._decide(request, admitted, facts)
-        return self._answer(request, admitted, signed)
+        return request, admitted
 
     def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
         if facts.public_key != self._document.record.public_key or facts.assurance != self._document.record.assurance:

@@ -27,9 +27,14 @@ MAX_DOCUMENT_BYTES = 64 * 2**20
 """Largest document that is parsed: above any list or artifact manifest, below what exhausts memory."""
 
 
+MAX_MARKS = 2**22
+"""Most brackets, commas and backslashes in a document, those inside strings included: what parsing costs grows with them, some
+50 bytes and half a microsecond each. More than the largest bucket has bytes, so that no payload is refused for them."""
+
 MAX_DEPTH = 32
 """Deepest nesting of lists and objects that is parsed; our deepest record has 6."""
 
+_MARKS = (b"{", b"[", b",", b"\\")
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
 
@@ -39,15 +44,21 @@ def encode(record: object) -> bytes:
     return bytes(rfc8785.dumps(cast(Any, value)))
 
 
-def decode(cls: type[T], data: bytes) -> T:
+def decode(cls: type[T], data: bytes, max_marks: int = MAX_MARKS) -> T:
     """The record of class `cls` whose canonical bytes are `data`; `NotCanonical`, `WrongFields` or `MalformedValue`."""
-    return from_json(cls, parse(data))
+    return from_json(cls, parse(data, max_marks))
 
 
-def parse(data: bytes) -> Any:
-    """Plain JSON data of canonical bytes; anything that would re-encode differently is refused."""
+def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
+    """Plain JSON data of canonical bytes; anything that would re-encode differently is refused.
+
+    Who reads small records of strangers passes their own `max_marks`: a megabyte of `{},` costs eighty times a megabyte of hex.
+    """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise NotCanonical(f"{len(data)} bytes")
+    marks = sum(data.count(mark) for mark in _MARKS)
+    if marks > max_marks:
+        raise NotCanonical(f"{marks} marks, at most {max_marks}")
     verify_depth(data)
     try:
         value = json.loads(data, object_pairs_hook=_object, parse_float=_refuse, parse_constant=_refuse)

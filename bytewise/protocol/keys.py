@@ -14,6 +14,10 @@ from bytewise.protocol.units import U64, Address, Blob, Digest
 MAX_RELEASE_BODY_BYTES = 16 * 2**20
 """Largest release request: an envelope of the largest bucket, twice in hex, with room to spare."""
 
+MAX_RELEASE_MARKS = 128
+"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`): it has 36, and one for each Merkle sibling,
+of which a batch of 2^32 leaves has 32."""
+
 
 class EpochState(enum.IntEnum):
     """Life of a key epoch, as `KeyEpochs` numbers it."""

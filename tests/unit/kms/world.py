@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from bytewise.ports import Clock
 from bytewise.protocol import merkle, sortition
 from bytewise.protocol.dispute import Dispute, Member, Params, Phase
 from bytewise.protocol.encoding import encode
@@ -139,13 +140,14 @@ class World:
         return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(self.contracts))
 
     def shard(
-        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None
-    ) -> Shard:
+        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> Shard:  # fmt: skip
         """A shard with its keys read from its folder."""
         folder = self.settings.shards[index - 1].folder
         return Shard(
             self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
-            policy or self.policy, self.chain, self.records(index), SystemClock(), rng, audits,
+            policy or self.policy, self.chain, self.records(index), clock or SystemClock(), rng, audits,
         )  # fmt: skip
 
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int = 1, canary: int = 65) -> Case:

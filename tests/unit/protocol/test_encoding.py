@@ -4,6 +4,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -11,7 +12,17 @@ import rfc8785
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.encoding import MAX_DEPTH, MAX_DOCUMENT_BYTES, decode, encode, from_json, parse, to_json, verify_depth
+from bytewise.protocol.encoding import (
+    MAX_DEPTH,
+    MAX_DOCUMENT_BYTES,
+    MAX_MARKS,
+    decode,
+    encode,
+    from_json,
+    parse,
+    to_json,
+    verify_depth,
+)
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.messages import AuditResult, Ticket
 from bytewise.protocol.receipt import EmptyLeaf, SignedReceipt
@@ -144,6 +155,32 @@ def test_looking_for_brackets_takes_linear_time_in_unended_strings() -> None:
 def test_a_document_above_the_limit_is_not_even_parsed() -> None:
     with pytest.raises(NotCanonical):
         parse(b'"' + b"a" * MAX_DOCUMENT_BYTES + b'"')
+
+
+@pytest.mark.parametrize("piece", [b"{},", b"[],", b"1,", b'"\\n",'], ids=["objects", "lists", "numbers", "escapes"])
+def test_a_document_of_too_many_pieces_is_refused_before_any_is_built(piece: bytes) -> None:
+    raw = b"[" + piece * MAX_MARKS + b"1]"
+    assert len(raw) < MAX_DOCUMENT_BYTES
+    tracemalloc.start()
+    try:
+        with pytest.raises(NotCanonical, match="marks"):
+            parse(raw)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**16
+
+
+def test_a_reader_of_small_records_may_bound_their_pieces_more_tightly() -> None:
+    marks = sum(ticket().count(mark) for mark in (b"{", b"[", b",", b"\\"))
+    assert encode(decode(Ticket, ticket(), marks)) == ticket()
+    with pytest.raises(NotCanonical):
+        decode(Ticket, ticket(), marks - 1)
+
+
+def test_a_large_honest_document_is_far_below_the_bound_of_pieces() -> None:
+    numbers = list(range(200_000))
+    assert parse(encode(numbers)) == numbers
 
 
 @pytest.mark.parametrize(
