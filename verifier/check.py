@@ -15,7 +15,7 @@ from bytewise.protocol.errors import (
     UnknownEnvironment,
     UnknownKeyEpoch,
 )
-from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, batch_leaves, verify_list
+from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedReceipt, batch_leaves, verify_list
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
@@ -63,4 +63,7 @@ def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, enviro
         return MalformedValue("locator", entry.locator[:60])
     if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
         return MalformedValue("receipt", "a zero digest")
+    if receipt.mode != Mode.PLAIN.value:
+        # Mode tee needs a co-signature of the operator's enclave, which version 0 has no place for.
+        return MalformedValue("mode", str(receipt.mode))
     return None

@@ -21,8 +21,8 @@ from bytewise.protocol.errors import (
     UnknownEnvironment,
     UnknownKeyEpoch,
 )
-from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt
-from bytewise.protocol.units import U32, U64, U256
+from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedReceipt
+from bytewise.protocol.units import U8, U32, U64, U256
 from tests.unit.verifier.town import WORLD, Town
 from tests.world import ANCHOR, NOW, signer, word
 from verifier.check import verify_batch
@@ -101,6 +101,7 @@ def test_an_unregistered_environment_is_named() -> None:
         (UnknownEnvironment, lambda: _changed(gpu_arch=word("another architecture"))),
         (MalformedValue, lambda: replace(answered(2), locator="https://elsewhere")),
         (MalformedValue, lambda: _changed(req_hash=bytes(32))),
+        (MalformedValue, lambda: _changed(mode=U8(Mode.TEE))),
     ],
 )
 def test_a_receipt_with_its_own_fault_does_not_spoil_the_others(fault: type[Fault], entry: Callable[[], SignedReceipt]) -> None:
