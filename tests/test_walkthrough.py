@@ -146,7 +146,7 @@ def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ..
 
 def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, results: tuple[AuditResult, ...]) -> None:
     """It holds no key and no stake: two drawn verifiers that say MISMATCH are what it needs to risk its bond."""
-    audited = AuditedReceipt(results[0].receipt_id, header.anchored_at, village.chain.beacon, results)
+    audited = AuditedReceipt(results[0].receipt_id, header.anchored_at, village.chain.beacon, village.chain.verifiers, results)
     snapshot = village.chain.snapshot()
     bond = PARAMS.required_bond_wei
     assert decide_watchtower(snapshot, [audited], set(), bond, WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)

@@ -116,7 +116,8 @@ class Auditor:
             return
         if header.batch_id not in self._beacons:
             self._beacons[header.batch_id] = self._chain.block_hash(at)
-        seats = dict(snapshot.verifiers).get(self._signer.address, 0) // snapshot.params.audit_unit_wei
+        weights = dict(self._chain.weights(header.block, snapshot.number))
+        seats = weights.get(self._signer.address, 0) // snapshot.params.audit_unit_wei
         rate = snapshot.params.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
             self._audits.add(receipt_id, header.anchored_at + snapshot.params.window_s)

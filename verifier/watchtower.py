@@ -1,5 +1,7 @@
 """The watchtower without keys: challenges on the posted results of publicly drawn auditors alone (design section 3)."""
 
+from typing import NamedTuple
+
 from bytewise.ports import ChainView, Sender
 from bytewise.protocol.actions import Action, OpenDispute
 from bytewise.protocol.decide import AuditedReceipt, WatchPolicy, decide_watchtower
@@ -10,6 +12,13 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from verifier.records import Records
+
+
+class Draw(NamedTuple):
+    """What draws the auditors of one batch."""
+
+    beacon: Digest
+    weights: tuple[tuple[Address, int], ...]
 
 
 class Watchtower:
@@ -24,7 +33,7 @@ class Watchtower:
         self._last: tuple[int, Digest] | None = None
         self._policy = policy
         self._posted: dict[Digest, list[AuditResult]] = {}
-        self._beacons: dict[int, Digest] = {}
+        self._draws: dict[int, Draw] = {}
         self._disputed: set[Digest] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
@@ -50,7 +59,7 @@ class Watchtower:
             telemetry.log("watchtower.reread", from_block=self._first_block)
             self._next_block = self._first_block
             self._posted.clear()
-            self._beacons.clear()
+            self._draws.clear()
         if self._next_block > snapshot.number:
             return
         for result, _signature in self._chain.audits(self._next_block, snapshot.number):
@@ -66,8 +75,9 @@ class Watchtower:
             at = header.block + BEACON_DELAY_BLOCKS
             if receipt_id not in self._posted or receipt_id in self._disputed or at > snapshot.number:
                 continue
-            if header.batch_id not in self._beacons:
-                self._beacons[header.batch_id] = self._chain.block_hash(at)
-            results = tuple(self._posted[receipt_id])
-            found.append(AuditedReceipt(receipt_id, header.anchored_at, self._beacons[header.batch_id], results))
+            if header.batch_id not in self._draws:
+                weights = self._chain.weights(header.block, snapshot.number)
+                self._draws[header.batch_id] = Draw(self._chain.block_hash(at), weights)
+            beacon, weights = self._draws[header.batch_id]
+            found.append(AuditedReceipt(receipt_id, header.anchored_at, beacon, weights, tuple(self._posted[receipt_id])))
         return tuple(found)

@@ -78,6 +78,8 @@ class AuditedReceipt:
     """Chain time of its batch."""
     beacon: Digest
     """Hash of the block that draws its auditors."""
+    weights: tuple[tuple[Address, int], ...]
+    """Verifiers with their stake in wei as it stood at the batch's block: who pays in later cannot choose what to audit."""
     results: tuple[AuditResult, ...]
     """Posted results, oldest first."""
 
@@ -168,8 +170,8 @@ def decide_watchtower(
 
 
 def count_audits(snapshot: Snapshot, receipt: AuditedReceipt) -> tuple[int, int]:
-    """Distinct registered verifiers, drawn for this receipt, that say MISMATCH and MATCH; the first word of each counts."""
-    stakes = dict(snapshot.verifiers)
+    """Distinct verifiers, drawn for this receipt, that say MISMATCH and MATCH; the first word of each counts."""
+    stakes = dict(receipt.weights)
     said: dict[Address, int] = {}
     for result in receipt.results:
         seats = stakes.get(result.verifier, 0) // snapshot.params.audit_unit_wei

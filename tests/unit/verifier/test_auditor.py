@@ -181,6 +181,23 @@ def test_nothing_is_audited_before_the_beacon_block_is_there(tmp_path: Path) -> 
     worker.stop()
 
 
+@pytest.mark.parametrize(
+    ("stakes", "drawn"), [([(1, 1000)], 1), ([(11, 1000)], 0), ([(1, 9), (11, 1000)], 0), ([(1, 1000), (11, 9)], 1)]
+)
+def test_audit_seats_are_those_of_the_stake_at_the_batchs_block(
+    tmp_path: Path, stakes: list[tuple[int, int]], drawn: int
+) -> None:
+    """The batch is in block 10; a unit is 10 wei. Joining, paying in or leaving afterwards changes no draw."""
+    town = Town(tmp_path)
+    town.chain.joined[ME.address] = stakes
+    town.anchor(town.signed(1))
+    town.records.step(town.chain.now())
+    worker = Worker()
+    auditor, _ = auditor_of(town, worker)
+    assert len(auditor.step(town.chain.now())) == drawn
+    worker.stop()
+
+
 def test_a_node_whose_chain_is_away_tries_again_and_loses_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))

@@ -41,6 +41,7 @@ from tests.world import DISPUTES, NOW, signer, word
 PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
 ME = PEOPLE[2]
 STRANGER = signer("watchtower").address
+STAKES = tuple((who, 100) for who in PEOPLE)
 PARAMS = Params(
     window_s=600, max_anchor_delay_s=60, commit_s=60, reveal_s=60, seats=(15, 31), tau_num=2, tau_den=3,
     audit_rate_bps=9000, audit_unit_wei=10, required_bond_wei=100,
@@ -66,7 +67,7 @@ def dispute(phase: Phase, *members: Member, name: str = "d", **changes: object) 
 def snapshot(*disputes: Dispute, number: int = 100, timestamp: int = NOW, credit_wei: int = 0) -> Snapshot:
     return Snapshot(
         block_hash=word("block", number), number=number, timestamp=timestamp, params=PARAMS, disputes=disputes,
-        dispute_count=len(disputes), verifiers=tuple((who, 100) for who in PEOPLE), credit_wei=credit_wei, active_epoch=1,
+        dispute_count=len(disputes), verifiers=STAKES, credit_wei=credit_wei, active_epoch=1,
         policy=word("policy"),
     )  # fmt: skip
 
@@ -235,7 +236,7 @@ WATCH = WatchPolicy(mismatches=2, margin_s=2)
 
 def audited(*words: tuple[int, AuditOutcome], anchored_at: int = NOW - 10) -> AuditedReceipt:
     receipt, beacon, who = drawn(4)
-    return AuditedReceipt(receipt, anchored_at, beacon, tuple(result(receipt, who[i], said) for i, said in words))
+    return AuditedReceipt(receipt, anchored_at, beacon, STAKES, tuple(result(receipt, who[i], said) for i, said in words))
 
 
 def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> None:
@@ -265,9 +266,20 @@ def test_words_of_strangers_and_of_verifiers_who_were_not_drawn_do_not_count() -
     receipt, beacon = word("quiet"), word("beacon")
     rare = replace(snapshot(), params=replace(PARAMS, audit_rate_bps=0))
     words = tuple(result(receipt, who, AuditOutcome.MISMATCH) for who in PEOPLE)
-    assert decide_watchtower(rare, [AuditedReceipt(receipt, NOW, beacon, words)], frozenset(), 1000, WATCH) == ()
+    assert decide_watchtower(rare, [AuditedReceipt(receipt, NOW, beacon, STAKES, words)], frozenset(), 1000, WATCH) == ()
     strangers = tuple(result(receipt, signer(f"sybil {i}").address, AuditOutcome.MISMATCH) for i in range(9))
-    assert decide_watchtower(snapshot(), [AuditedReceipt(receipt, NOW, beacon, strangers)], frozenset(), 1000, WATCH) == ()
+    told = AuditedReceipt(receipt, NOW, beacon, STAKES, strangers)
+    assert decide_watchtower(snapshot(), [told], frozenset(), 1000, WATCH) == ()
+
+
+def test_words_count_by_the_stakes_at_the_batch_not_by_those_of_today() -> None:
+    """A late joiner or a late deposit could otherwise try out receipts until one draws it."""
+    mismatch = audited((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH))
+    assert decide_watchtower(snapshot(), [mismatch], frozenset(), 1000, WATCH) != ()
+    joined_later = replace(mismatch, weights=tuple((who, 0) for who in PEOPLE))
+    assert decide_watchtower(snapshot(), [joined_later], frozenset(), 1000, WATCH) == ()
+    gone_today = replace(snapshot(), verifiers=())
+    assert decide_watchtower(gone_today, [mismatch], frozenset(), 1000, WATCH) != ()
 
 
 def test_the_window_and_the_purse_bound_what_is_opened() -> None:

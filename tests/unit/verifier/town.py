@@ -60,6 +60,14 @@ class MemoryChain:
         self.posted: list[tuple[int, AuditResult]] = []
         self.environments: dict[Digest, Environment] = {WORLD.environment.digest: WORLD.environment}
         self.reachable = True
+        self.joined: dict[Address, list[tuple[int, int]]] = {ME.address: [(1, 1000)], signer("second").address: [(1, 1000)]}
+        """Stake of each verifier from a block on."""
+
+    def weights(self, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        return tuple(
+            (who, next((stake for since, stake in reversed(steps) if since <= stake_block), 0))
+            for who, steps in self.joined.items() if steps[0][0] <= block
+        )  # fmt: skip
 
     def head(self) -> int:
         if not self.reachable:
@@ -69,7 +77,7 @@ class MemoryChain:
     def snapshot(self, who: Address, block: int, from_dispute: int = 0) -> Snapshot:
         return Snapshot(
             self.block_hash(block), block, self.timestamp, PARAMS, tuple(self.disputes[from_dispute:]), len(self.disputes),
-            ((ME.address, 1000), (signer("second").address, 1000)), 0, 1, word("policy"),
+            self.weights(block, block), 0, 1, word("policy"),
         )  # fmt: skip
 
     def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
