@@ -20,7 +20,7 @@ from bytewise.storage.duties import DECLINED, DONE, Duties
 from bytewise.storage.engine import writing
 from bytewise.storage.protection import Protection
 from bytewise.storage.tables_core import ProtectedVoteRow
-from committee.ballots import KIND, Ballots
+from committee.ballots import KIND, RETRY_PAUSE_S, Ballots
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, Town, seat
 from tests.world import DISPUTES, word
@@ -214,6 +214,8 @@ def test_an_enclave_that_comes_back_in_time_still_votes(tmp_path: Path) -> None:
         for _ in range(4):
             member.tick(1)
         town.enclave.running = True
+        member.until_quiet()
+        town.chain.pass_time(RETRY_PAUSE_S)
         member.until_quiet()
         assert member.vote(dispute) is not None
 
