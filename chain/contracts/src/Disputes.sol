@@ -42,6 +42,7 @@ contract Disputes is DisputeMoney {
         d.bond = bond;
         _ids.push(id);
         uint64 seedBlock = _startRound(id, d, 1, p);
+        _checkJudges(id, d);
         LEDGER.takeBond{value: bond}(id, msg.sender);
         // What is there is locked: an operator whose stake is bound elsewhere can still be disputed.
         d.operatorLocked = VAULT.lock(r.operator, p.slashAmount, id);
@@ -54,8 +55,7 @@ contract Disputes is DisputeMoney {
         uint16 round = d.round;
         Round storage r = _rounds[id][round];
         bytes32 seed = RANDOMNESS.seed(r.seedBlock);
-        // Only the opener's own account is left out; a rule that looked at more could be steered.
-        (address[] memory voters, uint256[] memory stakes, uint256 total) = REGISTRY.weights(r.stakeBlock, d.challenger);
+        (address[] memory voters, uint256[] memory stakes, uint256 total) = _weights(id, d);
         if (total == 0) {
             return _endUndrawn(id, round);
         }
@@ -182,6 +182,20 @@ contract Disputes is DisputeMoney {
         r.seats = p.seats[round - 1];
     }
 
+    function _checkJudges(bytes32 id, Dispute storage d) private view {
+        (,, uint256 total) = _weights(id, d);
+        if (total == 0) revert NobodyToJudge(d.challenger);
+    }
+
+    /// @dev Only the opener's own account is left out; a rule that looked at more could be steered.
+    function _weights(bytes32 id, Dispute storage d)
+        private
+        view
+        returns (address[] memory voters, uint256[] memory stakes, uint256 total)
+    {
+        return REGISTRY.weights(_rounds[id][d.round].stakeBlock, d.challenger);
+    }
+
     /// @dev Members in the order of their first seats; all seats of a voter are one member with one mask.
     function _seat(bytes32 id, uint16 round, address[] memory voters, uint256[] memory holders, uint256 seatStake)
         private
@@ -219,7 +233,7 @@ contract Disputes is DisputeMoney {
         if (have != v.quoteHash) revert BadQuote(have, v.quoteHash);
     }
 
-    /// @dev A round that could not be drawn: DRAW, with nobody to pay.
+    /// @dev A round that could not be drawn: DRAW; only work of the round before is paid.
     function _endUndrawn(bytes32 id, uint16 round) private {
         Tally memory nobody;
         emit Settled(id, round, Verdict.DRAW, nobody);

@@ -73,6 +73,39 @@ contract DisputesTest is Network {
         disputes.open{value: bond}(r, sig, 0, none());
     }
 
+    /// @dev Every verifier whose bit is not set unbonds all its stake, one block before the receipt is questioned.
+    function emptied(uint8 stays) private {
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            if (stays >> i & 1 == 1) continue;
+            uint256 all = vault.stakeOf(verifier(i));
+            vm.prank(verifier(i));
+            vault.requestUnbond(all);
+        }
+        vm.roll(block.number + 1);
+    }
+
+    function test_nobody_opens_a_dispute_that_only_the_opener_could_judge(uint8 stays, uint8 who) public {
+        Receipt memory r = receipt(1);
+        uint64 batchId = anchored(r);
+        if (stays % 2 == 0) stays = uint8(1 << (who % VERIFIERS)); // the opener alone, in half of the runs
+        emptied(stays);
+        address opener = verifier(who % VERIFIERS);
+        uint256 others = stays % 2 ** VERIFIERS & ~(1 << (who % VERIFIERS));
+        bytes memory sig = signature(r);
+        uint256 bond = params.requiredBond();
+        vm.deal(opener, bond);
+        if (others == 0) vm.expectRevert(abi.encodeWithSelector(IDisputes.NobodyToJudge.selector, opener));
+        vm.prank(opener);
+        disputes.open{value: bond}(r, sig, batchId, none());
+        if (others == 0) {
+            same(uint8(disputes.phaseOf(disputes.disputeId(anchor.receiptId(r)))), uint8(Phase.NONE), "no dispute");
+            vm.warp(block.timestamp + 1 hours + 1);
+            that(anchor.isFinal(r, sig, batchId, none()), "the receipt stands");
+        } else {
+            drawn(disputes.disputeId(anchor.receiptId(r)));
+        }
+    }
+
     // --- draw ---
 
     function test_the_draw_waits_for_its_block(uint8 wait) public {

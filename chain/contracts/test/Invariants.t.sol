@@ -50,8 +50,11 @@ contract Everybody is Network {
         bytes32 id = disputes.disputeId(anchor.receiptId(r));
         bool over = block.timestamp > anchor.batch(_batches[which]).anchoredAt + 1 hours;
         if (over || disputes.phaseOf(id) != Phase.NONE) return;
+        address opener = who % 4 == 0 ? verifier(who % VERIFIERS) : challenger;
+        (,, uint256 judges) = registry.weights(block.number - 1, opener);
+        if (judges == 0) return;
         paidIn += params.requiredBond();
-        ids.push(openedAs(who % 4 == 0 ? verifier(who % VERIFIERS) : challenger, r, _batches[which]));
+        ids.push(openedAs(opener, r, _batches[which]));
         watch();
     }
 
@@ -167,6 +170,10 @@ contract Everybody is Network {
 
     function view_(bytes32 id) external view returns (ILens.DisputeView memory, uint256 pot) {
         return (lens.disputeView(id), ledger.potOf(id));
+    }
+
+    function judgesOf(bytes32 id) external view returns (uint256 total) {
+        (,, total) = registry.weights(disputes.roundOf(id, 1).stakeBlock, disputes.dispute(id).challenger);
     }
 
     /// @dev Every lock of an account is the sum of what open disputes bound of it.
@@ -318,6 +325,12 @@ contract InvariantsTest is Network {
     function invariant_an_equivocation_costs_one_slash_in_all_however_often_it_is_reported() public view {
         for (uint64 seq = 1_000_000; seq < 1_000_008; ++seq) {
             that(all.slashedFor(seq) <= 30 ether, "one slash");
+        }
+    }
+
+    function invariant_a_first_round_always_has_somebody_to_draw_but_its_opener() public view {
+        for (uint256 i = 0; i < all.count(); ++i) {
+            that(all.judgesOf(all.ids(i)) != 0, "judges");
         }
     }
 

@@ -146,6 +146,8 @@ interface IDisputes {
     error AlreadyDisputed(bytes32 receiptId, bytes32 id);
     /// @notice The bond must be exact.
     error BondMismatch(uint256 have, uint256 want);
+    /// @notice Nobody but the opener has stake in the pool: there is no committee to draw, so no verdict to come.
+    error NobodyToJudge(address opener);
     /// @notice The dispute is not in that phase.
     error WrongPhase(bytes32 id, Phase have, Phase want);
     /// @notice The step can be taken after `notBefore`.
@@ -184,6 +186,7 @@ interface IDisputes {
     error AlreadyAudited(bytes32 receiptId, address verifier);
 
     /// @notice Question a receipt: member of its batch, inside its window, never disputed; the exact bond is sent along.
+    ///         Somebody else must have stake in the pool, or the draw would end in a DRAW that costs the opener nothing.
     /// @return id the dispute
     function open(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
         external
