@@ -1,10 +1,12 @@
 """JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to our errors.
 
 No answer, a broken one or a busy node is `TryAgain`; a node's refusal is `RpcRefused`; a revert is `ChainReverted` with its
-decoded custom error. Nothing is retried here: a caller's tick is the retry.
+decoded custom error. Nothing is retried here: a caller's tick is the retry. Our own arguments are outside `reading_answer`: what
+is wrong with them is our mistake, not the node's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from requests.exceptions import RequestException
@@ -12,7 +14,7 @@ from web3 import HTTPProvider
 from web3.types import RPCEndpoint
 
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain
-from bytewise.protocol.units import Address, Digest, digest
+from bytewise.protocol.units import Address, Digest, address, digest
 from chain.artifacts import Log, Reason, interface
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -20,6 +22,15 @@ DEFAULT_TIMEOUT_S = 10.0
 
 LOGS_PER_CALL_BLOCKS = 2_000
 """Span of one `eth_getLogs`: public nodes refuse more than some thousands of blocks."""
+
+
+@contextmanager
+def reading_answer(what: str) -> Iterator[None]:
+    """Reads a node's answer: one that has not its form, whatever breaks on it, is `TryAgain`. Also a decorator."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, MalformedValue) as error:
+        raise TryAgain("chain", f"{what}: broken answer ({type(error).__name__})") from error
 
 
 class Block(NamedTuple):
@@ -50,12 +61,19 @@ class ChainClient:
         self._check_chain()
         return self._request(method, params)
 
+    def rpc_int(self, method: str, *params: Any) -> int:
+        """Result of one call that answers with a quantity."""
+        raw = self.rpc(method, *params)
+        with reading_answer(method):
+            return quantity(raw)
+
     def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
         """Results of several calls in one round trip; the first that failed raises."""
         self._check_chain()
         try:
             answers = self._provider.make_batch_request([(RPCEndpoint(name), list(params)) for name, params in calls])
-        except (RequestException, ValueError, OSError) as error:
+        except (RequestException, ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+            # The library sorts the answers by their ids before we see them.
             raise TryAgain("chain", type(error).__name__) from error
         if not isinstance(answers, list) or len(answers) != len(calls):
             raise TryAgain("chain", f"no answer to a batch of {len(calls)}")
@@ -74,7 +92,8 @@ class ChainClient:
         known = interface(contract)
         request = {"to": at, "data": "0x" + known.call(function, *arguments).hex()}
         raw = self.rpc("eth_call", request, block)
-        return known.result(function, bytes.fromhex(_text(raw)[2:]))
+        with reading_answer(f"{contract}.{function}"):
+            return known.result(function, hex_bytes(raw))
 
     def head(self, tag: str = "latest") -> Block:
         """Newest block by tag: latest, safe or finalized."""
@@ -92,25 +111,29 @@ class ChainClient:
             end = min(start + LOGS_PER_CALL_BLOCKS - 1, to_block)
             query = {"address": at, "fromBlock": hex(start), "toBlock": hex(end), "topics": [topics]}
             raw = self.rpc("eth_getLogs", query)
-            found += [log for each in raw if (log := decode_log(contract, each)) is not None]
+            with reading_answer("eth_getLogs"):
+                found += [log for each in raw if (log := decode_log(contract, each)) is not None]
         return sorted(found, key=lambda log: (log.block, log.place))
 
     def _block(self, name: str) -> Block:
         raw = self.rpc("eth_getBlockByNumber", name, False)
         if not isinstance(raw, dict) or not raw.get("hash"):
             raise TryAgain("chain", f"no block {name}")
-        return Block(
-            number=int(raw["number"], 16),
-            hash=digest(bytes.fromhex(raw["hash"][2:])),
-            parent=digest(bytes.fromhex(raw["parentHash"][2:])),
-            timestamp=int(raw["timestamp"], 16),
-            base_fee_wei=int(raw.get("baseFeePerGas", "0x0"), 16),
-        )
+        with reading_answer("eth_getBlockByNumber"):
+            return Block(
+                number=quantity(raw["number"]),
+                hash=digest(hex_bytes(raw["hash"])),
+                parent=digest(hex_bytes(raw["parentHash"])),
+                timestamp=quantity(raw["timestamp"]),
+                base_fee_wei=quantity(raw.get("baseFeePerGas", "0x0")),
+            )
 
     def _check_chain(self) -> None:
         if self._checked:
             return
-        found = int(_text(self._request("eth_chainId", ())), 16)
+        raw = self._request("eth_chainId", ())
+        with reading_answer("eth_chainId"):
+            found = quantity(raw)
         if found != self.chain_id:
             raise ConfigurationError("chain", f"the node is on chain {found}, not {self.chain_id}")
         self._checked = True
@@ -134,20 +157,30 @@ def at_hash(block_hash: Digest) -> dict[str, Any]:
 
 
 def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
-    """A log of the named contract, or None for an event it does not have."""
-    topics = [bytes.fromhex(topic[2:]) for topic in raw["topics"]]
-    decoded = interface(contract).event(topics, bytes.fromhex(raw["data"][2:]))
+    """A log of the named contract, or None for an event it does not have; inside `reading_answer`."""
+    topics = [hex_bytes(topic) for topic in raw["topics"]]
+    decoded = interface(contract).event(topics, hex_bytes(raw["data"]))
     if decoded is None:
         return None
     return Log(
-        contract=Address(raw["address"].lower()),
+        contract=address(raw["address"]),
         event=decoded[0],
         values=decoded[1],
-        block=int(raw["blockNumber"], 16),
-        block_hash=digest(bytes.fromhex(raw["blockHash"][2:])),
-        place=int(raw["logIndex"], 16),
-        transaction=digest(bytes.fromhex(raw["transactionHash"][2:])),
+        block=quantity(raw["blockNumber"]),
+        block_hash=digest(hex_bytes(raw["blockHash"])),
+        place=quantity(raw["logIndex"]),
+        transaction=digest(hex_bytes(raw["transactionHash"])),
     )
+
+
+def hex_bytes(raw: Any) -> bytes:
+    """Bytes of the 0x-hex in an answer; inside `reading_answer`."""
+    return bytes.fromhex(_text(raw)[2:])
+
+
+def quantity(raw: Any) -> int:
+    """The 0x-hex number in an answer; inside `reading_answer`."""
+    return int(_text(raw), 16)
 
 
 def _result(method: str, answer: Any) -> Any:
@@ -160,7 +193,8 @@ def _result(method: str, answer: Any) -> Any:
         (str(error.get("message", ""))[:200], error.get("data")) if isinstance(error, dict) else (str(error)[:200], None)
     )
     if isinstance(data, str) and data.startswith("0x") and len(data) >= 10:
-        reason = Reason.of(bytes.fromhex(data[2:]))
+        with reading_answer(method):
+            reason = Reason.of(hex_bytes(data))
         raise ChainReverted(method, reason, reason)
     if "revert" in message.lower():
         raise ChainReverted(method, message)

@@ -89,7 +89,7 @@ def deploy(
         data = interface(step["contract"]).call("wire", *_resolve(step["args"], known))
         calls.append(Call(deployer, known[step["contract"]], data, 0, _CALL_GAS))
     receipts = send_all(client, calls, timeout_s)
-    block = min(int(receipt["blockNumber"], 16) for receipt in receipts)
+    block = min(receipt.number for receipt in receipts)
     where = {_snake(name): known[name] for name in names}
     return Network(chain_id=U256(client.chain_id), deploy_block=U64(block), addresses=Addresses(**where), epochs=())
 

@@ -11,6 +11,7 @@ from bytewise.protocol.messages import Verdict, Vote
 from bytewise.protocol.signing import camel
 from bytewise.protocol.units import Address, Blob, Digest
 from chain.artifacts import Log
+from chain.client import reading_answer
 from chain.reader import ChainReader
 
 
@@ -181,6 +182,7 @@ def _movement(log: Log) -> Movement:
     )
 
 
+@reading_answer("Finalized")
 def _ending(log: Log) -> Ending:
     v, money = log.values, log.values["money"]
     return Ending(
@@ -204,6 +206,7 @@ def _drawn(log: Log) -> Drawn:
     return Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], v["seats"], v["commitEnd"], log.block)
 
 
+@reading_answer("end of a round")
 def _round_end(log: Log) -> RoundEnd:
     v = log.values
     seats = {name: value for name, value in v["tally"].items() if isinstance(value, int)}

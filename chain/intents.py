@@ -18,7 +18,7 @@ from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.lane import Lane
 from bytewise.storage.outbox import OPEN, Intent, Item, Outbox
 from chain.artifacts import Reason, interface
-from chain.client import ChainClient
+from chain.client import ChainClient, reading_answer
 from chain.sender import Answer, SenderPolicy, TransactionSender
 
 _ROUND_STEPS = frozenset({"draw", "rearm", "commit", "reveal", "settle"})
@@ -217,6 +217,7 @@ _MEANINGS = {
 }
 
 
+@reading_answer("reason of a revert")
 def classify(function: str, error: ChainReverted) -> Answer:
     """What a contract's refusal of a dry run means for the act."""
     reason = error.values[2] if len(error.values) > 2 else None

@@ -17,7 +17,7 @@ from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U8, U32, U64, ZERO_ADDRESS, Address, Blob, Digest
 from chain.artifacts import Log
-from chain.client import Block, ChainClient, at_hash, at_number
+from chain.client import Block, ChainClient, at_hash, at_number, reading_answer
 
 DISPUTES_PER_SNAPSHOT = 64
 """Disputes in one call: some 10 million gas, below any node's cap for `eth_call`."""
@@ -131,11 +131,13 @@ class ChainReader:
         if raw["state"] == EpochState.NONE:
             raise UnknownKeyEpoch(epoch)
         record = self.network.epoch(epoch)
+        with reading_answer("assurance"):
+            assurance = ASSURANCE[raw["assurance"]]
         for what, listed, pinned in (
             ("public key", record.public_key, raw["publicKey"]),
             ("threshold", record.threshold, raw["threshold"]),
             ("shards", tuple(shard.address for shard in record.shards), raw["shards"]),
-            ("assurance", record.assurance, ASSURANCE[raw["assurance"]]),
+            ("assurance", record.assurance, assurance),
         ):
             if listed != pinned:
                 raise ConfigurationError("network.json", f"{what} of key epoch {epoch} is not the chain's")
@@ -143,7 +145,9 @@ class ChainReader:
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
         """State of a key epoch at a block; NONE if there is none."""
-        return EpochState(self._epoch(epoch, block)["state"])
+        raw = self._epoch(epoch, block)
+        with reading_answer("epoch state"):
+            return EpochState(raw["state"])
 
     # --- stake and money ---
 
@@ -171,7 +175,8 @@ class ChainReader:
         Read from the vault's checkpoints at `block`, so that no archive node is needed.
         """
         raw = self.client.call("Registry", self._at.registry, "weights", stake_block, ZERO_ADDRESS, block=at_number(block))
-        return tuple((Address(who), stake) for who, stake in zip(raw["voters"], raw["stakes"], strict=True))
+        with reading_answer("weights"):
+            return tuple((Address(who), stake) for who, stake in zip(raw["voters"], raw["stakes"], strict=True))
 
     def stake(self, account: Address, block: int) -> int:
         """Wei of the account that count for draws and for posting."""
@@ -183,7 +188,7 @@ class ChainReader:
 
     def balance(self, account: Address, block: int) -> int:
         """Wei in the account itself."""
-        return int(self.client.rpc("eth_getBalance", account, at_number(block)), 16)
+        return self.client.rpc_int("eth_getBalance", account, at_number(block))
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
         raw: Mapping[str, Any] = self.client.call("KeyEpochs", self._at.key_epochs, "epochInfo", epoch, block=at_number(block))
@@ -242,6 +247,7 @@ def _params(raw: Mapping[str, Any], required_bond: int) -> Params:
     )
 
 
+@reading_answer("dispute")
 def _dispute(raw: Mapping[str, Any]) -> Dispute:
     return Dispute(
         id=Digest(raw["id"]),

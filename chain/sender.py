@@ -16,11 +16,21 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.storage.outbox import Attempt, Intent, Item, Outbox, Signed, State
 from chain.client import Block, ChainClient
-from chain.transactions import Call, Fees, account_nonce, bumped, fees_at, fees_of, sign, why_reverted
+from chain.transactions import (
+    Call,
+    Fees,
+    Inclusion,
+    account_nonce,
+    bumped,
+    fees_at,
+    fees_of,
+    inclusions,
+    sign,
+    why_reverted,
+)
 
 
 class Answer(enum.Enum):
@@ -131,7 +141,7 @@ class TransactionSender:
             "value": hex(intent.value_wei),
         }  # fmt: skip
         try:
-            estimate = int(self.client.rpc("eth_estimateGas", request, "latest"), 16)
+            estimate = self.client.rpc_int("eth_estimateGas", request, "latest")
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         except RpcRefused as error:
@@ -159,28 +169,25 @@ class TransactionSender:
             return
         self._push(item, attempts, head)
 
-    def _receipt(self, attempts: tuple[Attempt, ...]) -> dict[str, Any] | None:
+    def _receipt(self, attempts: tuple[Attempt, ...]) -> Inclusion | None:
         """Receipt of the version that was mined, if its block is in the chain."""
-        calls = [("eth_getTransactionReceipt", ("0x" + each.tx_hash.hex(),)) for each in attempts]
-        for receipt in self.client.rpc_many(calls):
-            if receipt and self.client.block(int(receipt["blockNumber"], 16)).hash.hex() == receipt["blockHash"][2:]:
-                found: dict[str, Any] = receipt
-                return found
+        for receipt in inclusions(self.client, [each.tx_hash for each in attempts]):
+            if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
+                return receipt
         return None
 
-    def _mined(self, item: Item, receipt: dict[str, Any], head: Block) -> None:
-        number, block_hash = int(receipt["blockNumber"], 16), Digest(bytes.fromhex(receipt["blockHash"][2:]))
+    def _mined(self, item: Item, receipt: Inclusion, head: Block) -> None:
+        number, block_hash = receipt.number, receipt.block_hash
         if item.state is not State.MINED or item.block_hash != block_hash:
             item = self.outbox.mark(item.id, State.MINED, block_number=number, block_hash=block_hash)
         if head.number - number + 1 < self._policy.confirmations:
             return
-        if int(receipt["status"], 16) == 1:
+        if receipt.succeeded:
             self.outbox.mark(item.id, State.CONFIRMED)
             telemetry.count("sender_confirmed", function=item.intent.function)
             return
-        call = Call(
-            self._signer, item.intent.contract, item.intent.calldata, item.intent.value_wei, int(receipt["gasUsed"], 16) * 2
-        )
+        intent = item.intent
+        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, receipt.gas_used * 2)
         self._end(item, State.REVERTED, why_reverted(self.client, call, number), block_number=number, block_hash=block_hash)
 
     def _suspect(self, item: Item, head: Block) -> None:

@@ -15,7 +15,7 @@ from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from bytewise.service.clock import monotonic_s
-from chain.client import ChainClient, at_number
+from chain.client import ChainClient, at_number, hex_bytes, quantity, reading_answer
 
 TIP_WEI = 10**9
 """Priority fee of a first attempt: 1 gwei, what public builders accept at quiet times."""
@@ -74,17 +74,36 @@ def fees_of(raw: bytes) -> tuple[Fees, int]:
 
 def account_nonce(client: ChainClient, account: Address, tag: str = "latest") -> int:
     """Transactions of the account that the chain has at this block."""
-    return int(client.rpc("eth_getTransactionCount", account, tag), 16)
+    return client.rpc_int("eth_getTransactionCount", account, tag)
 
 
-def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> list[dict[str, Any]]:
+class Inclusion(NamedTuple):
+    """What a transaction's receipt says."""
+
+    number: int
+    """Block."""
+    block_hash: Digest
+    succeeded: bool
+    """Whether it did not revert."""
+    gas_used: int
+
+
+def inclusions(client: ChainClient, hashes: Sequence[Digest]) -> list[Inclusion | None]:
+    """The transactions' receipts in one round trip; None for each that the node has none of."""
+    answers = client.rpc_many([("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes])
+    with reading_answer("eth_getTransactionReceipt"):
+        return [None if raw is None else _inclusion(raw) for raw in answers]
+
+
+def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
     """Sends all calls in one round trip, in order per signer, and waits for every receipt.
 
     `ChainReverted` names the first that failed; `TryAgain` after `timeout_s` seconds without all receipts.
     """
     accounts = sorted({call.signer.address for call in calls})
     counts = client.rpc_many([("eth_getTransactionCount", (who, "latest")) for who in accounts])
-    nonces = {who: int(count, 16) for who, count in zip(accounts, counts, strict=True)}
+    with reading_answer("eth_getTransactionCount"):
+        nonces = {who: quantity(count) for who, count in zip(accounts, counts, strict=True)}
     fees = fees_at(client.head().base_fee_wei)
     raws: list[Blob] = []
     hashes: list[Digest] = []
@@ -96,8 +115,8 @@ def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> li
     client.rpc_many([("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw in raws])
     receipts = _wait(client, hashes, timeout_s)
     for call, receipt in zip(calls, receipts, strict=True):
-        if int(receipt["status"], 16) != 1:
-            raise ChainReverted(call.to or "deployment", why_reverted(client, call, int(receipt["blockNumber"], 16)))
+        if not receipt.succeeded:
+            raise ChainReverted(call.to or "deployment", why_reverted(client, call, receipt.number))
     return receipts
 
 
@@ -113,16 +132,26 @@ def why_reverted(client: ChainClient, call: Call, block: int) -> str:
     return "no reason on the state after its block"
 
 
-def _wait(client: ChainClient, hashes: Sequence[Digest], timeout_s: float) -> list[dict[str, Any]]:
+def _wait(client: ChainClient, hashes: Sequence[Digest], timeout_s: float) -> list[Inclusion]:
     until = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:
-        found = client.rpc_many([("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes])
-        if all(found):
+        looked = inclusions(client, hashes)
+        found = [each for each in looked if each is not None]
+        if len(found) == len(looked):
             return found
         if monotonic_s() > until:
-            raise TryAgain("chain", f"{found.count(None)} of {len(found)} transactions without a receipt after {timeout_s} s")
+            raise TryAgain("chain", f"no receipt of {len(looked) - len(found)} of {len(looked)} transactions after {timeout_s} s")
         pause.wait(_POLL_S)
+
+
+def _inclusion(raw: Any) -> Inclusion:
+    return Inclusion(
+        number=quantity(raw["blockNumber"]),
+        block_hash=digest(hex_bytes(raw["blockHash"])),
+        succeeded=quantity(raw["status"]) == 1,
+        gas_used=quantity(raw["gasUsed"]),
+    )
 
 
 def _plus_tenth(value: int) -> int:

@@ -10,7 +10,6 @@ from bytewise.protocol.dispute import Phase
 from bytewise.protocol.errors import (
     ChainReverted,
     ConfigurationError,
-    MalformedValue,
     TryAgain,
     UnknownEnvironment,
     UnknownKeyEpoch,
@@ -154,9 +153,9 @@ def test_a_block_that_is_not_there_is_unavailable(anvil: Anvil) -> None:
         anvil.client.block(10**6)
 
 
-def test_bytes_that_do_not_fit_the_abi_are_refused(anvil: Anvil) -> None:
+def test_bytes_that_do_not_fit_the_abi_are_no_answer(anvil: Anvil) -> None:
     # An account without code answers every call with nothing.
-    with pytest.raises(MalformedValue):
+    with pytest.raises(TryAgain):
         anvil.client.call("Lens", signer(9).address, "money", block=at_number(0))
 
 

@@ -1,0 +1,141 @@
+"""A node that answers nonsense is a node that does not answer: `TryAgain`, never an accusation and never our end."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.errors import ChainReverted, MalformedValue, TryAgain
+from bytewise.protocol.units import Address, Digest
+from chain.artifacts import interface
+from chain.client import ChainClient
+from chain.intents import classify
+from chain.transactions import account_nonce, inclusions
+from tests.anvil import CHAIN_ID
+
+WHERE = Address("0x" + "11" * 20)
+WORD = "0x" + "11" * 32
+BLOCK = {"hash": WORD, "parentHash": WORD, "timestamp": "0x1", "number": "0x1"}
+RECEIPT = {"blockNumber": "0x1", "blockHash": WORD, "status": "0x1", "gasUsed": "0x1"}
+LOG = {"address": WHERE, "topics": [], "data": "0x", "blockNumber": "0x1", "blockHash": WORD, "logIndex": "0x0"}
+
+
+@contextmanager
+def node(**answers: Any) -> Iterator[ChainClient]:
+    """A client of a node that gives these answers, members of a JSON-RPC response by method."""
+    answers["eth_chainId"] = {"result": hex(CHAIN_ID)}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            said = [_said(answers, each) for each in asked] if isinstance(asked, list) else _said(answers, asked)
+            body = json.dumps(said).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: a test reads answers."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield ChainClient(f"http://127.0.0.1:{server.server_port}", CHAIN_ID, timeout_s=5.0)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+def _said(answers: dict[str, Any], asked: dict[str, Any]) -> Any:
+    return {"jsonrpc": "2.0", "id": asked["id"], **answers[asked["method"]]}
+
+
+def _view(client: ChainClient) -> object:
+    return client.call("Lens", WHERE, "verifiers", block="latest")
+
+
+def _logs(client: ChainClient) -> object:
+    return client.logs("ReceiptAnchor", WHERE, ["BatchAnchored"], 1, 2)
+
+
+def _nonce(client: ChainClient) -> object:
+    return account_nonce(client, WHERE)
+
+
+def _receipts(client: ChainClient) -> object:
+    return inclusions(client, [Digest(b"h" * 32)])
+
+
+@pytest.mark.parametrize("result", [None, "0x", "0xnone", "nonsense", 7, [], {}])
+@pytest.mark.parametrize(
+    ("method", "read"),
+    [("eth_call", _view), ("eth_getTransactionCount", _nonce), ("eth_getBlockByNumber", lambda client: client.head())],
+)
+def test_a_result_of_another_form_is_unavailable(method: str, read: Callable[[ChainClient], object], result: Any) -> None:
+    with node(**{method: {"result": result}}) as client, pytest.raises(TryAgain):
+        read(client)
+
+
+@pytest.mark.parametrize(
+    "result", [None, 7, [None], ["0x"], [LOG | {"topics": None}], [LOG | {"data": None}], [LOG | {"data": "0x1"}], [{}]]
+)
+def test_broken_logs_are_unavailable(result: Any) -> None:
+    with node(eth_getLogs={"result": result}) as client, pytest.raises(TryAgain):
+        _logs(client)
+
+
+@pytest.mark.parametrize("change", [{"blockNumber": None}, {"blockHash": None}, {"address": None}, {"logIndex": "x"}])
+def test_a_log_of_ours_that_is_not_in_a_block_is_unavailable(change: dict[str, Any]) -> None:
+    contract = interface("Registry")
+    topics = ["0x" + contract.topic("VerifierRegistered").hex(), "0x" + "00" * 12 + "11" * 20]
+    whole = LOG | {"topics": topics, "data": WORD, "transactionHash": WORD}
+    with node(eth_getLogs={"result": [whole]}) as client:
+        assert len(client.logs("Registry", WHERE, ["VerifierRegistered"], 1, 1)) == 1
+    with node(eth_getLogs={"result": [whole | change]}) as client, pytest.raises(TryAgain):
+        client.logs("Registry", WHERE, ["VerifierRegistered"], 1, 1)
+
+
+@pytest.mark.parametrize("change", [{"number": None}, {"hash": "0x11"}, {"parentHash": None}, {"timestamp": "0x"}])
+def test_a_block_without_its_fields_is_unavailable(change: dict[str, Any]) -> None:
+    with node(eth_getBlockByNumber={"result": BLOCK}) as client:
+        assert client.head().number == 1
+    with node(eth_getBlockByNumber={"result": BLOCK | change}) as client, pytest.raises(TryAgain):
+        client.head()
+
+
+@pytest.mark.parametrize("change", [{"blockNumber": None}, {"blockHash": "0x1"}, {"status": None}, {"gasUsed": None}])
+def test_a_receipt_without_its_fields_is_unavailable(change: dict[str, Any]) -> None:
+    with node(eth_getTransactionReceipt={"result": RECEIPT | change}) as client, pytest.raises(TryAgain):
+        _receipts(client)
+
+
+def test_a_transaction_without_a_receipt_is_none() -> None:
+    with node(eth_getTransactionReceipt={"result": None}) as client:
+        assert _receipts(client) == [None]
+
+
+def test_revert_data_that_is_no_hex_is_unavailable() -> None:
+    with node(eth_call={"error": {"code": 3, "message": "reverted", "data": "0x123456789"}}) as client:
+        with pytest.raises(TryAgain):
+            _view(client)
+
+
+def test_a_known_revert_without_its_arguments_is_no_meaning() -> None:
+    selector = next(key for key, entry in interface("Disputes").errors.items() if entry["name"] == "WrongPhase")
+    with node(eth_call={"error": {"code": 3, "message": "reverted", "data": "0x" + selector.hex()}}) as client:
+        with pytest.raises(ChainReverted) as caught:
+            _view(client)
+    with pytest.raises(TryAgain):
+        classify("commit", caught.value)
+
+
+def test_our_own_wrong_arguments_stay_our_mistake() -> None:
+    with node() as client, pytest.raises(MalformedValue):
+        client.call("Lens", WHERE, "disputeView", b"too long" * 9, block="latest")
