@@ -105,6 +105,7 @@ def _stay(running: Demo, console: Console) -> None:
         f"  .venv/bin/bytewise verify RECEIPT_ID --network {site.network_file.relative_to(ROOT)} --rpc {site.rpc_url} "
         f"--da {site.da_url} --artifact build/models/lighthouse-1 --opening answer.json",
         highlight=False,
+        markup=False,
     )
     while True:
         signal.pause()
