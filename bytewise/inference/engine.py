@@ -1,7 +1,10 @@
 """generate and verify: one request gives one string of bytes, and checking a claim is one forward pass (design section 6)."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import torch
 
 from bytewise.inference import self_test
 from bytewise.inference.artifact import Artifact
@@ -14,13 +17,29 @@ from bytewise.inference.runner import CHUNK, HeadRow, Runner
 from bytewise.inference.sampling import choose
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
+from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Output, Request, execution_hash, output_for
 from bytewise.protocol.trace import TraceStep, trace_leaves
 from bytewise.protocol.units import Digest
 
 Claim = tuple[Request, Output, Digest]
 """A request, the claimed answer, the claimed out_hash."""
+
+# Of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with nothing but a text.
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
+
+
+@contextlib.contextmanager
+def memory_bounded() -> Iterator[None]:
+    """Whatever the library calls it, memory that runs out is `CannotExecute` with the reason RESOURCES."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError) or any(text in str(error) for text in _NO_MEMORY)
+        if not known:
+            raise
+        raise CannotExecute("out of memory", CannotReason.RESOURCES) from None
 
 
 @dataclass(slots=True)
@@ -63,7 +82,7 @@ class ExactEngine:
         self._threads, self._guard, self._chunk = threads, guard, chunk
         self._second: ExactEngine | None = None
         wanted = BACKENDS if backend is None else (backend_named(backend),)
-        with fixed(threads):
+        with memory_bounded(), fixed(threads):
             self._backend: Backend = self_test.first_exact(wanted)
             self._runner = Runner(artifact, self._backend)
             with guarded(True):
@@ -77,7 +96,7 @@ class ExactEngine:
     def generate(self, request: Request) -> Generated:
         """The one answer to the request; `OutsideLimits` or `CannotExecute` if there is none."""
         self._check(request)
-        with fixed(self._threads), guarded(self._guard):
+        with memory_bounded(), fixed(self._threads), guarded(self._guard):
             answer = self._answer(request)
             cache = self._runner.cache(1, len(request.prompt) + request.decode.max_new_tokens)
             rows = self._runner.teacher_force(cache, [request.prompt], [len(request.prompt) - 1], self._chunk)
@@ -96,7 +115,7 @@ class ExactEngine:
         # The last claimed token is an input only if the true answer goes on after it.
         inputs = [(*claim[0].prompt, *given[:-1]) for claim, given in zip(claims, tokens, strict=True)]
         capacity = max(len(ids) for ids in inputs) + max(request.decode.max_new_tokens for request, _, _ in claims)
-        with fixed(self._threads), guarded(self._guard):
+        with memory_bounded(), fixed(self._threads), guarded(self._guard):
             cache = self._runner.cache(len(claims), capacity)
             keep = [len(request.prompt) - 1 for request, _, _ in claims]
             rows = self._runner.teacher_force(cache, inputs, keep, self._chunk)
@@ -110,9 +129,13 @@ class ExactEngine:
         """
         if verification.divergence is None:
             return verification
-        second = self.second_backend()
-        self.vectors()
-        second.vectors()
+        try:
+            second = self.second_backend()
+            self.vectors()
+            second.vectors()
+        except NotExact as error:
+            # Not a mistake of ours: this machine was exact when the engine started and is not any more.
+            raise CannotExecute(str(error), CannotReason.BACKEND) from None
         truth = verification.truth
         again = second.verify(request, truth.output, truth.out_hash)
         if again.divergence is not None:
@@ -123,14 +146,14 @@ class ExactEngine:
         """An engine of the same artifact on another backend; `CannotExecute` if no other passes."""
         if self._second is None:
             others = tuple(backend for backend in reversed(BACKENDS) if backend.name != self.backend)
-            with fixed(self._threads):
+            with memory_bounded(), fixed(self._threads):
                 name = self_test.first_exact(others).name
             self._second = ExactEngine(self.artifact, threads=self._threads, backend=name, guard=self._guard, chunk=self._chunk)
         return self._second
 
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this backend; `NotExact` names what differs."""
-        with fixed(self._threads):
+        with memory_bounded(), fixed(self._threads):
             return self_test.verify_profile(self._backend)
 
     def _judge(self, claim: Claim, tokens: tuple[int, ...], rows: list[HeadRow], cache: ExactCache) -> Verification:

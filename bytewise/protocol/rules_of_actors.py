@@ -171,7 +171,10 @@ class UnsupportedModel(Fault):
 
 
 class CannotExecute(Unavailable):
-    """This machine cannot reproduce the profile: no backend passes, out of memory, model missing."""
+    """This machine cannot reproduce the profile: no backend passes, out of memory, model missing.
+
+    The second value, if any, is the `CannotReason` of a vote that says so; BACKEND without one.
+    """
 
     rule, template = "R-62", "cannot execute: {0}"
 

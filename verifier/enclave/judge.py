@@ -83,8 +83,9 @@ def judge(
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)
     try:
         verification = _execute(job, payload, engine)
-    except CannotExecute:
-        return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
+    except CannotExecute as error:
+        reason = next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND)
+        return Judgement(Outcome.CANNOT_EXECUTE, reason)
     except (MemoryError, OutsideLimits):
         # Limits of the registered environment were checked above: what still does not fit is this engine's limit.
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)

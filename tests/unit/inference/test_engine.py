@@ -1,24 +1,39 @@
 """What the engine says of tampered claims, of claims by other models, and of requests that it cannot run."""
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from torch import Tensor
 
 from bytewise.inference import artifact
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.convert import convert
-from bytewise.inference.engine import ExactEngine
+from bytewise.inference.engine import ExactEngine, memory_bounded
+from bytewise.inference.matmul import Float64Backend
 from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.errors import CannotExecute, OutsideLimits
+from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Output, Request, output_for
 from bytewise.protocol.units import Digest
+from bytewise.service.settings import child_environment
+from tests.source import ROOT
 from tests.unit.inference.models import policy, request
 
 NEW = 12
 OTHER_HASH = Digest(bytes([7]) * 32)
+
+
+class OffByOne(Float64Backend):
+    """A processor with a fault."""
+
+    def product(self, values: Tensor, packed: Tensor) -> Tensor:
+        """One too many."""
+        return super().product(values, packed) + 1.0
 
 
 @pytest.fixture(scope="module", params=[("0", "1"), ("0.8", "0.9")], ids=["greedy", "sampled"])
@@ -137,6 +152,30 @@ def test_seat_whose_backends_disagree_cannot_execute(engine: ExactEngine, asked:
     divergence = Divergence(4, DivergenceClass.TOKEN, tokens[4], truth.output.token_ids[4])
     with pytest.raises(CannotExecute, match="disagree at 4"):
         engine.confirm(asked, Verification(hardware_fault, divergence, 1))
+
+
+def test_seat_whose_vectors_fail_at_the_confirmation_cannot_execute(model: Artifact, asked: Request, truth: Generated) -> None:
+    """A machine that was exact when the engine started, and is not when a conviction hangs on it."""
+    engine = ExactEngine(model)
+    wrong = engine.verify(asked, output_for(asked, truth.output.token_ids[:4], "stop"), truth.out_hash)
+    engine._backend = OffByOne()
+    with pytest.raises(CannotExecute, match="known answer") as caught:
+        engine.confirm(asked, wrong)
+    assert caught.value.values[1] is CannotReason.BACKEND
+
+
+def test_memory_that_runs_out_is_cannot_execute_for_lack_of_resources(model: Artifact) -> None:
+    """In a process of its own, whose address space is bounded: the library's allocator really fails."""
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.unit.inference.starved", str(model.path)], cwd=ROOT, env=child_environment(),
+        capture_output=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (child.returncode, child.stdout.split()) == (0, [b"RESOURCES", b"RESOURCES", b"True"]), child.stderr
+
+
+def test_an_error_that_is_not_of_memory_stays_what_it_is() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), memory_bounded():
+        raise RuntimeError("shapes do not fit")
 
 
 def test_match_needs_no_second_backend(model: Artifact, asked: Request, truth: Generated) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bytewise.protocol.compare import Verification
 from bytewise.protocol.errors import CannotExecute, NoKey
 from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob
-from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.messages import CannotReason, Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.seal import Payload, envelope_hash, pad, seal_context
@@ -70,6 +70,14 @@ class OutOfMemory(TwoParrots):
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """Never ends."""
         raise MemoryError
+
+
+class Starved(TwoParrots):
+    """The same, as the exact engine says it."""
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """Never ends."""
+        raise CannotExecute("out of memory", CannotReason.RESOURCES)
 
 
 def seal(receipt: Receipt, plaintext: bytes) -> tuple[Receipt, bytes]:

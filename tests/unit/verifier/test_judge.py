@@ -115,8 +115,9 @@ def test_a_match_needs_no_second_backend() -> None:
     assert judged(case(), b.TwoParrots(second=8)).outcome is Outcome.EXECUTED
 
 
-def test_a_machine_that_is_too_small_says_so() -> None:
-    assert judged(case(), b.OutOfMemory()) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
+@pytest.mark.parametrize("engine", [b.OutOfMemory(), b.Starved()], ids=["of the interpreter", "of the engine"])
+def test_a_machine_that_is_too_small_says_so(engine: b.TwoParrots) -> None:
+    assert judged(case(), engine) == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
 
 
 def test_a_machine_without_the_model_says_so_only_after_the_record_was_found_sound() -> None:
