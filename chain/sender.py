@@ -3,7 +3,7 @@
 `pump` takes one non-blocking step for each open row, in order of nonces:
 
     PLANNED    ask the contract, dry-run; sign (bytes and nonce are committed), then broadcast
-    SIGNED     broadcast the stored bytes: also the first thing after a crash
+    SIGNED     broadcast the stored bytes: also the first thing after a crash; raise the fee if a node goes on refusing them
     BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds
     MINED      count confirmations; back to BROADCAST if the block left the chain
 
@@ -20,6 +20,7 @@ from bytewise.service import telemetry
 from bytewise.storage.outbox import Attempt, Intent, Item, Outbox, Signed, State
 from chain.client import Block, ChainClient
 from chain.transactions import (
+    TX_GAS_CAP,
     Call,
     Fees,
     Inclusion,
@@ -51,7 +52,7 @@ class SenderPolicy(NamedTuple):
     bump_after_s: int = 15
     """Seconds of chain time without a receipt after which the fee is raised."""
     max_attempts: int = 6
-    """Signed versions of one transaction."""
+    """Signed versions of one transaction; more only while the base fee makes the last one invalid."""
     max_fee_wei: int = 500 * 10**9
     """Most wei per gas that is ever offered."""
     give_up_after_s: int = 3600
@@ -122,7 +123,7 @@ class TransactionSender:
     def _start(self, item: Item, used: int, head: Block) -> None:
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lane.clock.now()
-        if 0 < item.intent.deadline < head.timestamp or now - item.created_at > self._policy.give_up_after_s:
+        if _past(item.intent, head) or now - item.created_at > self._policy.give_up_after_s:
             answer, why = Answer.LATE, "deadline"
         if answer is Answer.GO:
             fees = self._capped(fees_at(head.base_fee_wei))
@@ -202,41 +203,50 @@ class TransactionSender:
 
     def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
         last = attempts[-1]
-        if item.state is State.BROADCAST and self._stuck(last, len(attempts)):
-            higher = self._higher(item.intent, last, head)
-            if higher is not None:
-                last = self.outbox.replace(item.id, higher)
-                telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
-                self._hand_in(item, last)
-                return
-        if item.state is State.SIGNED or not self.client.rpc("eth_getTransactionByHash", "0x" + last.tx_hash.hex()):
+        if _past(item.intent, head):
+            return
+        # Stored bytes go out before any others are made: a crash may have come before their first broadcast.
+        if item.state is State.SIGNED and self._hand_in(item, last):
+            return
+        higher = self._higher(item, attempts, head)
+        if higher is not None:
+            last = self.outbox.replace(item.id, higher)
+            telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
+            self._hand_in(item, last)
+        elif item.state is State.BROADCAST and not self.client.rpc("eth_getTransactionByHash", "0x" + last.tx_hash.hex()):
             self._hand_in(item, last)
 
-    def _stuck(self, last: Attempt, versions: int) -> bool:
-        age = self.outbox.lane.clock.now() - last.signed_at
-        return age >= self._policy.bump_after_s and versions < self._policy.max_attempts
+    def _higher(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], Signed] | None:
+        """A better paid version, if the last one is stuck, the act makes sense and the ceiling allows a valid raise.
 
-    def _higher(self, intent: Intent, last: Attempt, head: Block) -> Callable[[int], Signed] | None:
-        """A better paid version, if the act still makes sense and the ceiling allows a valid raise."""
-        answer, gas, _ = self._ask(intent)
-        old, old_gas = fees_of(last.raw)
-        fees = bumped(old, head.base_fee_wei)
-        if answer is not Answer.GO or fees.max_fee > self._policy.max_fee_wei:
+        No node takes bytes below the base fee, and every later act waits for their nonce: then even an act that is moot by now
+        is sent, to revert in its block.
+        """
+        last, (old, old_gas) = attempts[-1], fees_of(attempts[-1].raw)
+        fees, invalid = bumped(old, head.base_fee_wei), old.max_fee < head.base_fee_wei
+        young = self.outbox.lane.clock.now() - last.signed_at < self._policy.bump_after_s
+        spent = len(attempts) >= self._policy.max_attempts and not invalid
+        if young or spent or fees.max_fee > self._policy.max_fee_wei:
             return None
-        return self._maker(intent, max(gas, old_gas), fees)
+        answer, gas, _ = self._ask(item.intent)
+        if answer is not Answer.GO and not (invalid or item.state is State.SIGNED):
+            return None
+        return self._maker(item.intent, max(gas, old_gas), fees)
 
-    def _hand_in(self, item: Item, attempt: Attempt) -> None:
+    def _hand_in(self, item: Item, attempt: Attempt) -> bool:
+        """Whether the node has the bytes now."""
         try:
             self.client.rpc("eth_sendRawTransaction", "0x" + attempt.raw.hex())
         except (RpcRefused, ChainReverted) as error:
             # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again next tick.
             telemetry.log_error("sender.not_accepted", error, id=item.id, function=item.intent.function)
             if not any(known in str(error).lower() for known in _HARMLESS):
-                return
+                return False
         self.outbox.broadcast(item.id, attempt.tx_hash)
+        return True
 
     def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], Signed]:
-        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, gas)
+        call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
         return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
 
     def _capped(self, fees: Fees) -> Fees:
@@ -253,3 +263,7 @@ _ENDS = {Answer.DONE: State.SUPERSEDED, Answer.LATE: State.EXPIRED, Answer.REFUS
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
 """What nodes say of bytes that they have, or of a nonce that is in a block."""
+
+
+def _past(intent: Intent, head: Block) -> bool:
+    return 0 < intent.deadline < head.timestamp

@@ -19,8 +19,8 @@ from chain.deploy import write_network
 from chain.intents import ContractSender
 from chain.reader import ChainReader
 from chain.sender import SenderPolicy
-from chain.transactions import Call, Fees, account_nonce, bumped, fees_at, fees_of, sign
-from tests.anvil import Anvil
+from chain.transactions import TX_GAS_CAP, Call, Fees, account_nonce, bumped, fees_at, fees_of, sign
+from tests.anvil import Anvil, running_anvil
 from tests.devnet import MODEL, batch, deployed, pump, reader, sender, signer
 
 HERE = Path(__file__).parent
@@ -140,6 +140,66 @@ def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Pat
         assert high.max_fee * 10 >= low.max_fee * 11 and high.tip * 10 >= low.tip * 11
     pump(anvil, [desk.sender])
     assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+
+
+def test_bytes_that_a_node_refuses_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
+    with running_anvil() as anvil:
+        desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
+        base = anvil.client.head().base_fee_wei
+        _sign_only(desk)
+        assert desk.row().state is State.SIGNED
+        _base_fee(anvil, 60 * base)
+        desk.sender.pump()
+        first, second = desk.outbox.attempts(desk.row().id)
+        assert fees_of(second.raw)[0].max_fee > 60 * base > fees_of(first.raw)[0].max_fee and first.nonce == second.nonce
+        assert desk.row().state is State.BROADCAST
+        pump(anvil, [desk.sender])
+        assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+
+
+def test_signed_bytes_are_handed_in_before_others_are_made(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path, IMPATIENT)
+    _sign_only(desk)
+    desk.sender.pump()
+    assert desk.row().state is State.BROADCAST and len(desk.outbox.attempts(desk.row().id)) == 1
+
+
+def test_an_act_that_is_moot_still_frees_its_nonce_when_the_base_fee_outgrew_it(tmp_path: Path) -> None:
+    with running_anvil() as anvil:
+        desk = Desk(anvil, tmp_path, IMPATIENT)
+        desk.sender.pump()
+        base = anvil.client.head().base_fee_wei
+        anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
+        _send(anvil.client, _governance(desk.network, "setModel"), tip_wei=10**9)
+        anvil.mine()
+        _base_fee(anvil, 60 * base)
+        desk.sender.pump()
+        pump(anvil, [desk.sender])
+        assert desk.row().state is State.REVERTED and account_nonce(anvil.client, signer(1).address) == 3
+
+
+def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path, IMPATIENT)
+    transactions = desk.sender.transactions
+    desk.sender.pump()
+    signed = transactions._maker(desk.row().intent, 2 * TX_GAS_CAP, Fees(10**10, 10**9))(99)
+    assert fees_of(signed.raw)[1] == TX_GAS_CAP
+
+
+def test_signed_bytes_are_not_sent_after_their_deadline(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path, IMPATIENT)
+    outbox = desk.outbox
+    outbox.lane.acquire()
+    outbox.mark(desk.row().id, State.EXPIRED)
+    outbox.replan(desk.row().id, desk.row().intent._replace(deadline=anvil.client.head().timestamp + 60))
+    desk.sender.pump()
+    (attempt,) = outbox.attempts(desk.row().id)
+    anvil.drop(attempt.tx_hash)
+    anvil.pass_time(100)
+    for _ in range(3):
+        desk.sender.pump()
+    assert anvil.rpc("eth_getTransactionByHash", "0x" + attempt.tx_hash.hex()) is None
+    assert len(outbox.attempts(desk.row().id)) == 1 and desk.batches() == 0
 
 
 def test_the_fee_ceiling_holds(anvil: Anvil, tmp_path: Path) -> None:
@@ -268,6 +328,19 @@ def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path:
     pump(anvil, [verifier])
     chain = reader(anvil, network)
     assert (signer(9).address, 4 * 10**18) in chain.verifiers(chain.head()) and chain.money(chain.head()).sums
+
+
+def _sign_only(desk: Desk) -> None:
+    """What a crash between the signature and the first broadcast leaves behind."""
+    transactions, head = desk.sender.transactions, desk.anvil.client.head()
+    desk.outbox.lane.acquire()
+    make = transactions._maker(desk.row().intent, 400_000, fees_at(head.base_fee_wei))
+    desk.outbox.sign(desk.row().id, account_nonce(desk.anvil.client, signer(1).address), make)
+
+
+def _base_fee(anvil: Anvil, wei: int) -> None:
+    anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(wei))
+    anvil.mine()
 
 
 def _governance(network: Network, function: str, status: int = 2) -> Call:
