@@ -200,33 +200,4 @@ contract StakeTest is Network {
         vm.expectRevert(abi.encodeWithSelector(IRegistry.PoolFull.selector, 64));
         registry.registerVerifier();
     }
-
-    function test_the_largest_committee_of_the_largest_pool_fits_a_transaction() public {
-        for (uint256 i = VERIFIERS; i < 64; ++i) {
-            stake(verifier(i), 30 ether);
-            keyOf[verifier(i)] = VERIFIER_KEY + i;
-            vm.prank(verifier(i));
-            registry.registerVerifier();
-        }
-        vm.roll(block.number + 1);
-        bytes32 id = opened(challenger, 1);
-        drawn(id);
-        // Two rounds with a charge or a payment for every member is the most that one settlement does.
-        Act[] memory acts = new Act[](members(id).length);
-        for (uint256 i = 0; i < acts.length; ++i) {
-            acts[i] = i % 2 == 0 ? other("a") : other("b");
-        }
-        played(id, acts);
-        disputes.settle(id);
-        drawn(id);
-        acts = new Act[](members(id).length);
-        for (uint256 i = 0; i < acts.length; ++i) {
-            acts[i] = i % 4 == 3 ? absent() : equal();
-        }
-        played(id, acts);
-        uint256 gas = gasleft();
-        disputes.settle(id);
-        that(gas - gasleft() < 16_000_000, "EIP-7825");
-        moneyBalances();
-    }
 }
