@@ -75,16 +75,21 @@ class DaClient:
             last = FailOver(url, reply.detail) if reply.verdict is Verdict.FAIL_OVER else TryAgain(url, reply.detail)
         raise last
 
-    def get(self, locator: str) -> bytes:
-        """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as above."""
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as above.
+
+        With `accept`, a proxy whose bytes it refuses is passed over, so that one that lies does not hide another that does not.
+        """
         certificate = certificate_of(locator)
         accused: list[str] = []
         last: Unavailable = TryAgain("da", "no proxy answered")
         for url in self._urls:
             reply = self._asked(url, "GET", f"{url}/get/0x{certificate.hex()}?commitment_mode={STANDARD}", None)
             match reply.verdict:
-                case Verdict.OK:
+                case Verdict.OK if accept is None or accept(reply.body):
                     return reply.body
+                case Verdict.OK:
+                    last = TryAgain(url, "gave other bytes")
                 case Verdict.CALLER_ERROR:
                     raise CallerError(url, reply.detail)
                 case Verdict.BAD_CERTIFICATE:

@@ -39,16 +39,20 @@ class Refusal(NamedTuple):
 
 
 def classify(status: int) -> Verdict:
-    """Meaning of an HTTP status of the proxy. 500 covers a blob that was not found: inconclusive, never proof."""
+    """Meaning of an HTTP status of the proxy. 500 covers a blob that was not found: inconclusive, never proof.
+
+    A proxy says 400 to a call that it finds malformed. Every other redirection or refusal (404, 408, 413, …) is not its own
+    word: it is what an ingress before it says of any call while the proxy is away, and no reason to stop.
+    """
     if status == 200:
         return Verdict.OK
+    if status == 400:
+        return Verdict.CALLER_ERROR
     if status == 418:
         return Verdict.BAD_CERTIFICATE
     if status == 503:
         return Verdict.FAIL_OVER
-    if status == 429 or status >= 500:
-        return Verdict.RETRY
-    return Verdict.CALLER_ERROR
+    return Verdict.RETRY
 
 
 def locator_of(certificate: bytes) -> str:

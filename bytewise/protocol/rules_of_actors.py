@@ -90,7 +90,7 @@ class ProtectionMissing(Bug):
 
 
 class CallerError(Bug):
-    """We asked a service for something malformed (HTTP 4xx)."""
+    """We asked a service for something malformed (HTTP 400)."""
 
     rule, template = "R-50", "{0} refused our call: {1}"
 
@@ -153,6 +153,12 @@ class LaneStopped(Unavailable):
     """A nonce lane that waits for a person: somebody else sent with our key."""
 
     rule, template = "R-65", "nonce lane of {0} is stopped: {1}"
+
+
+class NotServed(Unavailable):
+    """DA was asked just now and gave no bytes that fit what the chain names: the one thing that can become UNAVAILABLE."""
+
+    rule, template = "R-66", "{0} is not served: {1}"
 
 
 # --- inference ---

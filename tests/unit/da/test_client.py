@@ -1,5 +1,8 @@
 """The client's mapping of answers (case C14), against real stores with their knobs turned."""
 
+import contextlib
+import http.server
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,9 +42,10 @@ def nowhere() -> str:
 @pytest.mark.parametrize(
     ("status", "verdict"),
     [
-        (200, Verdict.OK), (400, Verdict.CALLER_ERROR), (403, Verdict.CALLER_ERROR), (404, Verdict.CALLER_ERROR),
-        (405, Verdict.CALLER_ERROR), (301, Verdict.CALLER_ERROR), (418, Verdict.BAD_CERTIFICATE), (429, Verdict.RETRY),
+        (200, Verdict.OK), (400, Verdict.CALLER_ERROR), (418, Verdict.BAD_CERTIFICATE), (429, Verdict.RETRY),
         (500, Verdict.RETRY), (502, Verdict.RETRY), (503, Verdict.FAIL_OVER), (504, Verdict.RETRY),
+        *((status, Verdict.RETRY) for status in (204, 206, 301, 302, 304, 307, 308)),
+        *((status, Verdict.RETRY) for status in (401, 403, 404, 405, 407, 408, 411, 413, 414, 415, 421, 425, 431, 451, 499)),
     ],
 )  # fmt: skip
 def test_c14_every_code_has_one_meaning(status: int, verdict: Verdict) -> None:
@@ -58,6 +62,60 @@ def test_bytes_come_back_under_a_locator_that_names_mode_and_certificate(url: st
 def test_a_payload_that_is_too_large_is_our_error(url: str) -> None:
     with client(url) as da, pytest.raises(CallerError):
         da.put(bytes(MAX_PAYLOAD_BYTES + 1))
+
+
+class Ingress(http.server.BaseHTTPRequestHandler):
+    """Stands before a proxy and answers every request with one status and one body."""
+
+    status, body = 404, b""
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(self.status)
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    do_GET = do_POST = _answer
+
+    def log_message(self, *args: object) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def answering(status: int, body: bytes = b"") -> Iterator[str]:
+    """The address of such an ingress."""
+    handler = type("Handler", (Ingress,), {"status": status, "body": body})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join(timeout=20)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("status", [301, 403, 404, 408, 413, 431])
+def test_what_an_ingress_says_while_its_proxy_restarts_is_no_error_of_ours(url: str, status: int) -> None:
+    with answering(status) as before, client(before, url) as both, client(before) as alone:
+        locator = both.put(b"kept")
+        assert both.get(locator) == b"kept"
+        with pytest.raises(TryAgain):
+            alone.put(b"lost")
+        with pytest.raises(TryAgain):
+            alone.get(locator)
+
+
+def test_a_proxy_that_lies_does_not_win_over_one_with_fitting_bytes(url: str) -> None:
+    with client(url) as honest:
+        locator = honest.put(b"true bytes")
+    with answering(200, b"other bytes") as liar, client(liar, url) as both, client(liar) as alone:
+        assert both.get(locator) == b"other bytes", "who gives no test checks what comes"
+        assert both.get(locator, lambda data: data == b"true bytes") == b"true bytes"
+        with pytest.raises(TryAgain, match="other bytes"):
+            alone.get(locator, lambda data: data == b"true bytes")
 
 
 def test_a_put_fails_over_to_the_next_proxy(url: str, second_url: str) -> None:
