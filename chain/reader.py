@@ -22,6 +22,9 @@ from chain.client import Block, ChainClient, at_hash, at_number, reading_answer
 DISPUTES_PER_SNAPSHOT = 64
 """Disputes in one call: some 10 million gas, below any node's cap for `eth_call`."""
 
+TAGS = ("latest", "safe", "finalized")
+"""What `ChainReader.head` may follow: the newest block, the newest justified or the newest finalized one (beacon chain)."""
+
 ASSURANCE = {1: "simulated", 2: "hardware"}
 """`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
 
@@ -32,6 +35,8 @@ class ChainReader:
     def __init__(self, client: ChainClient, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
             raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
+        if tag not in TAGS:
+            raise ConfigurationError("chain", f"no finality is called {tag}")
         self.client = client
         self.network = network
         self._at = network.addresses
@@ -125,7 +130,8 @@ class ChainReader:
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
 
-        `UnknownKeyEpoch` if the chain does not have it, `ConfigurationError` if book and chain contradict each other.
+        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it
+        and contradict each other.
         """
         raw = self._epoch(epoch, block)
         if raw["state"] == EpochState.NONE:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import Contracts, EpochRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Domain
@@ -70,8 +70,11 @@ class Network:
         )
 
     def epoch(self, number: int) -> EpochRecord:
-        """The listed record of a key epoch; `ConfigurationError` if the book does not have it."""
+        """The listed record of a key epoch; `TryAgain` if the book does not have it.
+
+        Governance opens epochs while actors run: whose book is older than that waits for a newer one.
+        """
         for document in self.epochs:
             if document.record.epoch == number:
                 return document.record
-        raise ConfigurationError("network.json", f"key epoch {number} is not listed")
+        raise TryAgain("network.json", f"key epoch {number} is not listed")

@@ -24,7 +24,7 @@ from chain.params import DEVNET, ETHER, param_set
 from chain.reader import ChainReader
 from chain.transactions import Call, send_all
 from kms.chain_view import KeyChain
-from tests.anvil import CHAIN_ID, Anvil
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, MODEL, POLICY, batch, deployed, pump, reader, sender, signer, word
 
 
@@ -114,6 +114,34 @@ def test_epoch_of_book_and_chain_must_agree(anvil: Anvil) -> None:
             reader(anvil, book).epoch(1, block)
     with pytest.raises(UnknownKeyEpoch):
         reader(anvil, network).epoch(9, block)
+
+
+def test_an_epoch_that_our_book_lacks_is_waited_for(anvil: Anvil) -> None:
+    network = deployed(anvil)
+    older = dataclasses.replace(network, epochs=())
+    with pytest.raises(TryAgain, match=r"network\.json"):
+        reader(anvil, older).epoch(1, anvil.client.head().number)
+
+
+def test_the_finalized_head_lags_and_every_read_at_it_works() -> None:
+    with running_anvil("--slots-in-an-epoch", "1") as anvil:
+        network = deployed(anvil)
+        anvil.mine(4)
+        final, latest = ChainReader(anvil.client, network, "finalized"), ChainReader(anvil.client, network)
+        assert network.deploy_block < final.head() < latest.head()
+        safe = ChainReader(anvil.client, network, "safe").head()
+        assert final.head() <= safe <= latest.head()
+        snapshot = final.snapshot(signer(3).address, final.head())
+        assert (snapshot.number, snapshot.block_hash) == (final.head(), anvil.client.block(final.head()).hash)
+        assert final.epoch_state(1, final.head()) is EpochState.ACTIVE and final.epoch(1, final.head()).epoch == 1
+        before = final.head()
+        anvil.mine(3)
+        assert final.head() == before + 3
+
+
+def test_an_unknown_finality_is_refused_at_the_start(anvil: Anvil) -> None:
+    with pytest.raises(ConfigurationError, match="finalised"):
+        ChainReader(anvil.client, deployed(anvil), "finalised")
 
 
 def test_custom_errors_are_decoded_with_their_arguments(anvil: Anvil) -> None:
