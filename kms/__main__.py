@@ -43,7 +43,7 @@ def _deal(config: Path) -> int:
 def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
     network = decode(Network, settings.network_file.read_bytes())
-    reader = ChainReader(ChainClient(settings.rpc_url, network.chain_id), network)
+    reader = ChainReader(ChainClient(settings.rpc_url, network.chain_id), network, settings.finality)
     view = ChainKeyView(reader, keyring.signer(settings.folder).address)
     return serve_shard(settings, network.contracts, view)
 

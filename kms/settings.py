@@ -62,4 +62,12 @@ class ShardSettings:
     audits_per_epoch: int
     """Most distinct audits that this shard serves in one epoch; dispute seats are never refused for it."""
     production: bool
-    """Refuses simulated evidence, policies and epochs, and the simulator itself."""
+    """Refuses simulated evidence, policies and epochs, and the simulator itself, and blocks that are not final."""
+    finality: str = "finalized"
+    """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
+
+    def __post_init__(self) -> None:
+        if self.finality not in ("finalized", "latest"):
+            raise ConfigurationError("shard", f"finality {self.finality}")
+        if self.production and self.finality != "finalized":
+            raise ConfigurationError("shard", f"finality {self.finality} in production")

@@ -14,7 +14,7 @@ import pytest
 from bytewise.protocol import merkle
 from bytewise.protocol.dispute import Member, Phase
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import NoKey
+from bytewise.protocol.errors import ConfigurationError, NoKey
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.keys import ReleaseLog
 from bytewise.protocol.messages import Ticket, TicketKind
@@ -32,7 +32,8 @@ from chain.transactions import Call, send_all
 from kms.chain_view import ChainKeyView
 from kms.client import ShardClient, ShardKeySource
 from kms.policy import key_domain
-from tests.anvil import Anvil
+from kms.settings import ShardSettings
+from tests.anvil import Anvil, running_anvil
 from tests.devnet import pump, reader, sender, signer
 from tests.unit.kms.test_process import answers, config
 from tests.unit.kms.world import ENVIRONMENT, Case, World, wait_until
@@ -84,6 +85,12 @@ class OnChain:
 
 @pytest.fixture
 def on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
+    """On a chain that calls blocks final after 64 others only."""
+    return put_on_chain(anvil, tmp_path)
+
+
+def put_on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
+    """A fresh network on this chain."""
     network = deploy(anvil.client, signer(0), {**DEVNET, **AUDITS})
     world = World(tmp_path, contracts=network.contracts)
     case = world.case(1, OPERATOR)
@@ -106,13 +113,13 @@ def on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
 
 
 @contextmanager
-def serving(on_chain: OnChain, *indices: int) -> Iterator[None]:
-    """Real shard processes; each must end with exit code 0."""
+def serving(on_chain: OnChain, *indices: int, finality: str = 'finality = "latest"\n') -> Iterator[None]:
+    """Real shard processes; each must end with exit code 0. `finality` is a line of their settings, or nothing."""
     processes = []
     for index in indices:
         path = config(on_chain.world, index)
         text = path.read_text().replace("../dispute.json", "../network.json").replace("http://127.0.0.1:1", on_chain.anvil.url)
-        path.write_text(text)
+        path.write_text(text + finality)
         command = [sys.executable, "-m", "kms", "serve", "--config", str(path)]
         processes.append(subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE))
     try:
@@ -175,3 +182,31 @@ def test_audits_are_drawn_from_the_stakes_at_the_batch_whoever_joins_or_deposits
     ticket = on_chain.ticket(TicketKind.AUDIT, voter=late.address)
     with serving(on_chain, 1, 2), pytest.raises(NoKey):
         on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, late), on_chain.world.secret)
+
+
+@pytest.mark.e2e
+def test_a_shard_decides_at_a_final_block_unless_its_settings_say_otherwise(tmp_path: Path) -> None:
+    """A round that was drawn a block ago can still be taken back with its members: no key yet, then the key."""
+    with running_anvil("--slots-in-an-epoch", "1") as anvil:
+        on_chain = put_on_chain(anvil, tmp_path)
+        dispute, member = on_chain.dispute()
+        drawn_at = anvil.client.head().number
+        job = on_chain.job(on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter))
+        with serving(on_chain, 1, 2, finality=""):
+            assert anvil.client.head("finalized").number < drawn_at
+            with pytest.raises(NoKey, match="TryAgain"):
+                on_chain.keys().open(job, on_chain.world.secret)
+            anvil.mine(2)
+            assert anvil.client.head("finalized").number >= drawn_at
+            assert unpad(on_chain.keys().open(job, on_chain.world.secret)) == on_chain.case.payload
+
+
+def test_a_shard_knows_two_finalities() -> None:
+    given = {"host": "", "port": 1, "rpc_url": "", "database_url": "", "audits_per_epoch": 1, "production": False}
+    files = {name: Path() for name in ("folder", "epoch_file", "policy_file", "network_file")}
+    assert ShardSettings(**given, **files).finality == "finalized"  # type: ignore[arg-type]
+    assert ShardSettings(**given, **files, finality="latest").finality == "latest"  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="finality"):
+        ShardSettings(**given, **files, finality="soon")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="production"):
+        ShardSettings(**given | {"production": True}, **files, finality="latest")  # type: ignore[arg-type]
