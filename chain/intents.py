@@ -52,14 +52,17 @@ class ContractSender:
 
     # --- operators ---
 
-    def anchor(self, header: BatchHeader) -> None:
-        """Posts a batch; batch id, operator and anchoring time are the chain's to give."""
+    def anchor(self, header: BatchHeader, deadline: int = 0) -> None:
+        """Posts a batch; batch id, operator and anchoring time are the chain's to give.
+
+        Nothing is sent when the chain's time is past `deadline`, Unix seconds; 0 for none.
+        """
         fields = (
             header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id,
             header.key_epoch, header.locator.encode(),
         )  # fmt: skip
         subject = header.first_seq.to_bytes(8, "big")
-        self._plan("ReceiptAnchor", self._at.receipt_anchor, "post", subject, (fields,))
+        self._plan("ReceiptAnchor", self._at.receipt_anchor, "post", subject, (fields,), deadline=deadline)
 
     def register_operator(self, endpoint: str) -> None:
         """Registers this account as operator, or moves its endpoint."""
@@ -143,10 +146,17 @@ class ContractSender:
             raise SecondVote(dispute.hex(), round_number, item.id)
 
     def _plan(
-        self, contract: str, at: Address, function: str, subject: bytes, arguments: tuple[Any, ...], value_wei: int = 0
+        self,
+        contract: str,
+        at: Address,
+        function: str,
+        subject: bytes,
+        arguments: tuple[Any, ...],
+        value_wei: int = 0,
+        deadline: int = 0,
     ) -> Item:
         calldata = interface(contract).call(function, *arguments)
-        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, 0))
+        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline))
 
     def _view(self, dispute: Digest) -> dict[str, Any]:
         view: dict[str, Any] = self.transactions.client.call("Lens", self._at.lens, "disputeView", dispute, block="latest")

@@ -1,7 +1,8 @@
 """From signed receipts to a batch on-chain: list to DA, header to `ReceiptAnchor` (design section 5).
 
 One batch at a time, since the contract wants first_seq = last_seq + 1. The header is stored before it is sent, so that a
-crash in between sends the same header again; the chain, not the store, says that a batch is anchored.
+crash in between sends the same header again; the chain, not the store, says that a batch is anchored. An operator that was away
+for too long stops instead of anchoring requests that expired meanwhile.
 """
 
 from collections.abc import Sequence
@@ -12,12 +13,13 @@ from bytewise.ports import BlobStore, Clock
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.merkle import batch_root
-from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedReceipt, batch_leaves
+from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U32, U64, Address
 from bytewise.service import telemetry
 from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
+from serving.deadline import expiry_of, verify_deadline
 from serving.standing import Standing, Watch
 
 
@@ -32,8 +34,8 @@ class StandingReader(Protocol):
 class Anchoring(Protocol):
     """The part of `chain.sender` that a batcher uses."""
 
-    def anchor(self, header: BatchHeader) -> None:
-        """Posts the header once, however often it is asked."""
+    def anchor(self, header: BatchHeader, deadline: int = 0) -> None:
+        """Posts the header once, however often it is asked, and not after the deadline in chain time."""
         ...
 
     def pump(self) -> int:
@@ -59,7 +61,10 @@ class Batcher:
     retry_memory_s: int
 
     def tick(self) -> None:
-        """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent."""
+        """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent.
+
+        `ConfigurationError` before a batch is built or sent whose requests expire: see `serving.deadline`.
+        """
         standing = self.chain.read()
         next_seq = self.books.next_seq()
         if standing.last_seq >= next_seq:
@@ -67,11 +72,14 @@ class Batcher:
             raise ConfigurationError("database", f"the chain has receipt {standing.last_seq}, our next would be {next_seq}")
         self._finish_anchored(standing)
         self.watch.update(standing, self._behind(standing))
-        header = self._current()
-        if header is not None:
-            self.sender.anchor(header)
+        waiting = self._waiting()
+        if waiting:
+            deadline = self._deadline(waiting, standing)
+            self.sender.anchor(self._current(waiting), deadline)
         self.sender.pump()
-        self.books.forget_answers(self.clock.now() - self.retry_memory_s)
+        # What a waiting receipt's answer says of its expiry is needed until it is anchored.
+        kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in waiting)])
+        self.books.forget_answers(kept_from)
 
     def _finish_anchored(self, standing: Standing) -> None:
         header = self.books.open_batch()
@@ -79,14 +87,21 @@ class Batcher:
             self.books.anchored(header.first_seq)
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=standing.number)
 
-    def _current(self) -> BatchHeader | None:
-        """The batch that must be sent now: the one that is stored and not anchored, else a new one, else none."""
+    def _waiting(self) -> Sequence[SignedReceipt]:
+        """Receipts that must be anchored next: of the batch that is stored and not anchored, else of a new one."""
+        stored = self.books.open_batch()
+        return uniform_head(self.books.unbatched(self.max_batch)) if stored is None else self.books.in_batch(stored.first_seq)
+
+    def _deadline(self, waiting: Sequence[SignedReceipt], standing: Standing) -> int:
+        answers = [self.books.answer_to(receipt_id(self.anchor, each.receipt)) for each in waiting]
+        expiries = [expiry_of(each, answer) for each, answer in zip(waiting, answers, strict=True)]
+        return verify_deadline(waiting[0].receipt.seq, expiries, self.anchor_within_s // 2, standing.timestamp)
+
+    def _current(self, entries: Sequence[SignedReceipt]) -> BatchHeader:
+        """The header to send: the one that is stored and not anchored, else a new one."""
         stored = self.books.open_batch()
         if stored is not None:
             return stored
-        entries = uniform_head(self.books.unbatched(self.max_batch))
-        if not entries:
-            return None
         listed = ReceiptList(self.operator, entries[0].receipt.seq, tuple(entries))
         data = encode(listed)
         header = self._header(listed, self.blobs.put(data))

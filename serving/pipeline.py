@@ -22,6 +22,7 @@ from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
 from kms.envelope import seal, sealing_key
 from serving.answer import completion, shown_text
+from serving.deadline import verify_time_left
 from serving.openai import Ask
 from serving.recipe import Offer, Rng, Words, make_request
 from serving.standing import Standing, Watch
@@ -68,6 +69,7 @@ class Pipeline:
         generated = hands.engine.generate(request)
         # The chain may have moved while the engine ran: the receipt names the epoch that is open now.
         standing, epoch = hands.watch.open()
+        verify_time_left(request, standing.timestamp + self._anchor_within_s)
         payload = Payload(request, generated.output, client_signature)
         unsealed = self._receipt(payload, generated, standing, epoch)
         key_point = sealing_key(epoch, self._accept_simulated)

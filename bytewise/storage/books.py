@@ -65,6 +65,12 @@ class Books:
         with reading(self._engine) as connection:
             return connection.execute(select(AnswerRow.response).where(AnswerRow.request_key == key)).scalar_one_or_none()
 
+    def answer_to(self, identifier: Digest) -> bytes | None:
+        """The answer that holds this receipt, if it is remembered."""
+        with reading(self._engine) as connection:
+            query = select(AnswerRow.response).where(AnswerRow.receipt_id == identifier)
+            return connection.execute(query).scalar_one_or_none()
+
     def forget_answers(self, before: int) -> None:
         """Drops answers stored before that Unix second: they hold plaintext, and no client retries for ever."""
         with writing(self._engine) as connection:

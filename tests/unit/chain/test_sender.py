@@ -186,6 +186,16 @@ def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp
     assert fees_of(signed.raw)[1] == TX_GAS_CAP
 
 
+def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    operator = sender(anvil, network, signer(1), tmp_path)
+    operator.anchor(batch(network, signer(1), 1, 2, 0).header, deadline=anvil.client.head().timestamp + 60)
+    anvil.pass_time(100)
+    assert operator.pump() == 0
+    (row,) = operator.transactions.outbox.all()
+    assert (row.state, row.nonce) == (State.EXPIRED, None)
+
+
 def test_signed_bytes_are_not_sent_after_their_deadline(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, IMPATIENT)
     outbox = desk.outbox

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.encoding import decode
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
 from bytewise.protocol.signing import Domain
@@ -17,13 +17,21 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
 from serving.batcher import Batcher, uniform_head
+from serving.deadline import expiry_of, verify_time_left
 from serving.standing import Standing, Watch
 from tests import devnet
 from tests.anvil import CHAIN_ID
+from tests.world import World
 
 NOW = 1_800_000_000
+WITHIN_S, TTL_S = 100, 1000
 OPERATOR = devnet.signer(1)
 ANCHOR = Domain(CHAIN_ID, address("0x" + "5a" * 20))
+
+
+def answer(expiry: int) -> bytes:
+    """As much of an answer as a batcher reads of it."""
+    return encode({"opening": {"request": {"expiry": str(expiry)}}})
 
 
 @dataclass
@@ -34,6 +42,7 @@ class Scene:
     last_seq: int = 0
     timestamp: int = NOW
     sent: list[BatchHeader] = field(default_factory=list)
+    deadlines: list[int] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     crash: bool = False
     watch: Watch = field(default_factory=lambda: Watch(60.0, lambda: 0.0))
@@ -44,9 +53,10 @@ class Scene:
     def read(self) -> Standing:
         return Standing(1, self.timestamp, devnet.epoch_document().record, True, True, True, self.last_seq)
 
-    def anchor(self, header: BatchHeader) -> None:
+    def anchor(self, header: BatchHeader, deadline: int = 0) -> None:
         if self.crash:
             raise KeyboardInterrupt
+        self.deadlines.append(deadline)
         self.sent.append(header)
 
     def pump(self) -> int:
@@ -68,17 +78,17 @@ class Scene:
         for _ in range(count):
             seq = self.books.next_seq()
             receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
-            receipt = replace(receipt, anchor_by=U64(self.timestamp + 100), **changes)  # type: ignore[arg-type]
+            receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
             identifier = receipt_id(ANCHOR, receipt)
             signed = SignedReceipt(receipt, OPERATOR.sign(identifier), "eigenda:standard:0x00")
-            self.books.issue(labelled(Label.RETRY, seq), identifier, signed, b"envelope", b"answer")
+            self.books.issue(labelled(Label.RETRY, seq), identifier, signed, b"envelope", answer(self.timestamp + TTL_S))
 
     def batcher(self) -> Batcher:
         """A batcher as after a start."""
         journal = Journal(open_database(f"sqlite:///{self.folder / 'db'}"), journal_key(self.folder / "journal.key"), self)
         return Batcher(
             operator=OPERATOR.address, anchor=ANCHOR, chain=self, sender=self, blobs=self, books=self.books,
-            journal=journal, watch=self.watch, clock=self, max_batch=3, anchor_within_s=100, retry_memory_s=50,
+            journal=journal, watch=self.watch, clock=self, max_batch=3, anchor_within_s=WITHIN_S, retry_memory_s=50,
         )  # fmt: skip
 
 
@@ -166,7 +176,58 @@ def test_remembered_answers_are_dropped_after_their_time(scene: Scene) -> None:
     key = labelled(Label.RETRY, 1)
     scene.timestamp += 49
     scene.batcher().tick()
-    assert scene.books.answer(key) == b"answer"
+    assert scene.books.answer(key) is not None
     scene.timestamp += 2
     scene.batcher().tick()
+    assert scene.books.answer(key) is not None, "its receipt still waits, so its expiry matters"
+    scene.last_seq = 1
+    scene.batcher().tick()
     assert scene.books.answer(key) is None
+
+
+def test_a_batch_is_sent_while_its_earliest_request_lives_and_with_that_deadline(scene: Scene) -> None:
+    scene.issue(1)
+    scene.timestamp += 60
+    scene.issue(1)
+    scene.timestamp = NOW + TTL_S - WITHIN_S // 2
+    scene.batcher().tick()
+    scene.batcher().tick()
+    assert scene.deadlines == [scene.timestamp] * 2 and len(scene.sent) == 2
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_an_operator_that_was_away_until_its_requests_expired_stops_and_sends_nothing(scene: Scene, built: bool) -> None:
+    scene.issue(2)
+    scene.crash = built
+    if built:
+        with pytest.raises(KeyboardInterrupt):
+            scene.batcher().tick()
+    scene.crash = False
+    scene.timestamp = NOW + TTL_S - WITHIN_S // 2 + 1
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="would convict this operator"):
+            scene.batcher().tick()
+    assert scene.sent == [] and (scene.books.open_batch() is not None) == built
+
+
+def test_a_batch_that_was_anchored_in_time_needs_no_deadline_any_more(scene: Scene) -> None:
+    scene.issue(1)
+    scene.batcher().tick()
+    scene.timestamp += 10 * TTL_S
+    scene.last_seq = 1
+    scene.batcher().tick()
+    assert len(scene.sent) == 1
+
+
+def test_a_receipt_without_its_answer_is_held_to_its_own_promise(scene: Scene) -> None:
+    scene.issue(1)
+    (signed,) = scene.books.unbatched(1)
+    assert expiry_of(signed, None) == signed.receipt.anchor_by
+    assert expiry_of(signed, scene.books.answer(labelled(Label.RETRY, 1))) == NOW + TTL_S
+
+
+def test_a_request_that_would_expire_before_its_promise_is_not_signed() -> None:
+    request = World().request(expiry=U64(NOW))
+    assert verify_time_left(request, NOW) == request
+    with pytest.raises(TryAgain):
+        verify_time_left(request, NOW + 1)
