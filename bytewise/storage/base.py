@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String
+from sqlalchemy import BigInteger, Dialect, Integer, LargeBinary, MetaData, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 _NAMES = {
@@ -20,6 +20,15 @@ class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=_NAMES)
 
 
+class _WithoutNul(TypeDecorator[str]):
+    # PostgreSQL's text has no U+0000, and what others wrote may: an operator's list must not stop who reports on it.
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
 def _serial() -> BigInteger:
     # SQLite numbers rows by itself only for the exact type INTEGER.
     return BigInteger().with_variant(Integer, "sqlite")
@@ -35,5 +44,7 @@ Bytes = Annotated[bytes, mapped_column(LargeBinary)]
 """Any bytes."""
 Account = Annotated[str, mapped_column(String(42))]
 """An address in lower case."""
+Prose = Annotated[str, mapped_column(_WithoutNul)]
+"""Words for people, perhaps a stranger's; U+0000 is replaced."""
 Word = Annotated[str, mapped_column(String(80))]
 """A short name, a state, a 256-bit integer in decimal."""

@@ -8,6 +8,7 @@ from sqlalchemy import Engine, delete, insert, select
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import reading, writing
+from bytewise.storage.locks import alone
 from bytewise.storage.tables_core import CursorRow
 
 KEPT_BLOCKS = 256
@@ -45,6 +46,7 @@ class Cursor:
         """Finishes a block; it must be above the head."""
         own = CursorRow.name == self._name
         with writing(self._engine) as connection:
+            alone(connection, f"cursor {self._name}")
             newest = connection.execute(select(CursorRow.number).where(own).order_by(CursorRow.number.desc()).limit(1)).scalar()
             if newest is not None and number <= newest:
                 raise StoreCorrupt(f"cursor {self._name}", f"asked to advance from {newest} to {number}")
@@ -58,6 +60,7 @@ class Cursor:
     def rewind(self, number: int) -> Mark | None:
         """Forgets every block above `number`; returns the new head."""
         with writing(self._engine) as connection:
+            alone(connection, f"cursor {self._name}")
             connection.execute(delete(CursorRow).where(CursorRow.name == self._name, CursorRow.number > number))
         return self.head()
 

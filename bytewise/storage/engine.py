@@ -2,6 +2,9 @@
 
 SQLite: WAL, `synchronous=FULL` (a committed row survives power loss), foreign keys, a bounded busy wait, and BEGIN IMMEDIATE
 for writers: a deferred transaction that read first may not become a writer later (design section 2).
+
+PostgreSQL: writers at READ COMMITTED whatever the server's default is, and alone where `locks.alone` says so; readers on one
+snapshot; the same bounded wait for locks; a commit that waits for the disk even where the server's default does not.
 """
 
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.base import Base
@@ -24,16 +28,23 @@ BUSY_TIMEOUT_MS = 15_000
 
 _READ_ONLY = "bytewise_read_only"
 
+_SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
-def open_database(url: str) -> Engine:
-    """Engine of `sqlite:///file` or `postgresql+psycopg://…`; `ConfigurationError` for anything else."""
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+
+
+def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS) -> Engine:
+    """Engine of `sqlite:///file` or `postgresql+psycopg://…`; `ConfigurationError` for anything else.
+
+    `wait_ms` bounds how long it waits for another writer, in milliseconds.
+    """
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
         if backend == "sqlite":
-            return _open_sqlite(url)
+            return _open_sqlite(url, wait_ms)
         if backend == "postgresql":
-            return create_engine(url, pool_pre_ping=True, pool_timeout=BUSY_TIMEOUT_MS / 1000)
+            return _open_postgresql(url, wait_ms)
     except (ArgumentError, ModuleNotFoundError) as error:
         raise ConfigurationError("database", type(error).__name__) from None
     raise ConfigurationError("database", f"{backend} is not supported")
@@ -61,7 +72,8 @@ def writing(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One read-only transaction: a consistent view that waits for no writer."""
-    with _mapped(), engine.connect().execution_options(**{_READ_ONLY: True}) as connection, connection.begin():
+    options = _SNAPSHOT if engine.dialect.name == "postgresql" else {_READ_ONLY: True}
+    with _mapped(), engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
 
 
@@ -69,17 +81,33 @@ def insert_if_absent(connection: Connection, table: type[Base], **values: Any) -
     """Inserts unless a unique key of the row exists already; returns whether it inserted."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    return connection.execute(statement).rowcount == 1
+    # Without the option the count of an INSERT is -1 on PostgreSQL.
+    return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount == 1
 
 
-def _open_sqlite(url: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+def _open_postgresql(url: str, wait_ms: int) -> Engine:
+    seconds = max(1, wait_ms // 1000)
+    engine = create_engine(
+        url, isolation_level="READ COMMITTED", pool_pre_ping=True, pool_timeout=seconds, connect_args={"connect_timeout": seconds}
+    )
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        connection.execute(f"SET lock_timeout = {wait_ms}")
+        connection.execute(_DURABLE)
+        connection.commit()  # a setting made in a transaction that is rolled back is gone
+
+    return engine
+
+
+def _open_sqlite(url: str, wait_ms: int) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": wait_ms / 1000})
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # pysqlite must not begin transactions of its own
         for pragma in (
-            f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON",
+            f"busy_timeout={wait_ms}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON",
         ):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
 
@@ -95,8 +123,14 @@ def _open_sqlite(url: str) -> Engine:
 def _mapped() -> Iterator[None]:
     try:
         yield
+    except PoolTimeout as error:
+        raise TryAgain("database", "no free connection") from error
     except OperationalError as error:
-        raise TryAgain("database", str(error.orig)[:120]) from error
+        raise TryAgain("database", _reason(error)) from error
     except DBAPIError as error:
-        # Never the statement's parameters: they can hold what an actor must not log.
-        raise StoreCorrupt("database", f"{type(error).__name__}: {str(error.orig)[:120]}") from error
+        raise StoreCorrupt("database", f"{type(error).__name__}: {_reason(error)}") from error
+
+
+def _reason(error: DBAPIError) -> str:
+    # Never values: they can hold what an actor must not log. PostgreSQL repeats them in the lines after the first.
+    return str(error.orig).partition("\n")[0][:120]

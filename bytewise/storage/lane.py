@@ -30,7 +30,7 @@ class Lane:
         self.clock = clock
         self.chain_id = chain_id
         self.account = account
-        self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{os.urandom(4).hex()}"
+        self.owner = owner or f"{socket.gethostname()[:50]}:{os.getpid()}:{os.urandom(4).hex()}"
         self._ttl_s = ttl_s
         self._fence = -1
 

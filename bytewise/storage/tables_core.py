@@ -1,9 +1,9 @@
 """Tables that every actor has: journal, protection, outbox with nonce lanes, duties, cursors."""
 
-from sqlalchemy import ForeignKey, Index, Text, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, RowId, Word
+from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Prose, RowId, Word
 
 
 class LockRow(Base):
@@ -71,7 +71,7 @@ class OutboxRow(Base):
     nonce: Mapped[Int64 | None]
     block_number: Mapped[Int64 | None]
     block_hash: Mapped[Bytes32 | None]
-    detail: Mapped[str] = mapped_column(Text)
+    detail: Mapped[Prose]
     created_at: Mapped[Int64]
     updated_at: Mapped[Int64]
     __table_args__ = (UniqueConstraint("chain_id", "contract", "function", "subject", "role"),)
@@ -98,7 +98,7 @@ class DutyRow(Base):
     subject: Mapped[Bytes] = mapped_column(primary_key=True)
     deadline: Mapped[Int64]
     state: Mapped[Word]
-    detail: Mapped[str] = mapped_column(Text)
+    detail: Mapped[Prose]
     created_at: Mapped[Int64]
     updated_at: Mapped[Int64]
     __table_args__ = (Index("ix_duty_state_deadline", "state", "deadline"),)

@@ -1,9 +1,8 @@
 """Tables of verifiers (seen receipts, archive, audits) and of operators (receipts issued, batches, retries)."""
 
-from sqlalchemy import Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Word
+from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Prose, Word
 
 
 class SeenBatchRow(Base):
@@ -14,7 +13,7 @@ class SeenBatchRow(Base):
     block_number: Mapped[Int64] = mapped_column(index=True)
     header: Mapped[Bytes]
     state: Mapped[Word]
-    detail: Mapped[str] = mapped_column(Text)
+    detail: Mapped[Prose]
     seen_at: Mapped[Int64]
 
 
@@ -30,7 +29,7 @@ class SeenReceiptRow(Base):
     proof: Mapped[Bytes]
     envelope_hash: Mapped[Bytes32]
     finding: Mapped[Word]
-    detail: Mapped[str] = mapped_column(Text)
+    detail: Mapped[Prose]
     checked_at: Mapped[Int64]
 
 
@@ -53,7 +52,7 @@ class AuditRow(Base):
     result: Mapped[Bytes | None]
     signature: Mapped[Bytes | None]
     opening: Mapped[Bytes | None]
-    detail: Mapped[str] = mapped_column(Text)
+    detail: Mapped[Prose]
     updated_at: Mapped[Int64]
 
 

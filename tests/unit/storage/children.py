@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bytewise.protocol.errors import LaneOwned, SecondVote, SequenceBroken
+from bytewise.protocol.errors import LaneLost, LaneOwned, SecondVote, SequenceBroken
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
@@ -123,6 +123,22 @@ def _books(url: str, worker: int) -> list[int]:
     return numbers
 
 
+def _nonces(url: str, worker: int) -> list[int]:
+    """Signs 20 intents in a lane whose lease ends at once, so that another process takes it at any moment; returns its nonces."""
+    outbox = Outbox(Lane(open_database(url), SystemClock(), 1, ACCOUNT, ttl_s=0))
+    taken: list[int] = []
+    for _ in range(2000):
+        outbox.lane.acquire()
+        item = outbox.plan(intent(100 * worker + len(taken)))
+        try:
+            taken.append(outbox.sign(item.id, 0, signed).nonce)
+        except LaneLost:
+            continue
+        if len(taken) == 20:
+            break
+    return taken
+
+
 def _sign_and_hang(url: str, broadcast: int) -> None:
     """Signs an intent, says so and waits to be killed."""
     outbox = Outbox(Lane(open_database(url), SystemClock(), 1, ACCOUNT, ttl_s=1))
@@ -135,7 +151,7 @@ def _sign_and_hang(url: str, broadcast: int) -> None:
     sys.stdin.readline()
 
 
-ROLES = {"vote": _vote, "journal": _journal, "lane": _lane, "books": _books, "sign": _sign_and_hang}
+ROLES = {"vote": _vote, "journal": _journal, "lane": _lane, "books": _books, "nonces": _nonces, "sign": _sign_and_hang}
 
 
 def main() -> None:

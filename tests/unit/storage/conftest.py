@@ -1,13 +1,13 @@
-"""A migrated database per test."""
+"""Fresh migrated databases: SQLite files, or databases of the PostgreSQL server that `BYTEWISE_TEST_DATABASE` names."""
 
-import shutil
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import Engine
 
+from bytewise.service.settings import developer_variable
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
+from tests.unit.storage.databases import Databases, PostgresDatabases, SqliteFiles
 
 
 class HandClock:
@@ -21,23 +21,59 @@ class HandClock:
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database at the newest revision, to be copied."""
-    path = tmp_path_factory.mktemp("template") / "node.db"
-    migrate(f"sqlite:///{path}")
-    return path
+def sqlite_files(tmp_path_factory: pytest.TempPathFactory) -> SqliteFiles:
+    """SQLite, whatever the tests at large run on."""
+    return SqliteFiles(tmp_path_factory.mktemp("databases"))
+
+
+@pytest.fixture(scope="session")
+def databases(sqlite_files: SqliteFiles) -> Iterator[Databases]:
+    """Where this run's databases come from."""
+    server = developer_variable("TEST_DATABASE")
+    if server is None:
+        yield sqlite_files
+        return
+    postgres = PostgresDatabases(server)
+    yield postgres
+    postgres.close()
 
 
 @pytest.fixture
-def url(migrated: Path, tmp_path: Path) -> str:
+def fresh(databases: Databases) -> Iterator[Callable[[], str]]:
+    """Makes databases at the newest revision; gone after the test."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(databases.create())
+        return made[-1]
+
+    yield make
+    for url in made:
+        databases.drop(url)
+
+
+@pytest.fixture
+def url(fresh: Callable[[], str]) -> str:
     """URL of a fresh database."""
-    return f"sqlite:///{shutil.copy(migrated, tmp_path / 'node.db')}"
+    return fresh()
 
 
 @pytest.fixture
-def engine(url: str) -> Engine:
+def engine(url: str) -> Iterator[Engine]:
     """The fresh database, open."""
-    return open_database(url)
+    opened = open_database(url)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def sqlite_engine(sqlite_files: SqliteFiles) -> Iterator[Engine]:
+    """A fresh SQLite database, open: for what only SQLite has."""
+    url = sqlite_files.create()
+    opened = open_database(url)
+    yield opened
+    opened.dispose()
+    sqlite_files.drop(url)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from alembic import command
@@ -15,14 +15,15 @@ from sqlalchemy.schema import CreateTable
 
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.engine import HEAD, check_revision, insert_if_absent, open_database, reading, writing
+from bytewise.storage.locks import alone
 from bytewise.storage.migrate import configuration, migrate, newest_revision
 from bytewise.storage.tables import METADATA
 from bytewise.storage.tables_core import CursorRow, LockRow
 from tests.unit.storage.records import name
 
 
-def test_sqlite_is_opened_for_durability(engine: Engine) -> None:
-    with engine.connect() as connection:
+def test_sqlite_is_opened_for_durability(sqlite_engine: Engine) -> None:
+    with sqlite_engine.connect() as connection:
         asked = {
             key: connection.exec_driver_sql(f"PRAGMA {key}").scalar() for key in ("journal_mode", "synchronous", "foreign_keys")
         }
@@ -33,9 +34,12 @@ def test_the_revision_that_actors_check_is_the_newest(engine: Engine) -> None:
     assert HEAD == newest_revision() == check_revision(engine)
 
 
-def test_a_database_that_was_not_migrated_is_refused(tmp_path: Path) -> None:
+def test_a_database_that_was_not_migrated_is_refused(fresh: Callable[[], str]) -> None:
+    opened = open_database(fresh())
+    with writing(opened) as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
     with pytest.raises(ConfigurationError, match="migrate"):
-        check_revision(open_database(f"sqlite:///{tmp_path / 'empty.db'}"))
+        check_revision(opened)
 
 
 def test_migrations_make_exactly_the_tables_of_the_code(engine: Engine) -> None:
@@ -58,7 +62,7 @@ def test_migrations_and_tables_are_postgresql_too() -> None:
         assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("url", ["mysql://host/db", "nonsense", "postgresql+psycopg://host/db"])
+@pytest.mark.parametrize("url", ["mysql://host/db", "nonsense", "postgresql+pg8000://host/db"])
 def test_a_database_that_cannot_be_opened_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigurationError):
         open_database(url)
@@ -86,13 +90,19 @@ def test_a_reader_does_not_wait_for_a_writer(engine: Engine) -> None:
 
 
 def test_a_busy_database_is_unavailable_after_a_bounded_wait(url: str, engine: Engine) -> None:
-    impatient = open_database(url)
-    with writing(engine):
-        pooled = impatient.raw_connection()
-        pooled.cursor().execute("PRAGMA busy_timeout=50")
-        pooled.close()
-        with pytest.raises(TryAgain, match="locked"), writing(impatient):
-            pass
+    impatient = open_database(url, wait_ms=50)
+    with writing(engine) as connection:
+        alone(connection, "x")
+        with pytest.raises(TryAgain, match="lock"), writing(impatient) as other:
+            alone(other, "x")
+
+
+def test_a_reader_sees_one_moment(engine: Engine) -> None:
+    with reading(engine) as reader:
+        before = reader.execute(select(LockRow.name)).all()
+        with writing(engine) as writer:
+            insert_if_absent(writer, LockRow, name="x")
+        assert reader.execute(select(LockRow.name)).all() == before == []
 
 
 def test_a_broken_rule_names_no_values(engine: Engine) -> None:

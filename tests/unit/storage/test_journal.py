@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Delete, Engine, Update, delete, text, update
 
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.tables_core import JournalRow
 from tests.unit.storage.children import JOURNAL_KEY, Child, race
 from tests.unit.storage.conftest import HandClock
 
@@ -29,24 +30,28 @@ def test_entries_come_back_in_order_and_verify(journal: Journal, clock: HandCloc
     assert journal.entries(2) == entries[2:] and entries[0].at == clock.now()
 
 
+SECOND = update(JournalRow).where(JournalRow.number == 1)
+
+
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE journal SET body = CAST('{\"number\":9}' AS BLOB) WHERE number = 1",
-        "UPDATE journal SET kind = 'other' WHERE number = 1",
-        "UPDATE journal SET at = at + 1 WHERE number = 1",
-        "UPDATE journal SET subject = X'78' WHERE number = 1",
-        "UPDATE journal SET signature = (SELECT signature FROM journal WHERE number = 2) WHERE number = 1",
-        "UPDATE journal SET digest = randomblob(32) WHERE number = 1",
-        "DELETE FROM journal WHERE number = 1",
-        "DELETE FROM journal WHERE number = 0",
+        SECOND.values(body=b'{"number":9}'),
+        SECOND.values(kind="other"),
+        SECOND.values(at=JournalRow.at + 1),
+        SECOND.values(subject=b"x"),
+        SECOND.values(signature=bytes(64)),
+        SECOND.values(digest=bytes(32)),
+        delete(JournalRow).where(JournalRow.number == 1),
+        delete(JournalRow).where(JournalRow.number == 0),
     ],
+    ids=["body", "kind", "time", "subject", "signature", "digest", "lost", "lost first"],
 )
-def test_tampering_is_found(engine: Engine, journal: Journal, tampering: str) -> None:
+def test_tampering_is_found(engine: Engine, journal: Journal, tampering: Update | Delete) -> None:
     for number in range(3):
         journal.append("intent", b"subject", {"number": number})
     with writing(engine) as connection:
-        connection.exec_driver_sql(tampering)
+        assert connection.execute(tampering).rowcount == 1
     with pytest.raises(StoreCorrupt):
         journal.verify_journal()
 

@@ -151,6 +151,13 @@ def test_of_four_processes_one_gets_the_lane(url: str) -> None:
     assert sum(race(*(Child("lane", url, 0) for _ in range(4)))) == 1
 
 
+def test_no_nonce_is_used_twice_or_lost_while_a_lane_changes_hands(url: str, clock: HandClock) -> None:
+    left, right = race(Child("nonces", url, 1), Child("nonces", url, 2))
+    assert sorted(left + right) == list(range(40))
+    rows = Outbox(Lane(open_database(url), clock, 1, ACCOUNT)).all()
+    assert sorted(item.nonce or 0 for item in rows) == list(range(40)), "and each row has its own"
+
+
 def test_a_stopped_lane_says_why_until_resumed(outbox: Outbox) -> None:
     outbox.lane.stop("a stranger used our nonce")
     assert outbox.lane.stopped() == "a stranger used our nonce"

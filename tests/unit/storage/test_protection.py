@@ -1,8 +1,7 @@
 """Never two different votes for one (dispute, round)."""
 
 import itertools
-import shutil
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -73,11 +72,9 @@ def test_an_export_moves_votes_and_contradictions_add_nothing(table: Protection)
     assert table.rows() == before
 
 
-def test_an_export_restores_an_empty_table(table: Protection, migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_an_export_restores_an_empty_table(table: Protection, fresh: Callable[[], str]) -> None:
     table.sign_once(vote(), Blob(b"quote"))
-    copy = tmp_path_factory.mktemp("restored") / "node.db"
-    shutil.copy(migrated, copy)
-    restored = Protection(open_database(f"sqlite:///{copy}"), HandClock())
+    restored = Protection(open_database(fresh()), HandClock())
     assert restored.import_votes(table.export()) == 1
     assert restored.rows() == table.rows()
 

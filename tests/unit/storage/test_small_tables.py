@@ -1,14 +1,15 @@
 """Duties, cursors, the verifier's archive and audits."""
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, update
 
-from bytewise.protocol.errors import StoreCorrupt
+from bytewise.protocol.errors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import Blob
 from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.duties import DECLINED, DONE, MISSED, PENDING, Duties
-from bytewise.storage.engine import writing
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.tables_network import EnvelopeRow
 from tests.unit.storage.conftest import HandClock
 from tests.unit.storage.records import audit_result, header, name, signed_receipt
 
@@ -63,6 +64,29 @@ def test_a_cursor_keeps_a_bounded_tail(engine: Engine) -> None:
     assert [mark.number for mark in cursor.marks()] == [9, 8, 7]
 
 
+def test_nobody_moves_a_cursor_between_anothers_look_and_its_step(url: str, engine: Engine) -> None:
+    other = Cursor(open_database(url, wait_ms=50), "logs")
+    refused = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def _step(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if statement.startswith("INSERT INTO cursor_block"):
+            with pytest.raises(TryAgain):
+                other.advance(7, name(7))
+            refused.append(7)
+
+    cursor = Cursor(engine, "logs")
+    cursor.advance(6, name(6))
+    assert refused == [7] and cursor.marks() == (Mark(6, name(6)),)
+
+
+def test_what_a_stranger_wrote_can_be_stored(engine: Engine, clock: HandClock) -> None:
+    archive = Archive(engine, clock)
+    archive.add_batch(header(1, 1, batch_id=1))
+    archive.mark_batch(1, "FAULTY", "not a number: \0")
+    assert [batch.detail for batch in archive.batches("FAULTY")] == ["not a number: \N{REPLACEMENT CHARACTER}"]
+
+
 def test_batches_and_receipts_are_remembered_with_their_findings(engine: Engine, clock: HandClock) -> None:
     archive = Archive(engine, clock)
     archive.add_batch(header(1, 2, batch_id=1, block=10))
@@ -98,7 +122,7 @@ def test_archived_ciphertext_is_checked_against_its_name(engine: Engine, clock: 
     kept = archive.keep_envelope(b"ciphertext")
     assert archive.keep_envelope(b"ciphertext") == kept and archive.envelope(name(1)) is None
     with writing(engine) as connection:
-        connection.execute(text("UPDATE archived_envelope SET data = X'78'"))
+        connection.execute(update(EnvelopeRow).values(data=b"x"))
     with pytest.raises(StoreCorrupt):
         archive.envelope(kept)
     assert archive.forget_envelopes(clock.now() + 1) == 1

@@ -1,0 +1,53 @@
+"""What only PostgreSQL has: sessions with settings of their own, and a server that ends them."""
+
+import pytest
+from sqlalchemy import Engine, make_url, select, text
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.service.settings import developer_variable
+from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_absent, open_database, reading, writing
+from bytewise.storage.tables_core import LockRow
+
+if developer_variable("TEST_DATABASE") is None:
+    pytest.skip("needs BYTEWISE_TEST_DATABASE", allow_module_level=True)
+
+
+def test_careless_defaults_of_the_server_do_not_reach_us(url: str) -> None:
+    careless = "-c synchronous_commit=off -c default_transaction_isolation=serializable -c lock_timeout=0"
+    engine = open_database(make_url(url).update_query_dict({"options": careless}).render_as_string(hide_password=False))
+    with writing(engine) as connection:
+        found = [
+            connection.execute(text(f"SHOW {name}")).scalar_one()
+            for name in ("synchronous_commit", "transaction_isolation", "lock_timeout")
+        ]
+    assert found == ["on", "read committed", f"{BUSY_TIMEOUT_MS // 1000}s"]
+    engine.dispose()
+
+
+def test_a_stronger_promise_of_the_server_stays(url: str) -> None:
+    stronger = make_url(url).update_query_dict({"options": "-c synchronous_commit=remote_apply"})
+    engine = open_database(stronger.render_as_string(hide_password=False))
+    with reading(engine) as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == "remote_apply"
+    engine.dispose()
+
+
+def test_a_reader_writes_nothing_and_the_next_writer_may(engine: Engine) -> None:
+    with pytest.raises(Exception, match="read-only"), reading(engine) as connection:
+        insert_if_absent(connection, LockRow, name="x")
+    with writing(engine) as connection:
+        assert insert_if_absent(connection, LockRow, name="x")
+        assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
+
+
+def test_a_session_that_the_server_ended_costs_one_try(engine: Engine, url: str) -> None:
+    other = open_database(url)
+    with pytest.raises(TryAgain), writing(engine) as connection:
+        insert_if_absent(connection, LockRow, name="x")
+        mine = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        with writing(other) as killer:
+            killer.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
+        connection.execute(select(LockRow.name))
+    with writing(engine) as connection:
+        assert insert_if_absent(connection, LockRow, name="x"), "what the ended session did was rolled back"
+    other.dispose()
