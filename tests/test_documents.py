@@ -117,7 +117,8 @@ def test_every_make_verb_is_listed_by_help() -> None:
 
 def test_every_dependency_has_its_line_and_every_line_its_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    declared = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["dev"]
+    groups = project["project"]["optional-dependencies"].values()
+    declared = project["project"]["dependencies"] + [each for group in groups for each in group]
     declared += project["build-system"]["requires"]
     packages = json.loads((ROOT / "chain" / "contracts" / "package.json").read_text())["devDependencies"]
     listed = re.findall(r"^\| `([\w.@/-]+)` \|", (ROOT / "docs" / "dependencies.md").read_text(), re.MULTILINE)
