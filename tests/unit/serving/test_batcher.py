@@ -1,6 +1,6 @@
 """From signed receipts to one batch after another, across crashes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -66,7 +66,7 @@ class Scene:
         self.blobs[f"eigenda:standard:0x{len(self.blobs):02x}"] = data
         return list(self.blobs)[-1]
 
-    def get(self, locator: str) -> bytes:
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         return self.blobs[locator]
 
     @property
