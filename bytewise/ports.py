@@ -1,5 +1,6 @@
 """What actors need of the world. Adapters implement these; only `__main__` modules and `bytewise.cli` choose adapters."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from bytewise.protocol.compare import Generated, Verification
@@ -27,8 +28,8 @@ class BlobStore(Protocol):
         """Locator of the stored bytes; `Unavailable` to retry."""
         ...
 
-    def get(self, locator: str) -> bytes:
-        """The bytes; `BadCertificate` (a fault), or `Unavailable` to retry."""
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        """The bytes; `BadCertificate` (a fault), or `Unavailable` to retry. With `accept`, only bytes that it takes."""
         ...
 
 

@@ -12,7 +12,7 @@ from bytewise.protocol.actions import Action, CastCommit, CastReveal, RunVoteJob
 from bytewise.protocol.decide import Round, VotePolicy, decide_member
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.dispute import Dispute, Phase, Snapshot
-from bytewise.protocol.errors import BadCertificate, Unavailable
+from bytewise.protocol.errors import NotServed
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.messages import Outcome, Vote
 from bytewise.protocol.network import Network
@@ -31,6 +31,9 @@ KIND = "vote"
 
 RETRY_PAUSE_S = 2
 """Chain time between two attempts at one vote: enough for a shard or an enclave to come back, little of a commit phase."""
+
+MIN_ASKED = 2
+"""How often DA must have failed a seat in a round before the seat says so: who starts late does not vote on one failed call."""
 
 
 class Ballots:
@@ -52,6 +55,7 @@ class Ballots:
         self._policy = policy
         self._asked: dict[Round, RunVoteJob] = {}
         self._not_before: dict[Round, int] = {}
+        self._unserved: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
@@ -72,15 +76,22 @@ class Ballots:
         )
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
-        """Fetches the bytes and queues the enclave job; without bytes at the fetch deadline the vote is UNAVAILABLE."""
+        """Obtains the bytes and queues the enclave job.
+
+        The vote is UNAVAILABLE only if DA, asked more than once and now after the fetch deadline, has no bytes that fit.
+        Whatever else is missing (batch, epoch, environment) keeps us from knowing, so it is no vote at all.
+        """
         key = (action.dispute, action.round)
         if snapshot.timestamp < self._not_before.get(key, 0):
             return
+        batch = next(dispute.batch_id for dispute in snapshot.disputes if dispute.id == action.dispute)
         try:
-            self._records.fetch(action.receipt_id)
-        except (Unavailable, BadCertificate) as error:
+            self._records.obtain(action.receipt_id, batch, snapshot)
+        except NotServed as error:
             telemetry.log_error("vote.no_bytes", error, dispute=action.dispute)
-            if snapshot.timestamp >= action.fetch_deadline:
+            self._not_before[key] = snapshot.timestamp + RETRY_PAUSE_S
+            self._unserved[key] = self._unserved.get(key, 0) + 1
+            if snapshot.timestamp >= action.fetch_deadline and self._unserved[key] >= MIN_ASKED:
                 self._protect(action, Outcome.UNAVAILABLE, None)
             return
         case = self._records.case(action.receipt_id, snapshot)

@@ -60,7 +60,8 @@ class World:
         )  # fmt: skip
         self.sender = ContractSender(transactions, self.network, settings.role.value)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
-        da = DaClient(settings.da_urls, settings.da_timeout_s)
+        # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
+        da = DaClient(settings.da_urls, settings.da_timeout_s, attempts=1)
         self.records = Records(self.chain, ChainHistory(self.chain), da, archive, cursor, self.network, settings.fetch_deadline_s)
         self.worker = Worker()
 

@@ -23,7 +23,7 @@ from bytewise.storage.archive import Audits
 from bytewise.storage.journal import Journal
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from verifier.audit import conclude
-from verifier.records import GOOD, Live, Records
+from verifier.records import Live, Records
 from verifier.tickets import audit_right, run_job
 from verifier.worker import AUDIT, Finished, Worker
 
@@ -69,6 +69,7 @@ class Auditor:
 
     def start(self, action: RunAudit, snapshot: Snapshot) -> None:
         """Queues the enclave job of one audit; `Unavailable` while something that it needs is missing."""
+        self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
         case = self._records.case(action.receipt_id, snapshot)
         right = audit_right(action.receipt_id, snapshot.timestamp + self._ticket_ttl_s)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
@@ -110,9 +111,10 @@ class Auditor:
         ]
 
     def _draw(self, live: Live, snapshot: Snapshot) -> None:
+        """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
-        if receipt_id in self._drawn or live.seen.finding != GOOD or at > snapshot.number:
+        if receipt_id in self._drawn or at > snapshot.number:
             return
         if header.batch_id not in self._beacons:
             self._beacons[header.batch_id] = self._chain.block_hash(at)

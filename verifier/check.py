@@ -11,6 +11,7 @@ from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import (
     AnchoredLate,
     Fault,
+    ListMismatch,
     MalformedValue,
     UnknownEnvironment,
     UnknownKeyEpoch,
@@ -21,6 +22,10 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 LOCATOR_PREFIX = "eigenda:"
 """Every locator of version 1 names a DA certificate."""
+
+
+MAX_ENTRY_BYTES = 8 * 1024
+"""Largest share of one receipt in the list: the record and its signature take 1.5 kB, a locator up to 6 kB."""
 
 
 class CheckedReceipt(NamedTuple):
@@ -37,9 +42,11 @@ def verify_batch(
 ) -> tuple[CheckedReceipt, ...]:
     """The receipts of a batch, in order, each with its own fault if it has one.
 
-    Raises the named fault of the list: bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
+    Raises the named fault of the list: size, bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
     registered document of the header's environment; `epochs` are the key epochs that the chain knows.
     """
+    if len(data) > header.count * MAX_ENTRY_BYTES:
+        raise ListMismatch(header.batch_id, "size")
     listed = decode(ReceiptList, data)
     identifiers = verify_list(anchor, header, listed)
     if header.key_epoch not in epochs:

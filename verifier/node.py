@@ -1,17 +1,21 @@
-"""The tick of a duty process: read one snapshot, step every part, perform what was decided (design section 2)."""
+"""The tick of a duty process: read one snapshot, step every part, perform what was decided (design section 2).
+
+What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from bytewise.ports import ChainView
-from bytewise.protocol.actions import Action
+from bytewise.protocol.actions import Action, RunVoteJob
 from bytewise.protocol.decide import MovePolicy, decide_moves
-from bytewise.protocol.dispute import Phase, Snapshot
+from bytewise.protocol.dispute import Snapshot
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from verifier.act import Performer
 from verifier.auditor import Auditor
+from verifier.pages import DisputePages
 from verifier.records import Records
 from verifier.worker import Finished, Worker
 
@@ -59,7 +63,7 @@ class Node:
         self._votes = votes
         self._number = -1
         self._finished: list[Finished] = []
-        self._first_open = 0
+        self._pages = DisputePages(chain, me)
         self.ticks = 0
 
     def tick(self) -> None:
@@ -70,20 +74,44 @@ class Node:
         if head == self._number and not self._finished:
             return
         self._send()
-        snapshot = self._chain.snapshot(self._me, head, self._first_open)
+        snapshot = self._pages.read(head)
+        followed = self._follow(snapshot)
+        if followed:
+            self._finish("vote", self._votes, snapshot)
+        self._keep_deadlines(snapshot, followed)
+        if not followed:
+            return
         self._records.step(snapshot)
-        while self._finished:
-            self._finish(self._finished[0], snapshot)
-            del self._finished[0]
-        actions = [action for part in self._parts for action in part.step(snapshot)]
-        actions += decide_moves(snapshot, self._me, self._moves)
+        self._finish("audit", self._auditor, snapshot)
+        actions = [action for part in self._parts if part is not self._votes for action in part.step(snapshot)]
         if actions:
             self._performer.perform_all(tuple(actions), snapshot)
             self._send()
         # Only now: a tick that failed half-way is repeated, not skipped.
         self._number = head
-        self._first_open += _closed_prefix(snapshot)
         self.ticks += 1
+
+    def _follow(self, snapshot: Snapshot) -> bool:
+        """Whether the batches up to this block are known. Without them nothing new is judged, but commits and reveals go on."""
+        try:
+            self._records.follow(snapshot)
+        except (Fault, Unavailable) as error:
+            telemetry.count("bytewise_follow_failures_total", error=type(error).__name__)
+            telemetry.log_error("follow.failed", error)
+            return False
+        return True
+
+    def _keep_deadlines(self, snapshot: Snapshot, followed: bool) -> None:
+        """Votes and moves, before anything may wait for DA; among them what needs no bytes goes out first."""
+        actions = [] if self._votes is None else list(self._votes.step(snapshot))
+        actions += decide_moves(snapshot, self._me, self._moves)
+        starts = tuple(action for action in actions if isinstance(action, RunVoteJob))
+        ready = tuple(action for action in actions if not isinstance(action, RunVoteJob))
+        if ready:
+            self._performer.perform_all(ready, snapshot)
+            self._send()
+        if followed:
+            self._performer.perform_all(starts, snapshot)
 
     def _send(self) -> None:
         """Moves the outbox on. A lane that another process still holds, or a busy node, must not keep us from deciding."""
@@ -93,18 +121,10 @@ class Node:
             telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
             telemetry.log_error("pump.failed", error)
 
-    def _finish(self, finished: Finished, snapshot: Snapshot) -> None:
-        kind = finished.key[0]
-        telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
-        if kind == "audit" and self._auditor is not None:
-            self._auditor.finish(finished, snapshot)
-        elif kind == "vote" and self._votes is not None:
-            self._votes.finish(finished, snapshot)
-
-
-def _closed_prefix(snapshot: Snapshot) -> int:
-    """How many disputes at the front are over for good: they are not read again."""
-    for count, dispute in enumerate(snapshot.disputes):
-        if dispute.phase is not Phase.FINAL:
-            return count
-    return len(snapshot.disputes)
+    def _finish(self, kind: str, part: Votes | Auditor | None, snapshot: Snapshot) -> None:
+        """Hands a part the results of its jobs, each until the part has taken it."""
+        for finished in [each for each in self._finished if each.key[0] == kind]:
+            telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
+            if part is not None:
+                part.finish(finished, snapshot)
+            self._finished.remove(finished)

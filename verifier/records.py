@@ -1,21 +1,24 @@
 """Everything public that this node has seen: follows batches, fetches lists and ciphertext, checks, keeps (design section 10).
 
-Missing bytes are retried until a deadline of chain time and then become the finding `Withheld`, which accuses nobody.
+Missing bytes become the finding `Withheld` after a deadline of chain time: it accuses nobody, and later bytes replace it.
 """
 
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.ports import BlobStore, ChainView, Documents
+from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.dispute import Snapshot
 from bytewise.protocol.environment import Environment
-from bytewise.protocol.errors import BadCertificate, Fault, TryAgain, Unavailable
+from bytewise.protocol.errors import BadCertificate, Fault, NotServed, TryAgain, Unavailable
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader
-from bytewise.protocol.seal import envelope_hash
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
-from bytewise.storage.archive import Archive, SeenBatch, SeenReceipt
+from bytewise.storage.archive import Archive, SeenReceipt
 from bytewise.storage.cursor import Cursor
+from verifier.backlog import Backlog
 from verifier.check import CheckedReceipt, verify_batch
 from verifier.tickets import Case
 
@@ -25,8 +28,8 @@ GOOD = "Good"
 """Finding of a receipt without fault; otherwise the class of the fault, or `Withheld`."""
 WITHHELD_FINDING = "Withheld"
 
-FETCHES_PER_TICK = 8
-"""Envelopes asked for in one tick: a slow store must not hold up votes."""
+FETCH_BUDGET_S = 2.0
+"""Wall-clock time of one tick after which no further fetch begins: a slow store must not hold up votes."""
 CURSOR_STRIDE = 20
 """Blocks after which the cursor is stored although nothing was found: a restart reads at most these again."""
 
@@ -43,7 +46,7 @@ class Records:
 
     def __init__(
         self, chain: ChainView, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
-        fetch_deadline_s: int,
+        fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._documents = documents
@@ -52,10 +55,13 @@ class Records:
         self._cursor = cursor
         self._network = network
         self._fetch_deadline_s = fetch_deadline_s
+        self._monotonic = monotonic
         self._environments: dict[Digest, Environment] = {}
         self._live: dict[Digest, Live] = {}
-        self._missing: dict[Digest, Live] = {}
-        self._loaded = False
+        self._unread: dict[int, BatchHeader] = {}
+        self._backlog: Backlog[int | Digest] = Backlog()
+        """Batches whose list, and receipts whose ciphertext, is still to be had."""
+        self._followed: Digest | None = None
 
     @property
     def live(self) -> tuple[Live, ...]:
@@ -70,42 +76,58 @@ class Records:
         batch = None if seen is None else self._archive.batch(seen.batch_id)
         return None if seen is None or batch is None else Live(seen, batch.header)
 
-    def step(self, snapshot: Snapshot) -> None:
-        """Reads new batches up to the snapshot's block, and fetches and checks what is missing."""
-        if not self._loaded:
+    def follow(self, snapshot: Snapshot) -> None:
+        """Reads new batches up to the snapshot's block, from the chain alone."""
+        if self._followed == snapshot.block_hash:
+            return
+        if self._followed is None:
             self._load(snapshot)
         self._follow(snapshot)
-        for batch in self._archive.batches(NEW):
-            self._check(batch, snapshot)
-        for live in list(self._missing.values())[:FETCHES_PER_TICK]:
-            self._keep_envelope(live, snapshot)
-        closed = [key for key, live in self._live.items() if not _is_open(live.header, snapshot)]
-        for key in closed:
+        self._followed = snapshot.block_hash
+
+    def step(self, snapshot: Snapshot) -> None:
+        """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
+        self.follow(snapshot)
+        self._fetch_due(snapshot)
+        for key in [key for key, live in self._live.items() if not _is_open(live.header, snapshot)]:
             del self._live[key]
+            self._backlog.drop(key)
+
+    def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
+        """Ciphertext of a disputed receipt: kept, or else asked of DA now, whatever was found before; the list first if need be.
+
+        `NotServed` only if DA has just been asked and gave nothing that fits; every other error says nothing about the bytes.
+        """
+        if self.find(receipt_id) is None:
+            batch = self._archive.batch(batch_id)
+            if batch is None:
+                raise TryAgain("archive", f"batch {batch_id} was not seen yet")
+            if not self._read_list(batch.header, snapshot):
+                raise NotServed(f"a list of batch {batch_id} that fits it", "faulty")
+        return self.fetch(receipt_id)
 
     def fetch(self, receipt_id: Digest) -> bytes:
-        """Ciphertext of a receipt: own archive first, then DA. `Unavailable` or `BadCertificate` if it cannot be had."""
-        live = self.find(receipt_id)
-        if live is None:
-            raise TryAgain("archive", f"receipt {receipt_id.hex()} is in no list that we could read")
+        """Ciphertext of a receipt that was checked: own archive first, then DA. `NotServed` if that has no bytes that fit."""
+        live = self._required(receipt_id)
         receipt = live.seen.signed.receipt
-        kept = self._archive.envelope(receipt.envelope_hash)
-        if kept is not None:
-            return kept
-        data = self._da.get(live.seen.signed.locator)
-        if envelope_hash(data) != receipt.envelope_hash:
-            raise TryAgain("envelope", f"{receipt_id.hex()}: the locator leads to other bytes")
-        self._archive.keep_envelope(data)
+        data: bytes | None = self._archive.envelope(receipt.envelope_hash)
+        if data is None:
+            what = f"envelope of receipt {receipt_id.hex()}"
+            data = self._served(live.seen.signed.locator, Label.ENVELOPE, receipt.envelope_hash, what)
+            self._archive.keep_envelope(data)
+        if live.seen.finding == WITHHELD_FINDING:
+            self._mark(live, GOOD)
         return data
 
     def case(self, receipt_id: Digest, snapshot: Snapshot) -> Case:
-        """What a job about the receipt needs; `Unavailable` while something is missing."""
-        live = self.find(receipt_id)
-        if live is None:
-            raise TryAgain("archive", f"receipt {receipt_id.hex()} was not seen yet")
+        """What a job about the receipt needs, its ciphertext from the archive; `Unavailable` while something is missing."""
+        live = self._required(receipt_id)
         header = live.header
+        envelope = self._archive.envelope(live.seen.signed.receipt.envelope_hash)
+        if envelope is None:
+            raise TryAgain("archive", f"ciphertext of {receipt_id.hex()} was not fetched yet")
         return Case(
-            receipt_id, live.seen.signed, header, live.seen.proof, self.fetch(receipt_id),
+            receipt_id, live.seen.signed, header, live.seen.proof, envelope,
             self.environment(header.environment, snapshot.number), self._chain.epoch(header.key_epoch, snapshot.number),
             snapshot.policy,
         )  # fmt: skip
@@ -120,7 +142,11 @@ class Records:
         for batch in self._archive.batches(CHECKED):
             if _is_open(batch.header, snapshot):
                 self._remember(batch.header)
-        self._loaded = True
+        for batch in self._archive.batches(NEW):
+            self._await(batch.header)
+        for batch in self._archive.batches(WITHHELD):
+            if _is_open(batch.header, snapshot):
+                self._await(batch.header)
 
     def _follow(self, snapshot: Snapshot) -> None:
         mark = self._cursor.head()
@@ -130,63 +156,120 @@ class Records:
             telemetry.log("chain.reorganised", back_to=block)
             self._archive.rewind(block)
             self._live.clear()
-            self._missing.clear()
+            self._unread.clear()
+            self._backlog.clear()
             self._load(snapshot)
         start = self._network.deploy_block if mark is None else mark.number + 1
         if start > snapshot.number:
             return
         found = self._chain.batches(start, snapshot.number)
         for header in found:
-            self._archive.add_batch(header, NEW)
+            seen = self._archive.add_batch(header, NEW)
+            if seen.state == NEW:
+                self._await(header)
             telemetry.log("batch.seen", batch=header.batch_id, operator=header.operator, count=header.count)
         if found or snapshot.number - start >= CURSOR_STRIDE:
             self._cursor.advance(snapshot.number, snapshot.block_hash)
 
-    def _check(self, batch: SeenBatch, snapshot: Snapshot) -> None:
-        header = batch.header
+    def _await(self, header: BatchHeader) -> None:
+        self._unread[header.batch_id] = header
+        self._backlog.add(header.batch_id)
+
+    def _fetch_due(self, snapshot: Snapshot) -> None:
+        until = self._monotonic() + FETCH_BUDGET_S
+        while due := self._backlog.due(snapshot.timestamp):
+            for key in due:
+                if self._monotonic() >= until:
+                    telemetry.log("fetch.postponed", waiting=len(self._backlog.due(snapshot.timestamp)))
+                    return
+                if isinstance(key, int):
+                    self._try_list(key, snapshot)
+                else:
+                    self._try_envelope(key, snapshot)
+
+    def _try_list(self, batch_id: int, snapshot: Snapshot) -> None:
+        header = self._unread[batch_id]
         try:
-            checked = self._verify(header, snapshot)
-        except (Unavailable, BadCertificate) as error:
+            self._read_list(header, snapshot)
+        except NotServed as error:
             if self._is_late(header, snapshot):
-                self._archive.mark_batch(header.batch_id, WITHHELD, str(error))
-                telemetry.log("batch.withheld", batch=header.batch_id, error=type(error).__name__)
+                self._archive.mark_batch(batch_id, WITHHELD, str(error))
+                telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
+        except (Unavailable, Fault) as error:
+            # Not a word about the list: the chain could not be read, and only that.
+            telemetry.log_error("batch.unread", error, batch=batch_id)
+        else:
             return
+        if _is_open(header, snapshot) or not self._is_late(header, snapshot):
+            self._backlog.failed(batch_id, snapshot.timestamp)
+        else:
+            self._settled(batch_id)
+
+    def _read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
+        """Whether the list that DA gives, which is the one that the chain names, proves its receipts; they are then kept."""
+        environment = self.environment(header.environment, snapshot.number)
+        epochs = frozenset({int(self._chain.epoch(header.key_epoch, snapshot.number).epoch)})
+        data = self._served(header.locator, Label.LIST, header.list_hash, f"list of batch {header.batch_id}")
+        try:
+            checked = verify_batch(self._network.anchor_domain, header, data, environment, epochs)
         except Fault as fault:
             self._archive.mark_batch(header.batch_id, FAULTY, str(fault))
             telemetry.log_error("batch.faulty", fault, batch=header.batch_id)
-            return
+            self._settled(header.batch_id)
+            return False
+        self._keep(header, checked)
+        if _is_open(header, snapshot):
+            self._remember(header)
+        return True
+
+    def _keep(self, header: BatchHeader, checked: tuple[CheckedReceipt, ...]) -> None:
         for each in checked:
             finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
             self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)
             telemetry.log("receipt.checked", receipt=each.receipt_id, batch=header.batch_id, finding=finding)
         self._archive.mark_batch(header.batch_id, CHECKED)
-        self._remember(header)
+        self._settled(header.batch_id)
 
-    def _verify(self, header: BatchHeader, snapshot: Snapshot) -> tuple[CheckedReceipt, ...]:
-        data = self._da.get(header.locator)
-        epochs = frozenset({int(self._chain.epoch(header.key_epoch, snapshot.number).epoch)})
-        return verify_batch(
-            self._network.anchor_domain, header, data, self.environment(header.environment, snapshot.number), epochs
-        )
+    def _settled(self, batch_id: int) -> None:
+        self._unread.pop(batch_id, None)
+        self._backlog.drop(batch_id)
+
+    def _served(self, locator: str, label: Label, wanted: Digest, what: str) -> bytes:
+        """The bytes with this labelled hash. Others are no fault of the operator: any proxy may answer with anything."""
+        try:
+            return self._da.get(locator, lambda data: labelled(label, data) == wanted)
+        except (Unavailable, BadCertificate) as error:
+            raise NotServed(what, str(error)) from None
 
     def _remember(self, header: BatchHeader) -> None:
         for seen in self._archive.receipts(header.batch_id):
-            live = Live(seen, header)
-            self._live[seen.receipt_id] = live
-            if self._archive.envelope(seen.signed.receipt.envelope_hash) is None and seen.finding != WITHHELD_FINDING:
-                self._missing[seen.receipt_id] = live
+            self._live[seen.receipt_id] = Live(seen, header)
+            if self._archive.envelope(seen.signed.receipt.envelope_hash) is None:
+                self._backlog.add(seen.receipt_id)
 
-    def _keep_envelope(self, live: Live, snapshot: Snapshot) -> None:
-        key = live.seen.receipt_id
+    def _try_envelope(self, receipt_id: Digest, snapshot: Snapshot) -> None:
+        live = self._required(receipt_id)
         try:
-            self.fetch(key)
-        except (Unavailable, BadCertificate) as error:
-            if not self._is_late(live.header, snapshot):
-                self._missing[key] = self._missing.pop(key)  # to the end of the queue
-                return
-            self._archive.mark_receipt(key, WITHHELD_FINDING, str(error))
-            telemetry.log("receipt.withheld", receipt=key, error=type(error).__name__)
-        del self._missing[key]
+            self.fetch(receipt_id)
+        except NotServed as error:
+            if self._is_late(live.header, snapshot) and live.seen.finding == GOOD:
+                self._mark(live, WITHHELD_FINDING, str(error))
+                telemetry.log("receipt.withheld", receipt=receipt_id, detail=str(error))
+            self._backlog.failed(receipt_id, snapshot.timestamp)
+        else:
+            self._backlog.drop(receipt_id)
+
+    def _mark(self, live: Live, finding: str, detail: str = "") -> None:
+        key = live.seen.receipt_id
+        self._archive.mark_receipt(key, finding, detail)
+        if key in self._live:
+            self._live[key] = Live(live.seen._replace(finding=finding, detail=detail), live.header)
+
+    def _required(self, receipt_id: Digest) -> Live:
+        live = self.find(receipt_id)
+        if live is None:
+            raise TryAgain("archive", f"receipt {receipt_id.hex()} was not seen yet")
+        return live
 
     def _is_late(self, header: BatchHeader, snapshot: Snapshot) -> bool:
         return snapshot.timestamp > header.anchored_at + self._fetch_deadline_s

@@ -1,5 +1,6 @@
 """What each class of DA answer comes to at the node that reads: waiting, `Withheld`, a vote UNAVAILABLE, or our own bug."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ class Answering(Shelf):
 
     answer: BytewiseError
 
-    def get(self, locator: str) -> bytes:
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         """Never bytes."""
         raise self.answer
 
@@ -53,7 +54,7 @@ def test_an_envelope_without_bytes_is_the_vote_unavailable_at_the_deadline(tmp_p
     lists = {header.locator: town.shelf.blobs[header.locator]}
 
     class ListsOnly(Answering):
-        def get(self, locator: str) -> bytes:
+        def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
             return lists[locator] if locator in lists else super().get(locator)
 
     closed(town, answer)

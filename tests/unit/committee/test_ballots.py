@@ -11,8 +11,7 @@ from sqlalchemy import delete
 from bytewise.protocol.decide import MovePolicy, VotePolicy
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.dispute import Dispute, Phase
-from bytewise.protocol.errors import ProtectionMissing, SecondVote, TryAgain
-from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.errors import ProtectionMissing, SecondVote
 from bytewise.protocol.messages import Outcome, Vote
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
@@ -148,51 +147,25 @@ def test_two_different_votes_for_one_round_are_impossible(tmp_path: Path) -> Non
         assert again.vote == vote
 
 
-def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1)
-    town.anchor(signed)
-    del town.shelf.blobs[signed.locator]
-    dispute = town.dispute(signed)
+def test_a_seat_behind_a_page_of_closed_disputes_is_found(tmp_path: Path) -> None:
+    """One old dispute that stays open, 150 that are over, then ours: a page of the chain has 64."""
+    town, ours = setup(tmp_path)
+    stranger = replace(seat(), voter=NETWORK.addresses.disputes)
+    closed = [replace(ours, id=word("d", i), members=(stranger,), phase=Phase.FINAL) for i in range(150)]
+    stuck = replace(ours, id=word("stuck"), members=(stranger,))
+    town.chain.disputes, town.chain.page = [stuck, *closed, ours], 64
     with Seated(town) as member:
-        member.tick(29)
-        member.tick(0)
-        assert member.vote(dispute) is None
-        member.tick(2)
-        vote = member.vote(dispute)
-        assert vote is not None and (vote.outcome, vote.code, vote.quote_hash) == (Outcome.UNAVAILABLE, 0, ZERO_DIGEST)
-        assert vote.round_digest == ZERO_DIGEST and town.enclave.jobs == 0
-        member.tick(1)
-    assert town.sender.of("commit") == [typed_digest(DISPUTES, vote)]
-
-
-def test_bytes_that_come_in_time_are_judged(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1)
-    town.anchor(signed)
-    data = town.shelf.blobs.pop(signed.locator)
-    dispute = town.dispute(signed)
-    with Seated(town) as member:
-        member.tick(20)
-        town.shelf.blobs[signed.locator] = data
         member.until_quiet()
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.EXECUTED
-
-
-def test_a_node_that_cannot_read_its_chain_does_not_call_the_bytes_unavailable(tmp_path: Path) -> None:
-    town, dispute = setup(tmp_path)
-
-    class Blind(type(town.chain)):  # type: ignore[misc]
-        def epoch(self, epoch: int, block: int) -> EpochRecord:
-            raise TryAgain("chain", "no epoch")
-
-    with Seated(town) as member:
-        town.records.step(town.chain.now())
-        town.chain.__class__ = Blind
-        member.tick(40)
+        assert member.vote(ours) is not None
+        town.chain.snapshots.clear()
         member.tick(1)
-        assert member.vote(dispute) is None
+        # The first is the test's own, of `pass_time`.
+        assert town.chain.snapshots[1:] == [0, 128], "the page that is over is not read again"
+        town.chain.disputes[0] = replace(stuck, phase=Phase.FINAL)
+        member.tick(1)
+        town.chain.snapshots.clear()
+        member.tick(1)
+        assert town.chain.snapshots[1:] == [128]
 
 
 def test_shards_without_a_key_are_asked_again_until_there_is_no_time(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import OpenDispute, PostAudit, RunAudit
-from bytewise.protocol.decide import MovePolicy, WatchPolicy
+from bytewise.protocol.actions import PostAudit, RunAudit
+from bytewise.protocol.decide import MovePolicy
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.dispute import Snapshot
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import Bug, TryAgain
 from bytewise.protocol.jobs import JobResult
@@ -22,12 +21,11 @@ from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest, unh
 from bytewise.storage.archive import Audits
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, WORLD, Town
-from tests.world import ANCHOR, DISPUTES, NOW, signer, word
+from tests.world import ANCHOR, DISPUTES, NOW, word
 from verifier.act import Performer
 from verifier.audit import Cause, conclude
 from verifier.auditor import Auditor
 from verifier.node import Node
-from verifier.watchtower import Watchtower
 from verifier.worker import Worker
 
 
@@ -198,6 +196,42 @@ def test_audit_seats_are_those_of_the_stake_at_the_batchs_block(
     worker.stop()
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"anchor_by": U64(0)}, {"gpu_arch": word("another architecture")}, {"mode": U8(1)}, {"locator": "ftp:nowhere"}],
+    ids=str,
+)
+def test_a_fraud_with_a_small_fault_of_its_own_escapes_no_audit(tmp_path: Path, changes: dict[str, object]) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1, cheat=True)
+    locator = str(changes.pop("locator", signed.locator))
+    town.anchor(WORLD.sign(dataclasses.replace(signed.receipt, **changes), locator))  # type: ignore[arg-type]
+    town.records.step(town.chain.now())
+    assert [live.seen.finding for live in town.records.live] != ["Good"]
+    worker = Worker()
+    auditor, _ = auditor_of(town, worker)
+    assert list(map(type, auditor.step(town.chain.now()))) == [RunAudit]
+    worker.stop()
+
+
+def test_a_fraud_whose_envelope_appears_after_the_deadline_is_audited_after_all(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1, cheat=True)
+    town.anchor(signed)
+    data = town.shelf.blobs.pop(signed.locator)
+    node, _, worker = node_of(town)
+    for _ in range(3):
+        town.chain.pass_time(40)
+        node.tick()
+    assert [live.seen.finding for live in town.records.live] == ["Withheld"]
+    town.shelf.blobs[signed.locator] = data
+    town.chain.pass_time(64)
+    run(town, node, worker, 1)
+    worker.stop()
+    ((result, _),) = town.sender.of("audit")
+    assert result.result == AuditOutcome.MISMATCH
+
+
 def test_a_node_whose_chain_is_away_tries_again_and_loses_nothing(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.anchor(town.signed(1))
@@ -210,48 +244,6 @@ def test_a_node_whose_chain_is_away_tries_again_and_loses_nothing(tmp_path: Path
     town.chain.reachable = True
     run(town, node, worker, 1)
     worker.stop()
-
-
-def mismatch(town: Town, receipt: Digest, who: str) -> None:
-    result = AuditResult(receipt, signer(who).address, U8(AuditOutcome.MISMATCH), ZERO_DIGEST, U64(NOW))
-    town.chain.posted.append((town.chain.number + 1, result))
-
-
-def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    fraud = town.signed(1, cheat=True)
-    town.anchor(fraud)
-    identifier = receipt_id(ANCHOR, fraud.receipt)
-    tower = Watchtower(town.chain, town.records, signer("tower").address, 1, WatchPolicy())
-
-    def step() -> tuple[Snapshot, tuple[object, ...]]:
-        seen = town.chain.pass_time(1)
-        town.records.step(seen)
-        return seen, tower.step(seen)
-
-    assert step()[1] == ()
-    mismatch(town, identifier, "voter")
-    assert step()[1] == ()
-    town.chain.pass_time(1)
-    mismatch(town, identifier, "second")
-    _, (action,) = step()
-    assert action == OpenDispute(identifier, 100)
-    tower.open(action, town.sender)
-    assert town.sender.of("open") == [100]
-    town.dispute(fraud)
-    assert step()[1] == ()
-
-
-def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    fraud = town.signed(1, cheat=True)
-    town.anchor(fraud)
-    for who in ("voter", "second"):
-        mismatch(town, receipt_id(ANCHOR, fraud.receipt), who)
-    seen = town.chain.pass_time(1)
-    town.records.step(seen)
-    tower = Watchtower(town.chain, town.records, signer("tower").address, 1, WatchPolicy())
-    assert [type(action) for action in tower.step(seen)] == [OpenDispute]
 
 
 def test_an_action_for_a_missing_part_is_a_bug_and_one_that_fails_stops_no_other(tmp_path: Path) -> None:

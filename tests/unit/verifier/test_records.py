@@ -15,9 +15,9 @@ from bytewise.protocol.errors import (
     ListMismatch,
     MalformedValue,
     NotCanonical,
+    NotServed,
     RootMismatch,
     SequenceBroken,
-    TryAgain,
     UnknownEnvironment,
     UnknownKeyEpoch,
 )
@@ -25,6 +25,7 @@ from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedRece
 from bytewise.protocol.units import U8, U32, U64, U256
 from tests.unit.verifier.town import WORLD, Town
 from tests.world import ANCHOR, NOW, signer, word
+from verifier.backlog import LONGEST_PAUSE_S
 from verifier.check import verify_batch
 from verifier.records import CHECKED, FAULTY, GOOD, NEW, WITHHELD, WITHHELD_FINDING
 
@@ -162,10 +163,16 @@ def test_ciphertext_that_is_missing_or_other_bytes_is_withheld_after_the_deadlin
         town.shelf.blobs[signed.locator] = bytes_
     town.records.step(town.chain.now())
     identifier = town.records.live[0].seen.receipt_id
-    with pytest.raises(TryAgain):
+    with pytest.raises(NotServed):
         town.records.fetch(identifier)
     town.records.step(town.chain.pass_time(100))
     assert town.archive.receipt(identifier).finding == WITHHELD_FINDING  # type: ignore[union-attr]
+
+
+def test_a_list_larger_than_its_receipts_can_be_is_not_even_parsed() -> None:
+    header, _ = batch()
+    with pytest.raises(ListMismatch, match="size"):
+        verify_batch(ANCHOR, header, b"not json" * 2**11 + b"x", WORLD.environment, frozenset({1}))
 
 
 def test_a_faulty_list_is_remembered_with_its_fault(tmp_path: Path) -> None:
@@ -183,7 +190,7 @@ def test_a_store_that_is_away_for_a_moment_accuses_nobody(tmp_path: Path) -> Non
     for _ in range(5):
         town.records.step(town.chain.pass_time(1))
     town.shelf.blobs = blobs
-    town.records.step(town.chain.pass_time(1))
+    town.records.step(town.chain.pass_time(LONGEST_PAUSE_S))
     assert town.archive.batch(header.batch_id).state == CHECKED  # type: ignore[union-attr]
 
 

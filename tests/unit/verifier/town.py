@@ -3,6 +3,7 @@
 import functools
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ class MemoryChain:
         self.posted: list[tuple[int, AuditResult]] = []
         self.environments: dict[Digest, Environment] = {WORLD.environment.digest: WORLD.environment}
         self.reachable = True
+        self.page, self.snapshots = 1000, list[int]()
+        """Disputes of one answer, and where the snapshots that were asked for began."""
         self.joined: dict[Address, list[tuple[int, int]]] = {ME.address: [(1, 1000)], signer("second").address: [(1, 1000)]}
         """Stake of each verifier from a block on."""
 
@@ -75,8 +78,10 @@ class MemoryChain:
         return self.number
 
     def snapshot(self, who: Address, block: int, from_dispute: int = 0) -> Snapshot:
+        self.snapshots.append(from_dispute)
+        page = tuple(self.disputes[from_dispute : from_dispute + self.page])
         return Snapshot(
-            self.block_hash(block), block, self.timestamp, PARAMS, tuple(self.disputes[from_dispute:]), len(self.disputes),
+            self.block_hash(block), block, self.timestamp, PARAMS, page, len(self.disputes),
             self.weights(block, block), 0, 1, word("policy"),
         )  # fmt: skip
 
@@ -124,10 +129,12 @@ class Shelf:
         self.blobs[locator] = data
         return locator
 
-    def get(self, locator: str) -> bytes:
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         self.reads += 1
         if locator not in self.blobs:
             raise TryAgain("da", "no blob")
+        if accept is not None and not accept(self.blobs[locator]):
+            raise TryAgain("da", "other bytes")
         return self.blobs[locator]
 
 

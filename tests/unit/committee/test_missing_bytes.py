@@ -1,0 +1,175 @@
+"""What a seat says of bytes that it cannot have: UNAVAILABLE only if DA failed it in this round, nothing without a chain."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.dispute import Phase
+from bytewise.protocol.errors import BytewiseError, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.messages import Outcome
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import U64, ZERO_DIGEST
+from committee.ballots import RETRY_PAUSE_S
+from tests.unit.committee.test_ballots import Seated, setup
+from tests.unit.verifier.town import Town
+from tests.world import DISPUTES, word
+from verifier.records import CHECKED, NEW, WITHHELD
+
+
+def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    del town.shelf.blobs[signed.locator]
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(29)
+        member.tick(0)
+        assert member.vote(dispute) is None
+        member.tick(2)
+        vote = member.vote(dispute)
+        assert vote is not None and (vote.outcome, vote.code, vote.quote_hash) == (Outcome.UNAVAILABLE, 0, ZERO_DIGEST)
+        assert vote.round_digest == ZERO_DIGEST and town.enclave.jobs == 0
+        member.tick(1)
+    assert town.sender.of("commit") == [typed_digest(DISPUTES, vote)]
+
+
+def test_bytes_that_come_in_time_are_judged(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    data = town.shelf.blobs.pop(signed.locator)
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(20)
+        town.shelf.blobs[signed.locator] = data
+        town.chain.pass_time(RETRY_PAUSE_S)
+        member.until_quiet()
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.EXECUTED
+
+
+def test_a_node_that_cannot_read_its_chain_does_not_call_the_bytes_unavailable(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+
+    class Blind(type(town.chain)):  # type: ignore[misc]
+        def epoch(self, epoch: int, block: int) -> EpochRecord:
+            raise TryAgain("chain", "no epoch")
+
+    with Seated(town) as member:
+        town.records.step(town.chain.now())
+        town.chain.__class__ = Blind
+        member.tick(40)
+        member.tick(1)
+        assert member.vote(dispute) is None
+
+
+def test_a_list_that_was_withheld_until_the_dispute_is_read_again_and_judged(tmp_path: Path) -> None:
+    """A store that was away for everybody must not convict an honest operator afterwards."""
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    away, town.shelf.blobs = town.shelf.blobs, {}
+    with Seated(town) as member:
+        member.tick(1)
+        member.tick(700)
+        assert town.archive.batch(0).state == WITHHELD  # type: ignore[union-attr]
+        town.shelf.blobs = away
+        dispute = town.dispute(signed)
+        member.until_quiet()
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.EXECUTED
+    assert town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("method", ["epoch", "environment", "batches"])
+@pytest.mark.parametrize("error", [MalformedValue("JSON-RPC result", "None"), RpcRefused("eth_getLogs", "too large")])
+def test_a_member_that_cannot_read_the_chain_does_not_vote_until_it_can(
+    tmp_path: Path, method: str, error: BytewiseError
+) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+
+    def broken(*_: object) -> None:
+        raise error
+
+    setattr(town.chain, method, broken)
+    with Seated(town) as member:
+        dispute = town.dispute(signed)
+        for _ in range(10):
+            member.tick(4)
+        assert member.vote(dispute) is None and all(batch.state == NEW for batch in town.archive.batches())
+        delattr(town.chain, method)
+        member.until_quiet()
+        member.tick(1)
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.EXECUTED
+
+
+def test_one_failed_call_after_the_deadline_is_no_vote_yet(tmp_path: Path) -> None:
+    """The first tick of a member that comes up late."""
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    town.shelf.blobs.clear()
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(40)
+        assert member.vote(dispute) is None
+        member.tick(RETRY_PAUSE_S)
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
+
+
+def test_a_list_that_proves_nothing_is_the_operators_and_the_vote_unavailable(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed, root=word("another root"))
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        for _ in range(12):
+            member.tick(3)
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
+
+
+def test_a_reveal_does_not_wait_for_anybodys_bytes(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        vote = member.vote(dispute)
+        assert vote is not None
+        town.show(dispute, vote, phase=Phase.REVEAL)
+        header = town.chain.headers[0]
+        bogus = replace(header, batch_id=1, block=U64(town.chain.number + 1), locator="eigenda:standard:0x02ff")
+        town.chain.headers.append(bogus)
+        seen: list[int] = []
+        ask = town.shelf.get
+
+        def watched(locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+            seen.append(len(town.sender.of("reveal")))
+            return ask(locator, accept)
+
+        town.shelf.get = watched  # type: ignore[method-assign]
+        member.tick(1)
+    assert seen == [1], "asked once, after the reveal was out"
+
+
+def test_a_reveal_is_sent_although_the_chain_serves_no_events(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    with Seated(town) as member:
+        member.until_quiet()
+        vote = member.vote(dispute)
+        assert vote is not None
+        town.show(dispute, vote, phase=Phase.REVEAL)
+
+        def refused(*_: object) -> None:
+            raise RpcRefused("eth_getLogs", "range too large")
+
+        town.chain.batches = refused  # type: ignore[assignment, method-assign]
+        member.tick(1)
+    assert len(town.sender.of("reveal")) == 1

@@ -1,0 +1,119 @@
+"""Bytes that come late, wrong or never: later ones count, none accuses an honest operator, and no tick waits long for any."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import (
+    BytewiseError,
+    MalformedValue,
+    TryAgain,
+    UnknownKeyEpoch,
+)
+from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.units import U64
+from bytewise.storage.cursor import Cursor
+from tests.unit.verifier.town import NETWORK, Town
+from verifier.backlog import LONGEST_PAUSE_S, Backlog
+from verifier.records import CHECKED, FETCH_BUDGET_S, GOOD, NEW, WITHHELD, WITHHELD_FINDING, Records
+
+Broken = tuple[BatchHeader, bytes]
+
+
+@pytest.mark.parametrize("what", ["list", "envelope"])
+def test_what_was_withheld_is_good_once_its_bytes_are_there(tmp_path: Path, what: str) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    header = town.anchor(signed)
+    locator = header.locator if what == "list" else signed.locator
+    data = town.shelf.blobs.pop(locator)
+    town.records.step(town.chain.now())
+    town.records.step(town.chain.pass_time(100))
+    found = town.archive.batch(0).state, [live.seen.finding for live in town.records.live]  # type: ignore[union-attr]
+    assert found == ((WITHHELD, []) if what == "list" else (CHECKED, [WITHHELD_FINDING]))
+    town.reopen()
+    town.shelf.blobs[locator] = data
+    town.records.step(town.chain.pass_time(LONGEST_PAUSE_S))
+    assert town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+    assert [live.seen.finding for live in town.records.live] == [GOOD]
+    assert town.archive.receipts(0)[0].finding == GOOD
+
+
+@pytest.mark.parametrize("answer", [b"<html>captive portal</html>", b"", b"[" * 1000])
+def test_other_bytes_than_the_chain_names_are_no_fault_of_the_operator(tmp_path: Path, answer: bytes) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    data, town.shelf.blobs[header.locator] = town.shelf.blobs[header.locator], answer
+    town.records.step(town.chain.now())
+    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
+    town.shelf.blobs[header.locator] = data
+    town.records.step(town.chain.pass_time(5))
+    assert town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("error", [MalformedValue("JSON-RPC result", "None"), UnknownKeyEpoch(1), TryAgain("chain", "away")])
+@pytest.mark.parametrize("method", ["epoch", "environment"])
+def test_a_chain_that_answers_nonsense_is_no_word_about_a_batch(tmp_path: Path, method: str, error: BytewiseError) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+
+    def broken(*_: object) -> None:
+        raise error
+
+    setattr(town.chain, method, broken)
+    town.records.step(town.chain.now())
+    town.records.step(town.chain.pass_time(100))
+    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
+    delattr(town.chain, method)
+    town.records.step(town.chain.pass_time(100))
+    assert town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+
+
+def test_a_tick_spends_its_budget_and_comes_to_the_rest_in_the_next(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    town.chain.headers += [replace(header, batch_id=i, locator=f"eigenda:standard:0x02{i:04x}") for i in range(1, 40)]
+    time = [0.0]
+    ask = town.shelf.get
+
+    def slow(locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        time[0] += 0.6
+        return ask(locator, accept)
+
+    town.shelf.get = slow  # type: ignore[method-assign]
+    records = Records(
+        town.chain, town.chain, town.shelf, town.archive, Cursor(town.database, "batches"), NETWORK, 60, lambda: time[0]
+    )
+    for _ in range(3):
+        before = time[0]
+        records.step(town.chain.pass_time(1))
+        assert time[0] - before <= FETCH_BUDGET_S + 0.6
+    late = town.anchor(town.signed(2), first_seq=U64(2), block=U64(town.chain.number + 1))
+    for _ in range(12):
+        records.step(town.chain.pass_time(1))
+    assert town.archive.batch(late.batch_id).state == CHECKED  # type: ignore[union-attr]
+    before = town.shelf.reads
+    for _ in range(5):
+        records.step(town.chain.pass_time(1))
+    assert town.shelf.reads - before <= 5 * 4, "what fails pauses"
+
+
+def test_what_failed_least_comes_first_and_what_failed_pauses_longer_each_time() -> None:
+    backlog: Backlog[str] = Backlog()
+    for name in ("bogus", "young"):
+        backlog.add(name)
+    now = 0
+    waits: list[int] = []
+    for _ in range(9):
+        assert backlog.due(now)[-1] == "bogus" or waits == []
+        backlog.failed("bogus", now)
+        since = now
+        while "bogus" not in backlog.due(now):
+            now += 1
+        waits.append(now - since)
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 64, 64]
+    backlog.drop("young")
+    backlog.add("bogus")
+    assert backlog.due(now) == ["bogus"]

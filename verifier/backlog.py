@@ -1,0 +1,47 @@
+"""What is still to be fetched: what failed least often comes first, and what failed waits, longer each time.
+
+So a hundred batches whose bytes nobody has cost little, and none of them comes before a batch that was just anchored.
+"""
+
+from typing import Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
+
+FIRST_PAUSE_S = 1
+"""Chain time after the first failure; doubles with each further one."""
+LONGEST_PAUSE_S = 64
+
+
+class _Tries(NamedTuple):
+    failures: int
+    not_before: int
+
+
+class Backlog(Generic[K]):
+    """Keys in the order in which they were added, each with its failures. Times are seconds of chain time."""
+
+    def __init__(self) -> None:
+        self._tries: dict[K, _Tries] = {}
+
+    def add(self, key: K) -> None:
+        """Puts a key on the list; one that is there keeps its failures."""
+        self._tries.setdefault(key, _Tries(0, 0))
+
+    def drop(self, key: K) -> None:
+        """Takes a key off the list, if it is there."""
+        self._tries.pop(key, None)
+
+    def clear(self) -> None:
+        """Takes everything off the list."""
+        self._tries.clear()
+
+    def due(self, now: int) -> list[K]:
+        """Keys whose pause is over, those with the fewest failures first."""
+        found = [key for key, tries in self._tries.items() if tries.not_before <= now]
+        return sorted(found, key=lambda key: self._tries[key].failures)
+
+    def failed(self, key: K, now: int) -> None:
+        """Counts a failure: the key pauses."""
+        failures = self._tries[key].failures
+        pause_s = min(FIRST_PAUSE_S << min(failures, 30), LONGEST_PAUSE_S)
+        self._tries[key] = _Tries(failures + 1, now + pause_s)
