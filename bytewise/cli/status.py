@@ -5,14 +5,14 @@ Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everythin
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from bytewise.protocol.dispute import Dispute, Snapshot
-from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.evidence import ResultQuote
+from bytewise.cli.quotes import attested_passes, registered_policy
+from bytewise.protocol.dispute import Dispute, Member, Snapshot
+from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.ledger import Charge, Ending
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict
+from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
 from chain.history import ChainHistory, Commitment, Opening
@@ -37,7 +37,7 @@ def collect(reader: ChainReader) -> dict[str, Any]:
         "timestamp": snapshot.timestamp,
         "batches": [_batch(each, snapshot) for each in batches],
         "receipts": _receipts(audits, snapshot.disputes),
-        "disputes": _disputes(snapshot, history, endings, first, block),
+        "disputes": _disputes(reader, snapshot, history, endings, block),
         "accounts": _accounts(reader, history, snapshot, block),
         "money": {name: str(getattr(money, name)) for name in money.__dataclass_fields__},
         "money_sums": money.sums and all(ending.sums for ending in endings),
@@ -73,37 +73,28 @@ def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Dispute]) -> lis
 
 
 def _disputes(
-    snapshot: Snapshot, history: ChainHistory, endings: Sequence[Ending], first: int, block: int
+    reader: ChainReader, snapshot: Snapshot, history: ChainHistory, endings: Sequence[Ending], block: int
 ) -> list[dict[str, Any]]:
-    commitments, openings = history.commitments(first, block), history.openings(first, block)
-    charges = history.charges(first, block)
+    first = reader.network.deploy_block
+    votes = _Votes(
+        history.commitments(first, block), history.openings(first, block), history.charges(first, block),
+        registered_policy(history, snapshot.policy, block), reader.network,
+    )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
-    return [_dispute(each, commitments, openings, charges, money.get(each.id)) for each in snapshot.disputes]
+    return [_dispute(each, votes, money.get(each.id)) for each in snapshot.disputes]
 
 
-def _dispute(
-    dispute: Dispute,
-    commitments: Sequence[Commitment],
-    openings: Sequence[Opening],
-    charges: Sequence[Charge],
-    ending: Ending | None,
-) -> dict[str, Any]:
-    members = []
-    for member in dispute.members:
-        where = (dispute.id, dispute.round, member.voter)
-        opened = [o for o in openings if (o.vote.dispute, o.vote.round, o.vote.voter) == where]
-        paid = [c for c in charges if (c.dispute, c.round, c.voter) == where]
-        members.append({
-            "voter": member.voter,
-            "seats": member.seat_mask.bit_count(),
-            "commitments": sum((c.dispute, c.round, c.voter) == where for c in commitments),
-            "commitment": hex0x(member.commitment),
-            "revealed": member.revealed,
-            "outcome": Outcome(member.outcome).name if member.revealed else None,
-            "out_hash": hex0x(member.out_hash) if member.revealed else None,
-            "verify_passes": _passes(opened),
-            "charged": {CHARGES.get(c.reason, str(c.reason)): str(c.amount_wei) for c in paid},
-        })  # fmt: skip
+class _Votes(NamedTuple):
+    """What the chain says of seats."""
+
+    commitments: Sequence[Commitment]
+    openings: Sequence[Opening]
+    charges: Sequence[Charge]
+    policy: AppraisalPolicy | None
+    network: Network
+
+
+def _dispute(dispute: Dispute, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
     return {
         "dispute": hex0x(dispute.id),
         "receipt": hex0x(dispute.receipt_id),
@@ -114,23 +105,31 @@ def _dispute(
         "verdict": Verdict(dispute.verdict).name,
         "claimed": hex0x(dispute.claimed_out_hash),
         "replacement": None if dispute.replacement == ZERO_DIGEST else hex0x(dispute.replacement),
-        "members": members,
+        "members": [_member(dispute, member, votes) for member in dispute.members],
         "money": None if ending is None else _ending(ending),
+    }
+
+
+def _member(dispute: Dispute, member: Member, votes: _Votes) -> dict[str, Any]:
+    where = (dispute.id, dispute.round, member.voter)
+    opened = next((o for o in votes.openings if (o.vote.dispute, o.vote.round, o.vote.voter) == where), None)
+    paid = [c for c in votes.charges if (c.dispute, c.round, c.voter) == where]
+    return {
+        "voter": member.voter,
+        "seats": member.seat_mask.bit_count(),
+        "commitments": sum((c.dispute, c.round, c.voter) == where for c in votes.commitments),
+        "commitment": hex0x(member.commitment),
+        "revealed": member.revealed,
+        "outcome": Outcome(member.outcome).name if member.revealed else None,
+        "out_hash": hex0x(member.out_hash) if member.revealed else None,
+        "tokens_hash": None if opened is None else hex0x(opened.vote.tokens_hash),
+        "attested_passes": None if opened is None else attested_passes(votes.policy, votes.network, dispute.receipt_id, opened),
+        "charged": {CHARGES.get(c.reason, str(c.reason)): str(c.amount_wei) for c in paid},
     }
 
 
 def _ending(ending: Ending) -> dict[str, str]:
     return {name: str(getattr(ending, name)) for name in ending.__dataclass_fields__ if name.endswith("_wei")}
-
-
-def _passes(opened: Sequence[Opening]) -> int | None:
-    """Teacher-forced passes that the published quote of a vote claims; None without a readable quote."""
-    if not opened or not opened[0].quote:
-        return None
-    try:
-        return decode(ResultQuote, opened[0].quote).statement.verify_passes
-    except BytewiseError:
-        return None
 
 
 def _accounts(reader: ChainReader, history: ChainHistory, snapshot: Snapshot, block: int) -> list[dict[str, str]]:

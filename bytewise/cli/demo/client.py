@@ -27,6 +27,12 @@ class Answer:
     """Tokens of the assembled prompt."""
     completion_tokens: int
     """Tokens of the answer."""
+    tokens_hash: str
+    """As signed in the receipt, 0x-hex."""
+    mode: int
+    """`Mode` of the receipt."""
+    client_mode: int
+    """`ClientMode` of the receipt."""
     temperature: float
     """As asked."""
     retried_same_receipt: bool | None
@@ -53,9 +59,11 @@ class Client:
         opening = folder / f"{receipt}.json"
         opening.write_text(json.dumps(reply["opening"], separators=(",", ":"), sort_keys=True))
         usage = reply["usage"]
+        signed = reply["receipt"]["signed"]["receipt"]
         return Answer(
-            self._operator, receipt, usage["prompt_tokens"], usage["completion_tokens"], question.temperature, same, opening
-        )
+            self._operator, receipt, usage["prompt_tokens"], usage["completion_tokens"], signed["tokens_hash"],
+            int(signed["mode"]), int(signed["client_mode"]), question.temperature, same, opening,
+        )  # fmt: skip
 
     def _post(self, question: Question) -> dict[str, Any]:
         try:

@@ -1,22 +1,25 @@
 """`bytewise demo`: runs the demo, prints its tables, writes `demo-report.json`, and judges by exit code."""
 
+import enum
 import json
 import secrets
 import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from bytewise.cli import status_table
 from bytewise.cli.demo import facts
+from bytewise.cli.demo.director import Fate
 from bytewise.cli.demo.plan import OPERATORS, Options
 from bytewise.cli.demo.run import Demo, versions
 from bytewise.cli.demo.site import Site
 from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.units import hex0x
 
 EXIT_MISSING = 3
 """Inconclusive: the network ran, but not every fact was read back."""
@@ -26,10 +29,26 @@ PLAIN_WIDTH = 120
 ROOT = Path(__file__).parents[3]
 
 
+class Adversary(enum.StrEnum):
+    """How many operators cheat."""
+
+    ONE = "one"
+    NONE = "none"
+
+
+class Switch(enum.StrEnum):
+    """Whether a part of the network works."""
+
+    ON = "on"
+    OFF = "off"
+
+
 def demo(
-    adversary: Annotated[str, typer.Option(help="`none`: both operators are honest; the demo must then fail.")] = "",
-    audits: Annotated[str, typer.Option(help="`off`: verifiers run no light audits; the demo must then fail.")] = "",
-    watchtower: Annotated[str, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = "",
+    adversary: Annotated[
+        Adversary, typer.Option(help="`none`: both operators are honest; the demo must then fail.")
+    ] = Adversary.ONE,
+    audits: Annotated[Switch, typer.Option(help="`off`: verifiers run no light audits; the demo must then fail.")] = Switch.ON,
+    watchtower: Annotated[Switch, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = Switch.ON,
     keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report.json"),
 ) -> None:
@@ -40,7 +59,7 @@ def demo(
     """
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    options = Options(adversary != "none", audits != "off", watchtower != "off", keep, folder)
+    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, keep, folder)
     running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -68,6 +87,7 @@ def _tell(running: Demo, console: Console, path: Path) -> int:
         console.print(f"  [{'green]yes' if holds else 'bold red]NO '}[/]  {fact}")
     document = facts.as_document(found, versions(), endpoints(running.site))
     document["names"] = {name: account for account, name in names.items()}
+    document["fates"] = {"killed": _fate(running.fates.killed), "absent": _fate(running.fates.absent)}
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(ROOT))
     path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
@@ -76,6 +96,10 @@ def _tell(running: Demo, console: Console, path: Path) -> int:
         return EXIT_MISSING
     console.print(f"[bold green]Every fact was read back.[/] {found.wall_s:.0f} s, {found.peak_pss_mb:.0f} MB; report in {path}")
     return 0
+
+
+def _fate(fate: Fate | None) -> dict[str, Any] | None:
+    return None if fate is None else {"member": fate.member, "dispute": hex0x(fate.dispute), "round": fate.round}
 
 
 def endpoints(site: Site) -> dict[str, str]:

@@ -37,6 +37,24 @@ class Fate:
     """In which round."""
 
 
+@dataclass(slots=True)
+class Fates:
+    """What befell members, for the judge of facts."""
+
+    killed: Fate | None = None
+    """Who was killed after its commitment was broadcast."""
+    absent: Fate | None = None
+    """Who stayed away."""
+    kill_status: int | None = None
+    """Exit status of the killed process."""
+    swallowed: str | None = None
+    """Answer of the chain that the killed member never saw: proof that the broadcast had happened."""
+    journal_unmarked: bool | None = None
+    """Whether the killed member's outbox still said SIGNED when it was dead."""
+    same_bytes: bool | None = None
+    """Whether the transaction that it had signed before is the one on-chain."""
+
+
 class Director:
     """Chooses, kills, restarts and sends away; called with each new snapshot."""
 
@@ -44,27 +62,19 @@ class Director:
         self._site = site
         self._network = network
         self._names = {accounts[name]: name for name in VERIFIERS}
-        self.killed: Fate | None = None
-        self.absent: Fate | None = None
-        self.kill_status: int | None = None
-        self.swallowed: str | None = None
-        """Answer of the chain that the killed member never saw: proof that the broadcast had happened."""
-        self.journal_unmarked: bool | None = None
-        """Whether the killed member's outbox still said SIGNED when it was dead."""
-        self.same_bytes: bool | None = None
-        """Whether the transaction that it had signed before is the one on-chain."""
+        self.fates = Fates()
         self._signed_hash: Digest | None = None
 
     def step(self, snapshot: Snapshot) -> str | None:
         """Does what is due; returns a sentence for the audience when something happened."""
-        if self.killed is not None and self.kill_status is None:
+        if self.fates.killed is not None and self.fates.kill_status is None:
             return self._kill_if_caught()
         for dispute in snapshot.disputes:
             if dispute.phase is not Phase.COMMIT:
                 continue
-            if self.absent is None and self._elsewhere(dispute, self.killed):
+            if self.fates.absent is None and self._elsewhere(dispute, self.fates.killed):
                 return self._send_away(dispute)
-            if self.killed is None and self._elsewhere(dispute, self.absent):
+            if self.fates.killed is None and self._elsewhere(dispute, self.fates.absent):
                 return self._lay_in_wait(dispute)
         return None
 
@@ -83,41 +93,41 @@ class Director:
         return max(free, key=lambda member: member.seat_mask.bit_count(), default=None)
 
     def _send_away(self, dispute: Dispute) -> str:
-        member = self._candidate(dispute, self.killed)
+        member = self._candidate(dispute, self.fates.killed)
         assert member is not None
         name = self._names[member.voter]
         engine = open_database(self._site.database(name))
         Duties(engine, SystemClock()).decline(dispute.id)
         engine.dispose()
-        self.absent = Fate(name, dispute.id, dispute.round)
+        self.fates.absent = Fate(name, dispute.id, dispute.round)
         return f"{name} stays away from dispute {dispute.id.hex()[:8]} ({member.seat_mask.bit_count()} of {dispute.seats} seats)"
 
     def _lay_in_wait(self, dispute: Dispute) -> str | None:
-        member = self._candidate(dispute, self.absent)
+        member = self._candidate(dispute, self.fates.absent)
         assert member is not None
         name = self._names[member.voter]
         needle = (COMMIT_SELECTOR + dispute.id).hex()
         answer = httpx2.post(self._site.control_url, json={"member": name, "needle": needle}, timeout=CONTROL_TIMEOUT_S)
         answer.raise_for_status()
-        self.killed = Fate(name, dispute.id, dispute.round)
+        self.fates.killed = Fate(name, dispute.id, dispute.round)
         return f"{name} will be killed right after its commitment in dispute {dispute.id.hex()[:8]} is broadcast"
 
     def _kill_if_caught(self) -> str | None:
-        assert self.killed is not None
+        assert self.fates.killed is not None
         caught = httpx2.get(self._site.control_url, timeout=CONTROL_TIMEOUT_S).json()
         if not caught:
             return None
-        self.swallowed = caught[0]["answer"]
-        self.kill_status = self._network.kill(self.killed.member)
-        self._look_at_the_outbox(self.killed)
-        self._network.restart(self.killed.member)
-        return f"{self.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
+        self.fates.swallowed = caught[0]["answer"]
+        self.fates.kill_status = self._network.kill(self.fates.killed.member)
+        self._look_at_the_outbox(self.fates.killed)
+        self._network.restart(self.fates.killed.member)
+        return f"{self.fates.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
 
     def finish(self, reader: ChainReader) -> None:
         """Looks up whether the bytes that were signed before the kill are the ones on-chain."""
         if self._signed_hash is not None:
             receipt = reader.client.rpc("eth_getTransactionReceipt", hex0x(self._signed_hash))
-            self.same_bytes = bool(receipt) and int(receipt["status"], 16) == 1
+            self.fates.same_bytes = bool(receipt) and int(receipt["status"], 16) == 1
 
     def _look_at_the_outbox(self, fate: Fate) -> None:
         engine = open_database(self._site.database(fate.member))
@@ -129,6 +139,6 @@ class Director:
             if item.intent.function == "commit" and item.intent.subject.startswith(fate.dispute)
         ]
         attempts = [attempt for item in commits for attempt in outbox.attempts(item.id)]
-        self.journal_unmarked = [item.state for item in commits] == [State.SIGNED] and len(attempts) == 1
+        self.fates.journal_unmarked = [item.state for item in commits] == [State.SIGNED] and len(attempts) == 1
         self._signed_hash = attempts[0].tx_hash if attempts else None
         engine.dispose()

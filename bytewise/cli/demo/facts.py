@@ -1,26 +1,27 @@
 """What must be true at the end of the demo, each as one fact that is read back from the chain; a missing fact is named.
 
-Every fact is judged on `bytewise status`, which a fresh process read with only RPC address and address book, on the clients' own
-answers, and on the processes' exit statuses. Nothing is taken from what the director hoped for.
+Facts are judged on `bytewise status`, which a fresh process read with only RPC address and address book. Only what no chain can
+say comes from elsewhere: what clients got, exit statuses, the outbox of the killed member, each verifier's list of receipts.
 """
 
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bytewise.cli.demo.build import Built
 from bytewise.cli.demo.client import Answer
-from bytewise.cli.demo.director import MOST_SEATS, Director, Fate
+from bytewise.cli.demo.director import MOST_SEATS, Fate, Fates
 from bytewise.cli.demo.plan import MAX_TOKENS, VERIFIERS
 from bytewise.cli.demo.site import Site
 from bytewise.cli.status_table import ether
 from bytewise.protocol.dispute import Dispute, Phase
 from bytewise.protocol.messages import Verdict
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.receipt import ClientMode, Mode
+from bytewise.protocol.units import Address, hex0x
 
 FRAUDS = 3
 QUESTIONS = 8
 SAMPLED = 2
+SEATS = 15
 MIN_TOKENS = 64
 
 
@@ -64,21 +65,23 @@ def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
 
 
 def judge(
-    status: dict[str, Any], checked: dict[str, int], answers: list[Answer], director: Director, built: Built
+    status: dict[str, Any], checked: dict[str, int], answers: list[Answer], fates: Fates, accounts: dict[str, Address]
 ) -> dict[str, bool]:
     """Every fact, and whether it holds."""
     disputes = status["disputes"]
-    frauds = [d for d in disputes if d["operator"] == built.accounts["dishonest"]]
-    spite = [d for d in disputes if d["challenger"] == built.accounts["challenger"]]
+    frauds = [d for d in disputes if d["operator"] == accounts["dishonest"]]
+    spite = [d for d in disputes if d["challenger"] == accounts["challenger"]]
     return {
         **_answers(answers),
         **_audits(status, checked, answers),
-        **_frauds(frauds, status, built),
-        **_spite(spite, status, built),
-        **_killed(disputes, director, built),
-        **_absent(disputes, director, built),
-        "every vote rests on one forward pass, says its published quote": bool(disputes)
-        and all(m["verify_passes"] == 1 for d in disputes for m in d["members"] if m["revealed"]),
+        **_frauds(frauds, status, answers, accounts),
+        **_spite(spite, status, accounts),
+        **_killed(disputes, fates, accounts),
+        **_absent(disputes, fates, accounts),
+        "every vote rests on one forward pass, says its published quote, which appraises well": bool(disputes)
+        and all(m["attested_passes"] == 1 for d in disputes for m in d["members"] if m["revealed"]),
+        f"every committee has {SEATS} seats, drawn by stake": bool(disputes)
+        and all(d["seats"] == SEATS == sum(m["seats"] for m in d["members"]) for d in disputes),
         "all money sums to the wei": bool(status["money_sums"]),
     }
 
@@ -87,6 +90,8 @@ def _answers(answers: list[Answer]) -> dict[str, bool]:
     return {
         f"{QUESTIONS} answers of at least {MIN_TOKENS} tokens to prompts of at least {MIN_TOKENS}": len(answers) == QUESTIONS
         and all(a.prompt_tokens >= MIN_TOKENS and a.completion_tokens >= min(MIN_TOKENS, MAX_TOKENS) for a in answers),
+        "every receipt says: mode plain, client delegated": bool(answers)
+        and all((a.mode, a.client_mode) == (Mode.PLAIN, ClientMode.DELEGATED) for a in answers),
         f"{SAMPLED} of them are sampled": sum(a.temperature > 0 for a in answers) == SAMPLED,
         "a retried request got the same receipt": any(a.retried_same_receipt for a in answers),
     }
@@ -106,15 +111,28 @@ def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answe
     }
 
 
-def _frauds(frauds: list[dict[str, Any]], status: dict[str, Any], built: Built) -> dict[str, bool]:
-    accounts = {each["account"]: each for each in status["accounts"]}
-    tower = accounts.get(built.accounts["watchtower"], {})
+def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[bool]:
+    """For each fraud in the order of the answers: whether the committee found the receipt's own tokens."""
+    signed = {answer.receipt_id: answer.tokens_hash for answer in answers}
+    kinds = []
+    for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
+        found = {m["tokens_hash"] for d in frauds if d["receipt"] == receipt for m in d["members"] if m["revealed"]}
+        kinds.append(found == {signed[receipt]})
+    return kinds
+
+
+def _frauds(
+    frauds: list[dict[str, Any]], status: dict[str, Any], answers: list[Answer], accounts: dict[str, Address]
+) -> dict[str, bool]:
+    books = {each["account"]: each for each in status["accounts"]}
+    tower = books.get(accounts["watchtower"], {})
     paid = [d for d in frauds if d["money"] and int(d["money"]["slashed_wei"]) > 0]
     return {
         f"the watchtower disputed all {FRAUDS} frauds": len(frauds) == FRAUDS
-        and all(d["challenger"] == built.accounts["watchtower"] for d in frauds),
+        and all(d["challenger"] == accounts["watchtower"] for d in frauds),
         f"{FRAUDS} frauds are OVERTURNED and their output hash is replaced": len(frauds) == FRAUDS
         and all(d["verdict"] == "OVERTURNED" and d["replacement"] not in (None, d["claimed"]) for d in frauds),
+        "two of them are false tokens, one is true tokens under a wrong trace": _kinds(frauds, answers) == [False, False, True],
         "the dishonest operator is slashed for each": len(paid) == FRAUDS,
         "challenger and committee are paid": len(paid) == FRAUDS
         and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challenger_wei"]) for d in frauds)
@@ -124,10 +142,10 @@ def _frauds(frauds: list[dict[str, Any]], status: dict[str, Any], built: Built) 
     }
 
 
-def _spite(spite: list[dict[str, Any]], status: dict[str, Any], built: Built) -> dict[str, bool]:
-    upheld = [d for d in spite if d["verdict"] == "UPHELD" and d["operator"] == built.accounts["honest"]]
-    accounts = {each["account"]: each for each in status["accounts"]}
-    challenger = accounts.get(built.accounts["challenger"], {})
+def _spite(spite: list[dict[str, Any]], status: dict[str, Any], accounts: dict[str, Address]) -> dict[str, bool]:
+    upheld = [d for d in spite if d["verdict"] == "UPHELD" and d["operator"] == accounts["honest"]]
+    books = {each["account"]: each for each in status["accounts"]}
+    challenger = books.get(accounts["challenger"], {})
     return {
         "the frivolous dispute is UPHELD": len(spite) == len(upheld) == 1,
         "it costs its challenger the bond": len(upheld) == 1
@@ -135,22 +153,21 @@ def _spite(spite: list[dict[str, Any]], status: dict[str, Any], built: Built) ->
     }
 
 
-def _killed(disputes: list[dict[str, Any]], director: Director, built: Built) -> dict[str, bool]:
-    seat, _ = _seat(disputes, director.killed, built)
+def _killed(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Address]) -> dict[str, bool]:
+    seat, _ = _seat(disputes, fates.killed, accounts)
     return {
-        "a member was killed (SIGKILL) after its commitment was broadcast": director.kill_status == -9
-        and bool(director.swallowed),
+        "a member was killed (SIGKILL) after its commitment was broadcast": fates.kill_status == -9 and bool(fates.swallowed),
         "it came back and finished with exactly one commitment": seat is not None
         and seat["commitments"] == 1
         and bool(seat["revealed"])
         and 1 <= seat["seats"] <= MOST_SEATS,
-        "its journal had not marked that commitment when it was killed": director.journal_unmarked is True,
-        "what is on-chain are the bytes it had signed before it was killed": director.same_bytes is True,
+        "its journal had not marked that commitment when it was killed": fates.journal_unmarked is True,
+        "what is on-chain are the bytes it had signed before it was killed": fates.same_bytes is True,
     }
 
 
-def _absent(disputes: list[dict[str, Any]], director: Director, built: Built) -> dict[str, bool]:
-    seat, dispute = _seat(disputes, director.absent, built)
+def _absent(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Address]) -> dict[str, bool]:
+    seat, dispute = _seat(disputes, fates.absent, accounts)
     return {
         "another member stayed away, is recorded absent and pays for it": seat is not None
         and seat["commitments"] == 0
@@ -160,12 +177,14 @@ def _absent(disputes: list[dict[str, Any]], director: Director, built: Built) ->
     }
 
 
-def _seat(disputes: list[dict[str, Any]], fate: Fate | None, built: Built) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _seat(
+    disputes: list[dict[str, Any]], fate: Fate | None, accounts: dict[str, Address]
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     if fate is None:
         return None, None
     for dispute in disputes:
         if dispute["dispute"] == hex0x(fate.dispute):
-            members = [m for m in dispute["members"] if m["voter"] == built.accounts[fate.member]]
+            members = [m for m in dispute["members"] if m["voter"] == accounts[fate.member]]
             return (members[0] if members else None), dispute
     return None, None
 

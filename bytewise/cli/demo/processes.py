@@ -34,15 +34,17 @@ class Network:
         self._sampler = threading.Thread(target=self._sample, daemon=True)
         self._sampler.start()
 
-    def start(self, name: str, command: list[str]) -> None:
-        """Starts a process under a name; its output goes to `<name>.log`."""
+    def start(self, name: str, command: list[str], output: Path | None = None) -> None:
+        """Starts a process under a name; what it writes goes to `<name>.log`, its standard output to `output` if given."""
         log = (self._folder / f"{name}.log").open("ab")
+        out = log if output is None else output.open("wb")
         self._commands[name] = command
         environment = child_environment({"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
         self._running[name] = subprocess.Popen(
-            command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=environment, start_new_session=True
         )
         log.close()
+        out.close()
 
     def python(self, name: str, module: str, *arguments: str) -> None:
         """Starts `python -m module`."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from bytewise.cli.demo import actors, build, facts, plan
 from bytewise.cli.demo.build import MODEL_NAME, Built
 from bytewise.cli.demo.client import Answer, Client
-from bytewise.cli.demo.director import Director
+from bytewise.cli.demo.director import Director, Fates
 from bytewise.cli.demo.loopback import ensure_up
 from bytewise.cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
 from bytewise.cli.demo.processes import Network
@@ -49,6 +49,7 @@ class Demo:
         (self.site.openings / "canary.txt").write_text(canary)
         self.answers: list[Answer] = []
         self.accounts: dict[str, Address] = {}
+        self.fates = Fates()
         self._lock = threading.Lock()
 
     def run(self) -> facts.Report:
@@ -57,6 +58,7 @@ class Demo:
             built = self._start()
             self.accounts = built.accounts
             director = Director(self.site, self.network, built.accounts)
+            self.fates = director.fates
             reader = ChainReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
             with ThreadPoolExecutor(len(OPERATORS)) as pool:
                 asking = [pool.submit(self._ask, name) for name in OPERATORS]
@@ -153,12 +155,12 @@ class Demo:
     def _read_back(self, reader: ChainReader, director: Director, built: Built) -> facts.Report:
         self.story.say("a fresh process reads the whole story back from the chain")
         director.finish(reader)
-        log = self.site.folder / "status.log"
-        self.network.start("status", facts.status_command(self.site))
+        out = self.site.folder / "status.json"
+        self.network.start("status", facts.status_command(self.site), out)
         self.network.expect_success("status", build.BUILD_TIMEOUT_S)
-        status = json.loads(log.read_text())
+        status = json.loads(out.read_text())
         checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
-        judged = facts.judge(status, checked, self.answers, director, built)
+        judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
         judged |= _accepted(reader, self.site, self.answers)
         answers = facts.answers_document(self.answers)
         return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
