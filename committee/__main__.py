@@ -3,17 +3,22 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault
 from bytewise.protocol.units import digest, unhex
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import Duties
-from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.engine import check_revision, open_database, writing
+from bytewise.storage.lane import Lane
 from bytewise.storage.protection import Protection
+from chain.deploy import read_network
+from chain.keys import load_signer
 from committee.ballots import KIND, Ballots
 from verifier.__main__ import World, run
 from verifier.node import Node
@@ -38,6 +43,61 @@ def decline(settings: NodeSettings, dispute: str) -> int:
     duty = Duties(database, SystemClock()).decline(digest(unhex(dispute)), KIND)
     telemetry.log("duty.declined", dispute=dispute, state=duty.state)
     return 0
+
+
+def export_votes(settings: NodeSettings, file: Path) -> int:
+    """Writes every vote of this member's protection table to a new file; returns how many. `LaneOwned` while the member runs."""
+    with _stopped_member(settings) as lane:
+        table = Protection(lane.engine, lane.clock)
+        count, document = len(table.rows()), table.export()
+    _write_new(file, document)
+    return count
+
+
+def import_votes(settings: NodeSettings, file: Path) -> int:
+    """Adds the votes of an export; returns how many it has. If one contradicts a known vote: `SecondVote`, none is added."""
+    try:
+        document = file.read_bytes()
+        with _stopped_member(settings) as lane:
+            return Protection(lane.engine, lane.clock).import_votes(document)
+    except OSError as error:
+        raise ConfigurationError(file.name, error.strerror) from None
+    except Fault as error:
+        raise ConfigurationError(file.name, f"is no protection export: {error}") from None
+
+
+def resume(settings: NodeSettings) -> str:
+    """Ends the stop of this account's lane; returns its reason, empty if it was not stopped. `LaneOwned` while a process runs."""
+    with _stopped_member(settings) as lane:
+        reason = lane.stopped()
+        lane.resume()
+    return reason
+
+
+@contextmanager
+def _stopped_member(settings: NodeSettings) -> Iterator[Lane]:
+    # Who holds the lane is the one process of this account: while we do, no member can start; `held_in` tells if one did.
+    database = open_database(settings.database)
+    check_revision(database)
+    network, account = read_network(settings.network_file), load_signer(settings.key_file).address
+    lane = Lane(database, SystemClock(), network.chain_id, account)
+    lane.acquire()
+    try:
+        yield lane
+        with writing(database) as connection:
+            lane.held_in(connection)
+    finally:
+        lane.release()
+
+
+def _write_new(file: Path, content: bytes) -> None:
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+    except OSError as error:
+        raise ConfigurationError(file.name, error.strerror) from None
 
 
 def _parse(given: list[str]) -> argparse.Namespace:

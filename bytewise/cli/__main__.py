@@ -19,13 +19,17 @@ from bytewise.cli.status_table import show as show_status
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import BytewiseError
+from bytewise.service.settings import load_settings
+from verifier.settings import NodeSettings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Receipts for LLM answers that anyone may question.")
 receipts = typer.Typer(no_args_is_help=True, help="Look at receipts.")
+protect = typer.Typer(no_args_is_help=True, help="What keeps a member from voting twice; its process must not run.")
 duties = typer.Typer(no_args_is_help=True, help="Duties of a committee member.")
 app.add_typer(model.app, name="model")
 app.add_typer(receipts, name="receipt")
 app.add_typer(duties, name="duty")
+app.add_typer(protect, name="protect")
 app.command()(demo)
 app.command("verify")(verify.verify)
 receipts.command("show")(verify.show)
@@ -45,17 +49,47 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, outp
         show_status(state, Console(), {})
 
 
+ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the member (`python -m committee`).")]
+
+
 @duties.command()
 def decline(
-    config: Annotated[Path, typer.Option("--config", help="Settings file of the member (`python -m committee`).")],
+    config: ConfigOption,
     dispute: Annotated[str, typer.Argument(metavar="DISPUTE", help="Dispute id, 0x-hex.")],
 ) -> None:
     """Stay away from one dispute, at the known penalty. A vote that was committed is still revealed."""
-    from bytewise.service.settings import load_settings
     from committee.__main__ import decline as decline_duty
-    from verifier.settings import NodeSettings
 
-    raise typer.Exit(decline_duty(load_settings(NodeSettings, config), dispute))
+    raise typer.Exit(decline_duty(_member(config), dispute))
+
+
+@protect.command("export")
+def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
+    """Write every vote of a stopped member to a new file that only you can read."""
+    from committee.__main__ import export_votes as export
+
+    print(f"{export(_member(config), out)} votes written to {out}")
+
+
+@protect.command("import")
+def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(metavar="IN", help="An export.")]) -> None:
+    """Add the votes of an export to those of a stopped member; if one contradicts a known vote, none is added."""
+    from committee.__main__ import import_votes as add
+
+    print(f"{add(_member(config), file)} votes read from {file}")
+
+
+@protect.command("resume")
+def resume(config: ConfigOption) -> None:
+    """Let a stopped lane send again, once you know who else sent with its key."""
+    from committee.__main__ import resume as resume_lane
+
+    reason = resume_lane(_member(config))
+    print(f"resumed; it was stopped: {reason}" if reason else "it was not stopped")
+
+
+def _member(config: Path) -> NodeSettings:
+    return load_settings(NodeSettings, config)
 
 
 @app.command("version")

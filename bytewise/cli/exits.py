@@ -6,6 +6,8 @@ from bytewise.protocol.errors import (
     ArtifactMismatch,
     BytewiseError,
     ConfigurationError,
+    LaneLost,
+    LaneOwned,
     LaneStopped,
     ProtectionMissing,
     SecondVote,
@@ -26,7 +28,7 @@ class Exit(enum.IntEnum):
     INCONCLUSIVE = 3
     """Cannot tell; the reason is printed."""
     NOT_FOUND = 4
-    """No such receipt, or its data has expired."""
+    """No such receipt in any anchored batch."""
     UNAVAILABLE = 5
     """A service does not answer."""
     REFUSED = 6
@@ -37,8 +39,12 @@ class Exit(enum.IntEnum):
 
 def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     """The exit code of an error that ends a verb, and what to do next."""
-    if isinstance(error, ProtectionMissing | SecondVote | LaneStopped):
-        return Exit.REFUSED, "Restore the protection table of this key before you go on; never start with an empty one."
+    if isinstance(error, ProtectionMissing | SecondVote):
+        return Exit.REFUSED, "Restore the protection table of this key (`bytewise protect import`); never start with none."
+    if isinstance(error, LaneStopped):
+        return Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."
+    if isinstance(error, LaneOwned | LaneLost):
+        return Exit.REFUSED, "Stop the process of this account first; one that was killed gives its lane back within seconds."
     if isinstance(error, ConfigurationError):
         return Exit.USAGE, "Check the named file or setting; `--help` shows what the verb needs."
     if isinstance(error, ArtifactMismatch):

@@ -6,10 +6,9 @@ something else raises `SecondVote`. The rule is EIP-3076's, the table design sec
 """
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, select
+from sqlalchemy import Connection, Engine, Row, select
 
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
@@ -39,16 +38,8 @@ class Protection:
 
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
         """The vote that may be committed and revealed: this one, or the stored one that says the same; else `SecondVote`."""
-        said = _said(vote)
         with writing(self._engine) as connection:
-            insert_if_absent(
-                connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, said=said,
-                vote=encoding.encode(vote), quote=quote, created_at=self._clock.now(),
-            )  # fmt: skip
-            row = connection.execute(_query(vote.dispute, vote.round, vote.voter)).one()
-        if row.said != said:
-            raise SecondVote(hex0x(row.said), hex0x(vote.dispute), vote.round)
-        return _stored(row)
+            return self._sign_in(connection, vote, quote)
 
     def known(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote | None:
         """The vote already made for this round, if any: use it, do not execute again."""
@@ -75,21 +66,30 @@ class Protection:
         return encoding.encode({"format": _FORMAT, "votes": votes})
 
     def import_votes(self, document: bytes) -> int:
-        """Adds the votes of an export; returns how many were read. A contradiction raises `SecondVote` and adds nothing."""
+        """Adds the votes of an export; returns how many were read. A contradiction raises `SecondVote` and adds nothing.
+
+        Bytes that are no export are a `Fault`.
+        """
         value = encoding.parse(document)
         if not isinstance(value, dict) or value.get("format") != _FORMAT or not isinstance(value.get("votes"), list):
-            raise StoreCorrupt("protection", "not an export")
+            raise WrongFields("protection export", ["format", "votes"], [])
         stored = [_imported(item) for item in value["votes"]]
-        self._refuse_contradictions(stored)
-        for each in stored:
-            self.sign_once(each.vote, each.quote)
+        # One transaction: a contradiction, also one inside the document, leaves the table as it was.
+        with writing(self._engine) as connection:
+            for vote, quote in stored:
+                self._sign_in(connection, vote, quote)
         return len(stored)
 
-    def _refuse_contradictions(self, stored: Iterable[StoredVote]) -> None:
-        for vote, _quote in stored:
-            have = self.known(vote.dispute, vote.round, vote.voter)
-            if have is not None and _said(have.vote) != _said(vote):
-                raise SecondVote(hex0x(_said(have.vote)), hex0x(vote.dispute), vote.round)
+    def _sign_in(self, connection: Connection, vote: Vote, quote: Blob) -> StoredVote:
+        said = _said(vote)
+        insert_if_absent(
+            connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, said=said,
+            vote=encoding.encode(vote), quote=quote, created_at=self._clock.now(),
+        )  # fmt: skip
+        row = connection.execute(_query(vote.dispute, vote.round, vote.voter)).one()
+        if row.said != said:
+            raise SecondVote(hex0x(row.said), hex0x(vote.dispute), vote.round)
+        return _stored(row)
 
 
 def _imported(item: Any) -> StoredVote:

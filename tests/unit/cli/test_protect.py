@@ -1,0 +1,138 @@
+"""`bytewise protect` on real databases: what an operator does after exit code 6."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit, exit_for
+from bytewise.protocol import encoding
+from bytewise.protocol.errors import LaneStopped, ProtectionMissing
+from bytewise.protocol.units import Blob
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.lane import Lane
+from bytewise.storage.migrate import migrate
+from bytewise.storage.protection import Protection
+from chain.keys import save_signer
+from tests.unit.storage.records import vote
+from tests.unit.verifier.town import NETWORK
+from tests.world import signer
+
+KEY = signer("protect")
+
+
+class Member(NamedTuple):
+    """The database and settings file of a member that does not run."""
+
+    config: Path
+    table: Protection
+    lane: Lane
+
+    def protect(self, verb: str, *arguments: Path) -> int:
+        """Runs one verb on it; the exit code."""
+        return main(["protect", verb, "--config", str(self.config), *map(str, arguments)])
+
+
+def member(folder: Path) -> Member:
+    """A new one."""
+    folder.mkdir()
+    url = f"sqlite:///{folder / 'actor.db'}"
+    migrate(url)
+    save_signer(folder / "account.key", KEY)
+    (folder / "network.json").write_bytes(encoding.encode(NETWORK))
+    settings = {
+        "role": "verifier", "rpc_url": "http://127.0.0.1:1", "network_file": "network.json", "key_file": "account.key",
+        "database": url, "journal_key_file": "journal.key", "da_urls": ["http://127.0.0.1:1"], "enclave_socket": "s",
+    }  # fmt: skip
+    (folder / "node.json").write_bytes(encoding.encode(settings))
+    engine, clock = open_database(url), SystemClock()
+    return Member(folder / "node.json", Protection(engine, clock), Lane(engine, clock, NETWORK.chain_id, KEY.address))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Iterator[Member]:
+    """A member that voted in two disputes."""
+    made = member(tmp_path / "old")
+    made.table.sign_once(vote(dispute=1), Blob(b"quote"))
+    made.table.sign_once(vote(dispute=2), Blob(b""))
+    yield made
+    made.lane.engine.dispose()
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Iterator[Member]:
+    """The same account with an empty table."""
+    made = member(tmp_path / "new")
+    yield made
+    made.lane.engine.dispose()
+
+
+def test_a_member_moves_to_another_machine_with_all_its_votes(old: Member, new: Member, tmp_path: Path) -> None:
+    file = tmp_path / "votes.json"
+    new.table.sign_once(vote(dispute=3), Blob(b""))
+    assert old.protect("export", file) == Exit.OK
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert encoding.encode(encoding.parse(file.read_bytes())) == file.read_bytes()
+    assert new.protect("import", file) == Exit.OK
+    assert new.protect("import", file) == Exit.OK, "again changes nothing"
+    assert {stored.vote for stored in new.table.rows()} == {vote(dispute=number) for number in (1, 2, 3)}
+
+
+def test_an_export_replaces_no_file(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "votes.json"
+    file.write_bytes(b"an older export")
+    assert old.protect("export", file) == Exit.USAGE
+    assert file.read_bytes() == b"an older export" and "votes.json" in capsys.readouterr().err
+
+
+def test_a_vote_that_contradicts_a_known_one_is_refused_and_none_is_added(old: Member, new: Member, tmp_path: Path) -> None:
+    file = tmp_path / "votes.json"
+    new.table.sign_once(vote(dispute=2, says=8), Blob(b""))
+    before = new.table.rows()
+    assert old.protect("export", file) == Exit.OK
+    assert new.protect("import", file) == Exit.REFUSED
+    assert new.table.rows() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"format":"bytewise-protection-1","votes":[{}]}', None])
+def test_a_file_that_is_no_export_is_named(
+    new: Member, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "something.json"
+    if content is not None:
+        file.write_bytes(content)
+    assert new.protect("import", file) == Exit.USAGE
+    assert "something.json" in capsys.readouterr().err
+
+
+def test_nothing_is_done_while_the_member_runs(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, full = tmp_path / "votes.json", tmp_path / "full.json"
+    assert old.protect("export", full) == Exit.OK
+    old.lane.stop("nonce 3 was used by somebody else")
+    old.lane.acquire()
+    for verb, *files in (("export", out), ("import", full), ("resume",)):
+        assert old.protect(str(verb), *map(Path, files)) == Exit.REFUSED
+        said = " ".join(capsys.readouterr().err.split())
+        assert "leased by" in said and "Stop the process" in said
+    assert not out.exists() and old.lane.stopped()
+    old.lane.release()
+    assert old.protect("export", out) == Exit.OK
+
+
+def test_a_person_resumes_a_stopped_lane(old: Member, capsys: pytest.CaptureFixture[str]) -> None:
+    old.lane.stop("nonce 3 was used by somebody else")
+    assert old.protect("resume") == Exit.OK
+    assert "nonce 3 was used by somebody else" in capsys.readouterr().out and not old.lane.stopped()
+    assert old.protect("resume") == Exit.OK
+    assert "was not stopped" in capsys.readouterr().out
+    assert old.lane.acquire() > 0, "the verb gave the lane back"
+
+
+def test_the_advice_names_the_verb_that_helps() -> None:
+    assert "protect import" in exit_for(ProtectionMissing("0x01", 1))[1]
+    code, advice = exit_for(LaneStopped(KEY.address, "somebody else"))
+    assert code is Exit.REFUSED and "find out who" in advice and "protect resume" in advice
