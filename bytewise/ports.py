@@ -7,7 +7,7 @@ from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.dispute import Snapshot
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
-from bytewise.protocol.messages import AuditResult, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.receipt import BatchHeader, Receipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.units import Address, Blob, Digest
@@ -154,12 +154,4 @@ class Sender(Protocol):
 
     def withdraw(self, credit_wei: int) -> None:
         """Collects what the ledger owes this account; nothing if that is 0."""
-        ...
-
-
-class TicketSigner(Protocol):
-    """Signs tickets with the seat's key."""
-
-    def sign_ticket(self, ticket: Ticket) -> Blob:
-        """Signature over the ticket's EIP-712 digest."""
         ...

@@ -13,8 +13,6 @@ from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 
-LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-
 _KNOWN_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 

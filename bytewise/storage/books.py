@@ -86,16 +86,6 @@ class Books:
         with reading(self._engine) as connection:
             return connection.execute(select(IssuedRow.envelope).where(IssuedRow.receipt_id == identifier)).scalar_one_or_none()
 
-    def relocate(self, identifier: Digest, locator: str) -> SignedReceipt:
-        """Says that an envelope lies elsewhere now; the receipt and its signature stay."""
-        with writing(self._engine) as connection:
-            row = connection.execute(select(IssuedRow.signed).where(IssuedRow.receipt_id == identifier)).scalar_one()
-            old = encoding.decode(SignedReceipt, row)
-            moved = SignedReceipt(old.receipt, old.signature, locator)
-            change = update(IssuedRow).where(IssuedRow.receipt_id == identifier)
-            connection.execute(change.values(signed=encoding.encode(moved)))
-        return moved
-
     def unbatched(self, limit: int) -> tuple[SignedReceipt, ...]:
         """Signed receipts that are in no batch, by number."""
         return self._signed(IssuedRow.batch_first_seq.is_(None), limit=limit)

@@ -76,12 +76,6 @@ class Lane:
         self._write(connection, next_nonce=nonce + 1)
         return nonce
 
-    def realign(self, next_nonce: int) -> None:
-        """Sets the next nonce after a stranger used ours, or none of ours is open any more."""
-        with writing(self.engine) as connection:
-            self.held_in(connection)
-            self._write(connection, next_nonce=next_nonce)
-
     def stop(self, reason: str) -> None:
         """Stops the lane until a person resumes it: a stranger holds our key, or something as bad."""
         with writing(self.engine) as connection:

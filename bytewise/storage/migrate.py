@@ -4,7 +4,6 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from bytewise.storage.engine import check_revision, open_database
 
@@ -28,8 +27,3 @@ def configuration() -> Config:
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     return config
-
-
-def newest_revision() -> str:
-    """Head of the migration scripts."""
-    return str(ScriptDirectory.from_config(configuration()).get_current_head())

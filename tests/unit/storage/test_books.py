@@ -84,10 +84,3 @@ def test_a_batch_is_not_built_twice_in_different_ways(books: Books) -> None:
     books.add_batch(header(1, 3), b"list")
     with pytest.raises(StoreCorrupt):
         books.add_batch(header(1, 2), b"list")
-
-
-def test_a_moved_envelope_keeps_its_receipt(books: Books) -> None:
-    issue(books, 1)
-    moved = books.relocate(name(1), "eigenda:standard:0x03ee")
-    assert (moved.receipt, moved.locator) == (signed_receipt(1).receipt, "eigenda:standard:0x03ee")
-    assert books.receipt(name(1)) == moved

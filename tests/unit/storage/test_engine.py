@@ -9,6 +9,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, select, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
@@ -16,7 +17,7 @@ from sqlalchemy.schema import CreateTable
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.engine import HEAD, check_revision, insert_if_absent, open_database, reading, writing
 from bytewise.storage.locks import alone
-from bytewise.storage.migrate import configuration, migrate, newest_revision
+from bytewise.storage.migrate import configuration, migrate
 from bytewise.storage.tables import METADATA
 from bytewise.storage.tables_core import CursorRow, LockRow
 from tests.unit.storage.records import name
@@ -31,7 +32,8 @@ def test_sqlite_is_opened_for_durability(sqlite_engine: Engine) -> None:
 
 
 def test_the_revision_that_actors_check_is_the_newest(engine: Engine) -> None:
-    assert HEAD == newest_revision() == check_revision(engine)
+    newest = ScriptDirectory.from_config(configuration()).get_current_head()
+    assert HEAD == newest == check_revision(engine)
 
 
 def test_a_database_that_was_not_migrated_is_refused(fresh: Callable[[], str]) -> None:
