@@ -17,7 +17,7 @@ from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.storage.archive import Archive, SeenReceipt
-from bytewise.storage.cursor import Cursor
+from bytewise.storage.cursor import Cursor, Mark
 from verifier.backlog import Backlog
 from verifier.check import CheckedReceipt, verify_batch
 from verifier.tickets import Case
@@ -77,12 +77,21 @@ class Records:
         return None if seen is None or batch is None else Live(seen, batch.header)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads new batches up to the snapshot's block, from the chain alone."""
+        """Reads new batches up to the snapshot's block, from the chain alone; `TryAgain` if that moved meanwhile."""
         if self._followed == snapshot.block_hash:
             return
-        if self._followed is None:
-            self._load(snapshot)
-        self._follow(snapshot)
+        seen = self._cursor.head()
+        common = self._cursor.common(self._chain.block_hash)
+        start = self._network.deploy_block if common is None else common.number + 1
+        found = self._chain.batches(start, snapshot.number) if start <= snapshot.number else ()
+        self._verify_unmoved(common, snapshot)
+        # Whatever fails between here and the end is begun again as after a start.
+        clean, self._followed = self._followed is not None, None
+        if common != seen:
+            telemetry.log("chain.reorganised", back_to=start - 1)
+        if common != seen or not clean:
+            self._take_back(start - 1, snapshot)
+        self._store(start, found, snapshot)
         self._followed = snapshot.block_hash
 
     def step(self, snapshot: Snapshot) -> None:
@@ -148,21 +157,26 @@ class Records:
             if _is_open(batch.header, snapshot):
                 self._await(batch.header)
 
-    def _follow(self, snapshot: Snapshot) -> None:
-        mark = self._cursor.head()
-        if mark is not None and self._chain.block_hash(mark.number) != mark.hash:
-            mark = self._cursor.rewind_to_common(self._chain.block_hash)
-            block = self._network.deploy_block if mark is None else mark.number
-            telemetry.log("chain.reorganised", back_to=block)
-            self._archive.rewind(block)
-            self._live.clear()
-            self._unread.clear()
-            self._backlog.clear()
-            self._load(snapshot)
-        start = self._network.deploy_block if mark is None else mark.number + 1
-        if start > snapshot.number:
-            return
-        found = self._chain.batches(start, snapshot.number)
+    def _verify_unmoved(self, common: Mark | None, snapshot: Snapshot) -> None:
+        # A block's hash fixes all its ancestors: if the last one is still the snapshot's, so was everything that was read.
+        kept = common is None or self._chain.block_hash(common.number) == common.hash
+        if not kept or self._chain.block_hash(snapshot.number) != snapshot.block_hash:
+            raise TryAgain("chain", "reorganised while events were read")
+
+    def _take_back(self, block: int, snapshot: Snapshot) -> None:
+        """Forgets what came after a block.
+
+        The mark goes first, as it comes last in `_store`: it never claims a row that is not there, and rows beyond it, left by
+        a process that died, go at the next start.
+        """
+        self._cursor.rewind(block)
+        self._archive.rewind(block)
+        self._live.clear()
+        self._unread.clear()
+        self._backlog.clear()
+        self._load(snapshot)
+
+    def _store(self, start: int, found: tuple[BatchHeader, ...], snapshot: Snapshot) -> None:
         for header in found:
             seen = self._archive.add_batch(header, NEW)
             if seen.state == NEW:

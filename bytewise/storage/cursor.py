@@ -64,12 +64,9 @@ class Cursor:
             connection.execute(delete(CursorRow).where(CursorRow.name == self._name, CursorRow.number > number))
         return self.head()
 
-    def rewind_to_common(self, hash_of: Callable[[int], Digest]) -> Mark | None:
-        """Rewinds to the newest finished block that the chain still has; returns it, None if none is left.
+    def common(self, hash_of: Callable[[int], Digest]) -> Mark | None:
+        """The newest finished block that the chain still has, None if none is left. Writes nothing.
 
-        Rows derived from later blocks are the caller's to delete (`Archive.rewind`), before this call.
+        To rewind to it is the caller's: first the cursor, then the rows that later blocks gave, which also go at every start.
         """
-        for mark in self.marks():
-            if hash_of(mark.number) == mark.hash:
-                return self.rewind(mark.number)
-        return self.rewind(-1)
+        return next((mark for mark in self.marks() if hash_of(mark.number) == mark.hash), None)

@@ -52,8 +52,10 @@ def test_a_cursor_finds_the_common_ancestor(engine: Engine, depth: int) -> None:
     for number in range(1, 9):
         cursor.advance(number, name(number))
     common = 8 - depth
-    found = cursor.rewind_to_common(lambda number: name(number if number <= common else 1000 + number))
-    assert found == cursor.head() == (Mark(common, name(common)) if common else None)
+    found = cursor.common(lambda number: name(number if number <= common else 1000 + number))
+    assert found == (Mark(common, name(common)) if common else None)
+    assert cursor.head() == Mark(8, name(8)), "looking moves nothing"
+    assert cursor.rewind(common) == found
     cursor.advance(9, name(1009))
 
 
