@@ -1,7 +1,5 @@
 """The committed ABI decodes what contracts say, and refuses what they cannot have said."""
 
-from typing import get_args
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import camel, type_string
 from chain.artifacts import CONTRACTS, Reason, interface
 from chain.client import decode_log
-from chain.events import DISPUTE_EVENTS, Event
 from chain.params import DEVNET, param_set
 
 EIP170_BYTES = 24_576
@@ -79,9 +76,3 @@ def test_any_log_decodes_is_skipped_or_is_refused(data: bytes, topics: int) -> N
     except MalformedValue:
         pass
     assert decode_log("Disputes", raw | {"topics": []}) is None
-
-
-def test_events_that_readers_follow_exist() -> None:
-    for name in DISPUTE_EVENTS:
-        assert interface("Disputes").topic(name)
-    assert len(get_args(Event)) == 3
