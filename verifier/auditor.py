@@ -56,11 +56,13 @@ class Auditor:
         self._ticket_ttl_s = ticket_ttl_s
         self._beacons: dict[int, Digest] = {}
         self._drawn: set[Digest] = set()
+        self._last: tuple[int, Digest] | None = None
         self._attempts: dict[Digest, int] = {}
         self._not_before: dict[Digest, int] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Looks for new draws, then says what to do about all audits."""
+        self._forget_another_branch(snapshot)
         for live in self._records.live:
             self._draw(live, snapshot)
         running = {subject for kind, subject, _ in self._worker.busy() if kind == "audit"}
@@ -109,6 +111,13 @@ class Auditor:
             for row, live in found
             if live is not None
         ]
+
+    def _forget_another_branch(self, snapshot: Snapshot) -> None:
+        # A beacon of blocks that left the chain draws nobody: shards would refuse the ticket.
+        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
+            self._beacons.clear()
+            self._drawn.clear()
+        self._last = (snapshot.number, snapshot.block_hash)
 
     def _draw(self, live: Live, snapshot: Snapshot) -> None:
         """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""

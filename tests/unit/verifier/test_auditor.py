@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import PostAudit, RunAudit
+from bytewise.protocol.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decide import MovePolicy
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.environment import PROFILE_EXACT_1
@@ -17,6 +17,7 @@ from bytewise.protocol.messages import AuditOutcome, AuditResult, CannotReason, 
 from bytewise.protocol.preflight import Mark, Point, Record, preflight
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import typed_digest, verify_signature
+from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest, unhex
 from bytewise.storage.archive import Audits
 from tests.unit.verifier import bench as b
@@ -193,6 +194,29 @@ def test_audit_seats_are_those_of_the_stake_at_the_batchs_block(
     worker = Worker()
     auditor, _ = auditor_of(town, worker)
     assert len(auditor.step(town.chain.now())) == drawn
+    worker.stop()
+
+
+def test_a_draw_by_a_block_that_left_the_chain_is_made_again(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.chain.joined[ME.address] = [(0, 10)]
+    town.anchor(town.signed(1), block=14)
+    town.records.step(town.chain.now())
+    worker = Worker()
+    auditor, _ = auditor_of(town, worker)
+    identifier = town.records.live[0].seen.receipt_id
+    branches = [f"branch {number}" for number in range(40)]
+
+    def drawn(branch: str) -> bool:
+        return audit_is_drawn(word("block", branch, 16), identifier, ME.address, 5000, 1)
+
+    def step(branch: str) -> tuple[Action, ...]:
+        town.chain.branch = branch
+        now = town.chain.now()
+        return auditor.step(dataclasses.replace(now, params=dataclasses.replace(now.params, audit_rate_bps=5000)))
+
+    assert step(next(branch for branch in branches if not drawn(branch))) == ()
+    assert step(next(branch for branch in branches if drawn(branch))) == (RunAudit(identifier),)
     worker.stop()
 
 
