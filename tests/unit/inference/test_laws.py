@@ -78,7 +78,7 @@ def float_model(model: Artifact) -> LlamaForCausalLM:
 def test_plain_floats_fail_the_law_that_exact_arithmetic_keeps(model: Artifact) -> None:
     floats, differing = float_model(model), 0
     with torch.inference_mode():
-        for prompt in prompts(24):
+        for prompt in prompts(PROMPTS):
             whole = floats(torch.tensor([prompt])).logits[0]
             cache, rows = None, []
             for token in prompt:
