@@ -6,7 +6,6 @@ from pathlib import Path
 from chain.params import DEVNET
 
 ETHER = 10**18
-MILLI = 10**15
 
 VERIFIERS = ("ada", "ben", "cleo", "dan", "eva")
 OPERATORS = ("honest", "dishonest")
