@@ -12,6 +12,7 @@ from torch import Tensor
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.units import Decimal
 
 _KNOWN_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -74,7 +75,8 @@ def _architecture(config: dict[str, Any]) -> Architecture:
         shape = Architecture(
             "llama", config["num_hidden_layers"], width, config["intermediate_size"], heads,
             config.get("num_key_value_heads") or heads, config.get("head_dim") or width // heads, config["vocab_size"],
-            config.get("max_position_embeddings", 2048), bool(config.get("attention_bias")), bool(config.get("mlp_bias")),
+            config.get("max_position_embeddings", 2048), bool(config.get("attention_bias")), bool(config.get("attention_bias")),
+            bool(config.get("mlp_bias")), "silu", False, False, (), Decimal("0"), Decimal("0"), 0, 0,
         )  # fmt: skip
     except KeyError as error:
         raise UnsupportedModel(f"config.json lacks {error}") from None

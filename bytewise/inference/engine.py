@@ -2,25 +2,24 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import torch
 
 from bytewise.inference import self_test
+from bytewise.inference.answer import Answer
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.divergence import first_divergence
+from bytewise.inference.judging import believable, follow
 from bytewise.inference.matmul import BACKENDS, Backend, backend_named
 from bytewise.inference.runner import CHUNK, HeadRow, Runner
-from bytewise.inference.sampling import choose
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
 from bytewise.protocol.messages import CannotReason
-from bytewise.protocol.request import Output, Request, execution_hash, output_for
-from bytewise.protocol.trace import TraceStep, trace_leaves
+from bytewise.protocol.request import Output, Request, execution_hash
 from bytewise.protocol.units import Digest
 
 Claim = tuple[Request, Output, Digest]
@@ -40,31 +39,6 @@ def memory_bounded() -> Iterator[None]:
         if not known:
             raise
         raise CannotExecute("out of memory", CannotReason.RESOURCES) from None
-
-
-@dataclass(slots=True)
-class _Answer:
-    # An answer while it grows: tokens are added until there is a reason to end.
-    request: Request
-    execution: Digest
-    steps: list[TraceStep] = field(default_factory=list)
-    reason: str | None = None
-
-    def add(self, head: HeadRow) -> None:
-        policy = self.request.decode
-        if head.logits is None:
-            self.reason = "error"
-            return
-        token = choose(head.logits, policy, self.request.seed, self.execution, len(self.steps))
-        self.steps.append(TraceStep(head.row, head.exponent, token))
-        if token in policy.stop_tokens:
-            self.reason = "stop"
-        elif len(self.steps) == policy.max_new_tokens:
-            self.reason = "length"
-
-    def finish(self) -> Generated:
-        tokens = tuple(step.token for step in self.steps)
-        return Generated(output_for(self.request, tokens, str(self.reason)), trace_leaves(self.request.nonce, self.steps))
 
 
 class ExactEngine:
@@ -111,7 +85,7 @@ class ExactEngine:
         """Checks several claims in one teacher-forced pass over a ragged batch; each result is as if it were alone."""
         for request, _, _ in claims:
             self._check(request)
-        tokens = [self._believable(request, claimed) for request, claimed, _ in claims]
+        tokens = [believable(request, claimed, self.artifact.manifest.architecture.vocabulary) for request, claimed, _ in claims]
         # The last claimed token is an input only if the true answer goes on after it.
         inputs = [(*claim[0].prompt, *given[:-1]) for claim, given in zip(claims, tokens, strict=True)]
         capacity = max(len(ids) for ids in inputs) + max(request.decode.max_new_tokens for request, _, _ in claims)
@@ -158,34 +132,20 @@ class ExactEngine:
 
     def _judge(self, claim: Claim, tokens: tuple[int, ...], rows: list[HeadRow], cache: ExactCache) -> Verification:
         request, claimed, out_hash = claim
-        answer = self._answer(request)
-        for position, row in enumerate(rows):
-            answer.add(row)
-            if answer.reason or position >= len(tokens) or answer.steps[-1].token != tokens[position]:
-                break
+        answer = follow(self._answer(request), tokens, rows)
         cache.crop(len(request.prompt) + len(answer.steps) - 1)
         truth = self._continue(answer, cache)
         return Verification(truth, first_divergence(truth, claimed, out_hash), 1)
 
-    def _continue(self, answer: _Answer, cache: ExactCache) -> Generated:
+    def _continue(self, answer: Answer, cache: ExactCache) -> Generated:
         while answer.reason is None:
             position = len(answer.request.prompt) + len(answer.steps) - 1
             answer.add(self._runner.feed(cache, answer.steps[-1].token, position))
         return answer.finish()
 
-    def _answer(self, request: Request) -> _Answer:
+    def _answer(self, request: Request) -> Answer:
         execution = execution_hash(self.artifact.model_id, PROFILE_EXACT_1, request.decode, request.prompt)
-        return _Answer(request, execution)
-
-    def _believable(self, request: Request, claimed: Output) -> tuple[int, ...]:
-        # The claimed tokens that can be fed: no more than the limit, none outside the vocabulary, none after a stop.
-        vocabulary, tokens = self.artifact.manifest.architecture.vocabulary, claimed.token_ids[: request.decode.max_new_tokens]
-        for i, token in enumerate(tokens):
-            if token >= vocabulary:
-                return tokens[:i]
-            if token in request.decode.stop_tokens:
-                return tokens[: i + 1]
-        return tokens
+        return Answer(request, execution)
 
     def _check(self, request: Request) -> None:
         if request.model_id != self.artifact.model_id:

@@ -6,9 +6,9 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import Decimal, Digest
 
-FORMAT = 1
+FORMAT = 2
 """Layout of the artifact folder."""
 
 MANIFEST_FILE = "manifest.json"
@@ -31,10 +31,10 @@ class ArtifactFile:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The shape of a Llama-family decoder."""
+    """The shape of a decoder. A feature that a model lacks is zero, false or empty."""
 
     family: str
-    """`llama`."""
+    """`llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, or a mixture of experts, `mixtral`: whose modelling code is the graph."""
     layers: int
     """Decoder layers."""
     width: int
@@ -52,9 +52,31 @@ class Architecture:
     max_context: int
     """Most tokens of prompt and answer together."""
     attention_bias: bool
-    """Whether the attention projections have a bias."""
+    """Whether query, key and value projections have a bias."""
+    output_bias: bool
+    """Whether the attention's output projection has a bias."""
     mlp_bias: bool
     """Whether the gated unit has a bias."""
+    activation: str
+    """`silu` or `gelu_tanh`."""
+    query_key_norm: bool
+    """Whether queries and keys are normalised per head before the rotation (Qwen3)."""
+    extra_norms: bool
+    """Whether the outputs of attention and gated unit are normalised too (Gemma 2)."""
+    windows: tuple[int, ...]
+    """Sliding window of each layer in tokens, its own included; 0 sees everything. Empty: no layer has one."""
+    attention_softcap: Decimal
+    """Cap of scores, `0` for none: x becomes cap · tanh(x / cap)."""
+    final_softcap: Decimal
+    """Cap of logits, `0` for none."""
+    experts: int
+    """Experts of each layer; 0 is a dense model."""
+    experts_per_token: int
+    """Experts that a token is routed to."""
+
+    def window(self, layer: int) -> int:
+        """Sliding window of a layer; 0 sees everything."""
+        return self.windows[layer] if self.windows else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +84,7 @@ class Manifest:
     """The whole model: shape, numbers, tokenizer, template."""
 
     format: int
-    """1."""
+    """2."""
     profile: str
     """Arithmetic profile that the artifact is made for."""
     architecture: Architecture
