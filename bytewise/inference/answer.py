@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bytewise.inference.runner import HeadRow
+from bytewise.inference.paths import HeadRow
 from bytewise.inference.sampling import choose
 from bytewise.protocol.compare import Generated
 from bytewise.protocol.request import Request, output_for

@@ -31,6 +31,7 @@ class ExactCache:
         self._scale = torch.zeros((2, layers, batch, heads, 1, capacity), dtype=torch.float32)
         self.positions = torch.zeros((batch, capacity), dtype=torch.int64)
         self.length = 0
+        self.capacity = capacity
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Stored, Stored]:
         """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
@@ -54,6 +55,7 @@ class ExactCache:
         one._values = self._values[:, :, sequence : sequence + 1]
         one._scale = self._scale[:, :, sequence : sequence + 1]
         one.positions, one.length = self.positions[sequence : sequence + 1], self.length
+        one.capacity = self.capacity
         return one
 
     def _store(self, kind: int, layer: int, rows: Rows) -> Stored:

@@ -14,7 +14,8 @@ from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.divergence import first_divergence
 from bytewise.inference.judging import believable, follow
 from bytewise.inference.matmul import BACKENDS, Backend, backend_named
-from bytewise.inference.runner import CHUNK, HeadRow, Runner
+from bytewise.inference.paths import HeadRow
+from bytewise.inference.runner import CHUNK, Runner
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bytewise.inference.answer import Answer
-from bytewise.inference.runner import HeadRow
+from bytewise.inference.paths import HeadRow
 from bytewise.protocol.request import Output, Request
 
 

@@ -1,19 +1,35 @@
 """What the engine needs of a path: one way, torch or native, to run the model of an artifact, with the same bytes."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
-from bytewise.inference.runner import HeadRow
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class HeadRow:
+    """What the output head saw and said at one position."""
+
+    row: bytes
+    """Integers of Q(x, 14) of the final norm's output, int16 little-endian."""
+    exponent: int
+    """Their E."""
+    logits: Tensor | None
+    """float32 [V], or None if the row or a logit is not finite: the answer ends here."""
 
 
 class PathCache(Protocol):
     """Keys and values of the tokens seen so far, of one sequence or a ragged batch."""
 
+    capacity: int
+    """Tokens of each sequence that it has room for."""
+
     def crop(self, length: int) -> None:
-        """Forgets the tokens from `length` on."""
+        """Forgets the tokens from `length` on; only of a cache of one sequence."""
         ...
 
-    def select(self, sequence: int) -> "PathCache":
+    def select(self, sequence: int) -> Self:
         """The cache of one sequence of the batch, sharing memory."""
         ...
 
@@ -32,11 +48,20 @@ class Path(Protocol[AnyCache]):
         ...
 
     def feed(self, cache: AnyCache, token: int, position: int) -> HeadRow:
-        """Decode: one more token of one sequence."""
+        """Decode: one more token of one sequence, at the end of its cache."""
         ...
 
     def teacher_force(
         self, cache: AnyCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int
     ) -> list[list[HeadRow]]:
-        """Prefill: head rows of each sequence from position `keep[i]` on."""
+        """Prefill: appends each sequence to its cache; its head rows from index `keep[i]` of the appended tokens on.
+
+        The engine calls it in pieces, so that the logits of few positions are in memory at a time: a sequence goes on where
+        the cache ends. Those of a batch grow in step; one that has ended gets no more tokens, then or later. `chunk` is the
+        most tokens of each sequence in one forward call.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives back threads and memory; the path is not used again."""
         ...

@@ -1,7 +1,6 @@
 """The only forward loop: tokens in, head rows and logits out, for one sequence or a ragged batch, in chunks of any size."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,22 +9,11 @@ from bytewise.inference.artifact import Artifact
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.matmul import Backend
 from bytewise.inference.model import build
+from bytewise.inference.paths import HeadRow
 from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, quantise
 
 CHUNK = 256
 """Tokens of one forward call: bounds the memory of the scores. No byte depends on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadRow:
-    """What the output head saw and said at one position."""
-
-    row: bytes
-    """Integers of Q(x, 14) of the final norm's output, int16 little-endian."""
-    exponent: int
-    """Their E."""
-    logits: Tensor | None
-    """float32 [V], or None if the row or a logit is not finite: the answer ends here."""
 
 
 class Runner:
@@ -33,6 +21,7 @@ class Runner:
 
     def __init__(self, artifact: Artifact, backend: Backend) -> None:
         self.backend = backend
+        self.name = f"torch-{backend.name}"
         self.shape = artifact.manifest.architecture
         self._model, self._head = build(artifact, backend)
 
@@ -43,28 +32,28 @@ class Runner:
 
     def feed(self, cache: ExactCache, token: int, position: int) -> HeadRow:
         """Decode: one more token of one sequence."""
-        hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]), None)
+        hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]), several=False)
         return self.head(hidden[0])[0]
 
     def teacher_force(
         self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK
     ) -> list[list[HeadRow]]:
-        """Prefill: head rows of each sequence from position `keep[i]` on. Shorter sequences are padded on the right."""
-        longest = max(len(sequence) for sequence in sequences)
+        """Prefill: appends to the cache; head rows of each sequence from its index `keep[i]` on. Padded on the right."""
+        longest, first = max(len(sequence) for sequence in sequences), cache.length
         tokens = torch.zeros((len(sequences), longest), dtype=torch.int64)
         # Padding lives at a position that no real token has: no real row sees it, and its own rows see everything.
         positions = torch.full((len(sequences), longest), self.shape.max_context, dtype=torch.int64)
         for i, sequence in enumerate(sequences):
             tokens[i, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
-            positions[i, : len(sequence)] = torch.arange(len(sequence))
+            positions[i, : len(sequence)] = torch.arange(first, first + len(sequence))
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         for start in range(0, longest, chunk):
             stop = min(start + chunk, longest)
-            hidden = self._forward(cache, tokens[:, start:stop], positions[:, start:stop], positions[:, :stop])
+            hidden = self._forward(cache, tokens[:, start:stop], positions[:, start:stop], several=True)
             for i, sequence in enumerate(sequences):
-                first, last = max(keep[i] - start, 0), min(len(sequence), stop) - start
-                if first < last:
-                    rows[i].extend(self.head(hidden[i, first:last]))
+                kept, end = max(keep[i] - start, 0), min(len(sequence), stop) - start
+                if kept < end:
+                    rows[i].extend(self.head(hidden[i, kept:end]))
         return rows
 
     def head(self, hidden: Tensor) -> list[HeadRow]:
@@ -79,10 +68,14 @@ class Runner:
             for i in range(len(exponents))
         ]
 
-    def _forward(self, cache: ExactCache, tokens: Tensor, positions: Tensor, seen: Tensor | None) -> Tensor:
-        # `seen` are the positions of all slots; None: one token that sees them all.
-        mask = None if seen is None else seen[:, None, None, :] <= positions[:, None, :, None]
+    def close(self) -> None:
+        """Nothing is held but memory."""
+
+    def _forward(self, cache: ExactCache, tokens: Tensor, positions: Tensor, several: bool) -> Tensor:
         cache.place(positions)
+        # One token of one sequence sees every slot; of several tokens, each sees the slots at positions not after its own.
+        seen = cache.positions[:, : cache.length + tokens.shape[1]]
+        mask = seen[:, None, None, :] <= positions[:, None, :, None] if several else None
         hidden: Tensor = self._model(
             input_ids=tokens, position_ids=positions, attention_mask=mask, past_key_values=cache, use_cache=True
         ).last_hidden_state
