@@ -13,7 +13,7 @@ from bytewise.inference.convert import convert
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest
 
 PROMPTS = (16, 64, 256)
@@ -64,7 +64,8 @@ def _small_model(folder: Path) -> Path:
 def _request(model: artifact.Artifact, environment_digest: Digest, prompt: int, answer: int) -> Request:
     decode = DecodePolicy(answer, Decimal("0"), Decimal("1"), 0, ())
     return Request(
-        version=1, model_id=model.model_id, model_name=model.name, environment=environment_digest, decode=decode, seed=U64(0),
+        version=REQUEST_VERSION, model_id=model.model_id, model_name=model.name, environment=environment_digest,
+        decode=decode, seed=U64(0),
         prompt=tuple(32 + i % 90 for i in range(prompt)), template_digest=model.template_digest,
         tokenizer_digest=model.tokenizer_digest, prompt_commitments=None, nonce=Digest(bytes(32)), chain_id=U256(31337),
         expiry=U64(2**40), client=ZERO_ADDRESS, reply_key=None,

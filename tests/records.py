@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import field_types
 from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
-from bytewise.protocol.request import DecodePolicy, Output, Request
+from bytewise.protocol.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, WIDTHS, Address, Blob, Decimal, Digest
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
@@ -76,23 +76,54 @@ def record(cls: type) -> st.SearchStrategy[Any]:
     """Valid records of a class."""
     if cls is Output:
         return outputs()
+    if cls is DecodePolicy:
+        return decode_policies()
     special = _SPECIAL.get(cls)
     fields = {name: of_type(kind) for name, kind in field_types(cls).items()}
     return st.builds(cls, **(fields | (special() if special else {})))
 
 
+def between(least: int, most: int, decimals: int = 6) -> st.SearchStrategy[Decimal]:
+    """Canonical decimals from `least` to `most`."""
+    unit = 10**decimals
+    return st.integers(least * unit, most * unit).map(lambda n: canonical(Fraction(n, unit)))
+
+
+def decode_policies() -> st.SearchStrategy[DecodePolicy]:
+    """Valid policies; with logprobs the answer is short enough for them."""
+
+    def with_logprobs(policy: DecodePolicy, count: int | None) -> DecodePolicy:
+        most = MAX_LOGPROBS // ((count or 0) + 1)
+        return (
+            policy
+            if count is None
+            else dataclasses.replace(policy, logprobs=count, max_new_tokens=1 + policy.max_new_tokens % most)
+        )
+
+    plain = st.builds(DecodePolicy, **_decode_policy())
+    return st.builds(with_logprobs, plain, st.none() | st.integers(0, 20))
+
+
 def _decode_policy() -> dict[str, st.SearchStrategy[Any]]:
+    distinct = st.sets(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8), max_size=3)
     return {
         "max_new_tokens": st.integers(1, 2**20),
         "temperature": st.integers(0, 10**8).map(lambda n: canonical(Fraction(n, 10**6))),
         "top_p": st.integers(1, 10**6).map(lambda n: canonical(Fraction(n, 10**6))),
         "top_k": st.integers(0, 2**20),
         "stop_tokens": st.sets(tokens, max_size=4).map(lambda ids: tuple(sorted(ids))),
+        "min_p": between(0, 1),
+        "repetition_penalty": between(1, 100),
+        "presence_penalty": between(-2, 2),
+        "frequency_penalty": between(-2, 2),
+        "logit_bias": st.dictionaries(tokens, between(-100, 100), max_size=3).map(lambda given: tuple(sorted(given.items()))),
+        "stop_strings": distinct.map(lambda found: tuple(sorted(found))),
+        "grammar": st.none() | st.just('{"type":"object"}'),
     }
 
 
 def _request() -> dict[str, st.SearchStrategy[Any]]:
-    return {"version": st.just(1), "prompt": st.lists(tokens, min_size=1, max_size=6).map(tuple)}
+    return {"version": st.just(REQUEST_VERSION), "prompt": st.lists(tokens, min_size=1, max_size=6).map(tuple)}
 
 
 def _policy() -> dict[str, st.SearchStrategy[Any]]:
@@ -109,7 +140,6 @@ def _policy() -> dict[str, st.SearchStrategy[Any]]:
 
 
 _SPECIAL: dict[type, Callable[[], dict[str, st.SearchStrategy[Any]]]] = {
-    DecodePolicy: _decode_policy,
     Request: _request,
     AppraisalPolicy: _policy,
 }
@@ -119,4 +149,12 @@ def outputs() -> st.SearchStrategy[Output]:
     """Valid outputs: the count is the number of tokens."""
     ids = st.lists(tokens, max_size=6).map(tuple)
     reasons = st.sampled_from(["stop", "length", "error"])
-    return st.builds(lambda h, t, r, p, b: Output(h, t, r, p, len(t), b), digests, ids, reasons, st.integers(0, 99), digests)
+
+    def with_logprobs(output: Output) -> st.SearchStrategy[Output]:
+        each = st.builds(TokenLogprobs, decimals, st.lists(st.tuples(tokens, decimals), max_size=2).map(tuple))
+        count = len(output.token_ids)
+        several = st.lists(each, min_size=count, max_size=count).map(tuple)
+        return (st.none() | several).map(lambda found: dataclasses.replace(output, logprobs=found))
+
+    plain = st.builds(lambda h, t, r, p, b: Output(h, t, r, p, len(t), b), digests, ids, reasons, st.integers(0, 99), digests)
+    return plain.flatmap(with_logprobs)

@@ -14,7 +14,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits, Version
 from bytewise.protocol.merkle import batch_root
 from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
-from bytewise.protocol.request import DecodePolicy, Output, Request, output_for
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Output, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.trace import TraceStep, trace_leaves
@@ -111,7 +111,7 @@ class World:
     def request(self, number: int = 1, **changes: object) -> Request:
         """The client's question number `number`."""
         plain = Request(
-            version=1, model_id=MODEL, model_name="parrot", environment=self.environment.digest, decode=GREEDY,
+            version=REQUEST_VERSION, model_id=MODEL, model_name="parrot", environment=self.environment.digest, decode=GREEDY,
             seed=U64(number), prompt=tuple(range(number, number + 70)), template_digest=word("template"),
             tokenizer_digest=word("tokenizer"), prompt_commitments=None, nonce=word("nonce", number),
             chain_id=U256(CHAIN_ID), expiry=U64(NOW + 600), client=self.client.address, reply_key=None,

@@ -29,6 +29,7 @@ class Label(enum.Enum):
     ROUND = "bytewise/v1/round-digest"
     EXECUTION = "bytewise/v1/execution"
     SAMPLER = "bytewise/v1/sampler"
+    CHOICE = "bytewise/v1/choice-seed"
     ENVIRONMENT = "bytewise/v1/environment"
     ARTIFACT = "bytewise/v1/artifact"
     TEMPLATE = "bytewise/v1/chat-template"

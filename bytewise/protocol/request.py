@@ -1,16 +1,29 @@
 """What a client asks and what it gets: Request and Output, the two private records (design section 4)."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.units import U64, U256, Address, Blob, Decimal, Digest, decimal, fraction
+from bytewise.protocol.encoding import encode, verify_depth
+from bytewise.protocol.errors import MalformedValue, NotCanonical
+from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Address, Blob, Decimal, Digest, decimal, fraction
 
-REQUEST_VERSION = 1
+REQUEST_VERSION = 2
 TOKEN_LIMIT = 2**31
+
+MAX_BIASES = 1024
+"""Most tokens with a logit bias."""
+MAX_STOP_STRINGS = 16
+MAX_STOP_BYTES = 256
+"""Longest stop string, in bytes of UTF-8."""
+MAX_GRAMMAR_BYTES = 2**16
+"""Longest JSON schema, in bytes of UTF-8."""
+MAX_TOP_LOGPROBS = 20
+MAX_LOGPROBS = 2**15
+"""Most logprobs in one answer, chosen tokens counted: with them the largest answer still fits the largest bucket."""
+
+_ZERO, _ONE = Decimal("0"), Decimal("1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +40,64 @@ class DecodePolicy:
     """Most candidates kept; 0 keeps all."""
     stop_tokens: tuple[int, ...]
     """Token ids that end the answer, ascending, each once; the stop token is part of the answer."""
+    _: KW_ONLY
+    min_p: Decimal = _ZERO
+    """Tokens that weigh less than this share of the heaviest are not drawn; 0 keeps every token, 1 the heaviest only."""
+    repetition_penalty: Decimal = _ONE
+    """Divides positive and multiplies negative logits of tokens that prompt or answer hold; from 0.01 to 100, 1 is none."""
+    presence_penalty: Decimal = _ZERO
+    """Subtracted once from the logit of each token that the answer holds; from -2 to 2."""
+    frequency_penalty: Decimal = _ZERO
+    """Subtracted as often as the answer holds the token; from -2 to 2."""
+    logit_bias: tuple[tuple[int, Decimal], ...] = ()
+    """(token, what is added to its logit, from -100 to 100), ascending by token; tokens the model has not are without effect."""
+    stop_strings: tuple[str, ...] = ()
+    """Texts that end the answer with the token that completes one, ascending by code point, each once."""
+    logprobs: int | None = None
+    """How many alternatives the output lists for each token with their logprobs, 0 to 20; null: no logprobs at all."""
+    grammar: str | None = None
+    """JSON schema that the answer's text must satisfy, as JSON text (the order of its properties counts), or null."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_new_tokens <= 2**20:
-            raise MalformedValue("max_new_tokens", str(self.max_new_tokens))
-        if not 0 <= fraction(decimal(self.temperature)) <= 100:
-            raise MalformedValue("temperature", self.temperature)
-        if not 0 < fraction(decimal(self.top_p)) <= 1:
+        _integer("max_new_tokens", self.max_new_tokens, 1, 2**20)
+        _number("temperature", self.temperature, "0", "100")
+        _number("top_p", self.top_p, "0", "1")
+        if fraction(self.top_p) == 0:
             raise MalformedValue("top_p", self.top_p)
-        if not 0 <= self.top_k <= 2**20:
-            raise MalformedValue("top_k", str(self.top_k))
-        if list(self.stop_tokens) != sorted(set(self.stop_tokens)):
-            raise MalformedValue("stop_tokens", "not ascending or repeated")
+        _integer("top_k", self.top_k, 0, 2**20)
+        _ascending("stop_tokens", self.stop_tokens)
         check_tokens(self.stop_tokens)
+        _number("min_p", self.min_p, "0", "1")
+        _number("repetition_penalty", self.repetition_penalty, "0.01", "100")
+        _number("presence_penalty", self.presence_penalty, "-2", "2")
+        _number("frequency_penalty", self.frequency_penalty, "-2", "2")
+        self._check_bias()
+        self._check_texts()
+        if self.logprobs is not None:
+            _integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
+            _integer("logprobs of all tokens", self.max_new_tokens * (self.logprobs + 1), 0, MAX_LOGPROBS)
+
+    def _check_bias(self) -> None:
+        tokens = tuple(token for token, _ in self.logit_bias)
+        _ascending("logit_bias", tokens)
+        check_tokens(tokens)
+        _integer("logit_bias entries", len(tokens), 0, MAX_BIASES)
+        for token, bias in self.logit_bias:
+            _number(f"logit_bias of {token}", bias, "-100", "100")
+
+    def _check_texts(self) -> None:
+        _ascending("stop_strings", self.stop_strings)
+        _integer("stop_strings entries", len(self.stop_strings), 0, MAX_STOP_STRINGS)
+        for text in self.stop_strings:
+            _integer("stop string bytes", len(_utf8("stop_strings", text)), 1, MAX_STOP_BYTES)
+        if self.grammar is not None:
+            raw = _utf8("grammar", self.grammar)
+            _integer("grammar bytes", len(raw), 1, MAX_GRAMMAR_BYTES)
+            try:
+                # Libraries that read schemas do it recursively: depth must be bounded before they see it.
+                verify_depth(raw)
+            except NotCanonical as error:
+                raise MalformedValue("grammar", str(error)) from None
 
     @property
     def temperature_fraction(self) -> Fraction:
@@ -51,13 +109,24 @@ class DecodePolicy:
         """Nucleus mass as an exact rational."""
         return fraction(self.top_p)
 
+    @property
+    def min_p_fraction(self) -> Fraction:
+        """Least share of the heaviest token as an exact rational."""
+        return fraction(self.min_p)
+
+    @property
+    def penalises(self) -> bool:
+        """Whether any penalty or bias can change a logit."""
+        neutral = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) == (_ONE, _ZERO, _ZERO)
+        return not neutral or bool(self.logit_bias)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """One private request, complete: who holds it and the artifact can compute the one answer."""
 
     version: int
-    """1."""
+    """2."""
     model_id: Digest
     """Digest of the artifact that must answer."""
     model_name: str
@@ -101,6 +170,16 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Natural logarithms of the model's own probabilities, before any knob; -9999 below 2^-41 of the largest one."""
+
+    chosen: Decimal
+    """Of the token that the answer has."""
+    top: tuple[tuple[int, Decimal], ...]
+    """Of the most probable tokens, the most probable first, of equals the lowest id: (token, logprob)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """The private answer to one request, as token ids; text is derived from them and is not hashed."""
 
@@ -116,6 +195,8 @@ class Output:
     """Length of `token_ids`."""
     blind: Digest
     """HKDF(nonce, output): hides the answer from who guesses it."""
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    """One for each token where the request asks for them, else null."""
 
     def __post_init__(self) -> None:
         if self.finish_reason not in ("stop", "length", "error"):
@@ -123,6 +204,8 @@ class Output:
         if self.completion_tokens != len(self.token_ids):
             raise MalformedValue("completion_tokens", str(self.completion_tokens))
         check_tokens(self.token_ids)
+        if self.logprobs is not None and len(self.logprobs) != len(self.token_ids):
+            raise MalformedValue("logprobs", f"{len(self.logprobs)} for {len(self.token_ids)} tokens")
 
     @property
     def tokens_hash(self) -> Digest:
@@ -130,10 +213,21 @@ class Output:
         return digests.labelled(Label.TOKENS, encode(self))
 
 
-def output_for(request: Request, token_ids: tuple[int, ...], finish_reason: str) -> Output:
+def output_for(
+    request: Request, token_ids: tuple[int, ...], finish_reason: str, logprobs: tuple[TokenLogprobs, ...] | None = None
+) -> Output:
     """The one Output record of these tokens as the answer to the request."""
     blind = Digest(digests.derive(Label.OUTPUT_BLIND, request.nonce))
-    return Output(request.req_hash, token_ids, finish_reason, len(request.prompt), len(token_ids), blind)
+    return Output(request.req_hash, token_ids, finish_reason, len(request.prompt), len(token_ids), blind, logprobs)
+
+
+def choice_seed(seed: U64, choice: int) -> U64:
+    """Seed of one of several choices of an answer: choice 0 keeps the seed, the others hash it to 53 bits."""
+    if choice == 0:
+        return seed
+    hashed = digests.labelled(Label.CHOICE, seed, choice)
+    # 53 bits: any client can send it back as a JSON number and gets that choice alone.
+    return U64(int.from_bytes(hashed) >> 256 - MAX_SAFE_INTEGER.bit_length())
 
 
 def execution_hash(model_id: Digest, profile: str, decode: DecodePolicy, prompt: tuple[int, ...]) -> Digest:
@@ -147,3 +241,25 @@ def check_tokens(token_ids: tuple[int, ...]) -> None:
     for token in token_ids:
         if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < TOKEN_LIMIT:
             raise MalformedValue("token id", str(token)[:40])
+
+
+def _integer(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise MalformedValue(name, str(value))
+
+
+def _number(name: str, value: Decimal, least: str, most: str) -> None:
+    if not Fraction(least) <= fraction(decimal(value)) <= Fraction(most):
+        raise MalformedValue(name, value)
+
+
+def _ascending(name: str, values: tuple[int, ...] | tuple[str, ...]) -> None:
+    if any(values[i] >= values[i + 1] for i in range(len(values) - 1)):  # type: ignore[operator]
+        raise MalformedValue(name, "not ascending or repeated")
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise MalformedValue(name, "not a text of Unicode characters") from None

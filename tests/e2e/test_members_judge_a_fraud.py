@@ -30,7 +30,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditOutcome, Verdict
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
-from bytewise.protocol.request import DecodePolicy, Request, output_for
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
@@ -142,7 +142,8 @@ class Town:
         now = self.anvil.client.head().timestamp
         decode = DecodePolicy(12, Decimal("0"), Decimal("1"), 0, ())
         request = Request(
-            1, self.model.model_id, "m", self.place.digest, decode, U64(0), tuple(range(65, 95)), ZERO_DIGEST, ZERO_DIGEST,
+            REQUEST_VERSION, self.model.model_id,
+            "m", self.place.digest, decode, U64(0), tuple(range(65, 95)), ZERO_DIGEST, ZERO_DIGEST,
             None, Digest(os.urandom(32)), U256(CHAIN_ID), U64(now + 600), CLIENT.address, None,
         )  # fmt: skip
         truth = engine.generate(request)

@@ -28,7 +28,7 @@ from bytewise.inference.sampling import draw, keep
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 
 FILE = Path(__file__).parent / "exact-1.json"
@@ -96,8 +96,8 @@ def requests(model: Artifact) -> list[Request]:
     """Every prompt under every policy."""
     return [
         Request(
-            1, model.model_id, "vectors", ZERO_DIGEST, DecodePolicy(24, Decimal(t), Decimal(p), k, (257,)), U64(k + i),
-            tuple(prompt), model.template_digest, model.tokenizer_digest, None, Digest(bytes(range(32))),
+            REQUEST_VERSION, model.model_id, "vectors", ZERO_DIGEST, DecodePolicy(24, Decimal(t), Decimal(p), k, (257,)),
+            U64(k + i), tuple(prompt), model.template_digest, model.tokenizer_digest, None, Digest(bytes(range(32))),
             U256(1), U64(1), ZERO_ADDRESS, None,
         )
         for i, prompt in enumerate(PROMPTS) for t, p, k in POLICIES

@@ -8,7 +8,7 @@ from bytewise.inference.artifact import Artifact
 from bytewise.inference.convert import convert
 from bytewise.inference.known_answers import integers
 from bytewise.inference.make import make_model
-from bytewise.protocol.request import DecodePolicy, Request
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 
 NONCE = Digest(bytes(range(32)))
@@ -29,7 +29,8 @@ def policy(new: int, temperature: str = "0", top_p: str = "1", top_k: int = 0, s
 def request(model: Artifact, prompt: Sequence[int], decode: DecodePolicy, seed: int = 1) -> Request:
     """A request to the model; what does not determine the computation is constant."""
     return Request(
-        1, model.model_id, "test", ZERO_DIGEST, decode, U64(seed), tuple(prompt), model.template_digest, model.tokenizer_digest,
+        REQUEST_VERSION, model.model_id,
+        "test", ZERO_DIGEST, decode, U64(seed), tuple(prompt), model.template_digest, model.tokenizer_digest,
         None, NONCE, U256(1), U64(2**40), ZERO_ADDRESS, None,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from bytewise.protocol.jobs import Contracts, RunJob
 from bytewise.protocol.keys import ChainFacts, Decision, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import BatchHeader, Receipt, plain_enclave_key, receipt_id
-from bytewise.protocol.request import DecodePolicy, Request, output_for
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_DIGEST, Address, Blob, Decimal, Digest, short_text
@@ -153,7 +153,7 @@ class World:
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int = 1, canary: int = 65) -> Case:
         """A receipt of the operator with its sealed envelope."""
         request = Request(
-            1, Digest(b"\x11" * 32), "tiny", ENVIRONMENT.digest,
+            REQUEST_VERSION, Digest(b"\x11" * 32), "tiny", ENVIRONMENT.digest,
             DecodePolicy(16, Decimal("0"), Decimal("1"), 0, (2,)), U64(seq), (canary, 66, 67), ZERO_DIGEST, ZERO_DIGEST,
             None, Digest(os.urandom(32)), U256(CHAIN_ID), U64(NOW + 1000), CLIENT.address, None,
         )  # fmt: skip

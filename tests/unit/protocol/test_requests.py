@@ -8,8 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol import units
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BadRequest, Bug, BytewiseError, Fault, MalformedValue, Unavailable
-from bytewise.protocol.request import DecodePolicy, Request, execution_hash, output_for
+from bytewise.protocol.request import (
+    MAX_LOGPROBS,
+    DecodePolicy,
+    Request,
+    TokenLogprobs,
+    choice_seed,
+    execution_hash,
+    output_for,
+)
+from bytewise.protocol.seal import BUCKETS
 from bytewise.protocol.units import U64, Decimal, Digest, decimal, fraction
 from tests.records import decimals, record
 from tests.world import GREEDY, World, word
@@ -35,6 +45,31 @@ WORLD = World()
         {"stop_tokens": (1, 1)},
         {"stop_tokens": (-1,)},
         {"stop_tokens": (2**31,)},
+        {"min_p": "-0.1"},
+        {"min_p": "1.1"},
+        {"repetition_penalty": "0"},
+        {"repetition_penalty": "0.009"},
+        {"repetition_penalty": "100.1"},
+        {"presence_penalty": "2.1"},
+        {"frequency_penalty": "-2.1"},
+        {"logit_bias": ((2, "1"), (1, "1"))},
+        {"logit_bias": ((1, "1"), (1, "2"))},
+        {"logit_bias": ((-1, "1"),)},
+        {"logit_bias": ((1, "100.1"),)},
+        {"logit_bias": tuple((i, "1") for i in range(1025))},
+        {"stop_strings": ("b", "a")},
+        {"stop_strings": ("a", "a")},
+        {"stop_strings": ("",)},
+        {"stop_strings": ("é" * 129,)},
+        {"stop_strings": ("\ud800",)},
+        {"stop_strings": tuple("abcdefghijklmnopq")},
+        {"logprobs": -1},
+        {"logprobs": 21},
+        {"logprobs": 20, "max_new_tokens": 1561},
+        {"grammar": ""},
+        {"grammar": " " * (2**16 + 1)},
+        {"grammar": "[" * 33},
+        {"grammar": "\udc00"},
     ],
     ids=str,
 )
@@ -44,14 +79,16 @@ def test_a_knob_outside_its_range_is_refused(change: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"version": 2}, {"prompt": ()}, {"prompt": (-1,)}, {"prompt": (True,)}, {"prompt": (2**31,)}], ids=str
+    "change", [{"version": 1}, {"prompt": ()}, {"prompt": (-1,)}, {"prompt": (True,)}, {"prompt": (2**31,)}], ids=str
 )
 def test_a_request_that_cannot_be_run_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(MalformedValue):
         WORLD.request(**change)
 
 
-@pytest.mark.parametrize("change", [{"finish_reason": "tired"}, {"completion_tokens": 3}, {"token_ids": (2**31,) * 16}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"finish_reason": "tired"}, {"completion_tokens": 3}, {"token_ids": (2**31,) * 16}, {"logprobs": ()}], ids=str
+)
 def test_an_output_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
     output = WORLD.engine.generate(WORLD.request()).output
     with pytest.raises(MalformedValue):
@@ -70,6 +107,21 @@ def test_the_answer_is_blinded_by_the_requests_nonce() -> None:
     one, two = WORLD.request(nonce=word("one")), WORLD.request(nonce=word("two"))
     assert output_for(one, (1,), "stop").blind != output_for(two, (1,), "stop").blind
     assert output_for(one, (1,), "stop").blind != one.nonce
+
+
+def test_every_choice_has_a_seed_of_its_own_that_a_client_can_send_back() -> None:
+    assert choice_seed(U64(2**63), 0) == 2**63
+    seeds = [choice_seed(U64(seed), choice) for seed in (0, 1) for choice in range(1, 6)]
+    assert len(set(seeds)) == 10 and max(seeds) < 2**53 and min(seeds) > 2**40
+
+
+@pytest.mark.parametrize("top", [0, 20])
+def test_the_largest_answer_with_logprobs_fits_the_largest_bucket(top: int) -> None:
+    worst = units.decimal("-40.123456")
+    one = TokenLogprobs(worst, ((2**31 - 1, worst),) * top)
+    count = MAX_LOGPROBS // (top + 1)
+    output = output_for(WORLD.request(), (2**31 - 1,) * count, "length", (one,) * count)
+    assert len(encode(output)) + 2**18 < BUCKETS[-1]
 
 
 def test_the_execution_hash_ignores_the_nonce_and_covers_what_is_computed() -> None:
