@@ -14,6 +14,7 @@ from bytewise.cli import model, verify
 from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
 from bytewise.cli.exits import Exit, exit_for
+from bytewise.cli.gate import gate
 from bytewise.cli.status import collect
 from bytewise.cli.status_table import show as show_status
 from bytewise.cli.verify import Output, OutputOption
@@ -31,6 +32,7 @@ app.add_typer(receipts, name="receipt")
 app.add_typer(duties, name="duty")
 app.add_typer(protect, name="protect")
 app.command()(demo)
+app.command()(gate)
 app.command("verify")(verify.verify)
 receipts.command("show")(verify.show)
 

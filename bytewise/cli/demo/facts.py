@@ -10,7 +10,7 @@ from typing import Any
 
 from bytewise.cli.demo.client import Answer
 from bytewise.cli.demo.director import MOST_SEATS, Fate, Fates
-from bytewise.cli.demo.plan import MAX_TOKENS, VERIFIERS
+from bytewise.cli.demo.plan import GATE_RUNS, GATE_TOKENS, GATE_TRAFFIC, MAX_TOKENS, VERIFIERS
 from bytewise.cli.demo.site import Site
 from bytewise.cli.status_table import ether
 from bytewise.protocol.dispute import Dispute, Phase
@@ -50,6 +50,20 @@ def status_command(site: Site) -> list[str]:
     """The command of the fresh process."""
     where = ["--network", str(site.network_file), "--rpc", site.rpc_url, "--output", "json"]
     return [sys.executable, "-m", "bytewise.cli", "status", *where]
+
+
+def gate_command(site: Site) -> list[str]:
+    """The command that fires identical requests at the honest operator."""
+    where = [f"{site.operator_url('honest')}/v1", "--certificate", str(site.of("honest") / "tls.pem"), "--output", "json"]
+    how = ["--runs", str(GATE_RUNS), "--traffic", str(GATE_TRAFFIC), "--tokens", str(GATE_TOKENS)]
+    return [sys.executable, "-m", "bytewise.cli", "gate", *where, *how]
+
+
+def gated(found: dict[str, Any]) -> dict[str, bool]:
+    """The fact of the gate, from what its process printed; an empty object if it could not tell."""
+    compared = 2 * (2 * GATE_RUNS - 1)
+    identical = found.get("identical") is True and found.get("compared") == compared
+    return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
 def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:

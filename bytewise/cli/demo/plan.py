@@ -15,6 +15,9 @@ CHAIN_ID = 31337
 MAX_TOKENS = 64
 """Answers are at least this long: the model's stop token is practically never drawn."""
 
+GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
+"""The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
+
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 40 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
 FUNDS_WEI = 100 * ETHER
 """Given to every account by the development chain."""

@@ -162,8 +162,18 @@ class Demo:
         checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
         judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
         judged |= _accepted(reader, self.site, self.answers)
+        judged |= facts.gated(self._gate())
         answers = facts.answers_document(self.answers)
         return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
+
+    def _gate(self) -> dict[str, Any]:
+        # After everything else was read back: its receipts belong to no fact.
+        self.story.say("identical requests are fired at the honest operator, alone and among other traffic")
+        out = self.site.folder / "gate.json"
+        self.network.start("gate", facts.gate_command(self.site), out)
+        self.network.finish("gate", build.BUILD_TIMEOUT_S)
+        told = out.read_text()
+        return dict(json.loads(told)) if told else {}
 
 
 def _checked(database: str) -> int:

@@ -1,0 +1,204 @@
+"""`bytewise gate` against a real operator, one that cheats, and small servers that each do one thing wrong; readiness."""
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx2
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.demo.facts import gated
+from bytewise.cli.exits import Exit
+from bytewise.cli.gating import Plan, comparable, first_difference
+from bytewise.service.clock import monotonic_s
+from tests.operator_site import READY_S, Operator, make_artifact, process, running_operator_site, serving
+
+SHORT = ("--runs", "2", "--traffic", "2", "--tokens", "12")
+Reply = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """A network whose operator each test starts in its own way."""
+    with running_operator_site(tmp_path_factory.mktemp("gate")) as found:
+        yield found
+
+
+def fired(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Reply]:
+    code = main(["gate", *arguments, *SHORT, "--output", "json"])
+    printed = capsys.readouterr().out
+    return code, json.loads(printed) if printed else {}
+
+
+def at(operator: Operator) -> tuple[str, ...]:
+    return (operator.url, "--certificate", str(operator.folder / "tls.pem"))
+
+
+def test_an_operator_is_not_ready_before_it_is_warm_and_then_every_answer_is_identical(
+    site: Operator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = site.folder / "serving.log"
+    early, deadline, pause = 0, monotonic_s() + READY_S, threading.Event()
+    with process(site.folder, "serving", "--config", str(site.folder / "operator.toml")) as child, site.http() as http:
+        while True:
+            before = log.read_text()
+            status = probe(http, site.url)
+            if status == 200:
+                # Warm is logged before the first 200 can be given.
+                assert "operator.warm" in log.read_text()
+                break
+            early += status == 503 and "operator.warm" not in before
+            assert child.poll() is None and monotonic_s() < deadline, log.read_text()[-2000:]
+            pause.wait(0.02)
+        assert early > 0, "no probe was answered before the operator was warm"
+        code, told = fired(capsys, *at(site))
+    assert (code, told["identical"], told["difference"], told["replayed"]) == (Exit.OK, True, None, False)
+    assert (told["answers"], told["compared"]) == (16, 6) and told["bytes"] > 6 * 500
+    assert set(gated(told).values()) == {True}
+
+
+def probe(http: httpx2.Client, url: str) -> int:
+    try:
+        return http.get(f"{url}/health", timeout=5.0).status_code
+    except httpx2.TransportError:
+        return 0
+
+
+def test_an_operator_that_answers_one_request_in_two_ways_is_found(site: Operator, capsys: pytest.CaptureFixture[str]) -> None:
+    other = str(make_artifact(site.folder, seed=2))
+    with serving(site, "adversaries.dishonest_operator", "--other", other):
+        code, told = fired(capsys, *at(site))
+    assert (code, told["identical"]) == (Exit.MISMATCH, False)
+    where = told["difference"]
+    assert (where["request"], where["answer"]) == ("greedy", "2 (alone)")
+    assert where["expected"] != where["found"]
+    assert set(gated(told).values()) == {False}
+
+
+REPLY: Reply = {
+    "id": "x", "model": "m", "system_fingerprint": "f", "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "fair wind"}, "finish_reason": "stop", "logprobs": None},
+    ],
+    "determinism": {"seed": 1}, "opening": {"output": {"token_ids": [4, 5]}, "request": {"nonce": "0x1"}},
+}  # fmt: skip
+
+
+@contextmanager
+def endpoint(reply: Callable[[int], Reply]) -> Iterator[str]:
+    """An endpoint that answers the n-th chat request (from 0) with `reply(n)`, after refusing one as busy."""
+    numbers, lock, refusals = iter(range(10_000)), threading.Lock(), [503]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._say(200, {"data": [{"id": "m"}]})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            with lock:
+                status = refusals.pop() if refusals else 200
+                answer = reply(next(numbers)) if status == 200 else {}
+            self._say(status, answer)
+
+        def log_message(self, *args: Any) -> None:
+            """Says nothing on the test's standard error."""
+
+        def _say(self, status: int, value: Reply) -> None:
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def changed(where: Callable[[Reply], object], receipt: str | None = None) -> Reply:
+    reply = copy.deepcopy(REPLY)
+    where(reply)
+    return reply if receipt is None else {**reply, "receipt": {"receipt_id": receipt}}
+
+
+def test_what_must_be_new_each_time_is_not_compared() -> None:
+    new = changed(lambda r: (r.update(id="y", created=7), r["opening"]["request"].update(nonce="0x2")), receipt="0x3")
+    assert first_difference("greedy", "2", comparable(REPLY), comparable(new)) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "part", "byte"),
+    [
+        (lambda r: r["choices"][0]["message"].update(content="fair wine"), "choices[0].message.content", 8),
+        (lambda r: r["choices"][0]["message"].update(content="fair winds"), "choices[0].message.content", 9),
+        (lambda r: r["choices"][0].update(finish_reason="length"), "choices[0]", 18),
+        (lambda r: r["choices"].append({"message": {"content": "more"}}), "choices[1].message.content", 0),
+        (lambda r: r["usage"].update(completion_tokens=3), "usage", 21),
+        (lambda r: r["opening"]["output"].update(token_ids=[4, 6]), "opening.output.token_ids", 3),
+        (lambda r: r["determinism"].update(seed=2), "determinism", 8),
+        (lambda r: r.update(system_fingerprint="g"), "system_fingerprint", 1),
+    ],
+)
+def test_one_byte_is_named_with_its_place(where: Callable[[Reply], object], part: str, byte: int) -> None:
+    found = first_difference("greedy", "2", comparable(REPLY), comparable(changed(where)))
+    assert found is not None and (found.part, found.byte) == (part, byte)
+
+
+def test_one_changed_byte_in_traffic_ends_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
+    other = changed(lambda r: r["choices"][0]["message"].update(content="fair wine"))
+    with endpoint(lambda n: other if n >= 10 else REPLY) as url:
+        code, told = fired(capsys, url)
+    assert code == Exit.MISMATCH
+    assert told["difference"]["answer"].endswith("(among traffic)") and told["difference"]["byte"] == 8
+
+
+def test_people_are_told_the_byte_and_what_is_around_it(capsys: pytest.CaptureFixture[str]) -> None:
+    other = changed(lambda r: r["choices"][0]["message"].update(content="fair wine"))
+    with endpoint(lambda n: other if n == 1 else REPLY) as url:
+        assert main(["gate", url, *SHORT]) == Exit.MISMATCH
+    told = capsys.readouterr().out
+    assert "DIFFERENT: greedy request, answer 2 (alone), choices[0].message.content, byte 8" in told
+    assert "'fair wind'" in told and "'fair wine'" in told
+
+
+def test_an_endpoint_that_repeats_an_answer_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with endpoint(lambda _: changed(lambda r: None, receipt="0x1")) as url:
+        code, told = fired(capsys, url)
+    assert (code, told["identical"], told["replayed"]) == (Exit.INCONCLUSIVE, False, True)
+    assert set(gated(told).values()) == {False} == set(gated({}).values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("ftp://127.0.0.1",), Exit.USAGE),
+        (("https://127.0.0.1:1", "--certificate", "missing.pem"), Exit.USAGE),
+        (("http://127.0.0.1:1",), Exit.UNAVAILABLE),
+        (("http://127.0.0.1:1", "--runs", "1"), Exit.USAGE),
+    ],
+)
+def test_what_cannot_be_asked_is_said(arguments: tuple[str, ...], code: Exit) -> None:
+    assert main(["gate", *arguments]) == code
+
+
+def test_an_answer_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with endpoint(lambda _: {"choices": []}) as url:
+        assert main(["gate", url, *SHORT]) == Exit.USAGE
+    assert "no choices" in capsys.readouterr().err
+
+
+def test_the_traffic_differs_from_the_probes_and_within_itself() -> None:
+    plan = Plan("m", runs=2, traffic=3, tokens=8, seed=1)
+    bodies = [json.dumps(body) for body in [*plan.probes.values(), *(plan.different(i) for i in range(12))]]
+    assert len(set(bodies)) == len(bodies) == 14
