@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from safetensors.torch import load as load_tensors
+from torch import Tensor
+
 from bytewise.inference.manifest import MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_FILE, WEIGHTS_FILE, ArtifactFile, Manifest
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -31,6 +34,12 @@ class Artifact:
     """Digest of the manifest."""
     content: dict[str, bytes] = field(repr=False)
     """Bytes of every file of the manifest."""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Tensors of the weights file by name."""
+        tensors: dict[str, Tensor] = load_tensors(self.content[WEIGHTS_FILE])
+        return tensors
 
     @property
     def name(self) -> str:

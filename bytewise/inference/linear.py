@@ -9,12 +9,21 @@ from bytewise.inference.quantise import ACTIVATION_BITS, Rows, quantise
 Tensors = dict[str, Tensor]
 
 
+LIMB = 256.0
+"""A weight of 16 bits is 256 · high + low, low in -128 to 127."""
+
+
 class SharedProduct:
-    """One quantisation and one product for the linear layers that read the same input."""
+    """One quantisation and one product for the linear layers that read the same input.
+
+    All of them have weights of one precision: 8 bits, or 16 bits in two int8 limbs.
+    """
 
     def __init__(self, backend: Backend, tensors: Tensors, names: list[str]) -> None:
         self._backend = backend
-        self._weight = backend.pack(torch.cat([tensors[name] for name in names]))
+        self._high = backend.pack(torch.cat([tensors[name] for name in names]))
+        limbs = [tensors[f"{name}.low"] for name in names if f"{name}.low" in tensors]
+        self._low = backend.pack(torch.cat(limbs)) if limbs else None
         self._scale = torch.cat([tensors[f"{name}.scale"] for name in names])
         biases = [tensors[f"{name}.bias"] for name in names if f"{name}.bias" in tensors]
         self._bias = torch.cat(biases) if biases else None
@@ -33,8 +42,15 @@ class SharedProduct:
 
     def of_rows(self, rows: Rows) -> Tensor:
         """float32(exact sum) · s · weight scale + bias, each rounded once."""
-        result = self._backend.product(rows.values, self._weight).to(torch.float32).mul_(rows.scale).mul_(self._scale)
+        result = self._sums(rows.values).to(torch.float32).mul_(rows.scale).mul_(self._scale)
         return result if self._bias is None else result.add_(self._bias)
+
+    def _sums(self, values: Tensor) -> Tensor:
+        sums = self._backend.product(values, self._high)
+        if self._low is None:
+            return sums
+        # |q| < 2^14, |w| < 2^15, at most 2^16 of them: below 2^45, and so is each part, so that float64 adds exactly.
+        return sums.mul_(LIMB).add_(self._backend.product(values, self._low))
 
 
 class ExactLinear(nn.Module):

@@ -7,7 +7,6 @@ rotary tables, cache and attention are ours.
 from typing import Any
 
 import torch
-from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.llama.configuration_llama import LlamaConfig
@@ -23,6 +22,18 @@ from bytewise.inference.matmul import Backend
 from bytewise.protocol.errors import ArtifactMismatch
 
 AttentionInterface.register(IMPLEMENTATION, exact_attention)
+
+
+class ExactEmbedding(nn.Module):
+    """Rows of the embedding, kept in the dtype of the checkpoint and widened, which is exact, when they are used."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self._weight = weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """float32 rows [B, T, D] of token ids [B, T]."""
+        return self._weight[tokens].to(torch.float32)
 
 
 class ExactNorm(nn.Module):
@@ -61,13 +72,11 @@ class ExactSilu(nn.Module):
 def build(artifact: Artifact, backend: Backend) -> tuple[Any, SharedProduct]:
     """The patched `LlamaModel` and the output head; `ArtifactMismatch` if a tensor is missing or misshapen."""
     shape = artifact.manifest.architecture
-    tensors = load_tensors(artifact.content[WEIGHTS_FILE])
+    tensors = artifact.tensors
     try:
         with torch.device("meta"):
             model = LlamaForCausalLM(_config(shape)).model
-        embedding = nn.Embedding(shape.vocabulary, shape.width, _weight=tensors["embedding"])
-        embedding.weight.requires_grad_(False)
-        model.embed_tokens = embedding
+        model.embed_tokens = ExactEmbedding(tensors["embedding"])
         model.norm = ExactNorm(tensors["norm"], tensors["epsilon"])
         tables = {name.removeprefix("rope."): table for name, table in tensors.items() if name.startswith("rope.")}
         model.rotary_emb = ExactRotary(*rope.position_tables(tables, shape.max_context + 1))
