@@ -1,0 +1,105 @@
+"""Speed of exact inference against its peers, all in one run: `make bench-inference`, results in `bench/results/inference.json`.
+
+Every engine is a process of its own with the same weights, the same token ids and the same number of threads; they take turns,
+and a ratio is the median over the rounds of one turn against another. Nothing else should run: busy cores make noise of it all.
+"""
+
+import argparse
+import dataclasses
+import json
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench import engines, machine, perplexity, summary, workload
+from bench.child import Child
+from bench.engines import LLAMACPP, NATIVE
+from bench.models import LARGE, SMALL, Shape
+from bench.table import growth, table
+from bench.workload import PROMPT, Effort, Progress
+
+RESULTS = Path("bench/results/inference.json")
+QUICK_RESULTS = engines.ROOT / "quick.json"
+
+
+def main() -> None:
+    """Measures both models, writes the results and the plot, prints keys and targets."""
+    parser = argparse.ArgumentParser(prog="bench.inference", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"small counts, to try a change; written to {QUICK_RESULTS}")
+    parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
+    options = parser.parse_args()
+    effort, out = (workload.QUICK, QUICK_RESULTS) if options.quick else (workload.FULL, RESULTS)
+    results = run(effort, options.threads, _progress())
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=1) + "\n")
+    subprocess.run([engines.PEER_PYTHON, "-m", "bench.plot", out, out.with_suffix(".png")], check=True)
+    _show(results)
+    Console().print(f"written: {out}, {out.with_suffix('.png')}")
+
+
+def run(effort: Effort, threads: int, progress: Progress) -> dict[str, Any]:
+    """Everything that is published, as one object."""
+    described = machine.describe() | {"threads": threads}
+    found = {shape.name: _model(shape, effort, threads, progress) for shape in (SMALL, LARGE)}
+    keys = summary.worst({name: model["keys"] for name, model in found.items()})
+    progress("perplexity")
+    losses = perplexity.measure()
+    keys |= {name: losses[name] for name in ("ppl_delta_w8", "ppl_delta_w16")}
+    return {
+        **keys, "targets": summary.targets(keys), "explained": summary.EXPLAINED, "machine": described,
+        "effort": dataclasses.asdict(effort) | {"prompt": PROMPT}, "models": found,
+    }  # fmt: skip
+
+
+def _model(shape: Shape, effort: Effort, threads: int, progress: Progress) -> dict[str, Any]:
+    def tell(text: str) -> None:
+        progress(f"{shape.name}: {text}")
+
+    with ExitStack() as stack:
+        commands = engines.commands(shape, threads, effort.context, tell)
+        roof = machine.roof(threads)
+        children = {}
+        for name, command in commands.items():
+            tell(f"{name}: loading")
+            children[name] = stack.enter_context(Child(name, command))
+        cosines = workload.alike(shape, children)
+        measured = workload.measure(shape, children, effort, engines.artifact(shape), tell)
+        ours, peer = children[NATIVE], children[LLAMACPP]
+        return {
+            "keys": summary.ratios(measured),
+            "tokens_per_second": summary.speeds(measured, effort.answer, PROMPT + effort.long - 1),
+            "batch_gain": summary.gains(measured, effort.batches),
+            "memory": summary.memory(measured),
+            "cosine_of_logits": cosines,
+            "shape": dataclasses.asdict(shape) | {"parameters": shape.parameters},
+            "roof": roof,
+            "table": table(shape, ours, effort, roof, tell),
+            "growth": growth(shape, ours, peer, effort, tell) if shape is SMALL else [],
+            "seconds": summary.samples(measured),
+        }
+
+
+def _progress() -> Progress:
+    start, console = time.monotonic(), Console(stderr=True)
+    return lambda text: console.print(f"[{time.monotonic() - start:6.1f} s] {text}", markup=False, highlight=False)
+
+
+def _show(results: dict[str, Any]) -> None:
+    table = Table(title="ratios, the worse of both models; larger than 1 is ahead")
+    for heading in ("key", *results["models"], "worst", "target", "met"):
+        table.add_column(heading, justify="left" if heading == "key" else "right")
+    for key in next(iter(results["models"].values()))["keys"]:
+        aim = results["targets"].get(key, {})
+        bound = f"≥ {aim['at_least']}" if "at_least" in aim else f"≤ {aim['at_most']}" if aim else ""
+        values = [f"{model['keys'][key]:.2f}" for model in results["models"].values()]
+        table.add_row(key, *values, f"{results[key]:.2f}", bound, {True: "yes", False: "NO", None: ""}[aim.get("met")])
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

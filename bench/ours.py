@@ -1,0 +1,71 @@
+"""Our engine as a process to be measured: `python -m bench.ours ARTIFACT PATH THREADS`, PATH native or torch."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.worker import Claim, serve
+from bytewise.inference import artifact, engine
+from bytewise.inference.determinism import environment
+from bytewise.protocol.compare import Generated
+from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
+from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest
+
+
+class Ours:
+    """An artifact in `ExactEngine`: what is measured is the product, with traces, hashes and checks."""
+
+    def __init__(self, path: Path, kind: str, threads: int) -> None:
+        self._artifact = artifact.load(path)
+        self._environment = environment(self._artifact).digest
+        self._engine = engine.ExactEngine(self._artifact, threads=threads, path=kind)
+        self._made: dict[tuple[tuple[int, ...], int], Generated] = {}
+
+    def request(self, prompt: Sequence[int], count: int) -> Request:
+        """Greedy, `count` tokens, no stop."""
+        decode = DecodePolicy(count, Decimal("0"), Decimal("1"), 0, ())
+        return Request(
+            version=REQUEST_VERSION, model_id=self._artifact.model_id, model_name=self._artifact.name,
+            environment=self._environment, decode=decode, seed=U64(0), prompt=tuple(prompt),
+            template_digest=self._artifact.template_digest, tokenizer_digest=self._artifact.tokenizer_digest,
+            prompt_commitments=None, nonce=Digest(bytes(32)), chain_id=U256(31337), expiry=U64(2**40), client=ZERO_ADDRESS,
+            reply_key=None,
+        )  # fmt: skip
+
+    def generate(self, prompt: Sequence[int], count: int) -> Sequence[int]:
+        """The answer, kept as a claim."""
+        generated = self._engine.generate(self.request(prompt, count))
+        self._made[tuple(prompt), count] = generated
+        return generated.output.token_ids
+
+    def prepare(self, claims: Sequence[Claim]) -> None:
+        """Generates what was not yet: a claim to verify must be true."""
+        for prompt, count in claims:
+            if (tuple(prompt), count) not in self._made:
+                self.generate(prompt, count)
+
+    def judge(self, claims: Sequence[Claim], together: bool) -> None:
+        """Verifies the claims, in one batch or one by one; every one must match, else its time means nothing."""
+        given = []
+        for prompt, count in claims:
+            made = self._made[tuple(prompt), count]
+            given.append((self.request(prompt, count), made.output, made.out_hash))
+        groups = [given] if together else [[claim] for claim in given]
+        for group in groups:
+            for verification in self._engine.verify_many(group):
+                if verification.divergence is not None:
+                    raise SystemExit("the engine contradicts itself: a measurement of it means nothing")
+
+    def logits(self, tokens: Sequence[int]) -> Sequence[float]:
+        """Logits after the last token."""
+        return self._engine.logits(tokens)
+
+
+def main(arguments: list[str]) -> None:
+    """Serves."""
+    path, kind, threads = arguments
+    serve(lambda: Ours(Path(path), kind, int(threads)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

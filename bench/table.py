@@ -1,0 +1,80 @@
+"""Generation against verification over prompt, answer and batch, the roof beside it, and how both grow with the answer."""
+
+from typing import Any
+
+from bench.child import Child
+from bench.engines import LLAMACPP, NATIVE
+from bench.models import Shape
+from bench.workload import CLAIMS, PROMPT, Effort, Progress, prompt
+
+Row = dict[str, Any]
+
+
+def table(shape: Shape, ours: Child, effort: Effort, roof: dict[str, float], progress: Progress) -> list[Row]:
+    """One row for each prompt, answer and batch. Answers are generated one after another, so a batch costs so many times one."""
+    rows = []
+    for asked in effort.table:
+        for answer in effort.table:
+            progress(f"table: prompt {asked}, answer {answer}")
+            tokens = prompt(shape, asked)
+            generated = ours.generate(tokens, answer)
+            for batch in (1, CLAIMS):
+                verified = ours.judge([(tokens, answer)] * batch, together=True)
+                row = {"prompt": asked, "answer": answer, "batch": batch, "generate_s": batch * generated, "verify_s": verified}
+                rows.append(_with_roof(row, bounds(shape, roof, asked, answer)))
+    return rows
+
+
+def growth(shape: Shape, ours: Child, peer: Child, effort: Effort, progress: Progress) -> list[Row]:
+    """Seconds for answers of growing length after a short prompt, ours and llama.cpp's in turn, and to verify ours."""
+    rows = []
+    for answer in effort.growth:
+        tokens = prompt(shape, PROMPT)
+        row: Row = {"prompt": PROMPT, "answer": answer}
+        for child in (ours, peer):
+            progress(f"growth: {child.name}, answer {answer}")
+            row[f"generate_s {child.name}"] = child.generate(tokens, answer)
+        for child in (ours, peer):
+            progress(f"growth: {child.name}, one pass over {answer}")
+            row[f"one_pass_s {child.name}"] = child.judge([(tokens, answer)])
+        row["generate_over_llamacpp_q8"] = row[f"generate_s {LLAMACPP}"] / row[f"generate_s {NATIVE}"]
+        row["verify_over_generate"] = row[f"generate_s {NATIVE}"] / row[f"one_pass_s {NATIVE}"]
+        rows.append(rounded(row))
+    return rows
+
+
+def rounded(row: Row) -> Row:
+    """Four digits are more than any repetition confirms."""
+    return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()}
+
+
+def _with_roof(row: Row, bound: dict[str, float]) -> Row:
+    batch = row["batch"]
+    return rounded(
+        row
+        | {"verify_over_generate": row["generate_s"] / row["verify_s"], "roof_ratio": bound["generate"] / bound["verify"]}
+        | {
+            "generate_of_roof": batch * bound["generate"] / row["generate_s"],
+            "verify_of_roof": batch * bound["verify"] / row["verify_s"],
+        }
+    )
+
+
+def bounds(shape: Shape, roof: dict[str, float], asked: int, answer: int) -> dict[str, float]:
+    """Seconds that generation and verification of one claim cannot go below.
+
+    Decoding reads all weights and the cache for each token. A pass multiplies: prefill up to the head of one position,
+    verification up to the heads of all answered ones.
+    """
+    decode_bytes = sum(shape.body + shape.head + shape.cache_bytes_per_token * (asked + i) for i in range(1, answer))
+    rate = roof["multiplications_per_second"]
+    return {
+        "generate": _multiplications(shape, asked, 1) / rate + decode_bytes / roof["bytes_per_second"],
+        "verify": _multiplications(shape, asked + answer - 1, answer) / rate,
+    }
+
+
+def _multiplications(shape: Shape, tokens: int, heads: int) -> int:
+    # Scores and weighted values: each token with itself and those before it.
+    attention = 2 * shape.layers * shape.width * (tokens * (tokens + 1) // 2)
+    return shape.body * tokens + shape.head * heads + attention

@@ -1,0 +1,111 @@
+"""The work that is timed: lengths of prompts and answers, and who does what in turn."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench.child import Child
+from bench.engines import FLOAT32, NATIVE
+from bench.models import Shape
+from bench.rounds import Samples, interleaved
+from bench.summary import Measured
+from bench.worker import Claim
+
+PROMPT = 32
+"""Tokens of the prompt that every engine answers."""
+
+CLAIMS = 8
+"""Claims that are verified in one batch."""
+
+ALIKE = 0.99
+"""Least cosine between the logits of two engines that run the same weights: quantisation costs less, a wrong layout far more."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    rounds: int
+    answer: int
+    """Tokens that every engine generates."""
+    long: int
+    """Tokens of the answer that is verified in one pass."""
+    batches: tuple[tuple[int, int], ...]
+    """Shortest prompt and answer of 8 claims; the others are longer by one token each. The first gives the published key."""
+    table: tuple[int, ...]
+    """Prompt and answer lengths of the table."""
+    growth: tuple[int, ...]
+    """Answer lengths up to the longest."""
+
+    @property
+    def context(self) -> int:
+        """Tokens of the longest sequence of all."""
+        return PROMPT + max(*self.growth, self.long)
+
+
+FULL = Effort(3, 64, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096))
+QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,))
+
+
+def prompt(shape: Shape, length: int, seed: int = 0) -> list[int]:
+    """Random token ids, the same for every engine."""
+    return [int(token) for token in np.random.Generator(np.random.SFC64(seed)).integers(0, shape.vocabulary, length)]
+
+
+def claims(shape: Shape, shortest: int, answer: int) -> list[Claim]:
+    """Eight claims of which no two are equally long."""
+    return [(prompt(shape, shortest + i, i), answer + i) for i in range(CLAIMS)]
+
+
+def alike(shape: Shape, children: Mapping[str, Child]) -> dict[str, float]:
+    """Cosine of each engine's logits with those of `transformers` float32; `SystemExit` if one runs another model."""
+    tokens = prompt(shape, 16)
+    logits = {name: np.asarray(child.logits(tokens)) for name, child in children.items()}
+    truth = logits[FLOAT32]
+    cosines = {name: float(x @ truth / np.linalg.norm(x) / np.linalg.norm(truth)) for name, x in logits.items()}
+    for name, cosine in cosines.items():
+        if not cosine > ALIKE:
+            raise SystemExit(f"{name} runs another model than transformers: cosine of logits {cosine:.4f}")
+    return {name: round(cosine, 5) for name, cosine in cosines.items()}
+
+
+def measure(shape: Shape, children: Mapping[str, Child], effort: Effort, artifact: Path, progress: Progress) -> Measured:
+    """Everything that ratios are made of, for one model."""
+    tokens = prompt(shape, PROMPT)
+    claim = [(tokens, effort.long)]
+    ours = {NATIVE: children[NATIVE]}
+    memory = {name: _warm_up(child, tokens, effort, progress) for name, child in children.items()}
+
+    def each(what: str, work: Callable[[Child], float], who: Mapping[str, Child] = children) -> Samples:
+        works = {name: functools.partial(work, child) for name, child in who.items()}
+        return interleaved(works, effort.rounds, lambda text: progress(f"{what}: {text}"))
+
+    return Measured(
+        first=each("prompt", lambda child: child.generate(tokens, 1)),
+        answer=each("answer", lambda child: child.generate(tokens, effort.answer)),
+        judged=each("one pass", lambda child: child.judge(claim)),
+        long=each("long answer", lambda child: child.generate(tokens, effort.long), ours),
+        batches=[_batch(claims(shape, *sizes), children[NATIVE], effort.rounds, progress) for sizes in effort.batches],
+        memory=memory,
+        artifact_bytes=sum(file.stat().st_size for file in artifact.iterdir()),
+        cache_bytes=shape.cache_bytes_per_token * (PROMPT + effort.long),
+    )
+
+
+def _warm_up(child: Child, tokens: list[int], effort: Effort, progress: Progress) -> int:
+    # Also what the memory is measured with.
+    progress(f"{child.name}: warm-up")
+    child.generate(tokens, effort.answer)
+    child.judge([(tokens, effort.long)])
+    return child.memory()
+
+
+def _batch(given: list[Claim], ours: Child, rounds: int, progress: Progress) -> Samples:
+    ours.judge(given, together=True)
+    works = {"together": lambda: ours.judge(given, together=True), "one by one": lambda: ours.judge(given)}
+    return interleaved(works, rounds, lambda text: progress(f"batch of {len(given)}: {text}"))
