@@ -23,11 +23,16 @@ FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WAR
 DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
 	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
 
-.PHONY: help install demo test check fmt bench clean contracts
+# The peers of the benchmark, in an environment of their own: llama.cpp is compiled for this processor (about ten minutes, once).
+PEERS := build/bench-venv
+PEERS_READY := $(PEERS)/.installed
+PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
+
+.PHONY: help install demo test check fmt bench bench-inference clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 20
 
 install: $(PACKAGES_READY) $(NODE_READY) ## install everything into this checkout (other verbs do it when needed)
 
@@ -76,6 +81,19 @@ fmt: install ## format and fix what can be fixed
 
 bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)
+
+$(PEERS_READY): bench/peers.txt
+	@echo '==> the peers into $(PEERS) (once; compiling llama.cpp takes about ten minutes on two cores)'
+	@mkdir -p build && $(PYTHON) -m venv $(PEERS)
+	@grep -v llama-cpp-python bench/peers.txt > $(PEERS)/tools.txt
+	@$(PEERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(PEERS)/tools.txt
+	@PATH="$(CURDIR)/$(PEERS)/bin:$$PATH" CMAKE_ARGS="$(PEER_CMAKE)" $(PEERS)/bin/python -m pip install --progress-bar off \
+		--no-deps --no-build-isolation --no-binary llama-cpp-python -r bench/peers.txt
+	@$(PEERS)/bin/python -m pip check
+	@touch $@
+
+bench-inference: install $(PEERS_READY) ## speed against transformers and llama.cpp; writes bench/results (ARGS=--quick: small)
+	@$(PY) -m bench.inference $(ARGS)
 
 clean: ## remove what runs and builds left (not .venv, not node_modules)
 	rm -rf build runs demo-report.json $(CONTRACTS)/out $(CONTRACTS)/cache
