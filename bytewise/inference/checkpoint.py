@@ -1,20 +1,47 @@
-"""Reading a Hugging Face checkpoint: what the profile can run exactly, refused by name otherwise (design section 6)."""
+"""Reading a Hugging Face checkpoint: what the profile can run exactly, refused by name otherwise (design section 6).
+
+config.json is read by transformers' own configuration classes, so that defaults and older spellings mean what they mean there.
+"""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from decimal import Decimal as PlainDecimal
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from transformers import AutoConfig
 
+from bytewise.inference.families import Family, family_of
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.units import Decimal
 
 _KNOWN_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+"""Names in config.json and in the manifest."""
+
+OLDER_MEMBERS = {
+    "_name_or_path", "cache_implementation", "head_dim", "hidden_act", "model_type", "rope_scaling", "rope_theta", "torch_dtype",
+    "partial_rotary_factor",
+}  # fmt: skip
+"""Members of config.json that are no fields of a configuration class, but read by it or without meaning for the computation."""
+
+ROPE_MEMBERS = {
+    "default": set[str](),
+    "linear": {"factor"},
+    "llama3": {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+    "yarn": {
+        "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
+        "truncate",
+    },
+}  # fmt: skip
+"""What each rope type that does not depend on the running length is made of, besides its base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +54,8 @@ class Checkpoint:
     """Shape."""
     epsilon: float
     """RMSNorm epsilon."""
+    score_divisor: float
+    """Scores are divided by the root of it: the head width, unless the checkpoint says otherwise."""
     rope: dict[str, Any]
     """Parameters of the rotary embedding."""
     tied: bool
@@ -39,23 +68,20 @@ class Checkpoint:
 
 def read(path: Path) -> Checkpoint:
     """The checkpoint of a folder; `UnsupportedModel` names what the profile cannot run."""
-    config = _json(path / "config.json")
-    family = str(config.get("model_type"))
-    if family != "llama" or config.get("architectures", ["LlamaForCausalLM"]) != ["LlamaForCausalLM"]:
-        raise UnsupportedModel(f"architecture {family[:40]} {str(config.get('architectures'))[:60]}")
-    if config.get("hidden_act", "silu") != "silu":
-        raise UnsupportedModel(f"activation {str(config['hidden_act'])[:40]}")
-    if "quantization_config" in config:
-        raise UnsupportedModel("a checkpoint that is already quantised")
-    architecture = _architecture(config)
-    epsilon = float(config.get("rms_norm_eps", 1e-6))
-    if not 2.0**-40 <= epsilon < 1:
-        raise UnsupportedModel(f"rms_norm_eps {epsilon}: below 2^-40 results would depend on flush-to-zero")
-    stop = config.get("eos_token_id")
+    raw = _json(path / "config.json")
+    family = family_of(str(raw.get("model_type")))
+    config = _configuration(family, raw)
+    architecture = _architecture(family, config)
+    if not 2.0**-40 <= config.rms_norm_eps < 1:
+        raise UnsupportedModel(f"rms_norm_eps {config.rms_norm_eps}: below 2^-40 results would depend on flush-to-zero")
+    divisor = float(getattr(config, "query_pre_attn_scalar", architecture.head_width))
+    if not 2.0**-20 <= divisor <= 2.0**20:
+        raise UnsupportedModel(f"query_pre_attn_scalar {divisor}")
+    stop = config.eos_token_id
     stops = stop if isinstance(stop, list) else [] if stop is None else [stop]
     return Checkpoint(
-        path, architecture, epsilon, _rope(config), bool(config.get("tie_word_embeddings", False)),
-        config.get("bos_token_id"), tuple(sorted(set(stops))),
+        path, architecture, config.rms_norm_eps, divisor, _rope(config), bool(config.tie_word_embeddings),
+        config.bos_token_id, tuple(sorted(set(stops))),
     )  # fmt: skip
 
 
@@ -69,17 +95,53 @@ def _json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _architecture(config: dict[str, Any]) -> Architecture:
+def _configuration(family: Family, raw: dict[str, Any]) -> Any:
+    if raw.get("architectures") not in (None, [family.model_class]):
+        raise UnsupportedModel(f"architecture {family.name} {str(raw['architectures'])[:60]}")
+    if raw.get("quantization_config") is not None:
+        raise UnsupportedModel("a checkpoint that is already quantised")
+    _rope_kind(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
     try:
-        heads, width = config["num_attention_heads"], config["hidden_size"]
-        shape = Architecture(
-            "llama", config["num_hidden_layers"], width, config["intermediate_size"], heads,
-            config.get("num_key_value_heads") or heads, config.get("head_dim") or width // heads, config["vocab_size"],
-            config.get("max_position_embeddings", 2048), bool(config.get("attention_bias")), bool(config.get("attention_bias")),
-            bool(config.get("mlp_bias")), "silu", False, False, (), Decimal("0"), Decimal("0"), 0, 0,
-        )  # fmt: skip
-    except KeyError as error:
-        raise UnsupportedModel(f"config.json lacks {error}") from None
+        config = AutoConfig.for_model(**raw)
+    except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        # What the library's validators raise; each means that the file is not what the class expects.
+        raise UnsupportedModel(f"config.json: {' '.join(str(error).split())[:200]}") from None
+    known = {field.name for field in fields(config)} | OLDER_MEMBERS
+    # What is null or false is off; whatever else we do not know may change the computation.
+    unknown = sorted(name for name, value in raw.items() if name not in known and value is not None and value is not False)
+    if unknown:
+        raise UnsupportedModel(f"config.json: unknown member {unknown[0][:60]}")
+    for name, value in (*family.required, ("is_encoder_decoder", False)):
+        if getattr(config, name) != value:
+            raise UnsupportedModel(f"config.json: {name} is {str(getattr(config, name))[:40]}, understood is {value}")
+    return config
+
+
+def _architecture(family: Family, config: Any) -> Architecture:
+    activation = str(getattr(config, family.activation_member))
+    if activation not in ACTIVATIONS:
+        raise UnsupportedModel(f"activation {activation[:40]}")
+    heads, experts = config.num_attention_heads, getattr(config, "num_local_experts", 0)
+    biased = bool(getattr(config, "attention_bias", False))
+    shape = Architecture(
+        family=family.name, layers=config.num_hidden_layers, width=config.hidden_size,
+        intermediate=getattr(config, "moe_intermediate_size", config.intermediate_size), heads=heads,
+        key_value_heads=config.num_key_value_heads, head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        vocabulary=config.vocab_size, max_context=config.max_position_embeddings, attention_bias=family.query_bias or biased,
+        output_bias=biased and not family.query_bias, mlp_bias=bool(getattr(config, "mlp_bias", False)),
+        activation=ACTIVATIONS[activation], query_key_norm=family.query_key_norm, extra_norms=family.extra_norms,
+        windows=_windows(family, config), attention_softcap=_cap(config, "attn_logit_softcapping"),
+        final_softcap=_cap(config, "final_logit_softcapping"), experts=experts,
+        experts_per_token=config.num_experts_per_tok if experts else 0,
+    )  # fmt: skip
+    _check(shape)
+    return shape
+
+
+def _check(shape: Architecture) -> None:
+    sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
+    if min(*sizes, shape.vocabulary, shape.max_context) < 1:
+        raise UnsupportedModel("config.json: a size below 1")
     depths = (shape.width, shape.intermediate, shape.heads * shape.head_width)
     if not MIN_DEPTH <= min(depths) <= max(depths) <= MAX_DEPTH:
         raise UnsupportedModel(f"a sum of fewer than {MIN_DEPTH} or more than {MAX_DEPTH} products")
@@ -87,16 +149,49 @@ def _architecture(config: dict[str, Any]) -> Architecture:
         raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
     if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:
         raise UnsupportedModel(f"{shape.heads} heads of width {shape.head_width} on {shape.key_value_heads}")
-    return shape
+    if shape.experts and not 1 <= shape.experts_per_token <= shape.experts:
+        raise UnsupportedModel(f"num_experts_per_tok {shape.experts_per_token} of {shape.experts} experts")
 
 
-def _rope(config: dict[str, Any]) -> dict[str, Any]:
-    # Newer checkpoints have one member rope_parameters, older ones rope_theta and rope_scaling.
-    parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
-    parameters.setdefault("rope_type", parameters.pop("type", "default"))
-    parameters.setdefault("rope_theta", config.get("rope_theta", 10000.0))
-    if config.get("partial_rotary_factor", 1) != 1 or parameters.get("partial_rotary_factor", 1) != 1:
+def _windows(family: Family, config: Any) -> tuple[int, ...]:
+    """Window of each layer, 0 for none; empty if no layer has one that a context can outgrow."""
+    layers, window = config.num_hidden_layers, getattr(config, "sliding_window", None) or 0
+    kinds = ["sliding_attention" if window else "full_attention"] * layers
+    if not family.window_in_every_layer:
+        kinds = getattr(config, "layer_types", None) or ["full_attention"] * layers
+    for kind in kinds:
+        if kind not in ("full_attention", "sliding_attention") or (kind == "sliding_attention" and not window):
+            raise UnsupportedModel(f"layer_types: {str(kind)[:40]}, sliding_window {window}")
+    if len(kinds) != layers or window < 0:
+        raise UnsupportedModel(f"layer_types of {len(kinds)} layers, sliding_window {window}")
+    windows = tuple(window if kind == "sliding_attention" and window < config.max_position_embeddings else 0 for kind in kinds)
+    return windows if any(windows) else ()
+
+
+def _cap(config: Any, name: str) -> Decimal:
+    value = getattr(config, name, None)
+    if value is None:
+        return Decimal("0")
+    if not 2.0**-10 <= value <= 2.0**20:
+        raise UnsupportedModel(f"{name} {value}")
+    return Decimal(f"{PlainDecimal(repr(float(value))).normalize():f}")
+
+
+def _rope_kind(parameters: dict[str, Any]) -> str:
+    kind = str(parameters.get("rope_type", parameters.get("type", "default")))
+    if kind not in ROPE_MEMBERS:
+        raise UnsupportedModel(f"rope type {kind[:40]}: exact are {', '.join(ROPE_MEMBERS)}")
+    return kind
+
+
+def _rope(config: Any) -> dict[str, Any]:
+    parameters = {name: value for name, value in config.rope_parameters.items() if name != "type" and value is not None}
+    kind = _rope_kind(parameters)
+    if parameters.pop("partial_rotary_factor", 1) != 1:
         raise UnsupportedModel("partial rotary embedding")
+    unknown = sorted(parameters.keys() - ROPE_MEMBERS[kind] - {"rope_type", "rope_theta"})
+    if unknown:
+        raise UnsupportedModel(f"rope type {kind}: unknown member {unknown[0][:60]}")
     return parameters
 
 
@@ -112,6 +207,10 @@ class TensorReader:
             except SafetensorError as error:
                 raise UnsupportedModel(f"{file.name}: {error}") from None
         self._unread = set(self._where)
+
+    def has(self, name: str) -> bool:
+        """Whether the checkpoint holds a tensor of that name."""
+        return name in self._where
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The tensor as float32 (exact); `UnsupportedModel` if it is missing, misshapen, integer or not finite."""

@@ -17,12 +17,14 @@ from bytewise.inference import rope
 from bytewise.inference.artifact import Progress
 from bytewise.inference.checkpoint import Checkpoint, TensorReader
 from bytewise.inference.elementwise import sqrt32
+from bytewise.inference.families import Family, family_of, linears, norms
 from bytewise.inference.manifest import (
     FORMAT,
     MANIFEST_FILE,
     TEMPLATE_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
+    Architecture,
     ArtifactFile,
     Manifest,
 )
@@ -79,36 +81,41 @@ def _file(folder: Path, name: str) -> bytes:
 
 def _tensors(source: Checkpoint, progress: Progress | None) -> Iterator[tuple[str, Tensor]]:
     shape, reader = source.architecture, TensorReader(source.path)
+    family = family_of(shape.family)
     embedding = reader.read("model.embed_tokens.weight", (shape.vocabulary, shape.width))
     yield "embedding", embedding
-    yield "norm", reader.read("model.norm.weight", (shape.width,))
+    yield "norm", _norm(family, reader.read("model.norm.weight", (shape.width,)))
     head = embedding if source.tied else reader.read("lm_head.weight", (shape.vocabulary, shape.width))
     yield from _quantised("head", head)
     for layer in range(shape.layers):
-        yield from _layer(source, reader, layer)
+        yield from _layer(shape, family, reader, layer)
         if progress is not None:
             progress("layers", layer + 1, shape.layers)
+    if source.tied and reader.has("lm_head.weight"):
+        # Some checkpoints repeat the embedding; another head would be another model.
+        if not torch.equal(embedding, reader.read("lm_head.weight", (shape.vocabulary, shape.width))):
+            raise UnsupportedModel("lm_head.weight differs from the embedding that it is tied to")
     reader.finish()
     # Positions 0 to max_context: the last one is where padding of a batch lives.
     for name, table in rope.factor_tables(source.rope, shape.head_width, shape.max_context + 1).items():
         yield f"rope.{name}", table
     yield "epsilon", torch.tensor([source.epsilon], dtype=torch.float32)
-    yield "attention_scale", torch.ones(1) / sqrt32(torch.tensor([float(shape.head_width)]))
+    yield "attention_scale", torch.ones(1) / sqrt32(torch.tensor([source.score_divisor]))
+    if family.scaled_embedding:
+        yield "embedding_scale", sqrt32(torch.tensor([float(shape.width)]))
 
 
-def _layer(source: Checkpoint, reader: TensorReader, layer: int) -> Iterator[tuple[str, Tensor]]:
-    shape, prefix = source.architecture, f"model.layers.{layer}."
-    inner, outer = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
-    width, wide = shape.width, shape.intermediate
-    attention = {"q_proj": (inner, width), "k_proj": (outer, width), "v_proj": (outer, width), "o_proj": (width, inner)}
-    unit = {"gate_proj": (wide, width), "up_proj": (wide, width), "down_proj": (width, wide)}
-    for group, linears, biased in (("self_attn", attention, shape.attention_bias), ("mlp", unit, shape.mlp_bias)):
-        for name, size in linears.items():
-            yield from _quantised(f"layers.{layer}.{name}", reader.read(f"{prefix}{group}.{name}.weight", size))
-            if biased:
-                yield f"layers.{layer}.{name}.bias", reader.read(f"{prefix}{group}.{name}.bias", size[:1])
-    for name in ("input_layernorm", "post_attention_layernorm"):
-        yield f"layers.{layer}.{name}", reader.read(f"{prefix}{name}.weight", (shape.width,))
+def _layer(shape: Architecture, family: Family, reader: TensorReader, layer: int) -> Iterator[tuple[str, Tensor]]:
+    for linear in linears(shape, layer):
+        yield from _quantised(linear.name, reader.read(f"{linear.source}.weight", (linear.rows, linear.columns)))
+        if linear.biased:
+            yield f"{linear.name}.bias", reader.read(f"{linear.source}.bias", (linear.rows,))
+    for norm in norms(shape, layer):
+        yield norm.name, _norm(family, reader.read(norm.source, (norm.width,)))
+
+
+def _norm(family: Family, weight: Tensor) -> Tensor:
+    return weight + 1.0 if family.norm_offset else weight
 
 
 def _quantised(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:

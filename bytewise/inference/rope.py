@@ -19,32 +19,39 @@ _PRECISION_BITS = 256
 
 
 def factor_tables(parameters: dict[str, Any], head_width: int, positions: int) -> dict[str, Tensor]:
-    """Tables `low.cos`, `low.sin` [256, d/2] and `high.cos`, `high.sin` [⌈positions / 256⌉, d/2]; `UnsupportedModel` by name."""
+    """Tables `low.cos`, `low.sin` [256, d/2] and `high.cos`, `high.sin` [⌈positions / 256⌉, d/2]; `UnsupportedModel` by name.
+
+    The attention factor of yarn multiplies both cosine and sine: it is folded into the high tables.
+    """
     import mpmath  # type: ignore[import-untyped]
 
     with mpmath.workprec(_PRECISION_BITS):
-        frequencies = _frequencies(mpmath, parameters, head_width)
+        frequencies, gain = _frequencies(mpmath, parameters, head_width)
         rows = {"low": range(STRIDE), "high": range(0, -(-positions // STRIDE) * STRIDE, STRIDE)}
         tables = {}
         for name, values in rows.items():
+            factor = gain if name == "high" else mpmath.mpf(1)
             angles = [[mpmath.cos_sin(position * f) for f in frequencies] for position in values]
             for i, part in enumerate(("cos", "sin")):
-                numbers = [[float(pair[i]) for pair in row] for row in angles]
+                numbers = [[float(factor * pair[i]) for pair in row] for row in angles]
                 tables[f"{name}.{part}"] = torch.tensor(numbers, dtype=torch.float64)
     return tables
 
 
-def _frequencies(mpmath: Any, parameters: dict[str, Any], head_width: int) -> list[Any]:
-    kind = parameters.get("rope_type", "default")
+def _frequencies(mpmath: Any, parameters: dict[str, Any], head_width: int) -> tuple[list[Any], Any]:
+    """Radians per position of each pair, and the factor of cosine and sine."""
+    kind, one = parameters.get("rope_type", "default"), mpmath.mpf(1)
     theta = mpmath.mpf(parameters["rope_theta"])
     plain = [theta ** (-mpmath.mpf(2 * i) / head_width) for i in range(head_width // 2)]
     if kind == "default":
-        return plain
+        return plain, one
     if kind == "linear":
-        return [f / mpmath.mpf(parameters["factor"]) for f in plain]
+        return [f / mpmath.mpf(parameters["factor"]) for f in plain], one
     if kind == "llama3":
-        return [_llama3(mpmath, parameters, f) for f in plain]
-    raise UnsupportedModel(f"rope type {kind}: only default, linear and llama3 do not depend on the running length")
+        return [_llama3(mpmath, parameters, f) for f in plain], one
+    if kind == "yarn":
+        return _yarn(mpmath, parameters, plain, head_width), _yarn_gain(mpmath, parameters)
+    raise UnsupportedModel(f"rope type {kind}: only default, linear, llama3 and yarn do not depend on the running length")
 
 
 def _llama3(mpmath: Any, parameters: dict[str, Any], frequency: Any) -> Any:
@@ -57,6 +64,33 @@ def _llama3(mpmath: Any, parameters: dict[str, Any], frequency: Any) -> Any:
         return frequency
     smooth = (turns - low) / (high - low)
     return (1 - smooth) * frequency / factor + smooth * frequency
+
+
+def _yarn(mpmath: Any, parameters: dict[str, Any], plain: list[Any], head_width: int) -> list[Any]:
+    # YaRN (arXiv 2309.00071): pairs that turn often in the original context are kept, those that turn rarely are divided.
+    factor = mpmath.mpf(parameters["factor"])
+    bounds = []
+    for turns in (parameters.get("beta_fast") or 32, parameters.get("beta_slow") or 1):
+        length = mpmath.mpf(parameters["original_max_position_embeddings"]) / (2 * mpmath.pi * mpmath.mpf(turns))
+        bounds.append(head_width * mpmath.log(length) / (2 * mpmath.log(mpmath.mpf(parameters["rope_theta"]))))
+    if parameters.get("truncate", True):
+        bounds = [mpmath.floor(bounds[0]), mpmath.ceil(bounds[1])]
+    low, high = max(bounds[0], 0), min(bounds[1], head_width - 1)
+    # The same constant as in transformers keeps the ramp finite.
+    span = high - low if high != low else mpmath.mpf("0.001")
+    divided = [min(max((i - low) / span, mpmath.mpf(0)), mpmath.mpf(1)) for i in range(len(plain))]
+    return [f / factor * d + f * (1 - d) for f, d in zip(plain, divided, strict=True)]
+
+
+def _yarn_gain(mpmath: Any, parameters: dict[str, Any]) -> Any:
+    """The factor of cosine and sine: stated, or 0.1 · m · ln(factor) + 1, for m stated as a quotient of two."""
+    if parameters.get("attention_factor") is not None:
+        return mpmath.mpf(parameters["attention_factor"])
+    factor, over, under = (mpmath.mpf(parameters.get(name) or 0) for name in ("factor", "mscale", "mscale_all_dim"))
+    if factor <= 1:
+        return mpmath.mpf(1)
+    slope = mpmath.log(factor) / 10
+    return (slope * over + 1) / (slope * under + 1) if over and under else slope + 1
 
 
 def position_tables(tables: dict[str, Tensor], positions: int) -> tuple[Tensor, Tensor]:

@@ -112,7 +112,7 @@ def test_loading_reports_progress(model: Artifact) -> None:
         ({"quantization_config": {"bits": 4}}, "quantised"),
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope type dynamic"),
         ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope type longrope"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope type yarn"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "long_mscale": 2.0}}, "rope type yarn"),
         ({"partial_rotary_factor": 0.5}, "partial rotary"),
         ({"rms_norm_eps": 0.0}, "rms_norm_eps"),
         ({"max_position_embeddings": 2**20}, "context"),
