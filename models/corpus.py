@@ -1,0 +1,102 @@
+"""Training text: Python's documentation as Debian packages it, split by page into what is learnt and what is held out."""
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.pages import Section, sections
+
+PACKAGE = "python3.11-doc_3.11.2-6+deb12u8_all.deb"
+"""`apt-get download python3.11-doc` on Debian 12."""
+PACKAGE_SHA256 = "50eb63e7f636c4281e9ce1b8f10386f1def42159eddce34fc1f41c46261df71b"
+PAGES = "./usr/share/doc/python3.11/html/"
+LICENCE = "./usr/share/doc/python3.11-doc/copyright"
+LEFT_OUT = ("genindex", "contents", "search", "py-modindex", "whatsnew/changelog", "download", "about", "copyright", "license")
+"""Lists of links, licences and the changelog are no prose."""
+HELD_OUT_OF_256 = 10
+"""Pages whose name hashes below this are held out: 3.9 %."""
+SHORTEST_ANSWER = 300
+"""Characters, about 75 tokens: the model should not learn to end at once."""
+QUESTIONS = ("{}", "What is {}?", "Explain {}.", "Tell me about {}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the documentation."""
+
+    name: str
+    """Path below the root of the documentation, without suffix."""
+    sections: tuple[Section, ...]
+    """Prose."""
+
+    @property
+    def held_out(self) -> bool:
+        """Whether the page is kept from training; depends on its name alone."""
+        return hashlib.sha256(self.name.encode()).digest()[0] < HELD_OUT_OF_256
+
+    @property
+    def text(self) -> str:
+        """The whole page: titles and paragraphs."""
+        return "\n\n".join(f"{section.title}\n{section.text}" for section in self.sections)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """What a package holds."""
+
+    pages: tuple[Page, ...]
+    """Ascending by name."""
+    licence: str
+    """The package's own licence file."""
+
+    def __iter__(self) -> Iterator[Page]:
+        return iter(self.pages)
+
+
+def read(package: Path) -> Corpus:
+    """The corpus of the Debian package; `ValueError` if the file is another one."""
+    data = package.read_bytes()
+    found = hashlib.sha256(data).hexdigest()
+    if found != PACKAGE_SHA256:
+        raise ValueError(f"{package.name} has SHA-256 {found}, expected {PACKAGE_SHA256} ({PACKAGE})")
+    pages, licence = [], ""
+    with tarfile.open(fileobj=io.BytesIO(_member(data, "data.tar.xz"))) as archive:
+        for entry in archive:
+            content = archive.extractfile(entry) if entry.isfile() else None
+            if content is not None and entry.name == LICENCE:
+                licence = content.read().decode()
+            name = entry.name.removeprefix(PAGES).removesuffix(".html")
+            if content is not None and f"{PAGES}{name}.html" == entry.name and not name.startswith(LEFT_OUT):
+                pages.append(Page(name, tuple(sections(content.read().decode()))))
+    return Corpus(tuple(sorted((page for page in pages if page.sections), key=lambda page: page.name)), licence)
+
+
+def _member(archive: bytes, name: str) -> bytes:
+    # A .deb is an `ar` archive: headers of 60 bytes, members padded to even length.
+    at = 8
+    while at + 60 <= len(archive):
+        header = archive[at : at + 60]
+        size = int(header[48:58])
+        if header[:16].decode().strip().rstrip("/") == name:
+            return archive[at + 60 : at + 60 + size]
+        at += 60 + size + size % 2
+    raise ValueError(f"the package holds no {name}")
+
+
+def conversation(title: str, text: str) -> str:
+    """One question and its answer, as the chat template writes them."""
+    form = QUESTIONS[hashlib.sha256(title.encode()).digest()[0] % len(QUESTIONS)]
+    return f"<|begin|><|user|>{form.format(title)}<|end|><|assistant|>{text}<|end|>"
+
+
+def training_text(pages: list[Page]) -> Iterator[str]:
+    """Conversations about every section that takes more than a breath to answer; every second page also as running text."""
+    for number, page in enumerate(pages):
+        for section in page.sections:
+            if len(section.text) >= SHORTEST_ANSWER:
+                yield conversation(section.title, section.text)
+        if number % 2 == 0:
+            yield f"<|begin|>{page.text}<|end|>"

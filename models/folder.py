@@ -1,0 +1,52 @@
+"""The checkpoint folder: what `transformers` loads and `bytewise model convert` converts."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from tokenizers import Tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from bytewise.inference.make import CHAT_TEMPLATE, SPECIAL_TOKENS
+
+CONTEXT = 1024
+"""Most tokens of prompt and answer together."""
+
+
+def shape(tokenizer: Tokenizer) -> LlamaConfig:
+    """A Llama of 3.1 million parameters: small enough to be learnt in an hour on one core, deep enough to write sentences."""
+    return LlamaConfig(
+        hidden_size=192, intermediate_size=512, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=2,
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=CONTEXT, tie_word_embeddings=True, rms_norm_eps=1e-5,
+        bos_token_id=tokenizer.token_to_id(SPECIAL_TOKENS[0]), eos_token_id=tokenizer.token_to_id(SPECIAL_TOKENS[1]),
+    )  # fmt: skip
+
+
+def write(model: LlamaForCausalLM, tokenizer: Tokenizer, path: Path) -> None:
+    """Writes the folder, weights rounded to bfloat16. Each file is replaced at once: an interruption leaves a usable folder."""
+    begin, end = SPECIAL_TOKENS[:2]
+    weights = {
+        name: tensor.detach().to(torch.bfloat16).contiguous()
+        for name, tensor in model.state_dict().items()
+        if name != "lm_head.weight"  # tied to the embedding
+    }
+    config = model.config.to_dict() | {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
+    special = {"bos_token": begin, "eos_token": end}
+    files = {
+        "config.json": _json(config),
+        "generation_config.json": _json({"bos_token_id": model.config.bos_token_id, "eos_token_id": model.config.eos_token_id}),
+        "tokenizer.json": tokenizer.to_str(pretty=True).encode() + b"\n",
+        "tokenizer_config.json": _json({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": CONTEXT} | special),
+        "chat_template.jinja": CHAT_TEMPLATE.encode(),
+        "model.safetensors": save(weights, metadata={"format": "pt"}),
+    }
+    path.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        partial = path / f".{name}.partial"
+        partial.write_bytes(data)
+        partial.replace(path / name)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, indent=2, sort_keys=True).encode() + b"\n"
