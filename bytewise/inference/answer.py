@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.sampling import choose
 from bytewise.protocol.compare import Generated
@@ -22,13 +24,16 @@ class Answer:
     """One for each token chosen."""
     reason: str | None = None
     """Finish reason, or None while it goes on."""
+    scores: Tensor | None = None
+    """Logits of the newest row, as adjusted by the decode policy: what its token was chosen from. None where there was no row."""
 
     def add(self, head: HeadRow) -> None:
         """Chooses the token of one more head row, and sees whether the answer ends with it."""
         policy = self.request.decode
         if head.logits is None:
-            self.reason = "error"
+            self.reason, self.scores = "error", None
             return
+        self.scores = head.logits
         token = choose(head.logits, policy, self.request.seed, self.execution, len(self.steps))
         self.steps.append(TraceStep(head.row, head.exponent, token))
         if token in policy.stop_tokens:

@@ -2,29 +2,24 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 
-from bytewise.inference import self_test
 from bytewise.inference.answer import Answer
 from bytewise.inference.artifact import Artifact
-from bytewise.inference.cache import ExactCache
+from bytewise.inference.choice import AnyPath, open_path, other_backend
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
-from bytewise.inference.divergence import first_divergence
-from bytewise.inference.judging import believable, follow
-from bytewise.inference.matmul import BACKENDS, Backend, backend_named
-from bytewise.inference.paths import HeadRow
-from bytewise.inference.runner import CHUNK, Runner
+from bytewise.inference.judging import Claim, Judge
+from bytewise.inference.prefix import Prefix
+from bytewise.inference.runner import CHUNK
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Output, Request, execution_hash
 from bytewise.protocol.units import Digest
-
-Claim = tuple[Request, Output, Digest]
-"""A request, the claimed answer, the claimed out_hash."""
 
 # Of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with nothing but a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
@@ -46,37 +41,47 @@ class ExactEngine:
     """The deterministic engine of one artifact; implements the port `Engine`. One job at a time: not for several threads."""
 
     def __init__(
-        self, artifact: Artifact, *, threads: int = 1, backend: str | None = None, guard: bool = False, chunk: int = CHUNK
-    ) -> None:
-        """Tests the backends, takes the first that passes (or the named one) and warms up under the dispatch guard.
+        self, artifact: Artifact, *, threads: int = 1, backend: str | None = None, guard: bool = False, chunk: int = CHUNK,
+        reuse_prefix: bool = False,
+    ) -> None:  # fmt: skip
+        """Takes the fastest path that passes its known answers (or the named one) and warms up under the dispatch guard.
 
-        `CannotExecute` if none passes. `guard` keeps the guard on; no byte depends on `threads`, `backend`, `guard` or `chunk`.
+        `CannotExecute` if none passes. `guard` keeps the guard on; `chunk` is the most tokens of one forward call;
+        `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`). No byte depends on any of them.
         """
+        with memory_bounded(), fixed(threads):
+            self._path: AnyPath = open_path(artifact, threads, backend)
         self.artifact = artifact
         self.verify_passes = 0
         self._threads, self._guard, self._chunk = threads, guard, chunk
         self._second: ExactEngine | None = None
-        wanted = BACKENDS if backend is None else (backend_named(backend),)
-        with memory_bounded(), fixed(threads):
-            self._backend: Backend = self_test.first_exact(wanted)
-            self._runner = Runner(artifact, self._backend)
-            with guarded(True):
-                self._runner.teacher_force(self._runner.cache(1, 2), [[0, 0]], [0])
+        longest = artifact.manifest.architecture.max_context
+        self._prefix = Prefix(lambda capacity: self._path.cache(1, capacity), longest) if reuse_prefix else None
+        with memory_bounded(), fixed(threads), guarded(True):
+            # Two chunks of prefill, then a token of decode: every operation that any request can reach.
+            cache = self._path.cache(1, 4)
+            self._path.teacher_force(cache, [[0, 0, 0]], [0], 2)
+            self._path.feed(cache, 0, 3)
 
     @property
     def backend(self) -> str:
-        """Name of the backend in use."""
-        return self._backend.name
+        """Name of the path in use: `native-` and its kernel, or `torch-` and the way it multiplies."""
+        return self._path.name
 
     def generate(self, request: Request) -> Generated:
         """The one answer to the request; `OutsideLimits` or `CannotExecute` if there is none."""
         self._check(request)
+        capacity = len(request.prompt) + request.decode.max_new_tokens
         with memory_bounded(), fixed(self._threads), guarded(self._guard):
             answer = self._answer(request)
-            cache = self._runner.cache(1, len(request.prompt) + request.decode.max_new_tokens)
-            rows = self._runner.teacher_force(cache, [request.prompt], [len(request.prompt) - 1], self._chunk)
+            cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._path.cache(1, capacity), 0)
+            rows = self._path.teacher_force(cache, [request.prompt[known:]], [len(request.prompt) - 1 - known], self._chunk)
             answer.add(rows[0][0])
-            return self._continue(answer, cache)
+            while answer.reason is None:
+                answer.add(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer)))
+            if self._prefix:
+                self._prefix.put(cache, [*request.prompt, *(step.token for step in answer.steps[:-1])])
+            return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """Checks a claim by one teacher-forced pass; at its first divergence the true continuation is generated."""
@@ -86,21 +91,19 @@ class ExactEngine:
         """Checks several claims in one teacher-forced pass over a ragged batch; each result is as if it were alone."""
         for request, _, _ in claims:
             self._check(request)
-        tokens = [believable(request, claimed, self.artifact.manifest.architecture.vocabulary) for request, claimed, _ in claims]
-        # The last claimed token is an input only if the true answer goes on after it.
-        inputs = [(*claim[0].prompt, *given[:-1]) for claim, given in zip(claims, tokens, strict=True)]
-        capacity = max(len(ids) for ids in inputs) + max(request.decode.max_new_tokens for request, _, _ in claims)
+        if not claims:
+            return []
+        vocabulary = self.artifact.manifest.architecture.vocabulary
         with memory_bounded(), fixed(self._threads), guarded(self._guard):
-            cache = self._runner.cache(len(claims), capacity)
-            keep = [len(request.prompt) - 1 for request, _, _ in claims]
-            rows = self._runner.teacher_force(cache, inputs, keep, self._chunk)
+            judges = [Judge(self._answer(request), claimed, out_hash, vocabulary) for request, claimed, out_hash in claims]
+            cache = self._teacher_force(judges)
             self.verify_passes += 1
-            return [self._judge(claims[i], tokens[i], rows[i], cache.select(i)) for i in range(len(claims))]
+            return [self._finish(judge, cache.select(i)) for i, judge in enumerate(judges)]
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """The verification, if a vote for its other hash is allowed: a second backend gives the whole true answer too.
+        """The verification, if a vote for its other hash is allowed: a second path gives the whole true answer too.
 
-        The profile's vectors must pass on both backends in the same run; `CannotExecute` otherwise. A match needs none of it.
+        The profile's vectors must pass on both paths in the same run; `CannotExecute` otherwise. A match needs none of it.
         """
         if verification.divergence is None:
             return verification
@@ -118,31 +121,44 @@ class ExactEngine:
         return verification
 
     def second_backend(self) -> "ExactEngine":
-        """An engine of the same artifact on another backend; `CannotExecute` if no other passes."""
+        """An engine of the same artifact on a path that shares no product with this one; `CannotExecute` if none passes."""
         if self._second is None:
-            others = tuple(backend for backend in reversed(BACKENDS) if backend.name != self.backend)
             with memory_bounded(), fixed(self._threads):
-                name = self_test.first_exact(others).name
+                name = other_backend(self._path, self._threads)
             self._second = ExactEngine(self.artifact, threads=self._threads, backend=name, guard=self._guard, chunk=self._chunk)
         return self._second
 
     def vectors(self) -> Digest:
-        """Runs the known answers and the profile's golden vectors on this backend; `NotExact` names what differs."""
+        """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
         with memory_bounded(), fixed(self._threads):
-            return self_test.verify_profile(self._backend)
+            return self._path.vectors()
 
-    def _judge(self, claim: Claim, tokens: tuple[int, ...], rows: list[HeadRow], cache: ExactCache) -> Verification:
-        request, claimed, out_hash = claim
-        answer = follow(self._answer(request), tokens, rows)
-        cache.crop(len(request.prompt) + len(answer.steps) - 1)
-        truth = self._continue(answer, cache)
-        return Verification(truth, first_divergence(truth, claimed, out_hash), 1)
+    def close(self) -> None:
+        """Gives back what the paths hold; the engine is not used again."""
+        self._path.close()
+        if self._second is not None:
+            self._second.close()
 
-    def _continue(self, answer: Answer, cache: ExactCache) -> Generated:
+    def _teacher_force(self, judges: Sequence[Judge]) -> Any:
+        # In pieces, so that the logits of one piece are in memory at a time, however long the claims are.
+        inputs = [judge.inputs for judge in judges]
+        longest, piece = max(map(len, inputs)), max(1, self._chunk // len(judges))
+        requests = [judge.answer.request for judge in judges]
+        room = max(len(request.prompt) + request.decode.max_new_tokens for request in requests)
+        cache = self._path.cache(len(judges), room)
+        for start in range(0, longest, piece):
+            keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
+            rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece)
+            for judge, mine in zip(judges, rows, strict=True):
+                judge.take(mine)
+        return cache
+
+    def _finish(self, judge: Judge, cache: Any) -> Verification:
+        answer = judge.answer
+        cache.crop(position_of_next(answer))
         while answer.reason is None:
-            position = len(answer.request.prompt) + len(answer.steps) - 1
-            answer.add(self._runner.feed(cache, answer.steps[-1].token, position))
-        return answer.finish()
+            judge.grow(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer)))
+        return judge.verdict()
 
     def _answer(self, request: Request) -> Answer:
         execution = execution_hash(self.artifact.model_id, PROFILE_EXACT_1, request.decode, request.prompt)
@@ -157,3 +173,8 @@ class ExactEngine:
         total = len(request.prompt) + request.decode.max_new_tokens
         if total > shape.max_context:
             raise OutsideLimits("context", total, shape.max_context)
+
+
+def position_of_next(answer: Answer) -> int:
+    """Where the newest token of a growing answer is fed: the first position that the cache does not hold."""
+    return len(answer.request.prompt) + len(answer.steps) - 1

@@ -6,6 +6,8 @@ from typing import Protocol, Self, TypeVar
 
 from torch import Tensor
 
+from bytewise.protocol.units import Digest
+
 
 @dataclass(frozen=True, slots=True)
 class HeadRow:
@@ -60,6 +62,10 @@ class Path(Protocol[AnyCache]):
         the cache ends. Those of a batch grow in step; one that has ended gets no more tokens, then or later. `chunk` is the
         most tokens of each sequence in one forward call.
         """
+        ...
+
+    def vectors(self) -> Digest:
+        """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
         ...
 
     def close(self) -> None:

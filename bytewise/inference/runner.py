@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bytewise.inference import self_test
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.matmul import Backend
 from bytewise.inference.model import build
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, quantise
+from bytewise.protocol.units import Digest
 
 CHUNK = 256
 """Tokens of one forward call: bounds the memory of the scores. No byte depends on it."""
@@ -67,6 +69,10 @@ class Runner:
             HeadRow(integers[i].tobytes(), exponents[i], logits[i] if finite[i] and exponents[i] != NOT_FINITE else None)
             for i in range(len(exponents))
         ]
+
+    def vectors(self) -> Digest:
+        """Runs the known answers and the profile's golden vectors on this backend; `NotExact` names what differs."""
+        return self_test.verify_profile(self.backend)
 
     def close(self) -> None:
         """Nothing is held but memory."""

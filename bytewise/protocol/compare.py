@@ -5,20 +5,24 @@ from dataclasses import dataclass
 
 from bytewise.protocol import digests, trace
 from bytewise.protocol.request import Output
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import Decimal, Digest
 
 
 class DivergenceClass(enum.StrEnum):
-    """Why a claim is not the answer."""
+    """Why a claim is not the answer, by what the verifier can show (`docs/exact-arithmetic.md`, section 9)."""
 
     TOKEN = "token"
-    """A token that the computation does not give."""
+    """Another token than the computation gives: the text was altered after it, or names no token of the vocabulary."""
+    SAMPLER = "sampler"
+    """Another token, over exactly this model's rows: its numbers are right, and the choice among them is not the request's."""
+    MODEL = "model"
+    """Another token, and the committed rows are not those of this model for these tokens: another model or another prompt."""
     LENGTH = "length"
     """The answer goes on after its end, or stops before it."""
     STOP = "stop"
-    """The finish reason or the counts are not the true ones."""
+    """The tokens are true; what else the output states (finish reason, counts, blind) is not."""
     TRACE = "trace"
-    """True tokens under a trace root of another computation."""
+    """A true output under a trace root of another computation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Divergence:
     """The true token, or None past the true end."""
     claimed: int | None
     """The claimed token, or None past the claimed end."""
+    gap: Decimal | None = None
+    """How far the largest logit was above the second at that position, exactly; None where no two logits compete."""
 
 
 @dataclass(frozen=True, slots=True)
