@@ -34,7 +34,7 @@ def commands(shape: Shape, threads: int, context: int, progress: Callable[[str],
     progress(f"{shape.name}: GGUF file")
     peers = models.cached(ROOT, f"gguf-{shape.name}", checkpoint.name, lambda path: _gguf(checkpoint, path))
     return {
-        NATIVE: [sys.executable, "-m", "bench.ours", ours, "native", str(threads)],
+        NATIVE: [sys.executable, "-m", "bench.ours", ours, "fastest", str(threads)],
         LLAMACPP: [PEER_PYTHON, "-m", "bench.peer_llamacpp", "serve", peers, str(threads), str(context)],
         FLOAT32: [sys.executable, "-m", "bench.peer_transformers", checkpoint, "float32", str(threads)],
         BFLOAT16: [sys.executable, "-m", "bench.peer_transformers", checkpoint, "bfloat16", str(threads)],
