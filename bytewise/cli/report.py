@@ -9,9 +9,18 @@ from rich.text import Text
 
 from bytewise.cli.checking import PASS, Check, Conclusion, Rerun, Standing
 from bytewise.cli.exits import Exit
+from bytewise.protocol.compare import DivergenceClass
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.units import Digest, hex0x
 
+MEANING = {
+    DivergenceClass.TOKEN: "the text was altered after the computation, or could come from none",
+    DivergenceClass.SAMPLER: "the right model ran, under another seed or other decoding settings",
+    DivergenceClass.MODEL: "another model ran, or another prompt was answered",
+    DivergenceClass.LENGTH: "the answer ends elsewhere",
+    DivergenceClass.STOP: "the tokens are right; the finish reason, the counts or the blind are not",
+    DivergenceClass.TRACE: "the answer is right, but the receipt commits to another computation",
+}
 _VERDICTS = {verdict: verdict.name.lower() for verdict in Verdict} | {Verdict.NONE: "running"}
 _COLOURS = {Exit.OK: "bold green", Exit.MISMATCH: "bold red"}
 
@@ -31,6 +40,7 @@ def as_json(identifier: Digest, checks: list[Check], standing: Standing | None, 
         where = outcome.divergence
         value["divergence"] = {
             "position": where.position, "kind": where.kind.value, "expected": where.expected, "claimed": where.claimed,
+            "gap": where.gap,
         }  # fmt: skip
     if standing is not None:
         verdict = None if standing.dispute is None else Verdict(standing.dispute.verdict).name
@@ -56,7 +66,9 @@ def show(
     console.print(table)
     if outcome is not None and outcome.divergence is not None:
         where = outcome.divergence
-        console.print(Text(f"first divergence: token {where.position} ({where.kind.value})"))
+        console.print(Text(f"first divergence: token {where.position} ({where.kind.value}): {MEANING[where.kind]}"))
         console.print(Text(f"  re-execution: {where.expected} {outcome.expected_text!r}"))
         console.print(Text(f"  receipt:      {where.claimed} {outcome.claimed_text!r}"))
+        if where.gap is not None:
+            console.print(Text(f"  the model's best logit is {float(where.gap):.6g} above its second"))
     console.print(Text(f"{end.word}: {end.reason}", style=_COLOURS.get(end.exit, "bold yellow")))

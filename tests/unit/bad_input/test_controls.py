@@ -104,8 +104,7 @@ def saturated(court: Court) -> ExactEngine:
     """An engine on a processor whose int8 product saturates, which nobody has tested against known answers."""
     engine = ExactEngine(court.model)
     with fixed(1):
-        engine._backend = Saturating()
-        engine._runner = Runner(court.model, engine._backend)
+        engine._path = Runner(court.model, Saturating())
     return engine
 
 

@@ -111,7 +111,7 @@ def test_who_holds_the_opening_and_the_artifact_verifies_the_answer(run: Run, ke
     assert all(check["result"] == "PASS" for check in told["checks"])
 
 
-FRAUDS = [(0, 5, "token"), (1, 0, "token"), (2, 10, "trace")]
+FRAUDS = [(0, 5, "token"), (1, 0, "model"), (2, 10, "trace")]
 
 
 @pytest.mark.parametrize(("number", "position", "kind"), FRAUDS, ids=["altered token", "other artifact", "forged trace"])
