@@ -1,10 +1,11 @@
 """Keys and values, quantised once per token and head: a row in the cache never changes (design section 6).
 
-Slots are filled in the order of computation and carry their absolute position, so that sequences of different lengths share
-a batch: which slot holds a key cannot matter, because sums of integers have no order.
+Slot and absolute position are one: a sequence fills its slots from 0 on, and the shorter ones of a batch are padded on the
+right, behind every position that their tokens see.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,32 +15,31 @@ from bytewise.inference.quantise import ACTIVATION_BITS, Rows, quantise
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Keys or values of one layer: all slots filled so far."""
+    """Keys or values of one layer: the slots filled so far, or some of them."""
 
     values: Tensor
-    """Integers as float64 [B, heads, S, d]: the dtype of the product that reads them at every step."""
+    """Integers of 15 bits as int16 [B, heads, S, d]: a quarter of what the float64 product reads."""
     scale: Tensor
     """float32 [B, heads, 1, S]."""
 
+    def slots(self, start: int, stop: int) -> "Stored":
+        """Slots from `start` to before `stop`."""
+        return Stored(self.values[:, :, start:stop], self.scale[..., start:stop])
+
 
 class ExactCache:
-    """What `past_key_values` is to transformers' Llama: it calls `update` in each layer."""
+    """What `past_key_values` is to transformers' models: they call `update` in each layer."""
 
     def __init__(self, layers: int, batch: int, heads: int, head_width: int, capacity: int) -> None:
         shape = (2, layers, batch, heads, capacity)
-        self._values = torch.zeros((*shape, head_width), dtype=torch.float64)
+        self._values = torch.zeros((*shape, head_width), dtype=torch.int16)
         self._scale = torch.zeros((2, layers, batch, heads, 1, capacity), dtype=torch.float32)
-        self.positions = torch.zeros((batch, capacity), dtype=torch.int64)
         self.length = 0
         self.capacity = capacity
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Stored, Stored]:
         """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
         return self._store(0, layer, quantise(keys, ACTIVATION_BITS)), self._store(1, layer, quantise(values, ACTIVATION_BITS))
-
-    def place(self, positions: Tensor) -> None:
-        """Absolute positions [B, T] of the slots that the next forward pass fills."""
-        self.positions[:, self.length : self.length + positions.shape[1]] = positions
 
     def advance(self, count: int) -> None:
         """The forward pass over `count` tokens is over in every layer."""
@@ -49,13 +49,12 @@ class ExactCache:
         """Forgets the slots from `length` on; the others stay as they are."""
         self.length = min(length, self.length)
 
-    def select(self, sequence: int) -> "ExactCache":
+    def select(self, sequence: int) -> Self:
         """The cache of one sequence of the batch, sharing memory."""
-        one = object.__new__(ExactCache)
+        one = object.__new__(type(self))
         one._values = self._values[:, :, sequence : sequence + 1]
         one._scale = self._scale[:, :, sequence : sequence + 1]
-        one.positions, one.length = self.positions[sequence : sequence + 1], self.length
-        one.capacity = self.capacity
+        one.length, one.capacity = self.length, self.capacity
         return one
 
     def _store(self, kind: int, layer: int, rows: Rows) -> Stored:

@@ -15,7 +15,8 @@ from bytewise.protocol.errors import NotExact
 
 MOVES = frozenset(
     "_local_scalar_dense _to_copy _unsafe_view alias as_strided cat clone contiguous copy_ detach detach_ embedding expand "
-    "flatten.using_ints index.Tensor is_nonzero item lift_fresh permute reshape resolve_conj resolve_neg select.int slice.Tensor "
+    "flatten.using_ints index.Tensor index_copy_ is_nonzero item "
+    "lift_fresh permute reshape resolve_conj resolve_neg select.int slice.Tensor "
     "squeeze.dim t to.dtype to.dtype_layout transpose.int unsqueeze view view.dtype".split()
 )
 """Bytes go elsewhere, or change type with one rounding."""
@@ -26,7 +27,8 @@ MAKES = frozenset("arange arange.start empty.memory_format full ones_like zeros 
 SELECTS = frozenset(
     "__and__.Scalar __and__.Tensor __lshift__.Scalar __or__.Tensor __rshift__.Scalar abs all all.dim amax amin any "
     "bitwise_and.Scalar bitwise_and.Tensor bitwise_or.Tensor clamp clamp_ eq.Scalar eq.Tensor floor floor_ ge.Scalar gt.Scalar "
-    "gt.Tensor isfinite le.Scalar le.Tensor lt.Scalar neg neg_ round round_ where.ScalarOther where.self".split()
+    "gt.Tensor isfinite le.Scalar le.Tensor lt.Scalar neg neg_ nonzero round round_ "
+    "sort topk where.ScalarOther where.self".split()
 )
 """Comparisons, bits, signs and roundings to integers: exact on every machine."""
 

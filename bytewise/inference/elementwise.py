@@ -28,6 +28,13 @@ EXP_LOWEST = -86.0
 """Below this exp is exactly 0: every intermediate of the others is a normal float."""
 
 
+GELU_SLOPE = float.fromhex("0x1.988454p+0")
+"""2√(2/π), rounded to float32."""
+
+GELU_CUBIC = float.fromhex("0x1.6e4e26p-5")
+"""0.044715, rounded to float32."""
+
+
 def exp(t: Tensor) -> Tensor:
     """exp(t) for t <= 0, error below 1.2 ulp, monotone; exactly 0 for t < -86 and for NaN."""
     bounded = t.clamp(min=EXP_LOWEST)
@@ -42,11 +49,33 @@ def exp(t: Tensor) -> Tensor:
     return torch.where(t >= EXP_LOWEST, bits.view(torch.float32), torch.zeros_like(t))
 
 
-def silu(x: Tensor) -> Tensor:
-    """x · σ(x) with σ(x) = (1 or e) / (1 + e), e = exp(-|x|)."""
+def sigmoid(x: Tensor) -> Tensor:
+    """σ(x) = (1 or e) / (e + 1) with e = exp(-|x|), the numerator 1 for x >= 0 and e otherwise."""
     e = exp(x.abs().neg_())
     numerator = torch.where(x >= 0, torch.ones_like(e), e)
-    return x * (numerator / (e + 1.0))
+    return numerator / e.add_(1.0)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x · σ(x)."""
+    return x * sigmoid(x)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x · σ(v), v = (x + x·x·x · 0.044715) · 2√(2/π): the tanh form of GELU, because (1 + tanh u) / 2 = σ(2u)."""
+    return x * sigmoid((x * x * x * GELU_CUBIC + x) * GELU_SLOPE)
+
+
+def tanh(x: Tensor) -> Tensor:
+    """(1 - e) / (e + 1) with e = exp(-2|x|) and the sign of x restored; error below 2^-23."""
+    e = exp(x.abs().mul_(-2.0))
+    size = (1.0 - e) / (e + 1.0)
+    return torch.where(x >= 0, size, size.neg())
+
+
+def softcap(x: Tensor, cap: Tensor) -> Tensor:
+    """cap · tanh(x / cap); `cap` has one element and one dimension."""
+    return tanh(x / cap).mul_(cap)
 
 
 def sqrt32(x: Tensor) -> Tensor:

@@ -1,120 +1,103 @@
-"""transformers' own Llama with every module that computes replaced by an exact one (design section 6).
+"""transformers' own models with every module that computes replaced by an exact one (design section 6).
 
 The graph (residuals, order of blocks, rotary application, heads) stays transformers' code; linear layers, norms, activation,
-rotary tables, cache and attention are ours.
+rotary tables, routing, experts, cache and attention are ours.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel
 from transformers.modeling_utils import AttentionInterface
-from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
-from bytewise.inference import rope
 from bytewise.inference.artifact import Artifact
-from bytewise.inference.attention import IMPLEMENTATION, exact_attention
-from bytewise.inference.elementwise import rms_norm, silu
+from bytewise.inference.attention import IMPLEMENTATION, AttentionRule, exact_attention
 from bytewise.inference.linear import ExactLinear, SharedProduct, Tensors
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
 from bytewise.inference.matmul import Backend
+from bytewise.inference.modules import ACTIVATIONS, ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head
+from bytewise.inference.moe import ExactExperts, ExactRouter
+from bytewise.inference.rounding import nearest_float32
 from bytewise.protocol.errors import ArtifactMismatch
+from bytewise.protocol.units import Decimal, fraction
 
 AttentionInterface.register(IMPLEMENTATION, exact_attention)
 
 
-class ExactEmbedding(nn.Module):
-    """Rows of the embedding, kept in the dtype of the checkpoint and widened, which is exact, when they are used."""
-
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__()
-        self._weight = weight
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """float32 rows [B, T, D] of token ids [B, T]."""
-        return self._weight[tokens].to(torch.float32)
-
-
-class ExactNorm(nn.Module):
-    """RMSNorm of the profile."""
-
-    def __init__(self, weight: Tensor, epsilon: Tensor) -> None:
-        super().__init__()
-        self._weight, self._epsilon = weight, epsilon
-        self._width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalised rows."""
-        return rms_norm(x, self._weight, self._epsilon, self._width)
-
-
-class ExactRotary(nn.Module):
-    """Rows of the cosine and sine tables."""
-
-    def __init__(self, cos: Tensor, sin: Tensor) -> None:
-        super().__init__()
-        self._cos, self._sin = cos, sin
-
-    def forward(self, _: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [B, T, d] of absolute positions [B, T]."""
-        return self._cos[position_ids], self._sin[position_ids]
-
-
-class ExactSilu(nn.Module):
-    """SiLU of the profile."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x · σ(x)."""
-        return silu(x)
-
-
-def build(artifact: Artifact, backend: Backend) -> tuple[Any, SharedProduct]:
-    """The patched `LlamaModel` and the output head; `ArtifactMismatch` if a tensor is missing or misshapen."""
-    shape = artifact.manifest.architecture
-    tensors = artifact.tensors
+def build(artifact: Artifact, backend: Backend) -> tuple[Any, Head]:
+    """The patched model and the output head; `ArtifactMismatch` if a tensor is missing or misshapen."""
+    shape, tensors = artifact.manifest.architecture, artifact.tensors
     try:
-        with torch.device("meta"):
-            model = LlamaForCausalLM(_config(shape)).model
-        model.embed_tokens = ExactEmbedding(tensors["embedding"])
+        model = _graph(shape)
+        model.embed_tokens = ExactEmbedding(tensors["embedding"], tensors.get("embedding_scale"))
         model.norm = ExactNorm(tensors["norm"], tensors["epsilon"])
         tables = {name.removeprefix("rope."): table for name, table in tensors.items() if name.startswith("rope.")}
-        model.rotary_emb = ExactRotary(*rope.position_tables(tables, shape.max_context + 1))
+        model.rotary_emb = ExactRotary(tables)
         for index, layer in enumerate(model.layers):
-            _patch_layer(layer, f"layers.{index}.", tensors, backend)
-        return model.eval(), SharedProduct(backend, tensors, ["head"])
+            _Layer(shape, index, tensors, backend).patch(layer)
+        return model.eval(), Head(SharedProduct(backend, tensors, ["head"]), _cap(shape.final_softcap))
     except (KeyError, RuntimeError) as error:
         raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {str(error)[:200]}") from error
 
 
-def _config(shape: Architecture) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
+def _graph(shape: Architecture) -> Any:
+    """The family's model without weights. Members that a family does not know change nothing in it."""
+    config = AutoConfig.for_model(
+        shape.family, vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads,
-        head_dim=shape.head_width,
-        max_position_embeddings=shape.max_context, attention_bias=shape.attention_bias, mlp_bias=shape.mlp_bias,
-        pad_token_id=None, bos_token_id=None, eos_token_id=None, attn_implementation=IMPLEMENTATION,
+        head_dim=shape.head_width, max_position_embeddings=shape.max_context, attention_bias=shape.attention_bias,
+        mlp_bias=shape.mlp_bias, num_experts_per_tok=shape.experts_per_token, num_local_experts=shape.experts,
+        moe_intermediate_size=shape.intermediate, pad_token_id=None, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
+    with torch.device("meta"):
+        return AutoModel.from_config(config, attn_implementation=IMPLEMENTATION)
 
 
-def _patch_layer(layer: Any, prefix: str, tensors: Tensors, backend: Backend) -> None:
-    attention, unit = layer.self_attn, layer.mlp
-    for owner, names in (
-        (attention, ["q_proj", "k_proj", "v_proj"]),
-        (attention, ["o_proj"]),
-        (unit, ["gate_proj", "up_proj"]),
-        (unit, ["down_proj"]),
-    ):
-        _patch_linears(owner, prefix, names, tensors, backend)
-    attention.backend, attention.attention_scale = backend, tensors["attention_scale"]
-    unit.act_fn = ExactSilu()
-    for name in ("input_layernorm", "post_attention_layernorm"):
-        setattr(layer, name, ExactNorm(tensors[prefix + name], tensors["epsilon"]))
+def _cap(value: Decimal) -> Tensor | None:
+    return None if value == "0" else torch.full((1,), nearest_float32(fraction(value)))
 
 
-def _patch_linears(owner: nn.Module, prefix: str, names: list[str], tensors: Tensors, backend: Backend) -> None:
-    product, start = SharedProduct(backend, tensors, [prefix + name for name in names]), 0
-    for name in names:
-        stop = start + tensors[prefix + name].shape[0]
-        setattr(owner, name, ExactLinear(product, start, stop, last=name == names[-1]))
-        start = stop
+class _Layer:
+    """Replaces the modules of one decoder layer."""
+
+    def __init__(self, shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> None:
+        self._shape, self._tensors, self._backend = shape, tensors, backend
+        self._prefix = f"layers.{index}."
+        cap = _cap(shape.attention_softcap)
+        self._rule = AttentionRule(backend, tensors["attention_scale"], shape.window(index), cap)
+
+    def patch(self, layer: Any) -> None:
+        """Puts exact modules into transformers' layer."""
+        shape, attention, unit = self._shape, layer.self_attn, layer.mlp
+        attention.rule = self._rule
+        self._linears(attention, ["q_proj", "k_proj", "v_proj"])
+        self._linears(attention, ["o_proj"])
+        if shape.experts:
+            unit.gate = ExactRouter(self._product(["router"]), shape.experts_per_token)
+            unit.experts = ExactExperts([self._expert(i) for i in range(shape.experts)], ACTIVATIONS[shape.activation])
+        else:
+            self._linears(unit, ["gate_proj", "up_proj"])
+            self._linears(unit, ["down_proj"])
+            unit.act_fn = ExactActivation(shape.activation)
+        self._norms(layer, ["input_layernorm", "post_attention_layernorm"])
+        self._norms(layer, ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if shape.extra_norms else [])
+        self._norms(attention, ["q_norm", "k_norm"] if shape.query_key_norm else [])
+
+    def _expert(self, index: int) -> tuple[SharedProduct, SharedProduct]:
+        name = f"experts.{index}."
+        return self._product([f"{name}gate_proj", f"{name}up_proj"]), self._product([f"{name}down_proj"])
+
+    def _linears(self, owner: nn.Module, names: list[str]) -> None:
+        product, start = self._product(names), 0
+        for name in names:
+            stop = start + self._tensors[self._prefix + name].shape[0]
+            setattr(owner, name, ExactLinear(product, start, stop, last=name == names[-1]))
+            start = stop
+
+    def _product(self, names: list[str]) -> SharedProduct:
+        return SharedProduct(self._backend, self._tensors, [self._prefix + name for name in names])
+
+    def _norms(self, owner: nn.Module, names: list[str]) -> None:
+        for name in names:
+            setattr(owner, name, ExactNorm(self._tensors[self._prefix + name], self._tensors["epsilon"]))

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from bytewise.protocol.errors import UnsupportedModel
 
-STRIDE = 256
+STRIDE_BITS = 8
+STRIDE = 1 << STRIDE_BITS
 """Rows of the low table."""
 
 _PRECISION_BITS = 256
@@ -93,12 +94,11 @@ def _yarn_gain(mpmath: Any, parameters: dict[str, Any]) -> Any:
     return (slope * over + 1) / (slope * under + 1) if over and under else slope + 1
 
 
-def position_tables(tables: dict[str, Tensor], positions: int) -> tuple[Tensor, Tensor]:
-    """float32 cosine and sine [positions, d], each half of a row the same, as rotate-half expects."""
-    high_cos, high_sin = (tables[f"high.{part}"][:, None, :] for part in ("cos", "sin"))
-    low_cos, low_sin = (tables[f"low.{part}"][None, :, :] for part in ("cos", "sin"))
-    cos = high_cos * low_cos - high_sin * low_sin
-    sin = high_sin * low_cos + high_cos * low_sin
-    halves = (part.flatten(0, 1)[:positions].to(torch.float32) for part in (cos, sin))
-    first, second = (torch.cat((half, half), dim=-1) for half in halves)
-    return first, second
+def rows(tables: dict[str, Tensor], positions: Tensor) -> tuple[Tensor, Tensor]:
+    """float32 cosine and sine [..., d] of absolute positions [...], each half of a row the same, as rotate-half expects."""
+    high, low = positions >> STRIDE_BITS, positions & (STRIDE - 1)
+    high_cos, high_sin = tables["high.cos"][high], tables["high.sin"][high]
+    low_cos, low_sin = tables["low.cos"][low], tables["low.sin"][low]
+    cos = (high_cos * low_cos - high_sin * low_sin).to(torch.float32)
+    sin = (high_sin * low_cos + high_cos * low_sin).to(torch.float32)
+    return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)

@@ -34,7 +34,7 @@ class Runner:
 
     def feed(self, cache: ExactCache, token: int, position: int) -> HeadRow:
         """Decode: one more token of one sequence."""
-        hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]), several=False)
+        hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]))
         return self.head(hidden[0])[0]
 
     def teacher_force(
@@ -43,15 +43,14 @@ class Runner:
         """Prefill: appends to the cache; head rows of each sequence from its index `keep[i]` on. Padded on the right."""
         longest, first = max(len(sequence) for sequence in sequences), cache.length
         tokens = torch.zeros((len(sequences), longest), dtype=torch.int64)
-        # Padding lives at a position that no real token has: no real row sees it, and its own rows see everything.
-        positions = torch.full((len(sequences), longest), self.shape.max_context, dtype=torch.int64)
+        # Padding comes after every real token of its sequence: none of them sees it.
+        positions = torch.arange(first, first + longest).expand(len(sequences), longest)
         for i, sequence in enumerate(sequences):
             tokens[i, : len(sequence)] = torch.tensor(sequence, dtype=torch.int64)
-            positions[i, : len(sequence)] = torch.arange(first, first + len(sequence))
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         for start in range(0, longest, chunk):
             stop = min(start + chunk, longest)
-            hidden = self._forward(cache, tokens[:, start:stop], positions[:, start:stop], several=True)
+            hidden = self._forward(cache, tokens[:, start:stop], positions[:, start:stop])
             for i, sequence in enumerate(sequences):
                 kept, end = max(keep[i] - start, 0), min(len(sequence), stop) - start
                 if kept < end:
@@ -77,13 +76,10 @@ class Runner:
     def close(self) -> None:
         """Nothing is held but memory."""
 
-    def _forward(self, cache: ExactCache, tokens: Tensor, positions: Tensor, several: bool) -> Tensor:
-        cache.place(positions)
-        # One token of one sequence sees every slot; of several tokens, each sees the slots at positions not after its own.
-        seen = cache.positions[:, : cache.length + tokens.shape[1]]
-        mask = seen[:, None, None, :] <= positions[:, None, :, None] if several else None
+    def _forward(self, cache: ExactCache, tokens: Tensor, positions: Tensor) -> Tensor:
+        # No mask: a slot is a position, and attention knows of each layer what its last slots see.
         hidden: Tensor = self._model(
-            input_ids=tokens, position_ids=positions, attention_mask=mask, past_key_values=cache, use_cache=True
+            input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=True
         ).last_hidden_state
         cache.advance(tokens.shape[1])
         return hidden

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference import known_answers
-from bytewise.inference.attention import exact_attention
+from bytewise.inference.attention import AttentionRule, attend
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.elementwise import rms_norm, silu
 from bytewise.inference.golden import PROFILE_DIGEST
@@ -47,13 +47,6 @@ def verify_profile(backend: Backend) -> Digest:
     return found
 
 
-class _Attention:
-    # What exact_attention reads of a module.
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.attention_scale = torch.full((1,), 0.25)
-
-
 def profile_digest(backend: Backend) -> Digest:
     """Hash of every intermediate of one block on made-up numbers: norm, product, attention, SiLU, product, sampler."""
     x = _numbers("input", (1, TOKENS, WIDTH), 2.0**-9)
@@ -64,8 +57,7 @@ def profile_digest(backend: Backend) -> Digest:
     query, keys, values = heads[:, :HEADS], heads[:, HEADS:-SHARED], heads[:, -SHARED:]
     cache = ExactCache(1, 1, SHARED, WIDTH // HEADS, TOKENS)
     stored = cache.update(keys, values, 0)
-    order = torch.arange(TOKENS)
-    mixed, _ = exact_attention(_Attention(backend), query, *stored, (order[None, :] <= order[:, None])[None, None])
+    mixed = attend(AttentionRule(backend, torch.full((1,), 0.25)), query, *stored).transpose(1, 2)
     logits = _linear(backend, "head", silu(mixed.reshape(1, TOKENS, WIDTH)), 4 * WIDTH)
     draws = [_draws(logits[0, i], i) for i in range(TOKENS)]
     parts = [tensor.contiguous().numpy().tobytes() for tensor in (normed, projected, mixed, logits)]

@@ -79,7 +79,7 @@ def rotary() -> dict[str, Any]:
     }  # fmt: skip
     found = {}
     for name, parameters in (("default", plain), ("llama3", scaled)):
-        cos, sin = rope.position_tables(rope.factor_tables(parameters, 8, 1024), 1024)
+        cos, sin = rope.rows(rope.factor_tables(parameters, 8, 1024), torch.arange(1024))
         found[name] = {str(p): [*bits(cos[p, :4]), *bits(sin[p, :4])] for p in (0, 1, 255, 256, 1023)}
     return found
 
