@@ -10,6 +10,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 CONTRACTS := chain/contracts
 PACKAGES_READY := $(VENV)/.installed
+ENGINE := bytewise/inference/native
+ENGINE_READY := $(VENV)/.engine
 NODE_READY := $(CONTRACTS)/node_modules/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -34,7 +36,7 @@ help: ## this list
 	@echo 'usage: make VERB'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 20
 
-install: $(PACKAGES_READY) $(NODE_READY) ## install everything into this checkout (other verbs do it when needed)
+install: $(PACKAGES_READY) $(ENGINE_READY) $(NODE_READY) ## install everything into this checkout (other verbs do it when needed)
 
 $(PACKAGES_READY): pyproject.toml constraints.txt
 	@echo '==> Python packages into $(VENV) (once; torch is about 200 MB)'
@@ -42,6 +44,12 @@ $(PACKAGES_READY): pyproject.toml constraints.txt
 	@$(PY) -m pip install --progress-bar off -c constraints.txt -e '.[dev]' \
 		| { grep --line-buffered -E '^(Collecting|Downloading|Building|Installing|Successfully)' || true; } | cut -c 1-100
 	@$(PY) -m pip check
+	@touch $@
+
+# The C engine is optional: without a compiler this says so, and the torch path is used.
+$(ENGINE_READY): setup.py $(wildcard $(ENGINE)/*.c $(ENGINE)/*.h) | $(PACKAGES_READY)
+	@echo '==> the C engine'
+	@$(PY) setup.py --quiet build_ext --inplace
 	@touch $@
 
 $(NODE_READY): $(CONTRACTS)/package.json $(CONTRACTS)/package-lock.json | $(PACKAGES_READY)

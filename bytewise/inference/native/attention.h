@@ -1,0 +1,32 @@
+/* Attention of one layer over the cache: section 6 of docs/exact-arithmetic.md. */
+#ifndef NATIVE_ATTENTION_H
+#define NATIVE_ATTENTION_H
+
+#include "model.h"
+
+#define MOST_HEAD_WIDTH 256
+
+typedef struct {
+    int64_t first, tokens; /* Rows of one sequence at consecutive positions. */
+} Block;
+
+typedef struct {
+    const Shape *shape;
+    const Cache *cache;
+    int64_t layer, window;
+    const int16_t *limbs; /* Queries [row][head][2][cache width]: high limb, low limb. */
+    const float *factors; /* attention_scale * s of each query [row][head]. */
+    const int32_t *sequences, *positions;
+    const Block *blocks;
+    int64_t block_count;
+    float *out; /* [row][head][head width] */
+} Attention;
+
+/* Tokens that a block holds at most. */
+int64_t block_tokens(const Shape *shape);
+/* Bytes of Worker.scratch that attention over that many keys needs. */
+size_t attention_bytes(const Shape *shape, int64_t keys);
+/* Inside a task, by all threads; ends with a pool_sync. */
+void attend(Worker *worker, const Attention *attention);
+
+#endif

@@ -1,0 +1,196 @@
+#include "forward.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void buffers_free(Buffers *buffers)
+{
+    void *all[] = {buffers->residual, buffers->normed, buffers->projected, buffers->mixed, buffers->cos, buffers->sin,
+                   buffers->factors, buffers->integers, buffers->limbs, buffers->exponents, buffers->blocks};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    *buffers = (Buffers){0};
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows)
+{
+    if (rows <= buffers->capacity)
+        return 0;
+    buffers_free(buffers);
+    const int64_t inner = shape->heads * shape->head_width, outer = shape->key_value_heads * shape->head_width;
+    Buffers made = {.stride = padded(larger(larger(shape->width, inner), shape->intermediate), EDGE),
+                    .projected_stride = larger(inner + 2 * outer, 2 * shape->intermediate)};
+    const size_t count = (size_t)rows, half = count * (size_t)shape->head_width / 2, limbs = (size_t)padded(shape->head_width, PANEL);
+    made.residual = malloc(count * (size_t)shape->width * sizeof(float));
+    made.normed = malloc(count * (size_t)shape->width * sizeof(float));
+    made.projected = malloc(count * (size_t)made.projected_stride * sizeof(float));
+    made.mixed = malloc(count * (size_t)inner * sizeof(float));
+    made.cos = malloc(half * sizeof(float));
+    made.sin = malloc(half * sizeof(float));
+    made.factors = malloc(count * (size_t)shape->heads * sizeof(float));
+    made.integers = malloc(count * (size_t)made.stride * sizeof(int16_t));
+    made.limbs = malloc(count * (size_t)shape->heads * 2 * limbs * sizeof(int16_t));
+    made.exponents = malloc(count * sizeof(int32_t));
+    made.blocks = malloc(count * sizeof(Block));
+    *buffers = made;
+    if (!(made.residual && made.normed && made.projected && made.mixed && made.cos && made.sin && made.factors && made.integers &&
+          made.limbs && made.exponents && made.blocks)) {
+        buffers_free(buffers);
+        return FAILED_MEMORY;
+    }
+    buffers->capacity = rows;
+    return 0;
+}
+
+static void embed(Worker *worker, const Call *call)
+{
+    const Shape *shape = &call->model->shape;
+    const Buffers *buffers = call->buffers;
+    for (int64_t row = pool_next(worker->pool); row < call->count; row = pool_next(worker->pool)) {
+        const int64_t half = row * shape->head_width / 2;
+        model_embed(call->model, call->tokens[row], buffers->residual + row * shape->width);
+        model_angles(call->model, call->positions[row], buffers->cos + half, buffers->sin + half);
+    }
+    pool_sync(worker->pool);
+}
+
+/* Integers of rows; `norm` is NULL or the weights of an RMSNorm that comes first. */
+static void quantise_rows(Worker *worker, const Call *call, const float *x, ptrdiff_t stride, int64_t width, const float *norm)
+{
+    const Buffers *buffers = call->buffers;
+    for (int64_t row = pool_next(worker->pool); row < call->count; row = pool_next(worker->pool)) {
+        int16_t *integers = buffers->integers + row * buffers->stride;
+        const float *from = x + row * stride;
+        if (norm) {
+            float *normed = buffers->normed + row * width;
+            worker->kernel->normalise(from, norm, call->model->epsilon, width, integers, normed);
+            from = normed;
+        }
+        buffers->exponents[row] = worker->kernel->quantise(from, width, integers, padded(width, EDGE));
+    }
+    pool_sync(worker->pool);
+}
+
+static Rows rows_of(const Call *call)
+{
+    return (Rows){call->buffers->integers, call->buffers->exponents, call->count, call->buffers->stride};
+}
+
+/* Norm (if the family has one), rotation and integers of one head; returns their scale. */
+static float prepare_head(const Worker *worker, const Call *call, int64_t row, const float *norm, float *head, int16_t *integers)
+{
+    const int64_t width = call->model->shape.head_width, half = row * width / 2;
+    if (norm)
+        worker->kernel->normalise(head, norm, call->model->epsilon, width, integers, head);
+    worker->kernel->rotate(call->buffers->cos + half, call->buffers->sin + half, width / 2, head);
+    const int32_t exponent = worker->kernel->quantise(head, width, integers, padded(width, PANEL));
+    return scale_of(exponent, ACTIVATION_BITS);
+}
+
+/* Queries of one key head become limbs; its key and value go to the cache. */
+static void prepare(const Worker *worker, const Call *call, int64_t layer, int64_t row, int64_t key_head)
+{
+    const Shape *shape = &call->model->shape;
+    const float *const *norms = call->model->layers[layer].norms;
+    const int64_t width = shape->head_width, wide = padded(width, PANEL), group = shape->heads / shape->key_value_heads;
+    float *query = call->buffers->projected + row * call->buffers->projected_stride;
+    float *key = query + (shape->heads + key_head) * width, *value = key + shape->key_value_heads * width;
+    int16_t integers[MOST_HEAD_WIDTH], keys[MOST_HEAD_WIDTH];
+    for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
+        const float scale = prepare_head(worker, call, row, norms[QUERY_NORM], query + head * width, integers);
+        int16_t *limbs = call->buffers->limbs + (row * shape->heads + head) * 2 * wide;
+        worker->kernel->split(integers, wide, limbs, limbs + wide);
+        call->buffers->factors[row * shape->heads + head] = call->model->attention_scale * scale;
+    }
+    const float key_scale = prepare_head(worker, call, row, norms[KEY_NORM], key, keys);
+    const int32_t exponent = worker->kernel->quantise(value, width, integers, wide);
+    const int64_t line = (layer * call->cache->sequences + call->sequences[row]) * shape->key_value_heads + key_head;
+    cache_store(call->cache, line, call->positions[row], keys, key_scale, integers, scale_of(exponent, ACTIVATION_BITS));
+}
+
+static void attention_block(Worker *worker, const Call *call, int64_t index)
+{
+    const Shape *shape = &call->model->shape;
+    const Layer *layer = &call->model->layers[index];
+    const Buffers *buffers = call->buffers;
+    const int64_t inner = shape->heads * shape->head_width, stride = buffers->projected_stride;
+    quantise_rows(worker, call, buffers->residual, shape->width, shape->width, layer->norms[INPUT_NORM]);
+    const Rows rows = rows_of(call);
+    const Target projections[] = {
+        {.weight = &layer->linears[QUERY], .out = buffers->projected, .stride = stride},
+        {.weight = &layer->linears[KEY], .out = buffers->projected + inner, .stride = stride},
+        {.weight = &layer->linears[VALUE], .out = buffers->projected + inner + layer->linears[KEY].outputs, .stride = stride},
+    };
+    multiply(worker, &rows, projections, 3);
+    const int64_t items = call->count * shape->key_value_heads;
+    for (int64_t item = pool_next(worker->pool); item < items; item = pool_next(worker->pool))
+        prepare(worker, call, index, item / shape->key_value_heads, item % shape->key_value_heads);
+    pool_sync(worker->pool);
+    const Attention attention = {
+        .shape = shape, .cache = call->cache, .layer = index, .window = layer->window, .limbs = buffers->limbs,
+        .factors = buffers->factors, .sequences = call->sequences, .positions = call->positions, .blocks = buffers->blocks,
+        .block_count = call->block_count, .out = buffers->mixed,
+    };
+    attend(worker, &attention);
+    quantise_rows(worker, call, buffers->mixed, inner, inner, NULL);
+    const Target output = {.weight = &layer->linears[OUTPUT], .out = buffers->residual, .stride = shape->width, .add = 1};
+    multiply(worker, &rows, &output, 1);
+}
+
+static void gated_unit(Worker *worker, const Call *call, const Layer *layer)
+{
+    const Shape *shape = &call->model->shape;
+    const Buffers *buffers = call->buffers;
+    const int64_t stride = buffers->projected_stride, wide = shape->intermediate;
+    quantise_rows(worker, call, buffers->residual, shape->width, shape->width, layer->norms[UNIT_NORM]);
+    const Rows rows = rows_of(call);
+    const Target projections[] = {
+        {.weight = &layer->linears[GATE], .out = buffers->projected, .stride = stride},
+        {.weight = &layer->linears[UP], .out = buffers->projected + wide, .stride = stride},
+    };
+    multiply(worker, &rows, projections, 2);
+    for (int64_t row = pool_next(worker->pool); row < call->count; row = pool_next(worker->pool)) {
+        float *gates = buffers->projected + row * stride;
+        int16_t *integers = buffers->integers + row * buffers->stride;
+        worker->kernel->gate(gates, gates + wide, wide);
+        buffers->exponents[row] = worker->kernel->quantise(gates + wide, wide, integers, padded(wide, EDGE));
+    }
+    pool_sync(worker->pool);
+    const Target output = {.weight = &layer->linears[DOWN], .out = buffers->residual, .stride = shape->width, .add = 1};
+    multiply(worker, &rows, &output, 1);
+}
+
+static void head(Worker *worker, const Call *call)
+{
+    const Shape *shape = &call->model->shape;
+    const Buffers *buffers = call->buffers;
+    for (int64_t i = pool_next(worker->pool); i < call->kept; i = pool_next(worker->pool)) {
+        float *normed = buffers->normed + i * shape->width;
+        int16_t *integers = buffers->integers + i * buffers->stride;
+        const float *row = buffers->residual + call->keep[i] * shape->width;
+        worker->kernel->normalise(row, call->model->norm, call->model->epsilon, shape->width, integers, normed);
+        call->head_exponents[i] = worker->kernel->quantise(normed, shape->width, integers, padded(shape->width, EDGE));
+        memcpy(call->head_rows + i * shape->width, integers, (size_t)shape->width * sizeof *integers);
+    }
+    pool_sync(worker->pool);
+    const Rows rows = {buffers->integers, call->head_exponents, call->kept, buffers->stride};
+    const Target logits = {.weight = &call->model->head, .out = call->logits, .stride = shape->vocabulary};
+    if (call->kept)
+        multiply(worker, &rows, &logits, 1);
+}
+
+void forward(Worker *worker, void *argument)
+{
+    const Call *call = argument;
+    embed(worker, call);
+    for (int64_t layer = 0; layer < call->model->shape.layers; layer++) {
+        attention_block(worker, call, layer);
+        gated_unit(worker, call, &call->model->layers[layer]);
+    }
+    head(worker, call);
+}

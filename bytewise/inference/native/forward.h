@@ -1,0 +1,34 @@
+/* One call of the whole model: tokens in, head rows and logits out. */
+#ifndef NATIVE_FORWARD_H
+#define NATIVE_FORWARD_H
+
+#include "attention.h"
+
+/* Everything between the layers, for `capacity` rows. */
+typedef struct {
+    int64_t capacity, stride, projected_stride; /* Elements of a row of integers and of projections. */
+    float *residual, *normed, *projected, *mixed, *cos, *sin, *factors;
+    int16_t *integers, *limbs;
+    int32_t *exponents;
+    Block *blocks;
+} Buffers;
+
+typedef struct {
+    const Model *model;
+    Cache *cache;
+    Buffers *buffers;
+    int64_t count, block_count, kept;
+    const int32_t *tokens, *sequences, *positions; /* [count] */
+    const int32_t *keep;                           /* [kept] rows whose logits are wanted. */
+    int16_t *head_rows;                            /* [kept][width] */
+    int32_t *head_exponents;                       /* [kept] */
+    float *logits;                                 /* [kept][vocabulary] */
+} Call;
+
+/* 0 or FAILED_MEMORY. */
+int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows);
+void buffers_free(Buffers *buffers);
+/* Task: `argument` is the Call. */
+void forward(Worker *worker, void *argument);
+
+#endif

@@ -1,0 +1,97 @@
+"""Loading the compiled engine, and what its functions take. Built by the package where there is a compiler (setup.py)."""
+
+import ctypes
+import functools
+import importlib.machinery
+from pathlib import Path
+
+from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.messages import CannotReason
+
+STEM = "_engine"
+"""Name of the compiled module beside this file."""
+
+KERNELS = {"avx512": 2, "avx2": 1, "scalar": 0}
+"""Kernels and their numbers in C, fastest first."""
+
+_INT, _LONG, _POINTER, _FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
+
+_SIGNATURES = {
+    "native_kernel": (ctypes.c_char_p, [_INT]),
+    "native_pool_open": (_POINTER, [_INT, _INT]),
+    "native_pool_close": (None, [_POINTER]),
+    "native_product": (_INT, [_POINTER, _POINTER, _LONG, _LONG, _POINTER, _LONG, _LONG, _POINTER]),
+    "native_engine_open": (_POINTER, [_POINTER, _POINTER, _POINTER, _FLOAT, _FLOAT]),
+    "native_engine_bind": (_INT, [_POINTER, _LONG, _LONG, _POINTER, _LONG]),
+    "native_engine_ready": (_INT, [_POINTER]),
+    "native_engine_close": (None, [_POINTER]),
+    "native_cache_open": (_POINTER, [_POINTER, _LONG, _LONG]),
+    "native_cache_close": (None, [_POINTER]),
+    "native_forward": (
+        _INT,
+        [_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER],
+    ),
+}
+
+_FAILURES = {
+    1: ("out of memory", CannotReason.RESOURCES),
+    2: ("the native engine does not survive a fork: open one in the child", CannotReason.BACKEND),
+    3: ("the native engine refused its arguments", CannotReason.BACKEND),
+}
+
+
+@functools.cache
+def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
+    """The compiled engine of a folder; None where it was not built or cannot be loaded."""
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = folder / f"{STEM}{suffix}"
+        if path.is_file():
+            try:
+                loaded = ctypes.CDLL(str(path))
+                for name, (result, arguments) in _SIGNATURES.items():
+                    function = getattr(loaded, name)
+                    function.restype, function.argtypes = result, arguments
+            except (OSError, AttributeError):
+                # Of another machine, or of another version of this file.
+                return None
+            return loaded
+    return None
+
+
+def kernels() -> tuple[str, ...]:
+    """Kernels that this processor can run, fastest first; empty without the compiled engine."""
+    loaded = library()
+    return () if loaded is None else tuple(name for name, number in KERNELS.items() if loaded.native_kernel(number))
+
+
+def checked(status: int) -> None:
+    """`CannotExecute` for a status that is not 0."""
+    if status:
+        raise CannotExecute(*_FAILURES[status])
+
+
+class Pool:
+    """Threads with one kernel. One caller at a time; `close` ends the threads."""
+
+    def __init__(self, kernel: str | None = None, threads: int = 1) -> None:
+        """`CannotExecute` if there is no compiled engine or no such kernel here. None is the fastest kernel."""
+        available = kernels()
+        name = available[0] if kernel is None and available else kernel
+        loaded = library()
+        if loaded is None or name not in available:
+            raise CannotExecute(f"no native kernel {name or ''} on this machine".replace("  ", " "), CannotReason.BACKEND)
+        self.kernel = name
+        self.library = loaded
+        self.handle: int | None = loaded.native_pool_open(KERNELS[name], threads)
+        if self.handle is None:
+            raise CannotExecute(f"no {threads} threads", CannotReason.RESOURCES)
+
+    def close(self) -> None:
+        """Ends the threads; twice is as good as once."""
+        if self.handle is not None:
+            self.library.native_pool_close(self.handle)
+            self.handle = None
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) is not None:
+            self.close()

@@ -1,0 +1,219 @@
+"""The native path: tensors bound by address where the artifact holds them, tokens in, head rows out."""
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from bytewise.inference import known_answers
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.golden import PROFILE_DIGEST
+from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
+from bytewise.inference.native.backend import NativeBackend
+from bytewise.inference.native.library import Pool, checked
+from bytewise.inference.native.slots import EMBEDDING_TYPES, GLOBAL_SLOTS, LAYER_SLOTS
+from bytewise.inference.paths import HeadRow
+from bytewise.inference.quantise import NOT_FINITE
+from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, OutsideLimits
+from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.units import Digest
+
+CHUNK = 256
+"""Most tokens of one forward call, of all sequences together: bounds its memory. No byte depends on it."""
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+"""Families whose graph the C engine has."""
+
+MOST_HEAD_WIDTH = 256
+
+
+def missing_feature(shape: Architecture) -> str | None:
+    """What the C engine lacks for this architecture; None if it can run it."""
+    lacks = {
+        f"family {shape.family}": shape.family not in FAMILIES,
+        f"activation {shape.activation}": shape.activation != "silu",
+        "norms after attention and gated unit": shape.extra_norms,
+        "soft-capped scores": shape.attention_softcap != "0",
+        "soft-capped logits": shape.final_softcap != "0",
+        "experts": shape.experts > 0,
+        f"heads of width {shape.head_width}": shape.head_width > MOST_HEAD_WIDTH or shape.head_width % 2 != 0,
+    }
+    return next((feature for feature, absent in lacks.items() if absent), None)
+
+
+class NativeCache:
+    """Keys and values of a batch, in the C engine's layout; `select` gives a view of one sequence."""
+
+    def __init__(self, path: "NativePath", batch: int, capacity: int) -> None:
+        library = path.pool.library
+        self.capacity = capacity
+        self.handle = library.native_cache_open(path.handle, batch, capacity)
+        if self.handle is None:
+            raise CannotExecute("out of memory", CannotReason.RESOURCES)
+        self._free = weakref.finalize(self, library.native_cache_close, self.handle)
+        self._whole: NativeCache | None = None
+        self.sequences = list(range(batch))
+        self.lengths = [0] * batch
+
+    def crop(self, length: int) -> None:
+        """Forgets the tokens from `length` on."""
+        for sequence in self.sequences:
+            self.lengths[sequence] = min(length, self.lengths[sequence])
+
+    def select(self, sequence: int) -> Self:
+        """The cache of one sequence of the batch, sharing memory."""
+        one = object.__new__(type(self))
+        # The view keeps the whole alive: its memory goes when the last of them does.
+        one._whole, one.handle, one.capacity, one.lengths = self, self.handle, self.capacity, self.lengths
+        one.sequences = [self.sequences[sequence]]
+        return one
+
+
+class NativePath:
+    """One artifact on one kernel. One call at a time: not for several threads, nor for a child after a fork."""
+
+    def __init__(self, artifact: Artifact, *, kernel: str | None = None, threads: int = 1) -> None:
+        """`CannotExecute` if there is no such kernel here or the engine lacks what the model needs; None is the fastest."""
+        shape = artifact.manifest.architecture
+        lacking = missing_feature(shape)
+        if lacking is not None:
+            raise CannotExecute(f"the native engine lacks {lacking}", CannotReason.BACKEND)
+        self.shape = shape
+        self.pool = Pool(kernel, threads)
+        self.name = f"native-{self.pool.kernel}"
+        self.handle: int | None = None
+        try:
+            self._bind(artifact)
+        except BaseException:
+            self.close()
+            raise
+
+    def cache(self, batch: int, capacity: int) -> NativeCache:
+        """An empty cache with room for `capacity` tokens of each sequence."""
+        return NativeCache(self, batch, capacity)
+
+    def feed(self, cache: NativeCache, token: int, position: int) -> HeadRow:
+        """Decode: one more token of one sequence, at the end of its cache."""
+        (sequence,) = cache.sequences
+        if position != cache.lengths[sequence]:
+            raise OutsideLimits("position", position, cache.lengths[sequence])
+        return self._run(cache, [(token, sequence, position)], [0])[0]
+
+    def teacher_force(
+        self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK
+    ) -> list[list[HeadRow]]:
+        """Prefill: appends each sequence to its cache; its head rows from index `keep[i]` of the appended tokens on.
+
+        Sequences follow each other without padding; `chunk` is the most tokens of all of them in one forward call.
+        """
+        rows: list[list[HeadRow]] = [[] for _ in sequences]
+        tokens: list[tuple[int, int, int]] = []
+        owners: list[int | None] = []
+        for index, (slot, sequence) in enumerate(zip(cache.sequences, sequences, strict=True)):
+            first = cache.lengths[slot]
+            tokens += [(token, slot, first + i) for i, token in enumerate(sequence)]
+            owners += [index if i >= keep[index] else None for i in range(len(sequence))]
+        for start in range(0, len(tokens), chunk):
+            wanted = [(i, owner) for i, owner in enumerate(owners[start : start + chunk]) if owner is not None]
+            found = self._run(cache, tokens[start : start + chunk], [i for i, _ in wanted])
+            for (_, owner), row in zip(wanted, found, strict=True):
+                rows[owner].append(row)
+        return rows
+
+    def vectors(self) -> Digest:
+        """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
+        known_answers.verify_products(NativeBackend(self.pool))
+        return PROFILE_DIGEST
+
+    def close(self) -> None:
+        """Ends the threads and forgets the tensors; twice is as good as once."""
+        if self.handle is not None:
+            self.pool.library.native_engine_close(self.handle)
+            self.handle = None
+        self.pool.close()
+
+    def _run(self, cache: NativeCache, tokens: Sequence[tuple[int, int, int]], wanted: Sequence[int]) -> list[HeadRow]:
+        if self.handle is None:
+            raise CannotExecute("the native engine is closed", CannotReason.BACKEND)
+        for token, _, position in tokens:
+            if not 0 <= token < self.shape.vocabulary:
+                raise OutsideLimits("token", token, self.shape.vocabulary - 1)
+            if position >= cache.capacity:
+                raise OutsideLimits("cache", position + 1, cache.capacity)
+        inputs = torch.tensor(tokens, dtype=torch.int32).T.contiguous()
+        keep = torch.tensor(wanted, dtype=torch.int32)
+        rows = torch.empty((len(wanted), self.shape.width), dtype=torch.int16)
+        exponents = torch.empty(len(wanted), dtype=torch.int32)
+        logits = torch.empty((len(wanted), self.shape.vocabulary), dtype=torch.float32)
+        status = self.pool.library.native_forward(
+            self.handle, cache.handle, len(tokens), *(each.data_ptr() for each in inputs), len(wanted), keep.data_ptr(),
+            rows.data_ptr(), exponents.data_ptr(), logits.data_ptr(),
+        )  # fmt: skip
+        checked(status)
+        for _, sequence, position in tokens:
+            cache.lengths[sequence] = position + 1
+        return _head_rows(rows, exponents, logits)
+
+    def _bind(self, artifact: Artifact) -> None:
+        shape, tensors = self.shape, dict(artifact.tensors)
+        library = self.pool.library
+        embedding, epsilon, scale = (_tensor(artifact, tensors, name) for name in ("embedding", "epsilon", "attention_scale"))
+        numbers = (float(epsilon[0]), float(scale[0]))
+        if embedding.dtype not in EMBEDDING_TYPES or not all(math.isfinite(number) and number > 0 for number in numbers):
+            raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: embedding, epsilon or attention_scale")
+        sizes = (
+            shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width, shape.vocabulary,
+            shape.max_context + 1, int(shape.query_key_norm), EMBEDDING_TYPES[embedding.dtype],
+        )  # fmt: skip
+        windows = [shape.window(layer) for layer in range(shape.layers)]
+        self.handle = library.native_engine_open(self.pool.handle, _longs(sizes), _longs(windows), *numbers)
+        if self.handle is None:
+            raise ArtifactMismatch(artifact.name, "manifest: sizes of the architecture")
+        self._bound: list[Tensor] = []
+        for name, (slot, dtype) in GLOBAL_SLOTS.items():
+            self._bind_one(artifact, tensors, -1, name, slot, dtype or embedding.dtype)
+        for layer in range(shape.layers):
+            for name, (slot, dtype) in LAYER_SLOTS.items():
+                self._bind_one(artifact, tensors, layer, f"layers.{layer}.{name}", slot, dtype)
+        if library.native_engine_ready(self.handle):
+            raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: a tensor is missing")
+
+    def _bind_one(
+        self, artifact: Artifact, tensors: dict[str, Tensor], layer: int, name: str, slot: int, dtype: torch.dtype
+    ) -> None:
+        tensor = tensors.get(name)
+        if tensor is None:
+            # Biases, low limbs and norms of heads are there only in some families; what must be there is checked at the end.
+            return
+        if tensor.dtype != dtype or not tensor.is_contiguous():
+            raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {name} is not {str(dtype).removeprefix('torch.')}")
+        if tensor.data_ptr() % tensor.element_size():
+            tensor = tensor.clone()
+        size = tensor.numel() * tensor.element_size()
+        if self.pool.library.native_engine_bind(self.handle, layer, slot, tensor.data_ptr(), size):
+            raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {name} has shape {tuple(tensor.shape)}")
+        self._bound.append(tensor)
+
+
+def _tensor(artifact: Artifact, tensors: dict[str, Tensor], name: str) -> Tensor:
+    tensor = tensors.get(name)
+    if tensor is None or not tensor.numel():
+        raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {name} is missing")
+    return tensor
+
+
+def _longs(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def _head_rows(rows: Tensor, exponents: Tensor, logits: Tensor) -> list[HeadRow]:
+    finite = torch.isfinite(logits).all(-1).tolist()
+    integers, tops = rows.numpy().astype("<i2"), exponents.tolist()
+    return [
+        HeadRow(integers[i].tobytes(), tops[i], logits[i] if finite[i] and tops[i] != NOT_FINITE else None)
+        for i in range(len(tops))
+    ]

@@ -1,0 +1,35 @@
+/* Exact products of rows of integers with weights, shared out among threads by panels of PANEL outputs. */
+#ifndef NATIVE_PRODUCT_H
+#define NATIVE_PRODUCT_H
+
+#include "pool.h"
+
+typedef struct {
+    const int8_t *high;  /* [outputs, depth]: in place, in the file's memory. */
+    const int8_t *low;   /* NULL, or the low limb: the weight is 256 * high + low. */
+    const float *scale;  /* [outputs] */
+    const float *bias;   /* [outputs] or NULL */
+    int64_t outputs, depth;
+} Weight;
+
+typedef struct {
+    const int16_t *integers; /* [count, stride]; zeros from the depth on. */
+    const int32_t *exponents; /* E of each row; NULL where only sums are wanted. */
+    int64_t count;
+    ptrdiff_t stride;
+} Rows;
+
+typedef struct {
+    const Weight *weight;
+    float *out;       /* [count, stride]: float32(sum) * s * scale (+ bias). */
+    double *sums;     /* [count, stride] instead: the sums themselves. */
+    ptrdiff_t stride;
+    int add;          /* Adds to what `out` holds. */
+} Target;
+
+/* Bytes of Worker.panel that products of this depth need. */
+size_t panel_bytes(int64_t depth);
+/* Inside a task, by all threads: every target's product with the same rows. Ends with a pool_sync. */
+void multiply(Worker *worker, const Rows *rows, const Target *targets, int count);
+
+#endif
