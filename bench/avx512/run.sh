@@ -11,7 +11,7 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 # The flags of the engine's own build (setup.py), and what bare metal needs.
-flags=(-O3 -ffp-contract=off -fno-math-errno -ffreestanding -fno-pic -mno-red-zone -mcmodel=small -fno-stack-protector "-I$native")
+flags=(-O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -ffreestanding -fno-pic -mno-red-zone -mcmodel=small -fno-stack-protector "-I$native")
 for source in "$native/kernel_scalar.c" "$native/kernel_avx512.c" "$here/main.c" "$here/boot.S"; do
     gcc "${flags[@]}" -c "$source"
 done
