@@ -11,7 +11,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # after the choice of the backend
 
 INK = "#1f2933"
-COLOURS = ("#0b7285", "#66a5ad", "#adb5bd", "#ced4da", "#495057")
+COLOURS = ("#0b7285", "#e8590c", "#868e96", "#ced4da", "#66a5ad")
+"""By the order in which a results file names the engines: ours, llama.cpp, transformers twice, our torch path."""
 
 
 def draw(results: dict[str, Any], out: Path) -> None:
@@ -30,13 +31,12 @@ def draw(results: dict[str, Any], out: Path) -> None:
 
 def _bars(axes: Any, models: dict[str, Any], key: str, title: str) -> None:
     for i, model in enumerate(models.values()):
-        speeds = model["tokens_per_second"]
-        for j, (engine, speed) in enumerate(speeds.items()):
-            at = i * (len(speeds) + 1) + j
-            axes.bar(at, speed[key], color=COLOURS[j], label=engine if i == 0 else None)
-            axes.annotate(f"{speed[key]:.0f}", (at, speed[key]), ha="center", va="bottom", fontsize=8)
-    width = len(next(iter(models.values()))["tokens_per_second"])
-    axes.set_xticks([i * (width + 1) + (width - 1) / 2 for i in range(len(models))], [f"{name} parameters" for name in models])
+        for j, (engine, speed) in enumerate(model["tokens_per_second"].items()):
+            at = i * (len(COLOURS) + 1) + j
+            axes.bar(at, speed.get(key, 0), color=COLOURS[j], label=engine if i == 0 else None)
+            axes.annotate(f"{speed[key]:.0f}" if key in speed else "not run", (at, speed.get(key, 0)), ha="center", va="bottom")
+    middle = (len(COLOURS) - 1) / 2
+    axes.set_xticks([i * (len(COLOURS) + 1) + middle for i in range(len(models))], [f"{name} parameters" for name in models])
     axes.set_title(title)
     axes.legend(frameon=False, fontsize=8)
 

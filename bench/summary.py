@@ -75,9 +75,10 @@ def ratios(measured: Measured) -> dict[str, float]:
 def speeds(measured: Measured, answer: int, judged: int) -> dict[str, dict[str, float]]:
     """Tokens per second of each engine: decoding without prefill, and the one pass over `judged` tokens."""
     decode, one_pass = medians(less(measured.answer, measured.first)), medians(measured.judged)
-    return {
-        name: {"decode": round((answer - 1) / decode[name], 2), "one_pass": round(judged / one_pass[name], 2)} for name in decode
-    }
+    found = {name: {"decode": round((answer - 1) / decode[name], 2)} for name in decode}
+    for name, seconds in one_pass.items():
+        found[name]["one_pass"] = round(judged / seconds, 2)
+    return found
 
 
 def worst(models: dict[str, dict[str, float]]) -> dict[str, float]:
