@@ -30,6 +30,8 @@ class Model:
     """The registered Environment as canonical JSON."""
     threads: int = 1
     """Threads of the engine."""
+    device: str = "cpu"
+    """Where an artifact of profile `pinned-1` runs: `cpu` or `cuda`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from bytewise.da.client import DaClient
-from bytewise.inference import artifact as artifacts
-from bytewise.inference.engine import ExactEngine
+from bytewise.inference.profiles import AnyEngine, open_engine
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
@@ -45,6 +45,7 @@ from serving.pipeline import Hands, Pipeline
 from serving.recipe import Offer
 from serving.settings import OperatorSettings
 from serving.standing import Watch
+from serving.warm_up import warm_up
 
 FRESH_TICKS, FRESH_S = 15, 30.0
 """A reading of the chain older than so many ticks, and seconds, is stale: requests are refused until the chain answers."""
@@ -136,11 +137,13 @@ class Operator:
         operator = load_signer(settings.keys.operator_file)
         database = open_database(settings.database_url)
         check_revision(database)
-        artifact = artifacts.load(settings.model.artifact)
-        offer = _offer(settings, artifact, network.chain_id)
+        model, environment = settings.model, _environment(settings.model.environment_file)
+        engine = open_engine(model.artifact, environment, threads=model.threads, device=model.device)
+        offer, words = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
+        gateway = load_signer(settings.keys.gateway_file)
+        telemetry.log("operator.warm", tokens=warm_up(engine, offer, words, gateway))
         hands = Hands(
-            engine=self._wrap(ExactEngine(artifact, threads=settings.model.threads)), words=Tokenizer(artifact),
-            operator=operator, gateway=load_signer(settings.keys.gateway_file),
+            engine=self._wrap(engine), words=words, operator=operator, gateway=gateway,
             blobs=DaClient(settings.network.da, settings.network.timeout_s), books=Books(database, clock, operator.address),
             journal=Journal(database, journal_key(settings.keys.journal_file), clock),
             watch=Watch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
@@ -175,14 +178,18 @@ class Operator:
         self._stop.set()
 
 
-def _offer(settings: OperatorSettings, artifact: artifacts.Artifact, chain_id: int) -> Offer:
-    path = settings.model.environment_file
+def _environment(path: Path) -> Environment:
     try:
-        environment = decode(Environment, path.read_bytes())
+        return decode(Environment, path.read_bytes())
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
-    if environment.profile != PROFILE_EXACT_1:
-        raise ConfigurationError(path.name, f"profile {environment.profile} is not served")
+
+
+def _offer(settings: OperatorSettings, engine: AnyEngine, environment: Environment, chain_id: int) -> Offer:
+    if environment.profile != engine.profile:
+        where = settings.model.environment_file.name
+        raise ConfigurationError(where, f"is of profile {environment.profile}, the artifact of {engine.profile}")
+    artifact = engine.artifact
     return Offer(
         model_name=settings.model.name, model_id=artifact.model_id, template_digest=artifact.template_digest,
         tokenizer_digest=artifact.tokenizer_digest, environment=environment, chain_id=chain_id,

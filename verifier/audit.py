@@ -42,7 +42,8 @@ def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: s
         case Outcome.INVALID:
             return Cause.OPERATOR
         case Outcome.CANNOT_EXECUTE:
-            return Cause.ENVIRONMENT if CannotReason(job.code) is CannotReason.PROFILE_UNKNOWN else Cause.VERIFIER
+            foreign = (CannotReason.PROFILE_UNKNOWN, CannotReason.ENVIRONMENT)
+            return Cause.ENVIRONMENT if CannotReason(job.code) in foreign else Cause.VERIFIER
         case Outcome.UNAVAILABLE | Outcome.NO_KEY:
             return Cause.VERIFIER
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from bytewise.cli import model, verify
+from bytewise.cli import model, pinned, verify
 from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
 from bytewise.cli.exits import Exit, exit_for
@@ -28,6 +28,8 @@ receipts = typer.Typer(no_args_is_help=True, help="Look at receipts.")
 protect = typer.Typer(no_args_is_help=True, help="What keeps a member from voting twice; its process must not run.")
 duties = typer.Typer(no_args_is_help=True, help="Duties of a committee member.")
 app.add_typer(model.app, name="model")
+model.app.command()(pinned.pin)
+model.app.command()(pinned.fingerprint)
 app.add_typer(receipts, name="receipt")
 app.add_typer(duties, name="duty")
 app.add_typer(protect, name="protect")

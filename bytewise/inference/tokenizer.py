@@ -5,24 +5,45 @@ speak for another role.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import tokenizers
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from bytewise.inference.artifact import Artifact
-from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
+from bytewise.inference.constraint import Schemas
+from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE, Manifest
+from bytewise.inference.stops import before_stop
 from bytewise.protocol.errors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")
 """Roles of chat messages."""
 
 
+class Texts(Protocol):
+    """What a tokenizer needs of an artifact of any profile."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself."""
+        ...
+
+    @property
+    def content(self) -> Mapping[str, bytes]:
+        """Verified bytes of its files."""
+        ...
+
+
 class Tokenizer:
     """The tokenizer and chat template of one artifact."""
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Texts) -> None:
         self._tokens = tokenizers.Tokenizer.from_str(artifact.content[TOKENIZER_FILE].decode())
         sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         sandbox.globals["raise_exception"] = _raise
@@ -31,6 +52,9 @@ class Tokenizer:
         except (TemplateError, UnicodeDecodeError) as error:
             raise ArtifactMismatch(artifact.name, f"{TEMPLATE_FILE}: {str(error)[:100]}") from None
         manifest = artifact.manifest
+        self.vocabulary = manifest.architecture.vocabulary
+        self._lexicon = Lexicon(artifact.content[TOKENIZER_FILE], self.vocabulary)
+        self._schemas = Schemas(self._lexicon)
         self.stop_tokens: tuple[int, ...] = manifest.stop_tokens
         begin = None if manifest.begin_token is None else self._tokens.id_to_token(manifest.begin_token)
         end = self._tokens.id_to_token(manifest.stop_tokens[0]) if manifest.stop_tokens else None
@@ -53,9 +77,17 @@ class Tokenizer:
         """Tokens of rendered text, control tokens recognised."""
         return tuple(self._tokens.encode(text, add_special_tokens=False).ids)
 
-    def text(self, token_ids: Sequence[int]) -> str:
-        """Text of an answer: control tokens left out, bytes that are no UTF-8 replaced."""
-        return str(self._tokens.decode(list(token_ids), skip_special_tokens=True))
+    def text(self, token_ids: Sequence[int], stop_strings: Sequence[str] = ()) -> str:
+        """Text of an answer up to its first stop string: control tokens left out, bytes that are no UTF-8 replaced."""
+        return self._lexicon.text(before_stop(self.written(token_ids), stop_strings))
+
+    def written(self, token_ids: Sequence[int]) -> bytes:
+        """Bytes that tokens write."""
+        return self._lexicon.write(token_ids)
+
+    def refusal(self, schema: str) -> str:
+        """Why no answer of this model can satisfy a JSON schema; empty if one can begin."""
+        return self._schemas.refusal(schema)
 
     def _message(self, index: int, message: Mapping[str, Any]) -> dict[str, str]:
         role, content = message.get("role"), message.get("content")

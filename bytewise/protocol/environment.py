@@ -11,6 +11,10 @@ PROFILE_EXACT_1 = "exact-1"
 """The arithmetic profile under which disputes are judged by (profile, model) alone (design section 6)."""
 
 
+PROFILE_PINNED_1 = "pinned-1"
+"""The paper's own way: floats, judged only where the whole environment is equal (docs/pinned-1.md)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What the environment accepts; a request outside them is a defect of the record."""

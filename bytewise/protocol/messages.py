@@ -26,6 +26,7 @@ class CannotReason(enum.IntEnum):
     MODEL_MISSING = 2
     PROFILE_UNKNOWN = 3
     RESOURCES = 4
+    ENVIRONMENT = 5
 
 
 class Verdict(enum.IntEnum):

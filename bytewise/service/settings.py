@@ -10,7 +10,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -48,6 +48,11 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The smallest environment a child process of ours needs: search path and locale, no variable of ours or others."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return kept | dict(extra or {})
+
+
+def library_variables(names: Sequence[str]) -> dict[str, str]:
+    """Those of the named variables that are set. Libraries obey them on their own: they are read here to be recorded."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _read_document(path: Path) -> dict[str, Any]:

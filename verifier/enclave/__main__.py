@@ -8,10 +8,11 @@ import threading
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from bytewise.inference import artifact
-from bytewise.inference.engine import ExactEngine
+from bytewise.inference.profiles import open_engine
 from bytewise.ports import Quoter
-from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, ConfigurationError
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, CannotExecute, ConfigurationError, Fault
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from kms.client import ShardKeySource
@@ -42,12 +43,25 @@ def main() -> int:
 
 
 def _bench(settings: EnclaveSettings) -> Bench:
-    loaded = artifact.load(settings.artifact)
-    engine = ExactEngine(loaded, threads=settings.threads, backend=settings.backend or None)
+    engine = open_engine(
+        settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device
+    )
     engine.vectors()
     quoter = _quoter(settings)
     keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s)
-    return Bench(engine, loaded.model_id, keys, quoter, settings.chain_id, os.urandom)
+    return Bench(engine, engine.artifact.model_id, keys, quoter, settings.chain_id, os.urandom, engine.profile)
+
+
+def _environment(settings: EnclaveSettings) -> Environment | None:
+    path = settings.environment_file
+    if path is None:
+        return None
+    try:
+        return decode(Environment, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(path.name, str(error.strerror)) from None
+    except Fault as error:
+        raise ConfigurationError(path.name, f"is no environment: {error}") from None
 
 
 def _quoter(settings: EnclaveSettings) -> Quoter:
@@ -75,8 +89,8 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
         trace = trace.tb_next
     where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     rule = error.rule if isinstance(error, BytewiseError) else ""
-    # These two speak of settings and of the artifact's files, never of a job.
-    detail = str(error) if isinstance(error, ConfigurationError | ArtifactMismatch) else ""
+    # These speak of settings, of the artifact's files and of this machine, never of a job.
+    detail = str(error) if isinstance(error, ConfigurationError | ArtifactMismatch | CannotExecute) else ""
     telemetry.log("enclave.bug", error=kind.__name__, where=where, rule=rule, detail=detail)
 
 

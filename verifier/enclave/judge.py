@@ -64,9 +64,10 @@ def verify_job(job: RunJob, chain_id: int) -> Digest:
 
 
 def judge(
-    job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine, model_id: Digest
-) -> Judgement:
-    """The judgement on a verified job by an engine of artifact `model_id`.
+    job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine, model_id: Digest,
+    profile: str = PROFILE_EXACT_1,
+) -> Judgement:  # fmt: skip
+    """The judgement on a verified job by an engine of artifact `model_id` and that profile.
 
     Errors other than those of the vote function are the caller's: no vote follows from them.
     """
@@ -77,7 +78,7 @@ def judge(
         return Judgement(Outcome.INVALID, defect.code)
     except NoKey:
         return Judgement(Outcome.NO_KEY)
-    if job.environment.profile != PROFILE_EXACT_1:
+    if job.environment.profile != profile:
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN)
     if model_id != job.receipt.model_id:
         return Judgement(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)

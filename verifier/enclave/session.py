@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import TicketRefused
 from bytewise.protocol.evidence import Evidence, ResultQuote, ResultStatement, result_report_data
 from bytewise.protocol.jobs import JobResult, Prepared, RunJob
@@ -23,7 +24,7 @@ class Bench:
 
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
-        rng: Callable[[int], bytes],
+        rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.model_id = model_id
@@ -31,6 +32,7 @@ class Bench:
         self.quoter = quoter
         self.chain_id = chain_id
         self.rng = rng
+        self.profile = profile
         self.instance = Digest(rng(32))
 
 
@@ -57,7 +59,8 @@ class Session:
             if have != want:
                 raise TicketRefused(f"ticket is for another {what}")
         telemetry.log("enclave.job", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
-        judgement = judge(job, identifier, self._bench.keys, self._secret, self._bench.engine, self._bench.model_id)
+        bench = self._bench
+        judgement = judge(job, identifier, bench.keys, self._secret, bench.engine, bench.model_id, bench.profile)
         gc.collect()  # the payload's cycles, if any, go now and not at the next job
         telemetry.log(
             "enclave.judged", receipt=identifier, outcome=judgement.outcome.name, code=judgement.code,

@@ -27,6 +27,10 @@ class EnclaveSettings:
     """Threads of the engine."""
     backend: str = ""
     """Integer backend; empty: the fastest that passes its known-answer test."""
+    environment_file: Path | None = None
+    """Registered Environment that this machine is, as canonical JSON; needed by an artifact of profile `pinned-1` only."""
+    device: str = "cpu"
+    """Where an artifact of profile `pinned-1` runs: `cpu` or `cuda`."""
     key_timeout_s: float = 10.0
     """Timeout of one call to a key shard."""
     ready_file: Path | None = None

@@ -1,0 +1,116 @@
+"""generate and verify under `pinned-1`: a claim is checked by computing the answer again, in an equal environment."""
+
+import dataclasses
+
+from bytewise.inference.answer import Answer, Words
+from bytewise.inference.engine import memory_bounded
+from bytewise.inference.judging import Judge
+from bytewise.inference.manifest import TOKENIZER_FILE
+from bytewise.inference.pinned.checkpoint import PinnedArtifact
+from bytewise.inference.pinned.fingerprint import verify_here
+from bytewise.inference.pinned.model import FloatModel
+from bytewise.inference.pinned.switches import pinned
+from bytewise.protocol import digests
+from bytewise.protocol.compare import Generated, Verification
+from bytewise.protocol.digests import Label
+from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
+from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
+from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.request import Output, Request, execution_hash
+from bytewise.protocol.units import Digest
+
+SELF_TEST_TOKENS = 8
+
+
+class PinnedEngine:
+    """The float engine of one artifact in one environment; implements the port `Engine`. One job at a time."""
+
+    profile = PROFILE_PINNED_1
+
+    def __init__(self, artifact: PinnedArtifact, environment: Environment, *, device: str = "cpu", threads: int = 1) -> None:
+        """`CannotExecute` (ENVIRONMENT) names what differs if this machine and process are not the environment."""
+        self.artifact, self.environment = artifact, environment
+        self._words = Words(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
+        self._device, self._threads = device, threads
+        with memory_bounded(), pinned(threads):
+            self._verify_here()
+            self._model = FloatModel(artifact, device)
+
+    def generate(self, request: Request) -> Generated:
+        """The answer of this environment; `OutsideLimits` or `CannotExecute` if there is none."""
+        self._check(request)
+        with memory_bounded(), pinned(self._threads):
+            answer = self._answer(request)
+            cache, row = self._model.begin(request.prompt)
+            answer.add(row)
+            while answer.reason is None:
+                answer.add(self._model.feed(cache, answer.steps[-1].token))
+            return answer.finish()
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """Computes the answer again in the same shapes as `generate`, and says where the claim leaves it."""
+        self._check(request)
+        with memory_bounded(), pinned(self._threads):
+            judge = Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
+            answer, claimed_tokens, agrees = judge.answer, judge.believable, True
+            cache, row = self._model.begin(request.prompt)
+            judge.take([row])
+            while answer.reason is None:
+                at, token = len(answer.steps) - 1, answer.steps[-1].token
+                # Rows are the claim's too for as long as its tokens are the true ones.
+                agrees = agrees and at < len(claimed_tokens) and token == claimed_tokens[at]
+                row = self._model.feed(cache, token)
+                if agrees:
+                    judge.take([row])
+                else:
+                    judge.grow(row)
+            # No pass over many positions at once was made: floats would differ.
+            return dataclasses.replace(judge.verdict(), verify_passes=0)
+
+    def confirm(self, request: Request, verification: Verification) -> Verification:
+        """The verification, if this machine gives the same true answer once more; else `CannotExecute` (BACKEND).
+
+        There is no second backend under this profile: what is asked is that the machine agrees with itself and is still the
+        environment.
+        """
+        if verification.divergence is None:
+            return verification
+        with pinned(self._threads):
+            self._verify_here()
+        if self.generate(request) != verification.truth:
+            raise CannotExecute("this machine does not repeat its own answer", CannotReason.BACKEND)
+        return verification
+
+    def vectors(self) -> Digest:
+        """Digest of the rows over a fixed prompt, fed in both shapes and twice; `NotExact` if the second time differs."""
+        with memory_bounded(), pinned(self._threads):
+            first, second = self._self_test(), self._self_test()
+        if first != second:
+            raise NotExact("the float model gives two results for one prompt")
+        return first
+
+    def _self_test(self) -> Digest:
+        prompt = tuple(i % self.artifact.manifest.architecture.vocabulary for i in range(SELF_TEST_TOKENS))
+        cache, row = self._model.begin(prompt)
+        rows = [row.row, *(self._model.feed(cache, token).row for token in prompt)]
+        return digests.labelled(Label.VECTORS, *rows)
+
+    def _verify_here(self) -> None:
+        verify_here(self.environment, self.artifact.manifest, self._device, self._threads)
+
+    def _answer(self, request: Request) -> Answer:
+        execution = execution_hash(self.artifact.model_id, PROFILE_PINNED_1, request.decode, request.prompt)
+        return Answer(request, execution, self._words)
+
+    def _check(self, request: Request) -> None:
+        if request.model_id != self.artifact.model_id:
+            raise CannotExecute(f"model {request.model_id.hex()} is not loaded", CannotReason.MODEL_MISSING)
+        if request.environment != self.environment.digest:
+            asked, here = request.environment.hex(), self.environment.digest.hex()
+            raise CannotExecute(f"another environment: {asked} is asked for, this is {here}", CannotReason.ENVIRONMENT)
+        shape = self.artifact.manifest.architecture
+        if max(request.prompt) >= shape.vocabulary:
+            raise OutsideLimits("prompt token", max(request.prompt), shape.vocabulary - 1)
+        total = len(request.prompt) + request.decode.max_new_tokens
+        if total > shape.max_context:
+            raise OutsideLimits("context", total, shape.max_context)

@@ -1,0 +1,34 @@
+"""The library's switches under `pinned-1`: set, told as flags of the environment, put back."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from bytewise.inference.determinism import fixed
+from bytewise.service.settings import library_variables
+
+VARIABLES = ("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA")
+"""Read by libraries when they load: they choose kernels, so operator and verifier must start their processes alike."""
+
+SWITCHES = ("attention=eager", "cudnn-benchmark=off", "deterministic-algorithms", "no-autocast", "tf32=off")
+
+
+@contextlib.contextmanager
+def pinned(threads: int) -> Iterator[None]:
+    """The switches under which the profile computes; puts back what it found, also after an error."""
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic)
+    try:
+        cuda.allow_tf32 = cudnn.allow_tf32 = cudnn.benchmark = False
+        cudnn.deterministic = True
+        with fixed(threads):
+            yield
+    finally:
+        cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before
+
+
+def flags(threads: int) -> list[str]:
+    """The switches as `name=value`, with the libraries' variables of this process."""
+    found = library_variables(VARIABLES)
+    return [*SWITCHES, f"threads={threads}", *(f"{name}={found.get(name, 'unset')}" for name in VARIABLES)]

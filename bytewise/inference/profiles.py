@@ -1,0 +1,41 @@
+"""Which engine runs an artifact: the one of the profile that its manifest names."""
+
+from pathlib import Path
+
+from bytewise.inference import artifact as artifacts
+from bytewise.inference.artifact import Progress
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.manifest import MANIFEST_FILE, Manifest
+from bytewise.inference.pinned import checkpoint
+from bytewise.inference.pinned.engine import PinnedEngine
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
+from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault
+
+AnyEngine = ExactEngine | PinnedEngine
+
+
+def profile_of(path: Path) -> str:
+    """Profile of an artifact folder, from its manifest alone; empty if there is none that can be read."""
+    try:
+        return decode(Manifest, (path / MANIFEST_FILE).read_bytes()).profile
+    except (OSError, Fault):
+        return ""
+
+
+def open_engine(
+    path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
+    progress: Progress | None = None,
+) -> AnyEngine:  # fmt: skip
+    """The engine of an artifact. `pinned-1` needs the environment that it is to be; `exact-1` runs in any.
+
+    `ArtifactMismatch`, `CannotExecute` (a foreign environment among them), or `ConfigurationError` where an argument is of
+    the other profile.
+    """
+    if profile_of(path) != PROFILE_PINNED_1:
+        return ExactEngine(artifacts.load(path, progress), threads=threads, backend=backend or None)
+    if environment is None:
+        raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")
+    if environment.profile != PROFILE_PINNED_1:
+        raise CannotExecute(f"artifact {path.name} is of profile pinned-1, the environment of {environment.profile[:40]}")
+    return PinnedEngine(checkpoint.load(path, progress), environment, device=device, threads=threads)
