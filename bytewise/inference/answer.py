@@ -1,47 +1,92 @@
-"""How an answer grows: one head row, one token, until a rule of the decode policy ends it (design section 6)."""
+"""How an answer grows: one head row, one token, until a rule of the decode policy ends it (design section 6).
 
-from dataclasses import dataclass, field
+Whatever a knob needs to know is a function of prompt and tokens so far: generating and verifying grow the same answer.
+"""
 
 from torch import Tensor
 
+from bytewise.inference.adjust import Adjustment
+from bytewise.inference.constraint import Schemas
+from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.logprobs import token_logprobs
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.sampling import choose
+from bytewise.inference.stops import StopStrings
 from bytewise.protocol.compare import Generated
-from bytewise.protocol.request import Request, output_for
+from bytewise.protocol.request import Request, TokenLogprobs, output_for
 from bytewise.protocol.trace import TraceStep, trace_leaves
 from bytewise.protocol.units import Digest
 
 
-@dataclass(slots=True)
+class Words:
+    """What the tokens of one artifact write, for knobs that look at text; read when the first such request comes."""
+
+    def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+        self.lexicon = Lexicon(tokenizer_json, vocabulary)
+        self.schemas = Schemas(self.lexicon)
+
+
 class Answer:
     """An answer while it grows: tokens are added until there is a reason to end."""
 
     request: Request
     """What is answered."""
-    execution: Digest
-    """Execution hash, which keys the sampler."""
-    steps: list[TraceStep] = field(default_factory=list)
+    steps: list[TraceStep]
     """One for each token chosen."""
-    reason: str | None = None
+    reason: str | None
     """Finish reason, or None while it goes on."""
-    scores: Tensor | None = None
+    scores: Tensor | None
     """Logits of the newest row, as adjusted by the decode policy: what its token was chosen from. None where there was no row."""
+
+    def __init__(self, request: Request, execution: Digest, words: Words) -> None:
+        """`execution` is the execution hash, which keys the sampler."""
+        policy = request.decode
+        self.request, self.steps, self.reason, self.scores = request, [], None, None
+        self._execution, self._words = execution, words
+        self._logprobs: list[TokenLogprobs] | None = None if policy.logprobs is None else []
+        self._adjustment = Adjustment(policy, request.prompt, words.vocabulary) if policy.penalises else None
+        self._stops = StopStrings(policy.stop_strings) if policy.stop_strings else None
+        self._constraint = None if policy.grammar is None else words.schemas.constraint(policy.grammar)
 
     def add(self, head: HeadRow) -> None:
         """Chooses the token of one more head row, and sees whether the answer ends with it."""
         policy = self.request.decode
-        if head.logits is None:
-            self.reason, self.scores = "error", None
+        self.scores = None if head.logits is None else self._adjusted(head.logits)
+        if self.scores is None or head.logits is None:
+            self.reason = "error"
             return
-        self.scores = head.logits
-        token = choose(head.logits, policy, self.request.seed, self.execution, len(self.steps))
+        token = choose(self.scores, policy, self.request.seed, self._execution, len(self.steps))
         self.steps.append(TraceStep(head.row, head.exponent, token))
-        if token in policy.stop_tokens:
-            self.reason = "stop"
-        elif len(self.steps) == policy.max_new_tokens:
-            self.reason = "length"
+        if self._logprobs is not None:
+            self._logprobs.append(token_logprobs(head.logits, token, policy.logprobs or 0))
+        if self._adjustment is not None:
+            self._adjustment.add(token)
+        self.reason = self._ending(token)
 
     def finish(self) -> Generated:
         """The complete answer; only once there is a reason."""
         tokens = tuple(step.token for step in self.steps)
-        return Generated(output_for(self.request, tokens, str(self.reason)), trace_leaves(self.request.nonce, self.steps))
+        logprobs = None if self._logprobs is None else tuple(self._logprobs)
+        output = output_for(self.request, tokens, str(self.reason), logprobs)
+        return Generated(output, trace_leaves(self.request.nonce, self.steps))
+
+    def _adjusted(self, logits: Tensor) -> Tensor | None:
+        # None: nothing can be chosen.
+        adjusted = logits if self._adjustment is None else self._adjustment.apply(logits)
+        if adjusted is None or self._constraint is None:
+            return adjusted
+        choices = self._constraint.choices(self.request.decode.stop_tokens)
+        return None if choices is None else adjusted.where(choices, float("-inf"))
+
+    def _ending(self, token: int) -> str | None:
+        policy = self.request.decode
+        if token in policy.stop_tokens:
+            return "stop"
+        if self._stops is not None and self._stops.add(self._words.lexicon.pieces[token]):
+            return "stop"
+        if self._constraint is not None:
+            self._constraint.add(token)
+            if self._constraint.complete:
+                return "stop"
+        return "length" if len(self.steps) == policy.max_new_tokens else None

@@ -10,7 +10,7 @@ from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits, 
 from bytewise.protocol.errors import NotExact
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
-LIBRARIES = ("safetensors", "tokenizers", "torch", "transformers")
+LIBRARIES = ("llguidance", "safetensors", "tokenizers", "torch", "transformers")
 """Distributions that touch numbers or tokens, ascending."""
 
 ENGINE_FLAGS = (

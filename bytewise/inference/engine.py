@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
-from bytewise.inference.answer import Answer
+from bytewise.inference.answer import Answer, Words
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.choice import AnyPath, open_path, other_backend
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.judging import Claim, Judge
+from bytewise.inference.manifest import TOKENIZER_FILE
 from bytewise.inference.prefix import Prefix
 from bytewise.inference.runner import CHUNK
 from bytewise.protocol.compare import Generated, Verification
@@ -40,6 +41,8 @@ def memory_bounded() -> Iterator[None]:
 class ExactEngine:
     """The deterministic engine of one artifact; implements the port `Engine`. One job at a time: not for several threads."""
 
+    profile = PROFILE_EXACT_1
+
     def __init__(
         self, artifact: Artifact, *, threads: int = 1, backend: str | None = None, guard: bool = False, chunk: int = CHUNK,
         reuse_prefix: bool = False,
@@ -52,6 +55,7 @@ class ExactEngine:
         with memory_bounded(), fixed(threads):
             self._path: AnyPath = open_path(artifact, threads, backend)
         self.artifact = artifact
+        self._words = Words(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self.verify_passes = 0
         self._threads, self._guard, self._chunk = threads, guard, chunk
         self._second: ExactEngine | None = None
@@ -162,7 +166,7 @@ class ExactEngine:
 
     def _answer(self, request: Request) -> Answer:
         execution = execution_hash(self.artifact.model_id, PROFILE_EXACT_1, request.decode, request.prompt)
-        return Answer(request, execution)
+        return Answer(request, execution, self._words)
 
     def _check(self, request: Request) -> None:
         if request.model_id != self.artifact.model_id:

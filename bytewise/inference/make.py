@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from bytewise.inference.lexicon import byte_characters
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import ConfigurationError
@@ -64,13 +65,6 @@ def _config(layers: int, width: int, heads: int, key_value_heads: int, context: 
         "vocab_size": 256 + len(SPECIAL_TOKENS), "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
         "attention_bias": False, "mlp_bias": False, "bos_token_id": BEGIN, "eos_token_id": END,
     }  # fmt: skip
-
-
-def byte_characters() -> list[str]:
-    """The character that stands for each byte in byte-level vocabularies: itself if printable, else one from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    spare = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
 def tokenizer() -> dict[str, Any]:

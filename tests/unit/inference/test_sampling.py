@@ -2,46 +2,45 @@
 
 from fractions import Fraction
 
+import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bytewise.inference import sampling
 from bytewise.inference.rounding import nearest_float32
 from bytewise.inference.sampling import choose, draw, greedy, keep, weigh
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.units import ZERO_DIGEST, Digest
+from tests.unit.inference import plain_decoding
 from tests.unit.inference.models import policy
 
 weights_lists = st.lists(st.integers(0, 2**40), min_size=1, max_size=40).filter(any)
 small_weights = st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any)
 fractions = st.fractions(Fraction(1, 1000), 1, max_denominator=1000)
+shares = st.just(Fraction(0)) | fractions
 
 
-def kept_by_sorting(weights: list[int], top_k: int, top_p: Fraction) -> list[int]:
-    """Top-k, then the shortest prefix that holds top-p of the mass, in order of (weight falling, id rising)."""
-    order = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
-    if top_k:
-        order = order[:top_k]
-    total, mass, kept = sum(weights[i] for i in order), 0, set()
-    for i in order:
-        if top_p < 1 and mass >= top_p * total:
-            break
-        kept.add(i)
-        mass += weights[i]
-    return [weight if i in kept else 0 for i, weight in enumerate(weights)]
+@given(weights_lists | small_weights, st.integers(0, 45), fractions | st.just(Fraction(1)), shares)
+@example([7], 0, Fraction(1, 1000), Fraction(1))
+@example([3, 3, 3, 3], 3, Fraction(1, 2), Fraction(1))
+@example([1, 2**40, 2**40 - 1], 0, Fraction(1), Fraction(2**40 - 1, 2**40))
+def test_threshold_keeps_what_sorting_keeps(weights: list[int], top_k: int, top_p: Fraction, min_p: Fraction) -> None:
+    found = keep(torch.tensor(weights), top_k, top_p, min_p).tolist()
+    assert found == plain_decoding.kept(weights, top_k, top_p, min_p)
 
 
-@given(weights_lists | small_weights, st.integers(0, 45), fractions | st.just(Fraction(1)))
-def test_threshold_keeps_what_sorting_keeps(weights: list[int], top_k: int, top_p: Fraction) -> None:
-    assert keep(torch.tensor(weights), top_k, top_p).tolist() == kept_by_sorting(weights, top_k, top_p)
+@given(st.lists(st.integers(0, 5), min_size=20, max_size=60).filter(any), fractions)
+def test_a_nucleus_larger_than_the_first_look_is_found(weights: list[int], top_p: Fraction) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "NUCLEUS", 2)
+        assert keep(torch.tensor(weights), 0, top_p).tolist() == plain_decoding.kept(weights, 0, top_p, Fraction(0))
 
 
 @given(weights_lists, st.binary(min_size=32, max_size=32))
 def test_draw_finds_the_interval_that_holds_the_point(weights: list[int], key: bytes) -> None:
-    point = int.from_bytes(key) * sum(weights) >> 256
-    token = draw(torch.tensor(weights), Digest(key))
-    assert sum(weights[:token]) <= point < sum(weights[: token + 1])
+    assert draw(torch.tensor(weights), Digest(key)) == plain_decoding.drawn(weights, key)
 
 
 @given(st.fractions(Fraction(1, 10**30), 100))
@@ -58,18 +57,33 @@ def test_weighing_is_total_and_the_best_token_weighs_one(logits: list[float], te
     assert min(weights) >= 0
 
 
+@given(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=12), st.fractions(Fraction(1, 100), 100, max_denominator=100))
+def test_weights_are_those_of_fractions(logits: list[float], temperature: Fraction) -> None:
+    scores: plain_decoding.Scores = [Fraction(x) for x in logits]
+    assert weigh(torch.tensor(logits), temperature).tolist() == plain_decoding.weights(scores, temperature)
+
+
 def test_greedy_takes_the_lowest_id_of_equals() -> None:
     assert greedy(torch.tensor([[1.0, 3.0, 3.0], [0.0, -0.0, -1.0], [-5.0, -4.0, -4.0]])) == [1, 0, 1]
     assert choose(torch.tensor([1.0, 3.0, 3.0]), policy(4), 9, ZERO_DIGEST, 0) == 1
 
 
+@pytest.mark.parametrize("warm", ["0", "1", "0." + "0" * 29 + "1", "100"])
+def test_a_token_that_is_ruled_out_is_never_chosen(warm: str) -> None:
+    out = float("-inf")
+    logits = torch.tensor([out, 1.0, out, -3.0e38, out])
+    assert {choose(logits, policy(4, warm), seed, ZERO_DIGEST, 0) for seed in range(40)} <= {1, 3}
+    assert choose(torch.tensor([out, -3.0e38]), policy(4, warm, "0.5", 1), 3, ZERO_DIGEST, 0) == 1
+
+
 def test_draws_follow_the_weights() -> None:
-    weights = torch.tensor([1, 0, 2, 5]) * 2**37
+    # Chi-square with two degrees of freedom: 27.6 has a chance of one in a million; the keys are fixed, so it never changes.
+    weights, parts = torch.tensor([1, 0, 2, 5]) * 2**37, (1, 0, 2, 5)
     counts = [0] * 4
     for i in range(4000):
         counts[draw(weights, digests.labelled(Label.SAMPLER, i))] += 1
     assert counts[1] == 0
-    assert all(abs(count - share * 500) < 150 for count, share in zip(counts, (1, 0, 2, 5), strict=True))
+    assert sum((count - 500 * part) ** 2 / (500 * part) for count, part in zip(counts, parts, strict=True) if part) < 27.6
 
 
 def test_choice_depends_on_seed_execution_and_position_alone() -> None:

@@ -1,0 +1,111 @@
+"""What each token writes: bytes, by the artifact's own tokenizer file, whatever stands before or after it.
+
+Stop strings and grammars are part of the profile, so the text of tokens must be too: it is a concatenation of these bytes.
+Two kinds of vocabulary exist among the supported families: byte-level (a printable character for each byte, as GPT-2 has) and
+SentencePiece with byte fallback (U+2581 for a space, `<0x0A>` for a byte).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from bytewise.protocol.errors import UnsupportedModel
+
+SPACE = "\u2581"
+"""Stands for a space in SentencePiece vocabularies."""
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def byte_characters() -> list[str]:
+    """The character that stands for each byte in byte-level vocabularies: itself if printable, else one from U+0100 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    spare = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
+
+
+class Lexicon:
+    """The bytes of every token; the file is read when the first is asked for."""
+
+    def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
+        """`vocabulary` is the number of logits: at least as large as that of the tokenizer file."""
+        self.file = tokenizer_json
+        self.vocabulary = vocabulary
+
+    def write(self, token_ids: Iterable[int]) -> bytes:
+        """Bytes of an answer; control tokens, and ids that the tokenizer has not, write nothing."""
+        return b"".join(map(self.pieces.__getitem__, token_ids))
+
+    def text(self, raw: bytes) -> str:
+        """Text of an answer's bytes, what is no UTF-8 replaced, without the space that some tokenizers put before it."""
+        text = raw.decode("utf-8", "replace")
+        return text.removeprefix(" ") if self._begins_with_space else text
+
+    @cached_property
+    def pieces(self) -> list[bytes]:
+        """Bytes of each token by id, one for each logit; empty for control tokens. `UnsupportedModel` for other vocabularies."""
+        try:
+            names = self._names()
+            silent = self.control
+            write = self._byte_level() if self._has("ByteLevel") else self._sentence_piece()
+            return [write(names[i]) if i in names and i not in silent else b"" for i in range(self.vocabulary)]
+        except (AttributeError, KeyError, TypeError) as error:
+            raise UnsupportedModel(f"tokenizer file: {type(error).__name__} {str(error)[:100]}") from None
+
+    @cached_property
+    def control(self) -> frozenset[int]:
+        """Ids of control tokens."""
+        return frozenset(each["id"] for each in self._added if each["special"])
+
+    def _names(self) -> dict[int, str]:
+        known = self._content["model"]["vocab"]
+        pairs = known.items() if isinstance(known, dict) else ((piece, i) for i, (piece, _) in enumerate(known))
+        return {token: name for name, token in pairs} | {each["id"]: each["content"] for each in self._added}
+
+    def _byte_level(self) -> Callable[[str], bytes]:
+        byte_of = {character: byte for byte, character in enumerate(byte_characters())}
+
+        def write(name: str) -> bytes:
+            # A name with a character that stands for no byte is an added token, written as it is.
+            return bytes(map(byte_of.__getitem__, name)) if byte_of.keys() >= set(name) else name.encode()
+
+        return write
+
+    def _sentence_piece(self) -> Callable[[str], bytes]:
+        if not (self._has("ByteFallback") or self._has("Metaspace")):
+            kinds = ", ".join(str(each.get("type")) for each in self._decoders) or "none"
+            raise UnsupportedModel(f"tokenizer decoder {kinds[:100]}")
+
+        def write(name: str) -> bytes:
+            byte = _BYTE.fullmatch(name)
+            return bytes.fromhex(byte[1]) if byte else name.replace(SPACE, " ").encode()
+
+        return write
+
+    @cached_property
+    def _content(self) -> Mapping[str, Any]:
+        try:
+            content: Mapping[str, Any] = json.loads(self.file)
+        except ValueError as error:
+            raise UnsupportedModel(f"tokenizer file: {str(error)[:100]}") from None
+        return content
+
+    @property
+    def _added(self) -> list[Mapping[str, Any]]:
+        return list(self._content.get("added_tokens") or [])
+
+    @property
+    def _decoders(self) -> list[Mapping[str, Any]]:
+        decoder = self._content.get("decoder") or {}
+        return list(decoder["decoders"]) if decoder.get("type") == "Sequence" else [decoder]
+
+    def _has(self, kind: str) -> bool:
+        return any(each.get("type") == kind for each in self._decoders)
+
+    @property
+    def _begins_with_space(self) -> bool:
+        strips = any(each.get("type") == "Strip" and each.get("start", 0) > 0 for each in self._decoders)
+        prepends = (each for each in self._decoders if each.get("type") == "Metaspace")
+        return strips or any(each.get("prepend_scheme", "always") != "never" for each in prepends)

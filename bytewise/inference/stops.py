@@ -1,0 +1,24 @@
+"""Where stop strings end an answer: at the token that completes the first of them, over bytes, however tokens cut them."""
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Watches the bytes of one answer as it grows."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._stops = [text.encode() for text in texts]
+        self._kept = max(map(len, self._stops), default=1) - 1
+        self._tail = b""
+
+    def add(self, piece: bytes) -> bool:
+        """Whether the bytes so far hold a stop string, now that `piece` has come."""
+        seen = self._tail + piece
+        self._tail = seen[-self._kept :] if self._kept else b""
+        return any(stop in seen for stop in self._stops)
+
+
+def before_stop(raw: bytes, texts: Sequence[str]) -> bytes:
+    """The bytes of an answer up to the first stop string, without it; all of them if there is none."""
+    found = [at for at in (raw.find(text.encode()) for text in texts) if at >= 0]
+    return raw[: min(found)] if found else raw

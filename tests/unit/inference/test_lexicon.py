@@ -1,0 +1,120 @@
+"""What tokens write, against the tokenizers library, and where stop strings end it."""
+
+import json
+from typing import Any
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.make import tokenizer as byte_tokenizer
+from bytewise.inference.stops import StopStrings, before_stop
+from bytewise.protocol.errors import UnsupportedModel
+
+FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+FALLBACK = {"type": "ByteFallback"}
+REPLACE = {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}
+FUSE, STRIP = {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+SPACE_FIRST = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+
+
+def sentence_piece(*decoders: dict[str, Any]) -> bytes:
+    """A SentencePiece vocabulary with byte fallback: control tokens, bytes, pieces."""
+    pieces = [
+        "<unk>",
+        "<s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "\u2581",
+        "\u2581the",
+        "a",
+        "é",
+        "\u2581\u2581b",
+        "<tool>",
+    ]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    added = [{"id": i, "content": pieces[i], "special": i < 2, **FLAGS} for i in (0, 1, len(pieces) - 1)]
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [], "byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}
+    decoder = {"type": "Sequence", "decoders": list(decoders)} if len(decoders) > 1 else decoders[0]
+    return json.dumps({"version": "1.0", "added_tokens": added, "model": model, "decoder": decoder}).encode()
+
+
+FILES = {
+    "byte level": json.dumps(byte_tokenizer()).encode(),
+    "Gemma": sentence_piece(REPLACE, FALLBACK, FUSE),
+    "Llama 2": sentence_piece(REPLACE, FALLBACK, FUSE, STRIP),
+}
+SIZES = {name: tokenizers.Tokenizer.from_str(file.decode()).get_vocab_size() for name, file in FILES.items()}
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", FILES)
+def test_text_is_what_the_library_decodes(name: str, data: st.DataObject) -> None:
+    library, lexicon = tokenizers.Tokenizer.from_str(FILES[name].decode()), Lexicon(FILES[name], SIZES[name] + 3)
+    ids = data.draw(st.lists(st.integers(0, SIZES[name] - 1), max_size=12))
+    written = lexicon.write(ids)
+    try:
+        written.decode()
+    except UnicodeDecodeError:
+        # How many replacement characters stand for broken bytes is the library's affair; that they are replaced is ours.
+        assert "\ufffd" in lexicon.text(written)
+    else:
+        assert lexicon.text(written) == library.decode(ids, skip_special_tokens=True)
+
+
+def test_a_unigram_vocabulary_with_metaspace_is_read() -> None:
+    model = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["\u2581the", -1.0], ["re", -2.0]], "byte_fallback": False}
+    file = json.dumps({"version": "1.0", "added_tokens": [], "model": model, "decoder": SPACE_FIRST}).encode()
+    ids = [1, 2, 1]
+    lexicon = Lexicon(file, 3)
+    assert lexicon.write(ids) == b" there the"
+    assert lexicon.text(lexicon.write(ids)) == tokenizers.Tokenizer.from_str(file.decode()).decode(ids) == "there the"
+
+
+def test_ids_that_the_tokenizer_has_not_write_nothing() -> None:
+    lexicon = Lexicon(FILES["byte level"], 300)
+    assert len(lexicon.pieces) == 300 and lexicon.write([65, 256, 299, 66]) == b"AB"
+
+
+def test_an_added_token_with_a_character_of_no_byte_is_written_as_it_is() -> None:
+    content = json.loads(FILES["byte level"])
+    content["added_tokens"].append({"id": 264, "content": "two words", "special": False, **FLAGS})
+    file = json.dumps(content).encode()
+    assert Lexicon(file, 265).write([264]) == b"two words"
+    assert tokenizers.Tokenizer.from_str(file.decode()).decode([264]) == "two words"
+
+
+@pytest.mark.parametrize(
+    "decoder", [None, {"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "Sequence", "decoders": []}]
+)
+def test_a_vocabulary_of_another_kind_is_refused_by_name(decoder: dict[str, Any] | None) -> None:
+    content = json.loads(FILES["byte level"]) | {"decoder": decoder}
+    with pytest.raises(UnsupportedModel, match="tokenizer decoder"):
+        Lexicon(json.dumps(content).encode(), 264).write([65])
+
+
+@pytest.mark.parametrize("file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}'])
+def test_a_tokenizer_file_that_is_none_is_refused(file: bytes) -> None:
+    with pytest.raises(UnsupportedModel, match="tokenizer"):
+        Lexicon(file, 264).write([65])
+
+
+@given(st.lists(st.binary(max_size=4), max_size=12), st.lists(st.text("abé", min_size=1, max_size=3), min_size=1, max_size=3))
+def test_stop_strings_are_found_however_tokens_cut_them(pieces: list[bytes], texts: list[str]) -> None:
+    watch, so_far = StopStrings(texts), b""
+    for piece in pieces:
+        so_far += piece
+        found = watch.add(piece)
+        assert found == any(text.encode() in so_far for text in texts)
+        if found:
+            break
+    cut = before_stop(so_far, texts)
+    assert so_far.startswith(cut) and not any(text.encode() in cut for text in texts)
+    assert cut == so_far or any(so_far[len(cut) :].startswith(text.encode()) for text in texts)
+
+
+def test_a_stop_string_ends_in_the_middle_of_a_token_and_of_a_character() -> None:
+    watch = StopStrings(["é!"])
+    assert [watch.add(piece) for piece in (b"a\xc3", b"\xa9", b"!b")] == [False, False, True]
+    assert before_stop("aé!b".encode(), ["é!", "b"]) == b"a"
