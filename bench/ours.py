@@ -33,6 +33,16 @@ class Ours:
         self._engine = engine.ExactEngine(self._artifact, threads=threads, backend=BACKEND[kind](threads))
         self._made: dict[tuple[tuple[int, ...], int], Generated] = {}
 
+    @property
+    def model(self) -> str:
+        """Name of the artifact."""
+        return self._artifact.name
+
+    @property
+    def backend(self) -> str:
+        """The path that is measured, in the engine's words."""
+        return self._engine.backend
+
     def request(self, prompt: Sequence[int], count: int) -> Request:
         """Greedy, `count` tokens, no stop."""
         decode = DecodePolicy(count, Decimal("0"), Decimal("1"), 0, ())

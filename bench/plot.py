@@ -35,6 +35,7 @@ def _bars(axes: Any, models: dict[str, Any], key: str, title: str) -> None:
             at = i * (len(COLOURS) + 1) + j
             axes.bar(at, speed.get(key, 0), color=COLOURS[j], label=engine if i == 0 else None)
             axes.annotate(f"{speed[key]:.0f}" if key in speed else "not run", (at, speed.get(key, 0)), ha="center", va="bottom")
+    axes.margins(y=0.25)
     middle = (len(COLOURS) - 1) / 2
     axes.set_xticks([i * (len(COLOURS) + 1) + middle for i in range(len(models))], [f"{name} parameters" for name in models])
     axes.set_title(title)
