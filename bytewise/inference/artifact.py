@@ -1,30 +1,39 @@
-"""Loading an artifact: nothing is used before its bytes are known to be those that the model id names (design section 6)."""
+"""Loading an artifact: nothing is used before its bytes are known to be those that the model id names (design section 6).
+
+The weights are mapped, not read: what is hashed is the mapping that the engine then multiplies with.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from bytewise.inference.manifest import MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_FILE, WEIGHTS_FILE, ArtifactFile, Manifest
+from bytewise.inference import layout, mapped
+from bytewise.inference.manifest import (
+    HEADER_PIECE,
+    MANIFEST_FILE,
+    MODEL_ID_FILE,
+    TEMPLATE_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    ArtifactFile,
+    Manifest,
+)
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import Digest, hex0x
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file name, bytes done and bytes in all."""
-
-READ_BYTES = 8 * 2**20
-"""Read in pieces of this size, so that progress is seen."""
+"""Called with a file name, bytes done and bytes in all; from one thread at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A verified artifact. The bytes that were hashed are kept, so that a file cannot change between check and use."""
+    """A verified artifact. What was hashed is kept, so that replacing a file between check and use changes nothing."""
 
     path: Path
     """Folder that it was read from."""
@@ -33,13 +42,9 @@ class Artifact:
     model_id: Digest
     """Digest of the manifest."""
     content: dict[str, bytes] = field(repr=False)
-    """Bytes of every file of the manifest."""
-
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """Tensors of the weights file by name."""
-        tensors: dict[str, Tensor] = load_tensors(self.content[WEIGHTS_FILE])
-        return tensors
+    """Bytes of every file of the manifest but the weights."""
+    tensors: dict[str, Tensor] = field(repr=False)
+    """Tensors of the weights file by name: views on the mapped file that nobody may write to."""
 
     @property
     def name(self) -> str:
@@ -63,7 +68,7 @@ def model_id_of(path: Path) -> Digest:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for a malformed one."""
+    """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for a malformed or damaged one."""
     try:
         raw = (path / MANIFEST_FILE).read_bytes()
     except OSError as error:
@@ -74,37 +79,51 @@ def read_manifest(path: Path) -> Manifest:
         raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
     if manifest.profile != PROFILE_EXACT_1:
         raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
+    try:
+        claimed = (path / MODEL_ID_FILE).read_bytes()
+    except OSError as error:
+        raise ArtifactMismatch(path.name, f"{MODEL_ID_FILE}: {error.strerror}") from None
+    if claimed != model_id_line(manifest.model_id):
+        raise ArtifactMismatch(path.name, f"{MANIFEST_FILE} is not the one that {MODEL_ID_FILE} names: one of them was altered")
     return manifest
 
 
+def model_id_line(model_id: Digest) -> bytes:
+    """What the model id file holds."""
+    return hex0x(model_id).encode() + b"\n"
+
+
 def load(path: Path, progress: Progress | None = None) -> Artifact:
-    """The artifact of a folder, every file checked against the manifest; `ArtifactMismatch` names the file that differs."""
+    """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names what differs.
+
+    Pieces of the files are hashed by as many threads as there are processors.
+    """
     manifest = read_manifest(path)
-    content = {file.name: _read(path, file, progress) for file in manifest.files}
-    missing = {WEIGHTS_FILE, TOKENIZER_FILE, TEMPLATE_FILE} - content.keys()
+    files = {file.name: file for file in manifest.files}
+    missing = {WEIGHTS_FILE, TOKENIZER_FILE, TEMPLATE_FILE} - files.keys()
     if missing:
         raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(sorted(missing))}")
+    views = {name: mapped.verified(path, file, progress) for name, file in files.items()}
+    content = {name: bytes(view) for name, view in views.items() if name != WEIGHTS_FILE}
     if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
         raise ArtifactMismatch(path.name, "tokenizer digest")
     if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:
         raise ArtifactMismatch(path.name, "template digest")
-    return Artifact(path, manifest, manifest.model_id, content)
+    tensors = _tensors(path, manifest, files[WEIGHTS_FILE], views[WEIGHTS_FILE])
+    return Artifact(path, manifest, manifest.model_id, content, tensors)
 
 
-def _read(path: Path, file: ArtifactFile, progress: Progress | None) -> bytes:
-    data = bytearray()
-    try:
-        with (path / file.name).open("rb") as source:
-            # One byte more than the manifest says is enough to see that a file is too long.
-            while piece := source.read(min(READ_BYTES, file.size + 1 - len(data))):
-                data += piece
-                if progress is not None:
-                    progress(file.name, len(data), file.size)
-    except OSError as error:
-        raise ArtifactMismatch(path.name, f"{file.name}: {error.strerror}") from None
-    if len(data) != file.size:
-        raise ArtifactMismatch(path.name, f"{file.name}: not {file.size} bytes")
-    raw = bytes(data)
-    if digests.sha256(raw) != file.sha256:
-        raise ArtifactMismatch(path.name, f"{file.name}: bytes differ from the manifest")
-    return raw
+def _tensors(path: Path, manifest: Manifest, file: ArtifactFile, view: memoryview) -> dict[str, Tensor]:
+    shape = manifest.architecture
+    if max(shape.layers, shape.experts) > len(file.pieces):
+        raise ArtifactMismatch(path.name, f"{WEIGHTS_FILE}: fewer tensors than layers or experts")
+    specs = layout.tensor_specs(shape, manifest.precision)
+    header = layout.header(specs)
+    expected = [(HEADER_PIECE, len(header)), *((spec.name, spec.size) for spec in specs)]
+    if [(piece.name, piece.size) for piece in file.pieces] != expected or view[: len(header)] != header:
+        raise ArtifactMismatch(path.name, f"{WEIGHTS_FILE}: not the tensors of a {shape.family} of this shape")
+    offset, tensors = len(header), {}
+    for spec in specs:
+        tensors[spec.name] = mapped.tensor(view, offset, layout.DTYPES[spec.dtype][0], spec.shape)
+        offset += spec.size
+    return tensors

@@ -9,10 +9,7 @@ from decimal import Decimal as PlainDecimal
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
 from transformers import AutoConfig
 
 from bytewise.inference.families import Family, family_of
@@ -20,8 +17,6 @@ from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.units import Decimal
-
-_KNOWN_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 """Names in config.json and in the manifest."""
@@ -193,41 +188,3 @@ def _rope(config: Any) -> dict[str, Any]:
     if unknown:
         raise UnsupportedModel(f"rope type {kind}: unknown member {unknown[0][:60]}")
     return parameters
-
-
-class TensorReader:
-    """Tensors of a checkpoint by name, as float32, whichever file holds them."""
-
-    def __init__(self, path: Path) -> None:
-        self._where: dict[str, Path] = {}
-        for file in sorted(path.glob("*.safetensors")):
-            try:
-                with safe_open(file, framework="pt") as tensors:
-                    self._where.update(dict.fromkeys(tensors.keys(), file))
-            except SafetensorError as error:
-                raise UnsupportedModel(f"{file.name}: {error}") from None
-        self._unread = set(self._where)
-
-    def has(self, name: str) -> bool:
-        """Whether the checkpoint holds a tensor of that name."""
-        return name in self._where
-
-    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The tensor as float32 (exact); `UnsupportedModel` if it is missing, misshapen, integer or not finite."""
-        if name not in self._where:
-            raise UnsupportedModel(f"checkpoint lacks {name}")
-        with safe_open(self._where[name], framework="pt") as tensors:
-            tensor: Tensor = tensors.get_tensor(name)
-        self._unread.discard(name)
-        if tuple(tensor.shape) != shape or tensor.dtype not in _KNOWN_DTYPES:
-            raise UnsupportedModel(f"{name} is {tensor.dtype} {tuple(tensor.shape)}, expected {shape}")
-        tensor = tensor.to(torch.float32)
-        if not bool(torch.isfinite(tensor).all()):
-            raise UnsupportedModel(f"{name} holds an infinity or a NaN")
-        return tensor
-
-    def finish(self) -> None:
-        """`UnsupportedModel` if a tensor was never read: an operation that the profile does not know."""
-        left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
-        if left:
-            raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")

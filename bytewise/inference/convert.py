@@ -1,75 +1,78 @@
 """Checkpoint to artifact: reproducible, so that anyone who converts gets the same model id (design section 6).
 
-Only IEEE operations and correctly rounded constants: scale = float32(max|w| / 127), q = round half even(w / scale).
+Only IEEE operations and correctly rounded constants. The checkpoint is mapped and read once or twice, some rows at a time; the
+artifact is written as it is made.
 """
 
-import shutil
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 import torch
-from safetensors.torch import save
-from torch import Tensor
 
 from bytewise.inference import checkpoint as checkpoints
-from bytewise.inference import rope
-from bytewise.inference.artifact import Progress
-from bytewise.inference.checkpoint import Checkpoint, TensorReader
+from bytewise.inference import generation, layout, rope
+from bytewise.inference.artifact import Progress, model_id_line
+from bytewise.inference.bound import Bounds, LayerReach, Reach
+from bytewise.inference.checkpoint import Checkpoint
 from bytewise.inference.elementwise import sqrt32
-from bytewise.inference.families import Family, family_of, linears, norms
+from bytewise.inference.families import Linear, family_of, linears, norms
 from bytewise.inference.manifest import (
     FORMAT,
     MANIFEST_FILE,
+    MODEL_ID_FILE,
     TEMPLATE_FILE,
     TOKENIZER_FILE,
     WEIGHTS_FILE,
-    Architecture,
     ArtifactFile,
+    Equalisation,
     Manifest,
+    Piece,
+    Precision,
 )
+from bytewise.inference.shards import TensorReader
+from bytewise.inference.shifts import Shifts
+from bytewise.inference.tensor_writer import TensorWriter
+from bytewise.inference.weights import blocks, round_weight
+from bytewise.inference.workplace import claimed
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.units import Digest
 
-MAX_WEIGHT = 127
-"""Weights are in ±127: -128 would shorten the longest exact sum."""
+HEAD, EMBEDDING, LAST_NORM = "lm_head.weight", "model.embed_tokens.weight", "model.norm.weight"
+"""Names in the checkpoint."""
 
 
-def convert(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest:
+def convert(
+    checkpoint: Path, out: Path, progress: Progress | None = None, *, bits: int = 8, head_bits: int | None = None
+) -> Digest:
     """Writes the artifact of a checkpoint folder to `out` (which must not exist) and returns its model id.
 
-    `UnsupportedModel` names what cannot be run exactly. A failure leaves nothing at `out`.
+    `bits` of the weights are 8 or 16, `head_bits` those of the output head (by default the same). `UnsupportedModel` names what
+    cannot be run exactly. A failure leaves nothing at `out`, nor does a process that is killed.
     """
-    if out.exists():
-        raise ConfigurationError(out.name, "already exists")
-    source = checkpoints.read(checkpoint)
-    content = {
-        WEIGHTS_FILE: save(dict(_tensors(source, progress))),
-        TOKENIZER_FILE: _file(checkpoint, "tokenizer.json"),
-        TEMPLATE_FILE: _file(checkpoint, "chat_template.jinja"),
-    }
-    manifest = _manifest(source, content)
-    partial = out.with_name(out.name + ".partial")
-    # What an interrupted conversion left behind is worth nothing.
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    for name, data in {**content, MANIFEST_FILE: encode(manifest)}.items():
-        (partial / name).write_bytes(data)
-    partial.rename(out)
+    with claimed(out) as partial, torch.inference_mode():
+        source = checkpoints.read(checkpoint)
+        reader = TensorReader(checkpoint)
+        small = {name: _file(checkpoint, name) for name in (TOKENIZER_FILE, TEMPLATE_FILE)}
+        shape = source.architecture
+        embedding = reader.tensor(EMBEDDING, (shape.vocabulary, shape.width))
+        precision = Precision(bits, head_bits or bits, str(embedding.dtype).removeprefix("torch."))
+        writer = TensorWriter(partial / WEIGHTS_FILE, layout.tensor_specs(shape, precision), progress)
+        try:
+            bound = _Conversion(source, reader, writer, precision).run()
+            files = [ArtifactFile(WEIGHTS_FILE, writer.finish())]
+        finally:
+            writer.close()
+        for name, data in small.items():
+            files.append(ArtifactFile(name, (Piece(name, len(data), digests.sha256(data)),)))
+            (partial / name).write_bytes(data)
+        manifest = _manifest(source, files, small, precision, None, bound)
+        (partial / MANIFEST_FILE).write_bytes(encode(manifest))
+        (partial / MODEL_ID_FILE).write_bytes(model_id_line(manifest.model_id))
     return manifest.model_id
-
-
-def _manifest(source: Checkpoint, content: dict[str, bytes]) -> Manifest:
-    files = tuple(ArtifactFile(file, len(data), digests.sha256(data)) for file, data in sorted(content.items()))
-    tokenizer = digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE])
-    template = digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE])
-    return Manifest(
-        FORMAT, PROFILE_EXACT_1, source.architecture, files, tokenizer, template, source.begin_token, source.stop_tokens
-    )
 
 
 def _file(folder: Path, name: str) -> bytes:
@@ -79,56 +82,100 @@ def _file(folder: Path, name: str) -> bytes:
         raise UnsupportedModel(f"{name}: {error.strerror}") from None
 
 
-def _tensors(source: Checkpoint, progress: Progress | None) -> Iterator[tuple[str, Tensor]]:
-    shape, reader = source.architecture, TensorReader(source.path)
-    family = family_of(shape.family)
-    embedding = reader.read("model.embed_tokens.weight", (shape.vocabulary, shape.width))
-    yield "embedding", embedding
-    yield "norm", _norm(family, reader.read("model.norm.weight", (shape.width,)))
-    head = embedding if source.tied else reader.read("lm_head.weight", (shape.vocabulary, shape.width))
-    yield from _quantised("head", head)
-    for layer in range(shape.layers):
-        yield from _layer(shape, family, reader, layer)
-        if progress is not None:
-            progress("layers", layer + 1, shape.layers)
-    if source.tied and reader.has("lm_head.weight"):
-        # Some checkpoints repeat the embedding; another head would be another model.
-        if not torch.equal(embedding, reader.read("lm_head.weight", (shape.vocabulary, shape.width))):
-            raise UnsupportedModel("lm_head.weight differs from the embedding that it is tied to")
-    reader.finish()
-    # Positions 0 to max_context: the last one is where padding of a batch lives.
-    for name, table in rope.factor_tables(source.rope, shape.head_width, shape.max_context + 1).items():
-        yield f"rope.{name}", table
-    yield "epsilon", torch.tensor([source.epsilon], dtype=torch.float32)
-    yield "attention_scale", torch.ones(1) / sqrt32(torch.tensor([source.score_divisor]))
-    if family.scaled_embedding:
-        yield "embedding_scale", sqrt32(torch.tensor([float(shape.width)]))
+def _manifest(
+    source: Checkpoint,
+    files: list[ArtifactFile],
+    small: dict[str, bytes],
+    precision: Precision,
+    equalisation: Equalisation | None,
+    bound: int,
+) -> Manifest:
+    defaults, stops = generation.read(source.path)
+    return Manifest(
+        FORMAT, PROFILE_EXACT_1, source.architecture, tuple(sorted(files, key=lambda file: file.name)),
+        digests.labelled(Label.TOKENIZER, small[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, small[TEMPLATE_FILE]),
+        source.begin_token, tuple(sorted({*source.stop_tokens, *stops})), defaults, precision, equalisation, bound,
+    )  # fmt: skip
 
 
-def _layer(shape: Architecture, family: Family, reader: TensorReader, layer: int) -> Iterator[tuple[str, Tensor]]:
-    for linear in linears(shape, layer):
-        yield from _quantised(linear.name, reader.read(f"{linear.source}.weight", (linear.rows, linear.columns)))
+class _Conversion:
+    """The tensors of one artifact, in the order of computation."""
+
+    def __init__(self, source: Checkpoint, reader: TensorReader, writer: TensorWriter, precision: Precision) -> None:
+        self._source, self._reader, self._writer, self._precision = source, reader, writer, precision
+        self._shape, self._family = source.architecture, family_of(source.architecture.family)
+
+    def run(self) -> int:
+        """Writes all tensors; the proven bound of activations. `UnsupportedModel` names a tensor or an operation."""
+        bounds = Bounds(self._shape, self._embedding(), self._rotation(), self._constants())
+        for layer in range(self._shape.layers):
+            bounds.layer(layer, self._layer(layer, Shifts()))
+        gain = self._norm("norm", LAST_NORM, self._shape.width, Shifts())
+        head = Linear("head", (EMBEDDING if self._source.tied else HEAD).removesuffix(".weight"), *self._size(), False)
+        bound = bounds.head(self._linear(head, self._precision.head_bits, Shifts()), gain)
+        if self._source.tied and self._reader.has(HEAD):
+            self._verify_repeated_head()
+        self._reader.finish()
+        return bound
+
+    def _size(self) -> tuple[int, int]:
+        return self._shape.vocabulary, self._shape.width
+
+    def _embedding(self) -> Fraction:
+        largest, tensor = 0.0, self._reader.tensor(EMBEDDING, self._size())
+        for block in blocks(EMBEDDING, tensor):
+            self._writer.write("embedding", block.to(tensor.dtype))
+            largest = max(largest, float(block.abs().amax()))
+        if not self._family.scaled_embedding:
+            return Fraction(largest)
+        scale = sqrt32(torch.tensor([float(self._shape.width)]))
+        self._writer.write("embedding_scale", scale)
+        return Fraction(largest) * Fraction(float(scale))
+
+    def _rotation(self) -> float:
+        # Positions 0 to max_context: the last one is where padding of a batch lives.
+        tables = rope.factor_tables(self._source.rope, self._shape.head_width, self._shape.max_context + 1)
+        for name, table in tables.items():
+            self._writer.write(f"rope.{name}", table)
+        return max(1.0, *(float(table.abs().amax()) for table in tables.values()))
+
+    def _constants(self) -> float:
+        scale = torch.ones(1) / sqrt32(torch.tensor([self._source.score_divisor]))
+        self._writer.write("epsilon", torch.tensor([self._source.epsilon], dtype=torch.float32))
+        self._writer.write("attention_scale", scale)
+        return float(scale)
+
+    def _layer(self, layer: int, shifts: Shifts) -> LayerReach:
+        reach, prefix = LayerReach(), f"layers.{layer}."
+        for linear in linears(self._shape, layer):
+            reach.linears[linear.name.removeprefix(prefix)] = self._linear(linear, self._precision.weight_bits, shifts)
+        for norm in norms(self._shape, layer):
+            reach.gains[norm.name.removeprefix(prefix)] = self._norm(norm.name, norm.source, norm.width, shifts)
+        return reach
+
+    def _linear(self, linear: Linear, bits: int, shifts: Shifts) -> Reach:
+        reach, start, source = Reach(), 0, f"{linear.source}.weight"
+        for block in blocks(source, self._reader.tensor(source, (linear.rows, linear.columns))):
+            rounded = round_weight(shifts.weight(linear.name, start, block), bits)
+            for suffix, limb in zip(("", ".low"), rounded.limbs(bits), strict=False):
+                self._writer.write(linear.name + suffix, limb)
+            self._writer.write(f"{linear.name}.scale", rounded.scale)
+            reach.add(rounded)
+            start += len(block)
         if linear.biased:
-            yield f"{linear.name}.bias", reader.read(f"{linear.source}.bias", (linear.rows,))
-    for norm in norms(shape, layer):
-        yield norm.name, _norm(family, reader.read(norm.source, (norm.width,)))
+            bias = shifts.vector(linear.name, self._reader.read(f"{linear.source}.bias", (linear.rows,)))
+            self._writer.write(f"{linear.name}.bias", bias)
+            reach.add_bias(bias)
+        return reach
 
+    def _norm(self, name: str, source: str, width: int, shifts: Shifts) -> float:
+        weight = self._reader.read(source, (width,))
+        weight = shifts.vector(name, weight + 1.0 if self._family.norm_offset else weight)
+        self._writer.write(name, weight)
+        return float(weight.abs().amax())
 
-def _norm(family: Family, weight: Tensor) -> Tensor:
-    return weight + 1.0 if family.norm_offset else weight
-
-
-def _quantised(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
-    integers, scale = quantise_weight(weight)
-    yield name, integers
-    yield f"{name}.scale", scale
-
-
-def quantise_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """int8 weights in ±127 and float32 scale per output channel; a zero row has scale 1."""
-    largest = weight.abs().amax(-1, keepdim=True)
-    scale = largest / torch.full((1, 1), float(MAX_WEIGHT))
-    # Below the smallest normal quotient nothing is left of a row: it is zero.
-    scale = torch.where(scale < float(Fraction(1, 2**60)), torch.ones_like(scale), scale)
-    integers = (weight / scale).round_().clamp_(-MAX_WEIGHT, MAX_WEIGHT)
-    return integers.to(torch.int8), scale.squeeze(-1)
+    def _verify_repeated_head(self) -> None:
+        # Some checkpoints repeat the embedding; another head would be another model.
+        both = (blocks(name, self._reader.tensor(name, self._size())) for name in (HEAD, EMBEDDING))
+        if not all(torch.equal(head, embedding) for head, embedding in zip(*both, strict=True)):
+            raise UnsupportedModel("lm_head.weight differs from the embedding that it is tied to")

@@ -15,6 +15,27 @@ MANIFEST_FILE = "manifest.json"
 WEIGHTS_FILE = "weights.safetensors"
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
+MODEL_ID_FILE = "model_id"
+"""The digest of the manifest as text: a checksum against damage. Who wants a certain model compares with its own id."""
+
+HEADER_PIECE = "header"
+"""Name of the piece of the weights file that is no tensor."""
+
+
+MAX_BOUND = 187
+"""E of 2^60: a model whose activations might exceed it is not converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Consecutive bytes of a file: hashed alone, so that a file is hashed in parallel and a flipped byte has a name."""
+
+    name: str
+    """Of the weights file: `header`, or the tensor. Of another file: the file's own name."""
+    size: int
+    """Bytes."""
+    sha256: Digest
+    """Plain SHA-256 of the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +44,13 @@ class ArtifactFile:
 
     name: str
     """Name in the artifact folder."""
-    size: int
-    """Bytes."""
-    sha256: Digest
-    """Plain SHA-256 of the bytes."""
+    pieces: tuple[Piece, ...]
+    """The whole file, in order."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(piece.size for piece in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +104,62 @@ class Architecture:
 
 
 @dataclass(frozen=True, slots=True)
+class Precision:
+    """How weights are stored."""
+
+    weight_bits: int
+    """8, or 16 in two int8 limbs: of all linear layers but the head."""
+    head_bits: int
+    """The same of the output head."""
+    embedding: str
+    """`float32`, `bfloat16` or `float16`: the checkpoint's own, widened exactly when a row is used."""
+
+    def __post_init__(self) -> None:
+        if {self.weight_bits, self.head_bits} - {8, 16}:
+            raise MalformedValue("bits of a weight", f"{self.weight_bits}, {self.head_bits}")
+        if self.embedding not in ("float32", "bfloat16", "float16"):
+            raise MalformedValue("embedding type", self.embedding[:40])
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """How the makers of the model want answers drawn, where a request does not say."""
+
+    temperature: Decimal
+    """0 is greedy."""
+    top_p: Decimal
+    """1 keeps all."""
+    top_k: int
+    """0 keeps all."""
+    max_new_tokens: int | None
+    """Longest answer, if they name one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Producer and consumers of channels that were scaled against each other."""
+
+    name: str
+    """`producer > consumer`, as tensors of the artifact."""
+    quarters: int
+    """Strength of equalisation, alpha = quarters / 4; 0 left the pair as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equalisation:
+    """What conversion did to channels: exact powers of two that cancel, so only the rounding of weights is affected."""
+
+    calibration: Digest
+    """labelled(CALIBRATION, token ids) of the tokens on which the error was measured."""
+    tokens: int
+    """How many they were."""
+    pairs: tuple[Pair, ...]
+    """In the order of computation."""
+    skipped: tuple[str, ...]
+    """Pairs that the architecture does not allow, or that were not measured, in the same form."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The whole model: shape, numbers, tokenizer, template."""
 
@@ -99,11 +179,21 @@ class Manifest:
     """Token that a chat template may name `bos_token`."""
     stop_tokens: tuple[int, ...]
     """Tokens that end an answer, ascending."""
+    generation: Generation
+    """Defaults for requests."""
+    precision: Precision
+    """Of the weights."""
+    equalisation: Equalisation | None
+    """None where conversion was told to leave channels alone."""
+    bound: int
+    """No activation's E is above it: proven at conversion by interval arithmetic."""
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
             raise MalformedValue("artifact format", str(self.format))
         names = [file.name for file in self.files]
+        if not 64 <= self.bound <= MAX_BOUND:
+            raise MalformedValue("bound of activations", str(self.bound))
         if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
             raise MalformedValue("artifact files", ", ".join(names)[:200])
 

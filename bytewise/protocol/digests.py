@@ -32,6 +32,7 @@ class Label(enum.Enum):
     CHOICE = "bytewise/v1/choice-seed"
     ENVIRONMENT = "bytewise/v1/environment"
     ARTIFACT = "bytewise/v1/artifact"
+    CALIBRATION = "bytewise/v1/calibration-tokens"
     TEMPLATE = "bytewise/v1/chat-template"
     TOKENIZER = "bytewise/v1/tokenizer"
     ENVELOPE = "bytewise/v1/envelope"
@@ -63,6 +64,21 @@ class Label(enum.Enum):
 def sha256(data: bytes) -> Digest:
     """Plain SHA-256, for foreign formats and artifact files only."""
     return Digest(hashlib.sha256(data).digest())
+
+
+class RunningSha256:
+    """Plain SHA-256 of data that comes in parts, for artifact files only."""
+
+    def __init__(self) -> None:
+        self._state = hashlib.sha256()
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Appends data; other threads run meanwhile."""
+        self._state.update(data)
+
+    def digest(self) -> Digest:
+        """The digest of all data so far."""
+        return Digest(self._state.digest())
 
 
 def labelled(label: Label, *parts: bytes | int) -> Digest:

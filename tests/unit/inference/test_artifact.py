@@ -13,10 +13,12 @@ from safetensors.torch import save_file as save_torch
 
 from bytewise.inference import artifact
 from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert, quantise_weight
+from bytewise.inference.convert import convert
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
+from bytewise.inference.weights import round_weight
 from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
 from tests.unit.inference.models import policy, request
 
@@ -90,11 +92,17 @@ def test_manifest_that_is_not_canonical_or_not_ours_is_refused(model: Artifact, 
         artifact.load(folder)
 
 
-def test_manifest_that_names_its_own_wrong_bytes_is_another_model(model: Artifact, tmp_path: Path) -> None:
+def test_flipped_digit_of_the_manifest_is_refused_and_with_its_own_id_it_is_another_model(
+    model: Artifact, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "other"))
-    raw = (folder / "manifest.json").read_bytes()
-    (folder / "manifest.json").write_bytes(raw.replace(b'"stop_tokens":[257]', b'"stop_tokens":[258]'))
-    assert artifact.load(folder).model_id != model.model_id
+    changed = (folder / "manifest.json").read_bytes().replace(b'"stop_tokens":[257]', b'"stop_tokens":[258]')
+    (folder / "manifest.json").write_bytes(changed)
+    with pytest.raises(ArtifactMismatch, match=r"manifest.json is not the one that model_id names"):
+        artifact.load(folder)
+    other = digests.labelled(Label.ARTIFACT, changed)
+    (folder / "model_id").write_text(f"0x{other.hex()}\n")
+    assert artifact.load(folder).model_id == other != model.model_id
 
 
 def test_loading_reports_progress(model: Artifact) -> None:
@@ -172,6 +180,6 @@ def test_bfloat16_biases_tied_heads_and_static_scaling_are_converted_and_run(che
 
 def test_weights_are_rounded_half_even_under_the_largest_of_their_row() -> None:
     weight = torch.tensor([[127.0, 0.5, 1.5, -2.5], [0.0, 0.0, 0.0, 0.0], [-254.0, 1.0, 3.0, -254.0]])
-    integers, scale = quantise_weight(weight)
-    assert integers.tolist() == [[127, 0, 2, -2], [0, 0, 0, 0], [-127, 0, 2, -127]]
-    assert scale.tolist() == [1.0, 1.0, 2.0]
+    rounded = round_weight(weight)
+    assert rounded.integers.tolist() == [[127, 0, 2, -2], [0, 0, 0, 0], [-127, 0, 2, -127]]
+    assert rounded.scale.tolist() == [1.0, 1.0, 2.0]

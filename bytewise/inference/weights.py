@@ -1,0 +1,63 @@
+"""Rounding weights to integers, row by row: IEEE operations only, so that every machine gets the same bytes (design section 6).
+
+scale = float32(max|w| / limit), q = round half even(float32(w / scale)); limit 127 for 8 bits, 32639 for 16 bits in two limbs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from bytewise.protocol.errors import UnsupportedModel
+
+LIMITS = {8: 127, 16: 32639}
+"""Largest weight of each precision: -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127 fits two limbs."""
+
+BLOCK = 2**20
+"""Elements that are rounded at a time: what conversion needs beyond one tensor does not grow with the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """Rows of a linear layer as integers."""
+
+    integers: Tensor
+    """float32 [N, K], integers within the limit."""
+    scale: Tensor
+    """float32 [N]: weight = integer · scale."""
+
+    def limbs(self, bits: int) -> tuple[Tensor, ...]:
+        """int8 [N, K]: the integers, or with 16 bits high and low of 256 · high + low, low in -128 to 127."""
+        if bits == 8:
+            return (self.integers.to(torch.int8),)
+        wide = self.integers.to(torch.int32)
+        high = (wide + 128) >> 8
+        return high.to(torch.int8), (wide - (high << 8)).to(torch.int8)
+
+
+def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
+    """float32 rows [N, K] rounded to 8 or 16 bits under a scale of their own; a zero row has scale 1."""
+    limit = LIMITS[bits]
+    largest = weight.abs().amax(-1, keepdim=True)
+    scale = largest / torch.full((1, 1), float(limit))
+    # Below the smallest normal quotient nothing is left of a row: it is zero.
+    scale = torch.where(scale < float(Fraction(1, 2**60)), torch.ones_like(scale), scale)
+    integers = (weight / scale).round_().clamp_(-limit, limit)
+    return Rounded(integers, scale.squeeze(-1))
+
+
+def blocks(name: str, tensor: Tensor) -> Iterator[Tensor]:
+    """The tensor as float32 (exact), some rows at a time; `UnsupportedModel` where a value is not finite."""
+    rows = max(1, BLOCK // max(1, tensor[0].numel()))
+    for start in range(0, tensor.shape[0], rows):
+        block = tensor[start : start + rows].to(torch.float32)
+        if not bool(torch.isfinite(block).all()):
+            raise UnsupportedModel(f"{name} holds an infinity or a NaN")
+        yield block
+
+
+def power_of_two(exponents: Tensor) -> Tensor:
+    """float32 2^k of int32 exponents within ±126, from the bits."""
+    return ((exponents.to(torch.int32) + 127) << 23).view(torch.float32)

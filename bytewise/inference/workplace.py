@@ -1,0 +1,82 @@
+"""Making a folder that is either complete or not there: one maker at a time, and what a killed one left behind is thrown away."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from bytewise.protocol.errors import ConfigurationError
+
+
+@contextlib.contextmanager
+def claimed(out: Path) -> Iterator[Path]:
+    """An empty folder beside `out`; on success it becomes `out`, safe on disk, on an error it goes.
+
+    `ConfigurationError` if `out` exists or another process is making it. The claim is a lock on the folder itself, which the
+    system takes back from a process that dies.
+    """
+    partial = out.with_name(out.name + ".partial")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _lock(partial, out)
+        try:
+            _verify_free(out, partial)
+            try:
+                _empty(partial)
+                yield partial
+                _publish(partial, out)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ConfigurationError(out.name, f"cannot be written: {error.strerror or error}") from None
+
+
+def _lock(partial: Path, out: Path) -> int:
+    while True:
+        partial.mkdir(exist_ok=True)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ConfigurationError(out.name, "is being made by another process") from None
+        # Whoever held the lock before may have renamed or removed the folder that we opened.
+        with contextlib.suppress(FileNotFoundError):
+            if os.fstat(descriptor).st_ino == partial.stat().st_ino:
+                return descriptor
+        os.close(descriptor)
+
+
+def _verify_free(out: Path, partial: Path) -> None:
+    if out.exists():
+        shutil.rmtree(partial)
+        raise ConfigurationError(out.name, "already exists")
+
+
+def _empty(partial: Path) -> None:
+    for path in partial.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _publish(partial: Path, out: Path) -> None:
+    for path in partial.iterdir():
+        _sync(path)
+    _sync(partial)
+    partial.rename(out)
+    _sync(out.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
