@@ -1,19 +1,33 @@
-"""The engine against a second implementation in Python integers and fractions (design section 6)."""
+"""The engine against a second implementation in Python integers and fractions, for every family (design section 6)."""
 
 import struct
+from pathlib import Path
 
-from bytewise.inference.artifact import Artifact
+import pytest
+
 from bytewise.inference.matmul import Float64Backend
 from bytewise.inference.runner import Runner
-from tests.unit.inference.reference import Reference
+from tests.unit.inference.second_engine import files
+from tests.unit.inference.second_engine.model import SecondEngine, Step
+from tests.unit.inference.tiny import VARIANTS, tiny
+
+TOKENS = [*b"exactl", 256]
+"""More than the tiny windows hold."""
 
 
-def test_every_head_row_and_logit_is_what_fractions_give(model: Artifact) -> None:
-    tokens = [*b"exact", 256, 257]
-    runner, reference = Runner(model, Float64Backend()), Reference(model)
-    rows = runner.teacher_force(runner.cache(1, len(tokens)), [tokens], [0])[0]
-    for position, (token, row) in enumerate(zip(tokens, rows, strict=True)):
-        integers, exponent, logits = reference.step(token, position)
-        assert row.row == struct.pack(f"<{len(integers)}h", *integers)
-        assert row.exponent == exponent
-        assert row.logits is not None and row.logits.tolist() == [float(logit) for logit in logits]
+def row_of(step: Step) -> bytes:
+    """The head row as the trace holds it."""
+    return struct.pack(f"<{len(step.integers)}h", *step.integers)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_head_row_and_logit_is_what_fractions_give(variant: str, tmp_path: Path) -> None:
+    model = tiny(variant, tmp_path)
+    runner, second = Runner(model, Float64Backend()), SecondEngine(files.read(model.path))
+    rows = runner.teacher_force(runner.cache(1, len(TOKENS)), [TOKENS], [0])[0]
+    for token, row in zip(TOKENS, rows, strict=True):
+        step = second.step(token)
+        assert row.row == row_of(step)
+        assert row.exponent == step.exponent
+        assert row.logits is not None
+        assert row.logits.numpy().tobytes() == struct.pack(f"<{len(step.logits)}f", *step.logits)
