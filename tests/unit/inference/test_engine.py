@@ -5,14 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+import torch
 from torch import Tensor
 
-from bytewise.inference import artifact
 from bytewise.inference.artifact import Artifact
-from bytewise.inference.convert import convert
 from bytewise.inference.engine import ExactEngine, memory_bounded
 from bytewise.inference.matmul import Float64Backend
 from bytewise.inference.runner import Runner
@@ -23,6 +20,7 @@ from bytewise.protocol.request import Output, Request, output_for
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
+from tests.unit.inference.altered import altered
 from tests.unit.inference.models import policy, request
 
 NEW = 12
@@ -156,14 +154,7 @@ def test_request_outside_the_model_is_refused(engine: ExactEngine, model: Artifa
 
 
 def test_row_that_is_not_finite_ends_the_answer_with_an_error(model: Artifact, tmp_path: Path) -> None:
-    checkpoint = model.path.parent / "checkpoint"
-    for file in checkpoint.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    weights = load_file(checkpoint / "model.safetensors")
-    weights["model.norm.weight"] = np.full_like(weights["model.norm.weight"], 3e38)
-    save_file(weights, tmp_path / "model.safetensors")
-    convert(tmp_path, tmp_path / "artifact")
-    broken = artifact.load(tmp_path / "artifact")
+    broken = altered(model, tmp_path / "artifact", {"norm": torch.full_like(model.tensors["norm"], 3e38)})
     engine, asked = ExactEngine(broken), request(broken, b"overflow", policy(NEW))
     answer = engine.generate(asked)
     assert (answer.output.token_ids, answer.output.finish_reason) == ((), "error")
