@@ -130,6 +130,8 @@ def _architecture(family: Family, config: Any) -> Architecture:
         experts_per_token=config.num_experts_per_tok if experts else 0,
     )  # fmt: skip
     _check(shape)
+    if family.router and not 1 <= config.num_experts_per_tok <= experts:
+        raise UnsupportedModel(f"num_experts_per_tok {config.num_experts_per_tok} of {experts} experts")
     return shape
 
 
@@ -144,8 +146,6 @@ def _check(shape: Architecture) -> None:
         raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
     if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:
         raise UnsupportedModel(f"{shape.heads} heads of width {shape.head_width} on {shape.key_value_heads}")
-    if shape.experts and not 1 <= shape.experts_per_token <= shape.experts:
-        raise UnsupportedModel(f"num_experts_per_tok {shape.experts_per_token} of {shape.experts} experts")
 
 
 def _windows(family: Family, config: Any) -> tuple[int, ...]:
