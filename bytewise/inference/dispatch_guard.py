@@ -16,21 +16,26 @@ from bytewise.protocol.errors import NotExact
 MOVES = frozenset(
     "_local_scalar_dense _to_copy _unsafe_view alias as_strided cat clone contiguous copy_ detach detach_ embedding expand "
     "flatten.using_ints index.Tensor index_copy_ is_nonzero item "
-    "lift_fresh permute reshape resolve_conj resolve_neg select.int slice.Tensor "
-    "squeeze.dim t to.dtype to.dtype_layout transpose.int unsqueeze view view.dtype".split()
+    "lift_fresh numpy_T permute reshape resolve_conj resolve_neg select.int slice.Tensor "
+    "squeeze.dim t to.dtype to.dtype_layout transpose.int unbind.int unsqueeze view view.dtype".split()
 )
 """Bytes go elsewhere, or change type with one rounding."""
 
-MAKES = frozenset("arange arange.start empty.memory_format full ones_like zeros zeros_like scalar_tensor".split())
+MAKES = frozenset(
+    "arange arange.start empty.memory_format fill_.Scalar full ones_like zeros zero_ zeros_like scalar_tensor".split()
+)
 """New tensors of stated values."""
 
 SELECTS = frozenset(
     "__and__.Scalar __and__.Tensor __lshift__.Scalar __or__.Tensor __rshift__.Scalar abs all all.dim amax amin any "
     "bitwise_and.Scalar bitwise_and.Tensor bitwise_or.Tensor clamp clamp_ eq.Scalar eq.Tensor floor floor_ ge.Scalar gt.Scalar "
     "gt.Tensor isfinite le.Scalar le.Tensor lt.Scalar neg neg_ nonzero round round_ "
-    "sort topk where.ScalarOther where.self".split()
+    "where.ScalarOther where.self".split()
 )
 """Comparisons, bits, signs and roundings to integers: exact on every machine."""
+
+ORDERS = frozenset("sort topk".split())
+"""Their values are exact. Which of several equals comes first depends on the machine: under the guard they give no indices."""
 
 
 def _plain(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -67,6 +72,14 @@ def _product(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         _bound(func, 53 if left.dtype == torch.float64 else 24, largest)
 
 
+def _wide_product(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    # Operands of a narrow type, sums of float32: exact as products of float32 are.
+    left, right, sums = args[0], args[1], args[2] if len(args) > 2 else kwargs["out_dtype"]
+    if left.dtype != right.dtype or left.dtype != torch.bfloat16 or sums != torch.float32:
+        raise NotExact(f"{func} of {left.dtype} and {right.dtype} in {sums}")
+    _product(func, (left.to(torch.float32), right.to(torch.float32)), {})
+
+
 def _integers(func: str, operand: Tensor) -> None:
     if not bool((operand == operand.round()).all()):
         raise NotExact(f"{func} of values that are not integers: its result depends on the order of the sum")
@@ -89,8 +102,9 @@ CHECKED: dict[str, Callable[[str, Sequence[Any], dict[str, Any]], None]] = {
     **dict.fromkeys(("sqrt", "sqrt_"), _root),
     **dict.fromkeys(("sum", "sum.dim_IntList", "cumsum"), _sum),
     **dict.fromkeys(("mm", "bmm"), _product),
+    **dict.fromkeys(("mm.dtype", "bmm.dtype"), _wide_product),
     **dict.fromkeys(("mul.Tensor", "mul_.Tensor", "mul.Scalar", "_int_mm"), _any),
-    **dict.fromkeys(MOVES | MAKES | SELECTS, _any),
+    **dict.fromkeys(MOVES | MAKES | SELECTS | ORDERS, _any),
 }
 """Every operation of the profile, by overload (`default` left out), with the check of its arguments."""
 
@@ -105,7 +119,8 @@ class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if check is None:
             raise NotExact(f"operation {name} is outside the profile")
         check(name, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        return (result[0], torch.full_like(result[1], -1)) if name in ORDERS else result
 
 
 @contextlib.contextmanager

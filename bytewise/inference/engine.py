@@ -44,16 +44,17 @@ class ExactEngine:
     profile = PROFILE_EXACT_1
 
     def __init__(
-        self, artifact: Artifact, *, threads: int = 1, backend: str | None = None, guard: bool = False, chunk: int = CHUNK,
-        reuse_prefix: bool = False,
+        self, artifact: Artifact, *, threads: int = 1, path: str = "auto", backend: str | None = None, kernel: str | None = None,
+        guard: bool = False, chunk: int = CHUNK, reuse_prefix: bool = False,
     ) -> None:  # fmt: skip
         """Takes the fastest path that passes its known answers (or the named one) and warms up under the dispatch guard.
 
-        `CannotExecute` if none passes. `guard` keeps the guard on; `chunk` is the most tokens of one forward call;
+        `path` is `auto`, `native` or `torch`; `backend` (of torch) and `kernel` (native) narrow it. `CannotExecute` if none
+        passes, or the model needs another. `guard` keeps the guard on; `chunk` is the most tokens of one forward call;
         `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`). No byte depends on any of them.
         """
         with memory_bounded(), fixed(threads):
-            self._path: AnyPath = open_path(artifact, threads, backend)
+            self._path: AnyPath = open_path(artifact, threads, path, backend, kernel)
         self.artifact = artifact
         self._words = Words(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self.verify_passes = 0

@@ -21,7 +21,7 @@ from bytewise.protocol.errors import NotExact
 
 ACTIVATION_MAX = 2**ACTIVATION_BITS - 1
 PROBABILITY_MAX = 2**PROBABILITY_BITS - 1
-WEIGHT_MAX = 127
+WEIGHT_MAX, WEIGHT_MIN = 127, -128
 
 
 def integers(name: str, count: int, limit: int) -> list[int]:
@@ -36,7 +36,8 @@ def integers(name: str, count: int, limit: int) -> list[int]:
 def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096)) -> str:
     """The backend's name, if its products are right at 1, 2 and 35 rows; `NotExact` otherwise."""
     for depth in depths:
-        rows, columns = _patterns("rows", depth, ACTIVATION_MAX), _patterns("columns", depth, WEIGHT_MAX)
+        # Low limbs of 16-bit weights reach -128.
+        rows, columns = _patterns("rows", depth, ACTIVATION_MAX), [*_patterns("columns", depth, WEIGHT_MAX), [WEIGHT_MIN] * depth]
         packed = backend.pack(torch.tensor(columns * 4, dtype=torch.int8))
         right = [[_dot(row, column) for column in columns] * 4 for row in rows]
         for count in (1, 2, 35):

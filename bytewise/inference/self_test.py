@@ -1,16 +1,21 @@
 """Which backends may be used on this machine, and the profile's own vectors (design section 6)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_answers
+from bytewise.inference import known_answers, known_models
+from bytewise.inference.artifact import Artifact
 from bytewise.inference.attention import AttentionRule, attend
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.elementwise import rms_norm, silu
 from bytewise.inference.golden import PROFILE_DIGEST
+from bytewise.inference.known_models import AnyPath
+from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import Backend
+from bytewise.inference.native.backend import NativeBackend
+from bytewise.inference.native.library import Pool
 from bytewise.inference.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.sampling import draw, keep, weigh
 from bytewise.protocol import digests
@@ -25,11 +30,9 @@ WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9
 def first_exact(backends: Sequence[Backend]) -> Backend:
     """The first backend that passes every known answer; `CannotExecute` names what the last one failed."""
     reason = "no backend"
-    known_answers.verify_elementwise()
     for backend in backends:
         try:
-            known_answers.verify_products(backend)
-            known_answers.verify_attention_products(backend)
+            verify_operations(backend)
             return backend
         except (NotExact, RuntimeError) as error:
             reason = f"{backend.name}: {str(error)[:120]}"
@@ -38,13 +41,26 @@ def first_exact(backends: Sequence[Backend]) -> Backend:
 
 def verify_profile(backend: Backend) -> Digest:
     """The profile's vector digest, recomputed on this backend after all known answers; `NotExact` if anything differs."""
-    known_answers.verify_elementwise()
-    known_answers.verify_products(backend)
-    known_answers.verify_attention_products(backend)
+    verify_operations(backend)
     found = profile_digest(backend)
     if found != PROFILE_DIGEST:
         raise NotExact(f"profile vectors on {backend.name}: {found.hex()}")
     return found
+
+
+def verify_native(pool: Pool, open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> Digest:
+    """The profile's digest, if the C engine multiplies as Python does and runs the known models; `NotExact` otherwise."""
+    # Deeper than any lane adds up before it is emptied.
+    known_answers.verify_products(NativeBackend(pool), (8, 1040, 8200))
+    known_models.verify(open_path, can_run)
+    return PROFILE_DIGEST
+
+
+def verify_operations(backend: Backend) -> str:
+    """The backend's name, if every operation that a path with it uses gives its known answers; `NotExact` otherwise."""
+    known_answers.verify_elementwise()
+    known_answers.verify_products(backend)
+    return known_answers.verify_attention_products(backend)
 
 
 def profile_digest(backend: Backend) -> Digest:
@@ -60,7 +76,7 @@ def profile_digest(backend: Backend) -> Digest:
     mixed = attend(AttentionRule(backend, torch.full((1,), 0.25)), query, *stored).transpose(1, 2)
     logits = _linear(backend, "head", silu(mixed.reshape(1, TOKENS, WIDTH)), 4 * WIDTH)
     draws = [_draws(logits[0, i], i) for i in range(TOKENS)]
-    parts = [tensor.contiguous().numpy().tobytes() for tensor in (normed, projected, mixed, logits)]
+    parts = [tensor.contiguous().cpu().numpy().tobytes() for tensor in (normed, projected, mixed, logits)]
     return digests.labelled(Label.VECTORS, *parts, *[token for row in draws for token in row])
 
 

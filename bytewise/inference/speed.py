@@ -5,16 +5,21 @@ The choice cannot change a byte: only backends that pass the known answers are u
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 import torch
+from torch import Tensor
 
 from bytewise.inference.known_answers import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.inference.matmul import Backend
+from bytewise.inference.quantise import ACTIVATION_BITS
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
-"""Rows, sums and their length: a token of decode, a few of prefill."""
+"""Rows, sums and their length of linear layers: a token of decode, a few of prefill."""
+
+ATTENTION = (8, 16, 64, 256)
+"""Heads, queries, their width and keys of the products of attention."""
 
 ROUNDS = 3
 """Measurements of each product; their median counts."""
@@ -30,19 +35,28 @@ def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
 
 @functools.cache
 def _seconds(backend: Backend, threads: int) -> float:
-    # Decode and prefill count alike: the product of both times orders as their geometric mean does.
+    # Decode, prefill and attention count alike: the product of their times orders as their geometric mean does.
     total = 1.0
-    for rows, sums, depth in SHAPES:
-        values = torch.full((rows, depth), float(ACTIVATION_MAX))
-        try:
-            packed = backend.pack(torch.full((sums, depth), WEIGHT_MAX, dtype=torch.int8))
-            total *= median(_once(backend, values, packed) for _ in range(ROUNDS))
-        except RuntimeError:
-            return float("inf")
+    try:
+        for multiply in _workload(backend):
+            total *= median(_once(multiply) for _ in range(ROUNDS))
+    except RuntimeError:
+        return float("inf")
     return total
 
 
-def _once(backend: Backend, values: torch.Tensor, packed: torch.Tensor) -> float:
+def _workload(backend: Backend) -> Iterator[Callable[[], Tensor]]:
+    for rows, sums, depth in SHAPES:
+        values = torch.full((rows, depth), float(ACTIVATION_MAX))
+        packed = backend.pack(torch.full((sums, depth), WEIGHT_MAX, dtype=torch.int8))
+        yield functools.partial(backend.product, values, packed)
+    heads, queries, width, keys = ATTENTION
+    left = torch.full((heads, queries, width), float(ACTIVATION_MAX))
+    right = torch.full((heads, width, keys), float(ACTIVATION_MAX), dtype=torch.float64)
+    yield functools.partial(backend.batched, left, right, ACTIVATION_BITS)
+
+
+def _once(multiply: Callable[[], Tensor]) -> float:
     start = time.perf_counter()
-    backend.product(values, packed)
+    multiply()
     return time.perf_counter() - start
