@@ -73,9 +73,19 @@ static Item item_of(const Worker *worker, const Attention *attention, int64_t nu
     return item;
 }
 
+static int64_t token_of(const Item *item, int64_t row)
+{
+    return item->token + row / item->heads;
+}
+
+static int64_t head_of(const Item *item, int64_t row)
+{
+    return item->head + row % item->heads;
+}
+
 static int64_t query_of(const Item *item, int64_t row)
 {
-    return (item->token + row / item->heads) * item->attention->shape->heads + item->head + row % item->heads;
+    return token_of(item, row) * item->attention->shape->heads + head_of(item, row);
 }
 
 static void score(const Item *item)
@@ -106,7 +116,7 @@ static void weigh(Item *item)
     const Attention *attention = item->attention;
     const float *scales = attention->cache->value_scales + item->line * attention->cache->capacity;
     for (int64_t r = 0; r < item->rows; r++) {
-        const int64_t row = item->token + r / item->heads, first = first_key(attention, row);
+        const int64_t row = token_of(item, r), first = first_key(attention, row);
         const int64_t before = first - item->first, count = attention->positions[row] + 1 - first;
         int16_t *high = item->weights + 2 * r * item->span, *low = high + item->span;
         /* What other rows of the item see and this one does not has no weight. */
@@ -147,8 +157,8 @@ static void mix(const Item *item)
     }
     for (int64_t r = 0; r < item->rows; r++) {
         const float scale = scale_of(item->found[r].exponent, PROBABILITY_BITS);
-        item->kernel->mix(item->totals + r * item->width, head_width, scale, item->found[r].total * 0x1p-30f,
-                          item->attention->out + query_of(item, r) * head_width);
+        float *out = item->attention->out + token_of(item, r) * item->attention->stride + head_of(item, r) * head_width;
+        item->kernel->mix(item->totals + r * item->width, head_width, scale, item->found[r].total * 0x1p-30f, out);
     }
 }
 

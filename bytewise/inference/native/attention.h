@@ -19,7 +19,8 @@ typedef struct {
     const int32_t *sequences, *positions;
     const Block *blocks;
     int64_t block_count;
-    float *out; /* [row][head][head width] */
+    float *out; /* [row][stride]: [head][head width] */
+    ptrdiff_t stride;
 } Attention;
 
 /* Tokens that a block holds at most. */

@@ -12,6 +12,13 @@ void buffers_free(Buffers *buffers)
     *buffers = (Buffers){0};
 }
 
+/* Elements of a row, a whole and odd number of cache lines: rows of a tile then lie in different sets of the cache. */
+static int64_t spread(int64_t count, size_t element)
+{
+    const int64_t line = 64 / (int64_t)element;
+    return (padded(count, line) / line | 1) * line;
+}
+
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -23,17 +30,19 @@ int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows)
         return 0;
     buffers_free(buffers);
     const int64_t inner = shape->heads * shape->head_width, outer = shape->key_value_heads * shape->head_width;
-    Buffers made = {.stride = padded(larger(larger(shape->width, inner), shape->intermediate), EDGE),
-                    .projected_stride = larger(inner + 2 * outer, 2 * shape->intermediate)};
+    Buffers made = {.width = spread(shape->width, sizeof(float)),
+                    .wide = spread(larger(inner + 2 * outer, 2 * shape->intermediate), sizeof(float)),
+                    .inner = spread(inner, sizeof(float))};
+    const int64_t deepest = larger(larger(shape->width, inner), shape->intermediate);
     const size_t count = (size_t)rows, half = count * (size_t)shape->head_width / 2, limbs = (size_t)padded(shape->head_width, PANEL);
-    made.residual = malloc(count * (size_t)shape->width * sizeof(float));
-    made.normed = malloc(count * (size_t)shape->width * sizeof(float));
-    made.projected = malloc(count * (size_t)made.projected_stride * sizeof(float));
-    made.mixed = malloc(count * (size_t)inner * sizeof(float));
+    made.residual = malloc(count * (size_t)made.width * sizeof(float));
+    made.normed = malloc(count * (size_t)made.width * sizeof(float));
+    made.projected = malloc(count * (size_t)made.wide * sizeof(float));
+    made.mixed = malloc(count * (size_t)made.inner * sizeof(float));
     made.cos = malloc(half * sizeof(float));
     made.sin = malloc(half * sizeof(float));
     made.factors = malloc(count * (size_t)shape->heads * sizeof(float));
-    made.integers = malloc(count * (size_t)made.stride * sizeof(int16_t));
+    made.integers = malloc(count * (size_t)spread(deepest, sizeof(int16_t)) * sizeof(int16_t));
     made.limbs = malloc(count * (size_t)shape->heads * 2 * limbs * sizeof(int16_t));
     made.exponents = malloc(count * sizeof(int32_t));
     made.blocks = malloc(count * sizeof(Block));
@@ -53,7 +62,7 @@ static void embed(Worker *worker, const Call *call)
     const Buffers *buffers = call->buffers;
     for (int64_t row = pool_next(worker->pool); row < call->count; row = pool_next(worker->pool)) {
         const int64_t half = row * shape->head_width / 2;
-        model_embed(call->model, call->tokens[row], buffers->residual + row * shape->width);
+        model_embed(call->model, call->tokens[row], buffers->residual + row * buffers->width);
         model_angles(call->model, call->positions[row], buffers->cos + half, buffers->sin + half);
     }
     pool_sync(worker->pool);
@@ -63,11 +72,12 @@ static void embed(Worker *worker, const Call *call)
 static void quantise_rows(Worker *worker, const Call *call, const float *x, ptrdiff_t stride, int64_t width, const float *norm)
 {
     const Buffers *buffers = call->buffers;
+    const int64_t spaced = spread(width, sizeof(int16_t));
     for (int64_t row = pool_next(worker->pool); row < call->count; row = pool_next(worker->pool)) {
-        int16_t *integers = buffers->integers + row * buffers->stride;
+        int16_t *integers = buffers->integers + row * spaced;
         const float *from = x + row * stride;
         if (norm) {
-            float *normed = buffers->normed + row * width;
+            float *normed = buffers->normed + row * buffers->width;
             worker->kernel->normalise(from, norm, call->model->epsilon, width, integers, normed);
             from = normed;
         }
@@ -76,9 +86,9 @@ static void quantise_rows(Worker *worker, const Call *call, const float *x, ptrd
     pool_sync(worker->pool);
 }
 
-static Rows rows_of(const Call *call)
+static Rows rows_of(const Call *call, int64_t width)
 {
-    return (Rows){call->buffers->integers, call->buffers->exponents, call->count, call->buffers->stride};
+    return (Rows){call->buffers->integers, call->buffers->exponents, call->count, spread(width, sizeof(int16_t))};
 }
 
 /* Norm (if the family has one), rotation and integers of one head; returns their scale. */
@@ -98,7 +108,7 @@ static void prepare(const Worker *worker, const Call *call, int64_t layer, int64
     const Shape *shape = &call->model->shape;
     const float *const *norms = call->model->layers[layer].norms;
     const int64_t width = shape->head_width, wide = padded(width, PANEL), group = shape->heads / shape->key_value_heads;
-    float *query = call->buffers->projected + row * call->buffers->projected_stride;
+    float *query = call->buffers->projected + row * call->buffers->wide;
     float *key = query + (shape->heads + key_head) * width, *value = key + shape->key_value_heads * width;
     int16_t integers[MOST_HEAD_WIDTH], keys[MOST_HEAD_WIDTH];
     for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
@@ -118,9 +128,9 @@ static void attention_block(Worker *worker, const Call *call, int64_t index)
     const Shape *shape = &call->model->shape;
     const Layer *layer = &call->model->layers[index];
     const Buffers *buffers = call->buffers;
-    const int64_t inner = shape->heads * shape->head_width, stride = buffers->projected_stride;
-    quantise_rows(worker, call, buffers->residual, shape->width, shape->width, layer->norms[INPUT_NORM]);
-    const Rows rows = rows_of(call);
+    const int64_t inner = shape->heads * shape->head_width, stride = buffers->wide;
+    quantise_rows(worker, call, buffers->residual, buffers->width, shape->width, layer->norms[INPUT_NORM]);
+    const Rows rows = rows_of(call, shape->width);
     const Target projections[] = {
         {.weight = &layer->linears[QUERY], .out = buffers->projected, .stride = stride},
         {.weight = &layer->linears[KEY], .out = buffers->projected + inner, .stride = stride},
@@ -134,21 +144,22 @@ static void attention_block(Worker *worker, const Call *call, int64_t index)
     const Attention attention = {
         .shape = shape, .cache = call->cache, .layer = index, .window = layer->window, .limbs = buffers->limbs,
         .factors = buffers->factors, .sequences = call->sequences, .positions = call->positions, .blocks = buffers->blocks,
-        .block_count = call->block_count, .out = buffers->mixed,
+        .block_count = call->block_count, .out = buffers->mixed, .stride = buffers->inner,
     };
     attend(worker, &attention);
-    quantise_rows(worker, call, buffers->mixed, inner, inner, NULL);
-    const Target output = {.weight = &layer->linears[OUTPUT], .out = buffers->residual, .stride = shape->width, .add = 1};
-    multiply(worker, &rows, &output, 1);
+    quantise_rows(worker, call, buffers->mixed, buffers->inner, inner, NULL);
+    const Rows mixed = rows_of(call, inner);
+    const Target output = {.weight = &layer->linears[OUTPUT], .out = buffers->residual, .stride = buffers->width, .add = 1};
+    multiply(worker, &mixed, &output, 1);
 }
 
 static void gated_unit(Worker *worker, const Call *call, const Layer *layer)
 {
     const Shape *shape = &call->model->shape;
     const Buffers *buffers = call->buffers;
-    const int64_t stride = buffers->projected_stride, wide = shape->intermediate;
-    quantise_rows(worker, call, buffers->residual, shape->width, shape->width, layer->norms[UNIT_NORM]);
-    const Rows rows = rows_of(call);
+    const int64_t stride = buffers->wide, wide = shape->intermediate, spaced = spread(wide, sizeof(int16_t));
+    quantise_rows(worker, call, buffers->residual, buffers->width, shape->width, layer->norms[UNIT_NORM]);
+    const Rows rows = rows_of(call, shape->width);
     const Target projections[] = {
         {.weight = &layer->linears[GATE], .out = buffers->projected, .stride = stride},
         {.weight = &layer->linears[UP], .out = buffers->projected + wide, .stride = stride},
@@ -156,29 +167,31 @@ static void gated_unit(Worker *worker, const Call *call, const Layer *layer)
     multiply(worker, &rows, projections, 2);
     for (int64_t row = pool_next(worker->pool); row < call->count; row = pool_next(worker->pool)) {
         float *gates = buffers->projected + row * stride;
-        int16_t *integers = buffers->integers + row * buffers->stride;
+        int16_t *integers = buffers->integers + row * spaced;
         worker->kernel->gate(gates, gates + wide, wide);
         buffers->exponents[row] = worker->kernel->quantise(gates + wide, wide, integers, padded(wide, EDGE));
     }
     pool_sync(worker->pool);
-    const Target output = {.weight = &layer->linears[DOWN], .out = buffers->residual, .stride = shape->width, .add = 1};
-    multiply(worker, &rows, &output, 1);
+    const Rows gated = rows_of(call, wide);
+    const Target output = {.weight = &layer->linears[DOWN], .out = buffers->residual, .stride = buffers->width, .add = 1};
+    multiply(worker, &gated, &output, 1);
 }
 
 static void head(Worker *worker, const Call *call)
 {
     const Shape *shape = &call->model->shape;
     const Buffers *buffers = call->buffers;
+    const int64_t spaced = spread(shape->width, sizeof(int16_t));
     for (int64_t i = pool_next(worker->pool); i < call->kept; i = pool_next(worker->pool)) {
-        float *normed = buffers->normed + i * shape->width;
-        int16_t *integers = buffers->integers + i * buffers->stride;
-        const float *row = buffers->residual + call->keep[i] * shape->width;
+        float *normed = buffers->normed + i * buffers->width;
+        int16_t *integers = buffers->integers + i * spaced;
+        const float *row = buffers->residual + call->keep[i] * buffers->width;
         worker->kernel->normalise(row, call->model->norm, call->model->epsilon, shape->width, integers, normed);
         call->head_exponents[i] = worker->kernel->quantise(normed, shape->width, integers, padded(shape->width, EDGE));
         memcpy(call->head_rows + i * shape->width, integers, (size_t)shape->width * sizeof *integers);
     }
     pool_sync(worker->pool);
-    const Rows rows = {buffers->integers, call->head_exponents, call->kept, buffers->stride};
+    const Rows rows = {buffers->integers, call->head_exponents, call->kept, spaced};
     const Target logits = {.weight = &call->model->head, .out = call->logits, .stride = shape->vocabulary};
     if (call->kept)
         multiply(worker, &rows, &logits, 1);

@@ -6,7 +6,8 @@
 
 /* Everything between the layers, for `capacity` rows. */
 typedef struct {
-    int64_t capacity, stride, projected_stride; /* Elements of a row of integers and of projections. */
+    int64_t capacity;
+    int64_t width, wide, inner; /* Floats of a row of residual and normed, of projected, of mixed. */
     float *residual, *normed, *projected, *mixed, *cos, *sin, *factors;
     int16_t *integers, *limbs;
     int32_t *exponents;

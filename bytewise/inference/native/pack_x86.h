@@ -32,8 +32,11 @@ FN static void pack(const int8_t *const rows[PANEL], int64_t depth, int16_t *pan
     for (; k + 16 <= depth; k += 16) {
         __m128i in[16], out[16];
 #pragma GCC unroll 16
-        for (int r = 0; r < 16; r++)
+        for (int r = 0; r < 16; r++) {
             in[r] = _mm_loadu_si128((const __m128i *)(rows[r] + k));
+            /* The panel that comes next follows in memory. */
+            __builtin_prefetch(rows[r] + PANEL * depth + k);
+        }
         transpose(in, out);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++)

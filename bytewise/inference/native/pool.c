@@ -64,6 +64,11 @@ static void restore_floats(unsigned before)
 #endif
 }
 
+int pool_threads(const Pool *pool)
+{
+    return pool->threads;
+}
+
 int64_t pool_next(Pool *pool)
 {
     return atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);

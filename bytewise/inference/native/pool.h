@@ -9,7 +9,7 @@ typedef struct Pool Pool;
 typedef struct {
     Pool *pool;
     const Kernel *kernel;
-    int16_t *panel; /* Scratch: two packed panels of weights. */
+    int16_t *panel; /* Scratch: packed panels of weights. */
     char *scratch;  /* Scratch of attention. */
 } Worker;
 
@@ -24,6 +24,7 @@ void pool_close(Pool *pool);
 int pool_reserve(Pool *pool, size_t panel, size_t scratch);
 /* Runs the task on every thread, the caller's included; returns when all have ended it. 0 or FAILED_FORKED. */
 int pool_run(Pool *pool, Task task, void *argument);
+int pool_threads(const Pool *pool);
 /* Inside a task: the next number of this phase, each of them to one thread. */
 int64_t pool_next(Pool *pool);
 /* Inside a task: waits for every thread; numbers start at 0 again. */

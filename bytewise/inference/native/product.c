@@ -3,12 +3,13 @@
 #include <string.h>
 
 #define FEW_ROWS 3     /* Up to here weights are read row by row, at the speed of memory; above, panel by panel. */
-#define FEW_PANELS 4   /* Panels that a thread takes at once when there are few rows. */
+#define MOST_PANELS 4  /* Panels that a thread takes at once: rows are read from the second cache once for all of them. */
+#define SHARES 4       /* Items per thread at least, so that none waits long for the last. */
 #define LIMB 256.0     /* Weight of the high limb. */
 
 size_t panel_bytes(int64_t depth)
 {
-    return 2 * PANEL * (size_t)padded(depth, 2) * sizeof(int16_t);
+    return 2 * MOST_PANELS * PANEL * (size_t)padded(depth, 2) * sizeof(int16_t);
 }
 
 static void finish(const Kernel *kernel, const Rows *rows, const Target *target, int64_t row, int64_t first, int64_t count,
@@ -28,7 +29,7 @@ static void finish(const Kernel *kernel, const Rows *rows, const Target *target,
 static void few_rows(const Kernel *kernel, const Rows *rows, const Target *target, int64_t first, int64_t count)
 {
     const Weight *weight = target->weight;
-    double sums[FEW_PANELS * PANEL], low[FEW_PANELS * PANEL];
+    double sums[MOST_PANELS * PANEL], low[MOST_PANELS * PANEL];
     for (int64_t row = 0; row < rows->count; row++) {
         const int16_t *integers = rows->integers + row * rows->stride;
         kernel->dots((int)count, weight->high + first * weight->depth, weight->depth, integers, sums);
@@ -64,28 +65,53 @@ static void pack(const Kernel *kernel, const int8_t *weight, int64_t depth, int6
     kernel->pack(rows, depth, panel);
 }
 
+static void pack_panels(const Worker *worker, const Weight *weight, int64_t first, int64_t count)
+{
+    const int64_t size = PANEL * padded(weight->depth, 2);
+    for (int64_t i = 0; i < count; i += PANEL) {
+        int16_t *panel = worker->panel + 2 * (i / PANEL) * size;
+        const int64_t outputs = count - i < PANEL ? count - i : PANEL;
+        pack(worker->kernel, weight->high, weight->depth, first + i, outputs, panel);
+        if (weight->low)
+            pack(worker->kernel, weight->low, weight->depth, first + i, outputs, panel + size);
+    }
+}
+
 static void many_rows(const Worker *worker, const Rows *rows, const Target *target, int64_t first, int64_t count)
 {
     const Kernel *kernel = worker->kernel;
     const Weight *weight = target->weight;
-    int16_t *low = worker->panel + PANEL * padded(weight->depth, 2);
-    pack(kernel, weight->high, weight->depth, first, count, worker->panel);
-    if (weight->low)
-        pack(kernel, weight->low, weight->depth, first, count, low);
+    const int64_t depth = weight->depth, size = PANEL * padded(depth, 2);
+    pack_panels(worker, weight, first, count);
     for (int64_t row = 0; row < rows->count; row += kernel->tile) {
         const int tile = rows->count - row < kernel->tile ? (int)(rows->count - row) : kernel->tile;
-        double totals[MOST_TILE][PANEL] = {{0}};
-        add_panel(kernel, rows, row, tile, worker->panel, weight->depth, weight->low ? LIMB : 1, totals);
-        if (weight->low)
-            add_panel(kernel, rows, row, tile, low, weight->depth, 1, totals);
-        for (int i = 0; i < tile; i++)
-            finish(kernel, rows, target, row + i, first, count, totals[i]);
+        for (int64_t n = 0; n < count; n += PANEL) {
+            const int16_t *panel = worker->panel + 2 * (n / PANEL) * size;
+            double totals[MOST_TILE][PANEL] = {{0}};
+            add_panel(kernel, rows, row, tile, panel, depth, weight->low ? LIMB : 1, totals);
+            if (weight->low)
+                add_panel(kernel, rows, row, tile, panel + size, depth, 1, totals);
+            for (int i = 0; i < tile; i++)
+                finish(kernel, rows, target, row + i, first + n, count - n < PANEL ? count - n : PANEL, totals[i]);
+        }
     }
+}
+
+/* Outputs of one item: several panels, unless there are too few of them to share out. */
+static int64_t span_of(const Worker *worker, const Target *targets, int count)
+{
+    int64_t outputs = 0;
+    for (int i = 0; i < count; i++)
+        outputs += targets[i].weight->outputs;
+    int64_t panels = MOST_PANELS;
+    while (panels > 1 && outputs < panels * PANEL * SHARES * pool_threads(worker->pool))
+        panels /= 2;
+    return panels * PANEL;
 }
 
 void multiply(Worker *worker, const Rows *rows, const Target *targets, int count)
 {
-    const int64_t span = rows->count <= FEW_ROWS ? FEW_PANELS * PANEL : PANEL;
+    const int64_t span = span_of(worker, targets, count);
     int64_t passed = 0;
     int target = 0;
     /* Numbers of a phase only grow, so each thread walks through the targets once. */

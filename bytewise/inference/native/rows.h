@@ -88,14 +88,27 @@ FN static void accumulate(const int32_t sums[PANEL], double factor, double total
         total[i] += factor * (double)sums[i];
 }
 
-FN static void outputs(const double *sums, int64_t count, float scale, const float *scales, const float *bias, int add, float *out)
+FN static inline void output(const double sum, float scale, float weight_scale, const float *bias, int add, float *out)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float y = ((float)sums[i] * scale) * scales[i];
-        if (bias)
-            y = y + bias[i];
-        out[i] = add ? out[i] + y : y;
-    }
+    float y = ((float)sum * scale) * weight_scale;
+    if (bias)
+        y = y + *bias;
+    *out = add ? *out + y : y;
+}
+
+FN static void outputs(const double *restrict sums, int64_t count, float scale, const float *restrict scales,
+                       const float *restrict bias, int add, float *restrict out)
+{
+    /* Most calls are for a panel without a bias: a loop of known length without branches. */
+    if (count == PANEL && !bias && add)
+        for (int i = 0; i < PANEL; i++)
+            output(sums[i], scale, scales[i], NULL, 1, out + i);
+    else if (count == PANEL && !bias)
+        for (int i = 0; i < PANEL; i++)
+            output(sums[i], scale, scales[i], NULL, 0, out + i);
+    else
+        for (int64_t i = 0; i < count; i++)
+            output(sums[i], scale, scales[i], bias ? bias + i : NULL, add, out + i);
 }
 
 FN static void rotate(const float *cos, const float *sin, int64_t half, float *x)
