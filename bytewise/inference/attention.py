@@ -78,6 +78,8 @@ def _tile(rule: AttentionRule, query: Rows, keys: Stored, values: Stored) -> Ten
     if length > 1:
         visible = _visible(length, slots, rule.window).expand(batch, heads, length, slots)
         scores = torch.where(visible.reshape(scores.shape), scores, torch.full((1,), -torch.inf))
+    if keys.filled is not None:
+        scores = torch.where(keys.filled, scores, torch.full((1,), -torch.inf))
     weights = exp(scores.sub_(scores.amax(-1, keepdim=True)))
     total = (weights * DENOMINATOR_ONE).round_().sum(-1, keepdim=True, dtype=torch.float64).to(torch.float32)
     weighted = quantise(weights.mul_(values.scale), PROBABILITY_BITS)

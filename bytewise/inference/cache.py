@@ -21,10 +21,13 @@ class Stored:
     """Integers of 15 bits as int16 [B, heads, S, d]: a quarter of what the float64 product reads."""
     scale: Tensor
     """float32 [B, heads, 1, S]."""
+    filled: Tensor | None = None
+    """bool [S]: which slots hold a token, where some do not yet (decoding in a fixed shape); None: all do."""
 
     def slots(self, start: int, stop: int) -> "Stored":
         """Slots from `start` to before `stop`."""
-        return Stored(self.values[:, :, start:stop], self.scale[..., start:stop])
+        filled = None if self.filled is None else self.filled[start:stop]
+        return Stored(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
 
 
 class ExactCache:

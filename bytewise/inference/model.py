@@ -25,9 +25,10 @@ from bytewise.protocol.units import Decimal, fraction
 AttentionInterface.register(IMPLEMENTATION, exact_attention)
 
 
-def build(artifact: Artifact, backend: Backend) -> tuple[Any, Head]:
-    """The patched model and the output head; `ArtifactMismatch` if a tensor is missing or misshapen."""
-    shape, tensors = artifact.manifest.architecture, artifact.tensors
+def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
+    """The patched model and the output head on a device; `ArtifactMismatch` if a tensor is missing or misshapen."""
+    shape = artifact.manifest.architecture
+    tensors = {name: tensor.to(device) for name, tensor in artifact.tensors.items()}
     try:
         model = _graph(shape)
         model.embed_tokens = ExactEmbedding(tensors["embedding"], tensors.get("embedding_scale"))

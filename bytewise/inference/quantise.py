@@ -45,7 +45,8 @@ def quantise(x: Tensor, bits: int) -> Rows:
     inverse = ((253 + bits - exponent) << 23).view(torch.float32)
     limit = float(2**bits - 1)
     values = (x * inverse).round_().clamp_(-limit, limit)
-    if int(exponent.amax()) == NOT_FINITE:
+    # Elsewhere than on a processor, looking at a value would wait for the device and cannot be part of a graph.
+    if x.device.type != "cpu" or int(exponent.amax()) == NOT_FINITE:
         # NaN has no integer: such a row is defined as zeros, so that Infer stays total.
         values = torch.where(exponent == NOT_FINITE, torch.zeros_like(values), values)
     return Rows(values, exponent, bits)

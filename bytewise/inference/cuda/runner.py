@@ -1,0 +1,67 @@
+"""The forward loop of the torch path with everything on one device."""
+
+from collections.abc import Sequence
+
+import torch
+
+from bytewise.inference import self_test
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.cache import ExactCache
+from bytewise.inference.cuda.backends import CUDA_BACKENDS
+from bytewise.inference.cuda.graphs import BUCKET, Network, StaticDecoder, can_be_static
+from bytewise.inference.matmul import Backend, backend_named
+from bytewise.inference.paths import HeadRow
+from bytewise.inference.runner import CHUNK, Runner
+from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.messages import CannotReason
+from bytewise.protocol.units import Digest
+
+
+class DeviceRunner(Runner):
+    """The model of one artifact on one backend and device: tensors without a stated device are made there."""
+
+    def __init__(self, artifact: Artifact, backend: Backend, device: str, bucket: int = BUCKET) -> None:
+        """Where the model allows it, decoding has fixed shapes of multiples of `bucket` slots (0: never), on CUDA as graphs."""
+        self._device = torch.device(device)
+        with self._device:
+            super().__init__(artifact, backend, device)
+        network = Network(self.shape, self._forward, self._head.of_rows)
+        captured, fixed = self._device.type == "cuda", bucket > 0 and can_be_static(self.shape)
+        self._decoder = StaticDecoder(network, captured, bucket) if fixed else None
+
+    def cache(self, batch: int, capacity: int) -> ExactCache:
+        """An empty cache on the device."""
+        with self._device:
+            return super().cache(batch, capacity)
+
+    def feed(self, cache: ExactCache, token: int, position: int) -> HeadRow:
+        """Decode: one more token of one sequence, at the end of its cache."""
+        with self._device:
+            return super().feed(cache, token, position) if self._decoder is None else self._decoder.feed(cache, token)
+
+    def teacher_force(
+        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK
+    ) -> list[list[HeadRow]]:
+        """Prefill, as on a processor."""
+        if self._decoder is not None:
+            self._decoder.forget()
+        with self._device:
+            return super().teacher_force(cache, sequences, keep, chunk)
+
+    def vectors(self) -> Digest:
+        """Known answers and golden vectors of the profile on this backend and device; `NotExact` names what differs."""
+        with self._device:
+            return super().vectors()
+
+
+def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
+    """The path on the current CUDA device with the named backend, or the first that passes its known answers there.
+
+    `CannotExecute` if there is no such device, or none passes.
+    """
+    if not torch.cuda.is_available():
+        raise CannotExecute("no CUDA device is here", CannotReason.BACKEND)
+    wanted = CUDA_BACKENDS if name is None else (backend_named(name, CUDA_BACKENDS),)
+    with torch.device("cuda"):
+        backend = self_test.first_exact(wanted)
+    return DeviceRunner(artifact, backend, "cuda")
