@@ -30,7 +30,7 @@ PEERS := build/bench-venv
 PEERS_READY := $(PEERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -102,6 +102,9 @@ $(PEERS_READY): bench/peers.txt
 
 bench-inference: install $(PEERS_READY) ## speed against transformers and llama.cpp; writes bench/results (ARGS=--quick: small)
 	@$(PY) -m bench.inference $(ARGS)
+
+bench-perplexity: install ## what 8-bit and 16-bit weights cost, on held-out text; writes bench/results/perplexity.json
+	@$(PY) -m bench.perplexity $(ARGS)
 
 clean: ## remove what runs and builds left (not .venv, not node_modules)
 	rm -rf build runs demo-report.json $(CONTRACTS)/out $(CONTRACTS)/cache

@@ -13,6 +13,12 @@ from bytewise.inference.make import CHAT_TEMPLATE, SPECIAL_TOKENS
 CONTEXT = 1024
 """Most tokens of prompt and answer together."""
 
+NOT_OF_THE_MODEL = {
+    "_name_or_path", "attention_dropout", "chunk_size_feed_forward", "id2label", "initializer_range", "is_encoder_decoder", "label2id",
+    "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type", "return_dict", "use_cache",
+}  # fmt: skip
+"""What the library writes of itself, of training and of other tasks."""
+
 
 def shape(tokenizer: Tokenizer) -> LlamaConfig:
     """A Llama of 3.1 million parameters: small enough to be learnt in an hour on one core, deep enough to write sentences."""
@@ -31,7 +37,8 @@ def write(model: LlamaForCausalLM, tokenizer: Tokenizer, path: Path) -> None:
         for name, tensor in model.state_dict().items()
         if name != "lm_head.weight"  # tied to the embedding
     }
-    config = model.config.to_dict() | {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
+    known = {name: value for name, value in model.config.to_dict().items() if name not in NOT_OF_THE_MODEL}
+    config = known | {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
     special = {"bos_token": begin, "eos_token": end}
     files = {
         "config.json": _json(config),
