@@ -1,21 +1,16 @@
 """Which backends may be used on this machine, and the profile's own vectors (design section 6)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_answers, known_models
-from bytewise.inference.artifact import Artifact
+from bytewise.inference import known_answers
 from bytewise.inference.attention import AttentionRule, attend
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.elementwise import rms_norm, silu
 from bytewise.inference.golden import PROFILE_DIGEST
-from bytewise.inference.known_models import AnyPath
-from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import Backend
-from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.library import Pool
 from bytewise.inference.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.sampling import draw, keep, weigh
 from bytewise.protocol import digests
@@ -46,14 +41,6 @@ def verify_profile(backend: Backend) -> Digest:
     if found != PROFILE_DIGEST:
         raise NotExact(f"profile vectors on {backend.name}: {found.hex()}")
     return found
-
-
-def verify_native(pool: Pool, open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> Digest:
-    """The profile's digest, if the C engine multiplies as Python does and runs the known models; `NotExact` otherwise."""
-    # Deeper than any lane adds up before it is emptied.
-    known_answers.verify_products(NativeBackend(pool), (8, 1040, 8200))
-    known_models.verify(open_path, can_run)
-    return PROFILE_DIGEST
 
 
 def verify_operations(backend: Backend) -> str:

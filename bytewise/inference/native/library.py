@@ -80,7 +80,7 @@ class Pool:
         loaded = library()
         if loaded is None or name not in available:
             raise CannotExecute(f"no native kernel {name or ''} on this machine".replace("  ", " "), CannotReason.BACKEND)
-        self.kernel = name
+        self.kernel, self.threads = name, threads
         self.library = loaded
         self.handle: int | None = loaded.native_pool_open(KERNELS[name], threads)
         if self.handle is None:

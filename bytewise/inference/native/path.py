@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_answers
+from bytewise.inference import known_answers, known_models
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.golden import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
@@ -126,7 +126,9 @@ class NativePath:
 
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
-        known_answers.verify_products(NativeBackend(self.pool))
+        # Deeper than any lane adds up before it is emptied.
+        known_answers.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
+        known_models.verify(self._of_another, lambda shape: missing_feature(shape) is None)
         return PROFILE_DIGEST
 
     def close(self) -> None:
@@ -135,6 +137,9 @@ class NativePath:
             self.pool.library.native_engine_close(self.handle)
             self.handle = None
         self.pool.close()
+
+    def _of_another(self, artifact: Artifact) -> "NativePath":
+        return NativePath(artifact, kernel=self.pool.kernel, threads=self.pool.threads)
 
     def _run(self, cache: NativeCache, tokens: Sequence[tuple[int, int, int]], wanted: Sequence[int]) -> list[HeadRow]:
         if self.handle is None:
