@@ -4,7 +4,7 @@ Every backend returns the same integers, as float64 (all sums stay below 2^53). 
 with int8 weights; `batched` multiplies the integers of attention. Bounds: arithmetic review 1.1.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 import torch
@@ -91,20 +91,26 @@ class Float32Backend:
     """float32 products of limbs, in chunks so short that every partial sum is an integer below 2^24."""
 
     name = "float32"
+    kind = torch.float32
+    """Type of the operands: it holds integers up to 256 exactly."""
+
+    def multiply(self, left: Tensor, right: Tensor) -> Tensor:
+        """float32 product of operands of that type, [M, K] and [K, N] or batches of them."""
+        return (torch.mm if left.dim() == 2 else torch.bmm)(left, right)
 
     def pack(self, weight: Tensor) -> Tensor:
-        """float32 [K, N]."""
-        return weight.to(torch.float32).t().contiguous()
+        """The operand type, [K, N]."""
+        return weight.to(self.kind).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
         """Limbs as for int8; chunks are added in float64."""
         high = (values * 0.0078125).floor_()
-        limbs = torch.cat((high, values - high * 128.0))
+        limbs = torch.cat((high, values - high * 128.0)).to(self.kind)
         depth, rows = packed.shape[0], values.shape[0]
         total = torch.zeros((2 * rows, packed.shape[1]), dtype=torch.float64)
         for start in range(0, depth, FLOAT_CHUNK):
             stop = min(start + FLOAT_CHUNK, depth)
-            total.add_(torch.mm(limbs[:, start:stop], packed[start:stop]))
+            total.add_(self.multiply(limbs[:, start:stop], packed[start:stop]))
         return total[:rows].mul(128.0).add_(total[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
@@ -114,14 +120,14 @@ class Float32Backend:
         total = torch.zeros((left.shape[0], left.shape[1], right.shape[2]), dtype=torch.float64)
         for limb, weight in ((high, 128.0), (narrow - high * 128.0, 1.0)):
             for place, digit in enumerate(_digits(left, 2 if bits <= 15 else 3)):
-                total.add_(self._chunks(digit, limb).mul_(weight * 256.0**place))
+                total.add_(self._chunks(digit.to(self.kind), limb.to(self.kind)).mul_(weight * 256.0**place))
         return total
 
     def _chunks(self, digit: Tensor, limb: Tensor) -> Tensor:
         total = torch.zeros((digit.shape[0], digit.shape[1], limb.shape[2]), dtype=torch.float64)
         for start in range(0, digit.shape[2], DIGIT_CHUNK):
             stop = min(start + DIGIT_CHUNK, digit.shape[2])
-            total.add_(torch.bmm(digit[:, :, start:stop], limb[:, start:stop]))
+            total.add_(self.multiply(digit[:, :, start:stop], limb[:, start:stop]))
         return total
 
 
@@ -135,13 +141,23 @@ def _digits(values: Tensor, count: int) -> list[Tensor]:
     return [*digits, values]
 
 
-BACKENDS: tuple[Backend, ...] = (Int8Backend(), Float64Backend(), Float32Backend())
-"""All of them; `speed.fastest_first` orders them for a machine."""
+class MixedBackend(Float32Backend):
+    """float32 for the weights, which decode reads from memory at every token; float64 for the short products of attention."""
+
+    name = "mixed"
+
+    def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
+        """One float64 product."""
+        return torch.bmm(left.to(torch.float64), right)
 
 
-def backend_named(name: str) -> Backend:
+BACKENDS: tuple[Backend, ...] = (Int8Backend(), Float64Backend(), Float32Backend(), MixedBackend())
+"""All that torch alone has; `speed.fastest_first` orders them for a machine."""
+
+
+def backend_named(name: str, backends: Sequence[Backend] = BACKENDS) -> Backend:
     """The backend of that name; `CannotExecute` if there is none."""
-    for backend in BACKENDS:
+    for backend in backends:
         if backend.name == name:
             return backend
-    raise CannotExecute(f"no backend is called {name[:40]}")
+    raise CannotExecute(f"no backend is called {name[:40]}: there are {', '.join(each.name for each in backends)}")

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bytewise.inference import self_test
+from bytewise.inference import known_models, self_test
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.matmul import Backend
 from bytewise.inference.model import build
 from bytewise.inference.paths import HeadRow
-from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, quantise
+from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
 from bytewise.protocol.units import Digest
 
 CHUNK = 256
@@ -21,11 +21,11 @@ CHUNK = 256
 class Runner:
     """The model of one artifact on one backend."""
 
-    def __init__(self, artifact: Artifact, backend: Backend) -> None:
+    def __init__(self, artifact: Artifact, backend: Backend, device: str = "cpu") -> None:
         self.backend = backend
         self.name = f"torch-{backend.name}"
         self.shape = artifact.manifest.architecture
-        self._model, self._head = build(artifact, backend)
+        self._model, self._head = build(artifact, backend, device)
 
     def cache(self, batch: int, capacity: int) -> ExactCache:
         """An empty cache with room for `capacity` tokens of each sequence."""
@@ -60,17 +60,11 @@ class Runner:
     def head(self, hidden: Tensor) -> list[HeadRow]:
         """Quantises final-norm outputs [M, D] and multiplies them with the head."""
         rows = quantise(hidden, ACTIVATION_BITS)
-        logits = self._head.of_rows(rows)
-        finite = torch.isfinite(logits).all(-1).tolist()
-        exponents = rows.exponent.squeeze(-1).tolist()
-        integers = rows.values.to(torch.int16).numpy().astype("<i2")
-        return [
-            HeadRow(integers[i].tobytes(), exponents[i], logits[i] if finite[i] and exponents[i] != NOT_FINITE else None)
-            for i in range(len(exponents))
-        ]
+        return head_rows(rows, self._head.of_rows(rows))
 
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this backend; `NotExact` names what differs."""
+        known_models.verify(lambda known: Runner(known, self.backend), lambda _: True)
         return self_test.verify_profile(self.backend)
 
     def close(self) -> None:
@@ -83,3 +77,15 @@ class Runner:
         ).last_hidden_state
         cache.advance(tokens.shape[1])
         return hidden
+
+
+def head_rows(rows: Rows, logits: Tensor) -> list[HeadRow]:
+    """What the output head saw, [M, D], and said, [M, V], on any device; the sampler is the processor's work."""
+    said = logits.cpu()
+    finite = torch.isfinite(said).all(-1).tolist()
+    exponents = rows.exponent.squeeze(-1).tolist()
+    integers = rows.values.to(torch.int16).cpu().numpy().astype("<i2")
+    return [
+        HeadRow(integers[i].tobytes(), exponents[i], said[i] if finite[i] and exponents[i] != NOT_FINITE else None)
+        for i in range(len(exponents))
+    ]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from bytewise.inference import self_test
+from bytewise.inference import known_models, self_test
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.cuda.backends import CUDA_BACKENDS
@@ -22,7 +22,7 @@ class DeviceRunner(Runner):
 
     def __init__(self, artifact: Artifact, backend: Backend, device: str, bucket: int = BUCKET) -> None:
         """Where the model allows it, decoding has fixed shapes of multiples of `bucket` slots (0: never), on CUDA as graphs."""
-        self._device = torch.device(device)
+        self._device, self._bucket = torch.device(device), bucket
         with self._device:
             super().__init__(artifact, backend, device)
         network = Network(self.shape, self._forward, self._head.of_rows)
@@ -49,9 +49,12 @@ class DeviceRunner(Runner):
             return super().teacher_force(cache, sequences, keep, chunk)
 
     def vectors(self) -> Digest:
-        """Known answers and golden vectors of the profile on this backend and device; `NotExact` names what differs."""
+        """Known answers, golden vectors and known models on this backend and device; `NotExact` names what differs."""
         with self._device:
-            return super().vectors()
+            digest = self_test.verify_profile(self.backend)
+        # Whole models, whose golden rows were computed without any device: this is where a card proves itself.
+        known_models.verify(lambda known: DeviceRunner(known, self.backend, self._device.type, self._bucket), lambda _: True)
+        return digest
 
 
 def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:

@@ -143,6 +143,11 @@ def test_a_slot_without_a_token_weighs_nothing_whatever_it_holds(static: DeviceR
     assert same(fed(plain, PROMPT[:2], NEXT[:3]), fed(static, PROMPT[:2], NEXT[:3]))
 
 
+def test_known_models_of_every_family_have_their_golden_rows_in_fixed_shapes(static: DeviceRunner) -> None:
+    with fixed(1):
+        assert static.vectors() == PROFILE_DIGEST
+
+
 def test_no_tensor_of_a_forward_pass_is_left_on_the_processor(model: Artifact) -> None:
     """On the `meta` device, which computes nothing, an operation with a tensor of another device is an error."""
     runner = DeviceRunner(model, CudaInt8Backend(), "meta", bucket=0)
