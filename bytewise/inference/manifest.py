@@ -25,6 +25,9 @@ HEADER_PIECE = "header"
 MAX_BOUND = 187
 """E of 2^60: a model whose activations might exceed it is not converted."""
 
+NO_BOUND = 255
+"""Where nothing is proven, because nothing is converted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -181,8 +184,8 @@ class Manifest:
     """Tokens that end an answer, ascending."""
     generation: Generation
     """Defaults for requests."""
-    precision: Precision
-    """Of the weights."""
+    precision: Precision | None
+    """Of the weights; None where the checkpoint is used as it is."""
     equalisation: Equalisation | None
     """None where conversion was told to leave channels alone."""
     bound: int
@@ -192,7 +195,7 @@ class Manifest:
         if self.format != FORMAT:
             raise MalformedValue("artifact format", str(self.format))
         names = [file.name for file in self.files]
-        if not 64 <= self.bound <= MAX_BOUND:
+        if self.precision is not None and not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))
         if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
             raise MalformedValue("artifact files", ", ".join(names)[:200])

@@ -4,6 +4,7 @@ The graph (residuals, order of blocks, rotary application, heads) stays transfor
 rotary tables, routing, experts, cache and attention are ours.
 """
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -40,6 +41,13 @@ def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[An
         return model.eval(), Head(SharedProduct(backend, tensors, ["head"]), _cap(shape.final_softcap))
     except (KeyError, RuntimeError) as error:
         raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {str(error)[:200]}") from error
+
+
+def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> Any:
+    """One patched decoder layer alone; its place in a cache is the first."""
+    layer = _graph(dataclasses.replace(shape, layers=1, windows=())).layers[0]
+    _Layer(shape, index, tensors, backend).patch(layer)
+    return layer.eval()
 
 
 def _graph(shape: Architecture) -> Any:

@@ -11,8 +11,18 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from bytewise.inference import checkpoint as checkpoints
+from bytewise.inference import generation, mapped
 from bytewise.inference.artifact import Progress
-from bytewise.inference.manifest import FORMAT, MANIFEST_FILE, TEMPLATE_FILE, TOKENIZER_FILE, ArtifactFile, Manifest
+from bytewise.inference.manifest import (
+    FORMAT,
+    MANIFEST_FILE,
+    NO_BOUND,
+    TEMPLATE_FILE,
+    TOKENIZER_FILE,
+    ArtifactFile,
+    Manifest,
+    Piece,
+)
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
@@ -97,7 +107,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
     for number, name in enumerate(names, 1):
         raw = _file(checkpoint, name)
         (partial / name).write_bytes(raw)
-        listed.append(ArtifactFile(name, len(raw), digests.sha256(raw)))
+        listed.append(ArtifactFile(name, (Piece(name, len(raw), digests.sha256(raw)),)))
         if name in REQUIRED:
             texts[name] = raw
         if progress is not None:
@@ -106,9 +116,11 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
         digests.labelled(label, texts[name])
         for label, name in ((Label.TOKENIZER, TOKENIZER_FILE), (Label.TEMPLATE, TEMPLATE_FILE))
     )
+    defaults, stops = generation.read(checkpoint)
     manifest = Manifest(
-        FORMAT, PROFILE_PINNED_1, source.architecture, tuple(listed), tokenizer, template, source.begin_token, source.stop_tokens
-    )
+        FORMAT, PROFILE_PINNED_1, source.architecture, tuple(listed), tokenizer, template, source.begin_token,
+        tuple(sorted({*source.stop_tokens, *stops})), defaults, None, None, NO_BOUND,
+    )  # fmt: skip
     (partial / MANIFEST_FILE).write_bytes(encode(manifest))
     partial.rename(out)
     return manifest.model_id
@@ -119,7 +131,7 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
     manifest = read_manifest(path)
     content = {}
     for number, file in enumerate(manifest.files, 1):
-        content[file.name] = _verified(path, file)
+        content[file.name] = bytes(mapped.verified(path, file, None))
         if progress is not None:
             progress(file.name, number, len(manifest.files))
     missing = sorted(set(REQUIRED) - content.keys())
@@ -145,16 +157,6 @@ def read_manifest(path: Path) -> Manifest:
     if manifest.profile != PROFILE_PINNED_1:
         raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
     return manifest
-
-
-def _verified(path: Path, file: ArtifactFile) -> bytes:
-    try:
-        raw = (path / file.name).read_bytes()
-    except OSError as error:
-        raise ArtifactMismatch(path.name, f"{file.name}: {error.strerror}") from None
-    if len(raw) != file.size or digests.sha256(raw) != file.sha256:
-        raise ArtifactMismatch(path.name, f"{file.name}: bytes differ from the manifest")
-    return raw
 
 
 def _file(folder: Path, name: str) -> bytes:
