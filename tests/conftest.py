@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.anvil import Anvil, running_anvil
@@ -14,7 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Starts counting skips where asked."""
+    """Starts counting skips where asked. No test asserts wall time, those with made-up examples included."""
+    hypothesis.settings.register_profile("no-deadline", deadline=None)
+    hypothesis.settings.load_profile("no-deadline")
     if config.getoption("--pin-skips"):
         config.pluginmanager.register(SkipPin(), "skip-pin")
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bytewise.inference import sampling
@@ -13,8 +13,8 @@ from bytewise.inference.sampling import choose, draw, greedy, keep, weigh
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.units import ZERO_DIGEST, Digest
-from tests.unit.inference import plain_decoding
 from tests.unit.inference.models import policy
+from tests.unit.inference.second_engine import decoding
 
 weights_lists = st.lists(st.integers(0, 2**40), min_size=1, max_size=40).filter(any)
 small_weights = st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any)
@@ -28,19 +28,19 @@ shares = st.just(Fraction(0)) | fractions
 @example([1, 2**40, 2**40 - 1], 0, Fraction(1), Fraction(2**40 - 1, 2**40))
 def test_threshold_keeps_what_sorting_keeps(weights: list[int], top_k: int, top_p: Fraction, min_p: Fraction) -> None:
     found = keep(torch.tensor(weights), top_k, top_p, min_p).tolist()
-    assert found == plain_decoding.kept(weights, top_k, top_p, min_p)
+    assert found == decoding.kept(weights, top_k, top_p, min_p)
 
 
 @given(st.lists(st.integers(0, 5), min_size=20, max_size=60).filter(any), fractions)
 def test_a_nucleus_larger_than_the_first_look_is_found(weights: list[int], top_p: Fraction) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "NUCLEUS", 2)
-        assert keep(torch.tensor(weights), 0, top_p).tolist() == plain_decoding.kept(weights, 0, top_p, Fraction(0))
+        assert keep(torch.tensor(weights), 0, top_p).tolist() == decoding.kept(weights, 0, top_p, Fraction(0))
 
 
 @given(weights_lists, st.binary(min_size=32, max_size=32))
 def test_draw_finds_the_interval_that_holds_the_point(weights: list[int], key: bytes) -> None:
-    assert draw(torch.tensor(weights), Digest(key)) == plain_decoding.drawn(weights, key)
+    assert draw(torch.tensor(weights), Digest(key)) == decoding.drawn(weights, key)
 
 
 @given(st.fractions(Fraction(1, 10**30), 100))
@@ -57,10 +57,11 @@ def test_weighing_is_total_and_the_best_token_weighs_one(logits: list[float], te
     assert min(weights) >= 0
 
 
+@settings(max_examples=30)
 @given(st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=12), st.fractions(Fraction(1, 100), 100, max_denominator=100))
 def test_weights_are_those_of_fractions(logits: list[float], temperature: Fraction) -> None:
-    scores: plain_decoding.Scores = [Fraction(x) for x in logits]
-    assert weigh(torch.tensor(logits), temperature).tolist() == plain_decoding.weights(scores, temperature)
+    scores = [Fraction(x) for x in logits]
+    assert weigh(torch.tensor(logits), temperature).tolist() == decoding.weights(scores, temperature)
 
 
 def test_greedy_takes_the_lowest_id_of_equals() -> None:

@@ -1,0 +1,220 @@
+"""Masks of JSON schemas: what they allow, what is refused, and that nothing but schema, tokens and limits decides them."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from bytewise.inference import constraint
+from bytewise.inference.constraint import Constraint, Schemas
+from bytewise.inference.known_answers import integers
+from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.make import tokenizer
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import CannotExecute, NotExact
+from bytewise.service.settings import child_environment
+from tests.source import ROOT
+
+END = 257
+PERSON = json.dumps(
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    }
+)
+LISTS = '{"type":"array","items":{"anyOf":[{"type":"boolean"},{"enum":["yes","no",null,17]}]},"minItems":1,"maxItems":4}'
+NESTED = '{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"integer"},{"type":"array","items":{"$ref":"#/$defs/a"}}]}}}'
+WORDS = ['{"', '":', '",', "true", "false", "null", "12", "name", '"name"', "]}", "yes", '","', "\n", " ", "é", '"age":']
+"""Tokens of several bytes, behind the bytes and the control tokens."""
+
+
+def lexicon(words: tuple[str, ...] = (), room: int = 0) -> Lexicon:
+    """A byte vocabulary with control tokens, some words, and ids that nothing has."""
+    content = tokenizer()
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    content["added_tokens"] += [{"id": 264 + i, "content": word, **flags} for i, word in enumerate(words)]
+    return Lexicon(json.dumps(content).encode(), 264 + len(words) + room)
+
+
+SCHEMAS = Schemas(lexicon(tuple(WORDS), room=3))
+
+
+def walk(found: Constraint, name: str, steps: int, stops: tuple[int, ...] = (END,)) -> list[int]:
+    """Tokens of a made-up model that obeys: any of those that are allowed."""
+    tokens: list[int] = []
+    for draw in integers(name, steps, 2**30):
+        choices = found.choices(stops)
+        if choices is None or found.complete:
+            break
+        ids = choices.nonzero().squeeze(-1).tolist()
+        tokens.append(ids[abs(draw) % len(ids)])
+        if tokens[-1] in stops:
+            break
+        found.add(tokens[-1])
+    return tokens
+
+
+def obeys(schema: str, value: Any) -> bool:
+    """Whether a value satisfies one of the schemas above."""
+    if schema == PERSON:
+        short = isinstance(value["name"], str) and len(value["name"]) <= 6
+        return list(value) == ["name", "age"] and short and 0 <= value["age"] <= 150
+    if schema == LISTS:
+        return 1 <= len(value) <= 4 and all(each in (True, False, "yes", "no", None, 17) for each in value)
+    return isinstance(value, int) or all(obeys(schema, each) for each in value)
+
+
+@pytest.mark.parametrize("schema", [PERSON, LISTS, NESTED])
+def test_whatever_obeys_the_masks_satisfies_the_schema(schema: str) -> None:
+    complete = 0
+    for i in range(20):
+        found = SCHEMAS.constraint(schema)
+        tokens = walk(found, f"walk-{i}", 120)
+        if found.accepts:
+            text = SCHEMAS._lexicon.write(token for token in tokens if token != END).decode()
+            assert obeys(schema, json.loads(text)), text
+            # No white space between JSON's tokens.
+            assert text.startswith('{"name":"') and '","age":' in text if schema == PERSON else " " not in text
+            complete += 1
+    assert complete >= 5
+
+
+@pytest.mark.parametrize("schema", [PERSON, LISTS])
+def test_a_token_is_allowed_if_its_bytes_are_one_after_the_other(schema: str) -> None:
+    single = Schemas(lexicon())
+    for i in range(2):
+        tokens = walk(SCHEMAS.constraint(schema), f"words-{i}", 7, ())
+        for end in range(len(tokens)):
+            found = replayed(SCHEMAS, schema, tokens[:end])
+            for token, piece in enumerate(SCHEMAS._lexicon.pieces):
+                allowed = found.allowed is not None and bool(found.allowed[token])
+                if len(piece) == 1:
+                    continue
+                before = SCHEMAS._lexicon.write(tokens[:end])
+                assert allowed == (bool(piece) and fits(single, schema, before, piece)), (before, piece)
+
+
+def fits(single: Schemas, schema: str, before: bytes, piece: bytes) -> bool:
+    """Whether bytes can follow others, by a vocabulary of single bytes."""
+    found = replayed(single, schema, list(before))
+    for byte in piece:
+        if found.allowed is None or not found.allowed[byte]:
+            return False
+        found.add(byte)
+    return True
+
+
+def replayed(schemas: Schemas, schema: str, tokens: list[int]) -> Constraint:
+    """A constraint after some tokens."""
+    found = schemas.constraint(schema)
+    for token in tokens:
+        found.add(token)
+    return found
+
+
+def test_control_tokens_and_ids_without_a_token_are_never_allowed() -> None:
+    found = SCHEMAS.constraint('{"type":"string"}')
+    for byte in b'"':
+        found.add(byte)
+    assert found.allowed is not None and bool(found.allowed[ord("x")])
+    assert not found.allowed[256:264].any() and not found.allowed[-3:].any()
+
+
+def test_stop_tokens_are_allowed_only_where_the_text_may_end() -> None:
+    found = SCHEMAS.constraint('{"type":"integer"}')
+    assert not found.accepts and not bool(found.choices((END,))[END])  # type: ignore[index]
+    found.add(ord("7"))
+    assert found.accepts and not found.complete
+    choices = found.choices((END, 10**6))
+    assert choices is not None and bool(choices[END]) and bool(choices[ord("1")]) and not bool(choices[ord(",")])
+    assert found.choices(()) is found.allowed
+
+
+def test_a_complete_text_can_only_end() -> None:
+    found = SCHEMAS.constraint('{"const":true}')
+    for byte in b"true":
+        assert not found.complete
+        found.add(byte)
+    assert found.complete and found.choices(()) is None
+    assert found.choices((END,)).nonzero().tolist() == [[END]]  # type: ignore[union-attr]
+
+
+def test_properties_come_in_the_order_of_the_schema() -> None:
+    schema = '{"type":"object","properties":{"z":{"const":1},"a":{"const":2}},"required":["a","z"],"additionalProperties":false}'
+    found = SCHEMAS.constraint(schema)
+    assert SCHEMAS._lexicon.write(walk(found, "order", 40, ())) == b'{"z":1,"a":2}'
+
+
+REFUSED = {
+    "no JSON": "{", "two values": "{}{}", "list": "[]", "true": "true", "own options": '{"x-guidance":{"lenient":true}}',
+    "unknown keyword": '{"if":{"type":"string"}}', "contradiction": '{"type":"string","minLength":2,"maxLength":1}',
+    "nothing": '{"enum":[]}', "remote": '{"$ref":"https://example.org/s"}', "file": '{"$ref":"file:///etc/hostname"}',
+    "endless": '{"$ref":"#"}', "back reference": '{"type":"string","pattern":"(a)\\\\1"}', "not a number": '{"minimum":NaN}',
+    "too costly": '{"type":"integer","multipleOf":999999937}', "long digits": '{"const":' + "1" * 5000 + "}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_schema_that_cannot_be_obeyed_is_refused_with_a_reason(name: str) -> None:
+    found = SCHEMAS.constraint(REFUSED[name])
+    assert found.error and found.choices((END,)) is None and not found.complete
+    assert SCHEMAS.refusal(REFUSED[name]) == found.error
+
+
+def test_a_refused_schema_takes_no_token() -> None:
+    with pytest.raises(NotExact):
+        SCHEMAS.constraint("{").add(65)
+
+
+def test_a_schema_that_grows_too_costly_on_the_way_allows_nothing_more() -> None:
+    many = json.dumps({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(1800)}})
+    found = SCHEMAS.constraint(many)
+    assert not found.error
+    found.add(ord("{"))
+    assert found.error and found.choices((END,)) is None and not found.accepts
+
+
+def test_slices_are_only_an_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llguidance import LLTokenizer
+
+    plain = Schemas(lexicon(tuple(WORDS), room=3))
+    monkeypatch.setattr(LLTokenizer, "json_slices", staticmethod(list))
+    for schema in (PERSON, LISTS, '{"type":"string"}'):
+        tokens = walk(plain.constraint(schema), "slices", 15, ())
+        for end in range(len(tokens)):
+            with_slices, without = (replayed(each, schema, tokens[:end]).allowed for each in (SCHEMAS, plain))
+            assert with_slices is not None and without is not None and torch.equal(with_slices, without)
+
+
+def test_another_version_of_the_library_cannot_execute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraint, "version", lambda name: "1.9.0")
+    with pytest.raises(CannotExecute, match=r"llguidance 1\.9\.0"):
+        Schemas(lexicon()).constraint("{}")
+
+
+def masks_digest() -> str:
+    """Digest of every mask along walks through several schemas, one of them up to its limit."""
+    many = json.dumps({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(900)}})
+    parts = []
+    for schema in (PERSON, LISTS, NESTED, many, '{"type":"string","pattern":"^(a|bc|.{3}d)*e$"}', "{}"):
+        # Which token the walk takes depends on every mask before it.
+        found = SCHEMAS.constraint(schema)
+        tokens = walk(found, "digest", 60)
+        last = b"" if found.allowed is None else found.allowed.numpy().tobytes()
+        parts += [str(tokens).encode(), found.error.encode(), last]
+    return digests.labelled(Label.VECTORS, *parts).hex()
+
+
+def test_masks_are_the_same_in_every_process() -> None:
+    command = [sys.executable, "-c", "from tests.unit.inference.test_constraint import masks_digest; print(masks_digest())"]
+    variables = {"PYTHONHASHSEED": "1", "RAYON_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        command, cwd=ROOT, env=child_environment(variables), capture_output=True, timeout=120, check=True, text=True
+    )
+    assert ended.stdout.strip() == masks_digest()
