@@ -50,8 +50,9 @@ def fingerprint(
     from bytewise.inference.pinned.fingerprint import fingerprint as this_machine
 
     found = this_machine(
-        read_manifest(artifact), device=device, threads=threads, container=_container(container), max_new_tokens=max_new_tokens
-    )
+        read_manifest(artifact).architecture, device=device, threads=threads, container=_container(container),
+        max_new_tokens=max_new_tokens,
+    )  # fmt: skip
     if out is not None:
         try:
             with out.open("xb") as stream:

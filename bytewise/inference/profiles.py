@@ -5,10 +5,10 @@ from pathlib import Path
 from bytewise.inference import artifact as artifacts
 from bytewise.inference.artifact import Progress
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.manifest import MANIFEST_FILE, Manifest
+from bytewise.inference.manifest import MANIFEST_FILE
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
-from bytewise.protocol.encoding import decode
+from bytewise.protocol.encoding import parse
 from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault
 
@@ -18,9 +18,10 @@ AnyEngine = ExactEngine | PinnedEngine
 def profile_of(path: Path) -> str:
     """Profile of an artifact folder, from its manifest alone; empty if there is none that can be read."""
     try:
-        return decode(Manifest, (path / MANIFEST_FILE).read_bytes()).profile
+        value = parse((path / MANIFEST_FILE).read_bytes())
     except (OSError, Fault):
         return ""
+    return str(value.get("profile", "")) if isinstance(value, dict) else ""
 
 
 def open_engine(

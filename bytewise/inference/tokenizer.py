@@ -13,12 +13,31 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bytewise.inference.constraint import Schemas
 from bytewise.inference.lexicon import Lexicon
-from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE, Manifest
+from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE, Architecture
 from bytewise.inference.stops import before_stop
 from bytewise.protocol.errors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")
 """Roles of chat messages."""
+
+
+class Marks(Protocol):
+    """What a tokenizer needs of a manifest of any profile."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """Shape: how many tokens there are."""
+        ...
+
+    @property
+    def begin_token(self) -> int | None:
+        """Token that a chat template may name `bos_token`."""
+        ...
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]:
+        """Tokens that end an answer."""
+        ...
 
 
 class Texts(Protocol):
@@ -30,7 +49,7 @@ class Texts(Protocol):
         ...
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> Marks:
         """What it says of itself."""
         ...
 

@@ -1,7 +1,6 @@
 """The artifact of `pinned-1`: a checkpoint as it is, under a manifest whose digest is the model id. Nothing is converted."""
 
 import json
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,62 @@ from bytewise.inference.artifact import Progress
 from bytewise.inference.manifest import (
     FORMAT,
     MANIFEST_FILE,
-    NO_BOUND,
     TEMPLATE_FILE,
     TOKENIZER_FILE,
+    Architecture,
     ArtifactFile,
-    Manifest,
+    Generation,
     Piece,
 )
+from bytewise.inference.workplace import claimed
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.environment import PROFILE_PINNED_1
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, Fault, UnsupportedModel
+from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault, MalformedValue, UnsupportedModel
 from bytewise.protocol.units import Digest
 
 CONFIG_FILE = "config.json"
 REQUIRED = (CONFIG_FILE, TOKENIZER_FILE, TEMPLATE_FILE)
+
+PIECE_BYTES = 64 * 2**20
+"""Files are hashed in pieces of this size, in parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedManifest:
+    """What the artifact says of itself: the canonical JSON whose labelled digest is the model id."""
+
+    format: int
+    """2."""
+    profile: str
+    """`pinned-1`."""
+    architecture: Architecture
+    """Shape."""
+    files: tuple[ArtifactFile, ...]
+    """Ascending by name."""
+    tokenizer_digest: Digest
+    """labelled(TOKENIZER, tokenizer file)."""
+    template_digest: Digest
+    """labelled(TEMPLATE, chat template)."""
+    begin_token: int | None
+    """Token that a chat template may name `bos_token`."""
+    stop_tokens: tuple[int, ...]
+    """Tokens that end an answer, ascending."""
+    generation: Generation
+    """Defaults for requests."""
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT or self.profile != PROFILE_PINNED_1:
+            raise MalformedValue("artifact", f"format {self.format}, profile {self.profile[:40]}")
+        names = [file.name for file in self.files]
+        if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
+            raise MalformedValue("artifact files", ", ".join(names)[:200])
+
+    @property
+    def model_id(self) -> Digest:
+        """Digest of the canonical manifest."""
+        return digests.labelled(Label.ARTIFACT, encode(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +79,7 @@ class PinnedArtifact:
 
     path: Path
     """Folder that it was read from."""
-    manifest: Manifest
+    manifest: PinnedManifest
     """What it says of itself."""
     content: dict[str, bytes] = field(repr=False)
     """Bytes of every file of the manifest."""
@@ -94,46 +133,34 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 
     `UnsupportedModel` names what is missing or cannot be read. A failure leaves nothing at `out`.
     """
-    if out.exists():
-        raise ConfigurationError(out.name, "already exists")
-    source = checkpoints.read(checkpoint)
-    weights = sorted(path.name for path in checkpoint.glob("*.safetensors"))
-    if not weights:
-        raise UnsupportedModel("a checkpoint without safetensors files")
-    partial = out.with_name(out.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    names, listed, texts = sorted([*REQUIRED, *weights]), [], {}
-    for number, name in enumerate(names, 1):
-        raw = _file(checkpoint, name)
-        (partial / name).write_bytes(raw)
-        listed.append(ArtifactFile(name, (Piece(name, len(raw), digests.sha256(raw)),)))
-        if name in REQUIRED:
-            texts[name] = raw
-        if progress is not None:
-            progress(name, number, len(names))
-    tokenizer, template = (
-        digests.labelled(label, texts[name])
-        for label, name in ((Label.TOKENIZER, TOKENIZER_FILE), (Label.TEMPLATE, TEMPLATE_FILE))
-    )
-    defaults, stops = generation.read(checkpoint)
-    manifest = Manifest(
-        FORMAT, PROFILE_PINNED_1, source.architecture, tuple(listed), tokenizer, template, source.begin_token,
-        tuple(sorted({*source.stop_tokens, *stops})), defaults, None, None, NO_BOUND,
-    )  # fmt: skip
-    (partial / MANIFEST_FILE).write_bytes(encode(manifest))
-    partial.rename(out)
+    with claimed(out) as partial:
+        source = checkpoints.read(checkpoint)
+        weights = sorted(path.name for path in checkpoint.glob("*.safetensors"))
+        if not weights:
+            raise UnsupportedModel("a checkpoint without safetensors files")
+        files, texts = [], {}
+        for number, name in enumerate(names := sorted([*REQUIRED, *weights]), 1):
+            raw = _file(checkpoint, name)
+            (partial / name).write_bytes(raw)
+            files.append(_described(name, raw))
+            if name in REQUIRED:
+                texts[name] = raw
+            if progress is not None:
+                progress(name, number, len(names))
+        defaults, stops = generation.read(checkpoint)
+        manifest = PinnedManifest(
+            FORMAT, PROFILE_PINNED_1, source.architecture, tuple(files),
+            digests.labelled(Label.TOKENIZER, texts[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, texts[TEMPLATE_FILE]),
+            source.begin_token, tuple(sorted({*source.stop_tokens, *stops})), defaults,
+        )  # fmt: skip
+        (partial / MANIFEST_FILE).write_bytes(encode(manifest))
     return manifest.model_id
 
 
 def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
-    """The artifact of a folder, every file checked against the manifest; `ArtifactMismatch` names the file that differs."""
+    """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names the file that differs."""
     manifest = read_manifest(path)
-    content = {}
-    for number, file in enumerate(manifest.files, 1):
-        content[file.name] = bytes(mapped.verified(path, file, None))
-        if progress is not None:
-            progress(file.name, number, len(manifest.files))
+    content = {file.name: bytes(mapped.verified(path, file, progress)) for file in manifest.files}
     missing = sorted(set(REQUIRED) - content.keys())
     if missing:
         raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")
@@ -146,17 +173,20 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
     return PinnedArtifact(path, manifest, content)
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> PinnedManifest:
     """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for one of another profile."""
     try:
-        manifest = decode(Manifest, (path / MANIFEST_FILE).read_bytes())
+        return decode(PinnedManifest, (path / MANIFEST_FILE).read_bytes())
     except OSError as error:
         raise CannotExecute(f"no artifact at {path.name}: {error.strerror}") from None
     except Fault as error:
         raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
-    if manifest.profile != PROFILE_PINNED_1:
-        raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
-    return manifest
+
+
+def _described(name: str, raw: bytes) -> ArtifactFile:
+    starts = range(0, max(len(raw), 1), PIECE_BYTES)
+    parts = [raw[start : start + PIECE_BYTES] for start in starts]
+    return ArtifactFile(name, tuple(Piece(name, len(part), digests.sha256(part)) for part in parts))
 
 
 def _file(folder: Path, name: str) -> bytes:

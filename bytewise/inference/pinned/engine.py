@@ -96,7 +96,7 @@ class PinnedEngine:
         return digests.labelled(Label.VECTORS, *rows)
 
     def _verify_here(self) -> None:
-        verify_here(self.environment, self.artifact.manifest, self._device, self._threads)
+        verify_here(self.environment, self.artifact.manifest.architecture, self._device, self._threads)
 
     def _answer(self, request: Request) -> Answer:
         execution = execution_hash(self.artifact.model_id, PROFILE_PINNED_1, request.decode, request.prompt)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import torch
 
 from bytewise.inference.determinism import LIBRARIES, MAX_REQUEST_BYTES
-from bytewise.inference.manifest import Manifest
+from bytewise.inference.manifest import Architecture
 from bytewise.inference.pinned import machine
 from bytewise.inference.pinned.switches import flags
 from bytewise.protocol import digests
@@ -20,19 +20,18 @@ JUDGED = ("profile", "gpu_arch", "driver", "libraries", "engine_flags")
 
 
 def fingerprint(
-    manifest: Manifest, *, device: str = "cpu", threads: int = 1, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024
+    shape: Architecture, *, device: str = "cpu", threads: int = 1, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024
 ) -> Environment:
     """The environment of this machine and process, to be registered; `CannotExecute` (ENVIRONMENT) if it cannot be told."""
     found = _machine(device)
-    shape = manifest.architecture
     limits = Limits(shape.max_context, min(max_new_tokens, shape.max_context), MAX_REQUEST_BYTES, shape.vocabulary)
     told = tuple(sorted([*found.facts, *flags(threads), f"torch-build={_build()}"]))
     return Environment(container, PROFILE_PINNED_1, found.arch, found.driver, _libraries(device), told, limits)
 
 
-def verify_here(environment: Environment, manifest: Manifest, device: str, threads: int) -> Environment:
+def verify_here(environment: Environment, shape: Architecture, device: str, threads: int) -> Environment:
     """The environment, if this machine and process are it; `CannotExecute` (ENVIRONMENT) names the first thing that differs."""
-    here = fingerprint(manifest, device=device, threads=threads)
+    here = fingerprint(shape, device=device, threads=threads)
     for name in JUDGED:
         ours, theirs = getattr(here, name), getattr(environment, name)
         if ours != theirs:

@@ -51,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     model_id = checkpoint.pin(folder / "checkpoint", folder / "artifact")
     artifact = checkpoint.load(folder / "artifact")
     assert artifact.model_id == model_id
-    here = fingerprint(artifact.manifest)
+    here = fingerprint(artifact.manifest.architecture)
     return Place(folder / "checkpoint", artifact, here, PinnedEngine(artifact, here))
 
 
@@ -168,7 +168,7 @@ def test_another_thread_count_is_another_environment(place: Place) -> None:
 
 def test_a_device_that_is_not_here_cannot_execute(place: Place) -> None:
     with pytest.raises(CannotExecute) as caught:
-        fingerprint(place.artifact.manifest, device="tpu")
+        fingerprint(place.artifact.manifest.architecture, device="tpu")
     assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 

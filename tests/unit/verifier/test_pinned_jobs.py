@@ -49,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     make_model(folder / "checkpoint", 7, layers=2, width=64, heads=4, key_value_heads=2, context=128)
     checkpoint.pin(folder / "checkpoint", folder / "artifact")
     artifact = checkpoint.load(folder / "artifact")
-    here = fingerprint(artifact.manifest)
+    here = fingerprint(artifact.manifest.architecture)
     return Place(PinnedEngine(artifact, here), here, dataclasses.replace(here, driver="580.65.06"))
 
 
