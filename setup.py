@@ -1,6 +1,8 @@
 """The compiled engine: optional, so that a machine without a compiler runs the torch path (docs/adr/031)."""
 
+import hashlib
 from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -9,10 +11,16 @@ FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trap
 
 FOLDER = "bytewise/inference/native"
 
+SOURCES, HEADERS = sorted(glob(f"{FOLDER}/*.c")), sorted(glob(f"{FOLDER}/*.h"))
+
+# What was compiled: library.py does not load an engine that was made from other sources than those beside it.
+DIGEST = hashlib.sha256(b"".join(Path(name).read_bytes() for name in sorted(SOURCES + HEADERS))).hexdigest()
+
 ENGINE = Extension(
     "bytewise.inference.native._engine",
-    sources=sorted(glob(f"{FOLDER}/*.c")),
-    depends=sorted(glob(f"{FOLDER}/*.h")),
+    sources=SOURCES,
+    depends=[*HEADERS, "setup.py"],
+    define_macros=[("SOURCE_DIGEST", f'"{DIGEST}"')],
     extra_compile_args=FLAGS,
     extra_link_args=["-pthread"],
     optional=True,

@@ -1,7 +1,8 @@
 """What a program is: one digest over the first-party files that it can import, the pinned libraries and the interpreter.
 
-The closure is found in the source text, so nothing is executed and an import inside a function counts too. Not covered:
-the bytes of third-party wheels (pinned by name and version only), files that are not Python, the kernel and the machine. The
+The closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources beside
+a module of the closure count with the script that compiles them (a library made from other sources is not loaded). Not covered:
+the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine. The
 model is not in it either: the measured program checks the artifact against the receipt's `model_id` itself.
 """
 
@@ -17,8 +18,15 @@ from bytewise.protocol.units import Digest
 ENCLAVE_ENTRY = "verifier.enclave.__main__"
 """The program that alone opens envelopes."""
 
-COVERS = "first-party import closure, pinned library versions, Python version; not wheels' bytes, kernel, hardware or isolation"
+COVERS = (
+    "first-party import closure and its C sources, pinned library versions, Python version; "
+    "not wheels' bytes, compiler, kernel, hardware or isolation"
+)
 """Coverage statement of a simulated measurement, for the appraisal policy."""
+
+
+C_SUFFIXES = (".c", ".h")
+BUILD_SCRIPT = "setup.py"
 
 
 def measure(root: Path, entry: str = ENCLAVE_ENTRY) -> Digest:
@@ -26,7 +34,8 @@ def measure(root: Path, entry: str = ENCLAVE_ENTRY) -> Digest:
 
     `ConfigurationError` if the tree lacks the entry or its constraints file.
     """
-    files = closure(root, entry)
+    modules = closure(root, entry)
+    files = modules | compiled_sources(root, modules)
     parts: list[bytes] = [platform.python_version().encode(), entry.encode(), _read(root / "constraints.txt")]
     for name, path in sorted(files.items()):
         parts += [name.encode(), digests.sha256(path.read_bytes())]
@@ -49,6 +58,16 @@ def closure(root: Path, entry: str) -> dict[str, Path]:
             waiting.append(name.rpartition(".")[0])
         waiting += _imports(name, path)
     return found
+
+
+def compiled_sources(root: Path, modules: dict[str, Path]) -> dict[str, Path]:
+    """C files beside modules of a closure, and the script that compiles them, by their path in the tree."""
+    folders = {path.parent for path in modules.values()}
+    found = [file for folder in folders for file in folder.iterdir() if file.suffix in C_SUFFIXES]
+    script = root / BUILD_SCRIPT
+    if found and script.is_file():
+        found.append(script)
+    return {str(file.relative_to(root)): file for file in found}
 
 
 def _imports(name: str, path: Path) -> list[str]:

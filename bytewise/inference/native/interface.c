@@ -41,6 +41,12 @@ EXPORT const char *native_kernel(int number)
     return kernel ? kernel->name : NULL;
 }
 
+/* SHA-256 of the sources that this was compiled from: setup.py. */
+EXPORT const char *native_sources(void)
+{
+    return SOURCE_DIGEST;
+}
+
 EXPORT Pool *native_pool_open(int kernel, int threads)
 {
     const Kernel *chosen = kernel_of(kernel);

@@ -5,6 +5,7 @@ import functools
 import importlib.machinery
 from pathlib import Path
 
+from bytewise.protocol import digests
 from bytewise.protocol.errors import CannotExecute
 from bytewise.protocol.messages import CannotReason
 
@@ -17,6 +18,7 @@ KERNELS = {"avx512": 2, "avx2": 1, "scalar": 0}
 _INT, _LONG, _POINTER, _FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
 
 _SIGNATURES = {
+    "native_sources": (ctypes.c_char_p, []),
     "native_kernel": (ctypes.c_char_p, [_INT]),
     "native_pool_open": (_POINTER, [_INT, _INT]),
     "native_pool_close": (None, [_POINTER]),
@@ -42,20 +44,24 @@ _FAILURES = {
 
 @functools.cache
 def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
-    """The compiled engine of a folder; None where it was not built or cannot be loaded."""
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = folder / f"{STEM}{suffix}"
-        if path.is_file():
-            try:
-                loaded = ctypes.CDLL(str(path))
-                for name, (result, arguments) in _SIGNATURES.items():
-                    function = getattr(loaded, name)
-                    function.restype, function.argtypes = result, arguments
-            except (OSError, AttributeError):
-                # Of another machine, or of another version of this file.
-                return None
-            return loaded
-    return None
+    """The compiled engine of a folder; None where it was not built, not from the sources beside it, or for another machine."""
+    paths = [folder / f"{STEM}{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+    built = next((path for path in paths if path.is_file()), None)
+    if built is None:
+        return None
+    try:
+        loaded = ctypes.CDLL(str(built))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = result, arguments
+    except (OSError, AttributeError):
+        return None
+    return loaded if loaded.native_sources() == _source_digest(folder).encode() else None
+
+
+def _source_digest(folder: Path) -> str:
+    sources = sorted(path for path in folder.iterdir() if path.suffix in (".c", ".h"))
+    return digests.sha256(b"".join(path.read_bytes() for path in sources)).hex()
 
 
 def kernels() -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.tee.measurement import closure, measure
+from bytewise.tee.measurement import ENCLAVE_ENTRY, closure, compiled_sources, measure
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,6 +23,11 @@ def tree(tmp_path: Path) -> Path:
         "lib/__init__.py": "",
         "lib/deep.py": "from .other import value\n",
         "lib/other.py": "value = 1\n",
+        "lib/fast.c": "int value = 1;\n",
+        "lib/fast.h": "extern int value;\n",
+        "tools/__init__.py": "",
+        "tools/slow.c": "int value = 1;\n",
+        "setup.py": "FLAGS = []\n",
     }
     for name, content in files.items():
         path = tmp_path / name
@@ -42,6 +47,11 @@ CHANGES: dict[str, tuple[bool, Callable[[Path], object]]] = {
     "a pinned library": (True, lambda t: (t / "constraints.txt").write_text("torch==2.13.1\n")),
     "a new import": (True, lambda t: (t / "app/two.py").write_text("import app.unused\n")),
     "a file that is not imported": (False, lambda t: (t / "app/unused.py").write_text("x = 2\n")),
+    "a C source beside an imported module": (True, lambda t: (t / "lib/fast.c").write_text("int value = 2;\n")),
+    "a header": (True, lambda t: (t / "lib/fast.h").write_text("extern long value;\n")),
+    "a new C source": (True, lambda t: (t / "lib/more.c").write_text("int more;\n")),
+    "the flags that C is compiled with": (True, lambda t: (t / "setup.py").write_text("FLAGS = ['-ffast-math']\n")),
+    "a C source beside nothing that is imported": (False, lambda t: (t / "tools/slow.c").write_text("int value = 2;\n")),
     "a new file": (False, lambda t: (t / "app/more.py").write_text("x = 2\n")),
 }
 
@@ -80,3 +90,9 @@ def test_the_key_clients_closure_holds_neither_server_nor_database_nor_chain() -
     assert {"kms.envelope", "kms.curve", "bytewise.tee.appraisal", "bytewise.protocol.evidence"} <= names
     assert not {name for name in names if name.split(".")[0] in {"chain", "verifier", "committee", "serving"}}
     assert not {n for n in names if n.startswith(("bytewise.storage", "bytewise.tee_simulated", "kms.api", "kms.release"))}
+
+
+def test_the_enclave_is_measured_with_the_engine_that_it_runs() -> None:
+    found = compiled_sources(ROOT, closure(ROOT, ENCLAVE_ENTRY))
+    on_disk = {str(path.relative_to(ROOT)) for path in (ROOT / "bytewise/inference/native").glob("*.[ch]")}
+    assert on_disk and set(found) == on_disk | {"setup.py"}
