@@ -10,9 +10,13 @@ from bytewise.inference import known_answers, self_test
 from bytewise.inference.determinism import fixed
 from bytewise.inference.golden import PROFILE_DIGEST
 from bytewise.inference.matmul import BACKENDS, Backend, Float64Backend, Int8Backend, backend_named
+from bytewise.inference.native.backend import NativeBackend
+from bytewise.inference.native.library import Pool, kernels
+from bytewise.inference.speed import fastest_first
 from bytewise.protocol.errors import CannotExecute, NotExact
 
-each_backend = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+NATIVE = tuple(NativeBackend(Pool(kernel)) for kernel in kernels())
+each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)
 
 
 class Saturating(Int8Backend):
@@ -28,13 +32,13 @@ class Saturating(Int8Backend):
 
 
 @each_backend
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, data: st.DataObject) -> None:
     depth, rows, columns = data.draw(st.integers(2, 40)), data.draw(st.integers(1, 5)), 8
     left = data.draw(st.lists(st.lists(st.integers(-16383, 16383), min_size=depth, max_size=depth), min_size=rows, max_size=rows))
     right = data.draw(
-        st.lists(st.lists(st.integers(-127, 127), min_size=depth, max_size=depth), min_size=columns, max_size=columns)
+        st.lists(st.lists(st.integers(-128, 127), min_size=depth, max_size=depth), min_size=columns, max_size=columns)
     )
     found = backend.product(torch.tensor(left, dtype=torch.float32), backend.pack(torch.tensor(right, dtype=torch.int8)))
     assert found.tolist() == [[sum(a * b for a, b in zip(row, column, strict=True)) for column in right] for row in left]
@@ -44,6 +48,26 @@ def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, d
 def test_every_backend_passes_the_known_answers_and_the_vectors_here(backend: Backend) -> None:
     with fixed(1):
         assert self_test.verify_profile(backend) == PROFILE_DIGEST
+
+
+def test_backends_are_ordered_by_measured_speed() -> None:
+    """One that is made slow comes after one that is not; one that cannot multiply here at all comes last."""
+
+    class Slow(Float64Backend):
+        name = "slow"
+
+        def product(self, values: Tensor, packed: Tensor) -> Tensor:
+            return [super(Slow, self).product(values, packed) for _ in range(200)][0]
+
+    class Absent(Float64Backend):
+        name = "absent"
+
+        def product(self, values: Tensor, packed: Tensor) -> Tensor:
+            raise RuntimeError("no such instruction")
+
+    with fixed(1):
+        order = fastest_first([Absent(), Slow(), Float64Backend()], 1)
+    assert [backend.name for backend in order] == ["float64", "slow", "absent"]
 
 
 def test_known_answers_of_elementwise_operations_hold_here() -> None:
