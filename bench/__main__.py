@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.ours import BACKEND, Ours
+from bench.ours import KINDS, Ours
 from bytewise.inference.convert import convert
 from bytewise.inference.make import make_model
 
@@ -32,14 +32,12 @@ def main() -> None:
     """Makes a small model (or takes an artifact), measures, prints the table."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--artifact", type=Path, help="artifact folder; without it a small model is made")
-    parser.add_argument(
-        "--path", choices=sorted(BACKEND), default="fastest", help="fastest of all, or of torch (default fastest)"
-    )
+    parser.add_argument("--path", choices=KINDS, default="auto", help="default: the engine's own choice")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ours = Ours(options.artifact or _small_model(Path(folder)), options.path, options.threads)
-    table = Table(title=f"model {ours.model}, path {ours.backend}, {options.threads} thread(s)")
+    table = Table(title=f"model {ours.model}, path {ours.name}, {options.threads} thread(s)")
     for heading in ("prompt", "answer", "generate s", "verify s", "ratio", "tokens/s"):
         table.add_column(heading, justify="right")
     measure(ours, _prompt(PROMPTS[0]), ANSWERS[0])  # the first run pays for warm-up

@@ -25,7 +25,7 @@ class Child:
         self._process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
         )
-        self._answer()
+        self.engine: str = self._answer()["name"]
 
     def __enter__(self) -> Self:
         return self

@@ -10,13 +10,8 @@ from bench.models import Shape
 from bytewise.inference.convert import convert
 from bytewise.inference.manifest import FORMAT
 
-NATIVE, TORCH, LLAMACPP, FLOAT32, BFLOAT16 = (
-    "bytewise",
-    "bytewise-torch",
-    "llama.cpp-q8_0",
-    "transformers-fp32",
-    "transformers-bf16",
-)
+NATIVE, TORCH, TORCH_ALONE = "bytewise", "bytewise-torch", "bytewise-torch-alone"
+LLAMACPP, FLOAT32, BFLOAT16 = "llama.cpp-q8_0", "transformers-fp32", "transformers-bf16"
 
 ROOT = Path("build/bench")
 PEER_PYTHON = Path("build/bench-venv/bin/python")
@@ -34,11 +29,12 @@ def commands(shape: Shape, threads: int, context: int, progress: Callable[[str],
     progress(f"{shape.name}: GGUF file")
     peers = models.cached(ROOT, f"gguf-{shape.name}", checkpoint.name, lambda path: _gguf(checkpoint, path))
     return {
-        NATIVE: [sys.executable, "-m", "bench.ours", ours, "fastest", str(threads)],
+        NATIVE: [sys.executable, "-m", "bench.ours", ours, "native", str(threads)],
         LLAMACPP: [PEER_PYTHON, "-m", "bench.peer_llamacpp", "serve", peers, str(threads), str(context)],
         FLOAT32: [sys.executable, "-m", "bench.peer_transformers", checkpoint, "float32", str(threads)],
         BFLOAT16: [sys.executable, "-m", "bench.peer_transformers", checkpoint, "bfloat16", str(threads)],
         TORCH: [sys.executable, "-m", "bench.ours", ours, "torch", str(threads)],
+        TORCH_ALONE: [sys.executable, "-m", "bench.ours", ours, "torch-alone", str(threads)],
     }
 
 

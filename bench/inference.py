@@ -75,6 +75,7 @@ def _model(shape: Shape, effort: Effort, threads: int, progress: Progress) -> di
             "tokens_per_second": summary.speeds(measured, effort.answer, PROMPT + effort.long - 1),
             "batch_gain": summary.gains(measured, effort.batches),
             "memory": summary.memory(measured),
+            "engines": {name: child.engine for name, child in children.items()},
             "cosine_of_logits": cosines,
             "shape": dataclasses.asdict(shape) | {"parameters": shape.parameters},
             "roof": roof,

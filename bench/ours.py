@@ -1,7 +1,7 @@
-"""Our engine as a process to be measured: `python -m bench.ours ARTIFACT PATH THREADS`, PATH fastest or torch."""
+"""Our engine as a process to be measured: `python -m bench.ours ARTIFACT PATH THREADS`, PATH one of `KINDS`."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.worker import Claim, serve
@@ -14,14 +14,8 @@ from bytewise.protocol.compare import Generated
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest
 
-
-def _fastest_torch(threads: int) -> str:
-    with fixed(threads):
-        return first_exact(fastest_first(BACKENDS, threads)).name
-
-
-BACKEND: dict[str, Callable[[int], str | None]] = {"fastest": lambda threads: None, "torch": _fastest_torch}
-"""What is asked of the engine: the fastest path of this machine, or the fastest way to multiply in torch."""
+KINDS = ("auto", "native", "torch", "torch-alone")
+"""The engine's own choice, the C engine, the torch path, or that without any product of the C engine's."""
 
 
 class Ours:
@@ -30,18 +24,15 @@ class Ours:
     def __init__(self, path: Path, kind: str, threads: int) -> None:
         self._artifact, self._threads = artifact.load(path), threads
         self._environment = environment(self._artifact).digest
-        self._engine = engine.ExactEngine(self._artifact, threads=threads, backend=BACKEND[kind](threads))
+        asked, backend = kind, None
+        if kind == "torch-alone":
+            with fixed(threads):
+                asked, backend = "torch", first_exact(fastest_first(BACKENDS, threads)).name
+        self._engine = engine.ExactEngine(self._artifact, threads=threads, path=asked, backend=backend)
         self._made: dict[tuple[tuple[int, ...], int], Generated] = {}
 
-    @property
-    def model(self) -> str:
-        """Name of the artifact."""
-        return self._artifact.name
-
-    @property
-    def backend(self) -> str:
-        """The path that is measured, in the engine's words."""
-        return self._engine.backend
+        self.model = self._artifact.name
+        self.name = self._engine.backend
 
     def request(self, prompt: Sequence[int], count: int) -> Request:
         """Greedy, `count` tokens, no stop."""

@@ -89,6 +89,7 @@ class LlamaCpp:
 
     def __init__(self, path: Path, threads: int, context: int) -> None:
         llama_cpp.llama_backend_init()
+        self.name = f"llama-cpp-python {llama_cpp.__version__}"
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = context
         settings.n_threads = settings.n_threads_batch = threads

@@ -17,6 +17,7 @@ class Transformers:
 
     def __init__(self, path: Path, dtype: str, threads: int) -> None:
         torch.set_num_threads(threads)
+        self.name = f"transformers {transformers.__version__} {dtype}"
         self._model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)).eval()
 
     def _feed(self, tokens: Sequence[int], cache: Any) -> Tensor:

@@ -11,8 +11,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # after the choice of the backend
 
 INK = "#1f2933"
-COLOURS = ("#0b7285", "#e8590c", "#868e96", "#ced4da", "#66a5ad")
-"""By the order in which a results file names the engines: ours, llama.cpp, transformers twice, our torch path."""
+COLOURS = ("#0b7285", "#e8590c", "#868e96", "#ced4da", "#66a5ad", "#b2d8d8")
+"""By the order in which a results file names the engines: ours, llama.cpp, transformers twice, our torch path twice."""
 
 
 def draw(results: dict[str, Any], out: Path) -> None:

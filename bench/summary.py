@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.engines import BFLOAT16, FLOAT32, LLAMACPP, NATIVE, TORCH
+from bench.engines import BFLOAT16, FLOAT32, LLAMACPP, NATIVE, TORCH, TORCH_ALONE
 from bench.rounds import Samples, less, medians, times_faster
 
 TARGETS = {
@@ -25,7 +25,8 @@ EXPLAINED = {
     "batched_verify_gain_8": "seconds to verify 8 short claims one by one over those in one batch, first size of `batch_gain`",
     "memory_over_artifact": "peak resident memory of our process, less that of imported libraries, over the bytes of the artifact"
     " and of keys and values in 16 bits: less is better, 1 is the artifact itself",
-    "torch_path_*": "the torch path alone, in place of the native one",
+    "torch_path_*": "the torch path, in place of the native one, with the fastest product: see `engines`",
+    "torch_alone_*": "the torch path without the C engine's product, as where no compiler was",
     "ppl_delta_*": "relative loss of perplexity against float32: less is better (`bench/perplexity.py`)",
     "top level": "the worst of both models; each is under `models`",
 }
@@ -67,6 +68,7 @@ def ratios(measured: Measured) -> dict[str, float]:
         "batched_verify_gain_8": times_faster(measured.batches[0], "together", "one by one"),
         "memory_over_artifact": measured.memory[NATIVE] / (measured.artifact_bytes + measured.cache_bytes),
         "torch_path_over_hf_fp32": times_faster(measured.answer, TORCH, FLOAT32),
+        "torch_alone_over_hf_fp32": times_faster(measured.answer, TORCH_ALONE, FLOAT32),
         "torch_path_verify_over_hf_prefill": times_faster(measured.judged, TORCH, FLOAT32),
     }  # fmt: skip
     return {name: round(value, 3) for name, value in keys.items()}

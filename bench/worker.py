@@ -18,6 +18,9 @@ Claim = tuple[Sequence[int], int]
 class Engine(Protocol):
     """What is measured of an engine: greedy, no stop, one sequence at a time unless said otherwise."""
 
+    name: str
+    """What it calls itself: library, version, kernel."""
+
     def generate(self, prompt: Sequence[int], count: int) -> Sequence[int]:
         """`count` tokens after the prompt."""
         ...
@@ -50,7 +53,7 @@ def serve(load: Callable[[], Engine]) -> None:
     os.dup2(2, 1)
     baseline = peak_bytes()
     engine = load()
-    print(json.dumps({"ready": True}), file=answers, flush=True)
+    print(json.dumps({"name": engine.name}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
         reply = {"memory": peak_bytes() - baseline} if command["do"] == "memory" else _do(engine, **command)

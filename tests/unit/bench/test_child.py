@@ -12,6 +12,7 @@ import sys
 from bench.worker import serve
 
 class Doubling:
+    name = "doubling 2.0"
     def generate(self, prompt, count):
         print("noise of a library")
         return [2 * prompt[0]] * (count if count < 9 else 8)
@@ -38,6 +39,7 @@ def engine(tmp_path: Path) -> list[str | Path]:
 
 def test_an_engine_answers_whatever_its_libraries_print(engine: list[str | Path]) -> None:
     with Child("doubling", engine) as child:
+        assert child.engine == "doubling 2.0"
         assert child.generate([3], 2) >= 0
         assert child.judge([([1, 2], 3)]) >= 0
         assert child.logits([7]) == [0.5, 7.0]

@@ -27,7 +27,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ours(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Ours:
     artifact = tmp_path_factory.mktemp("bench") / "artifact"
     convert(checkpoint, artifact)
-    return Ours(artifact, "torch", 1)
+    return Ours(artifact, "torch-alone", 1)
 
 
 def test_a_checkpoint_has_the_parameters_that_its_shape_says(checkpoint: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from bench import summary
-from bench.engines import BFLOAT16, FLOAT32, LLAMACPP, NATIVE, TORCH
+from bench.engines import BFLOAT16, FLOAT32, LLAMACPP, NATIVE, TORCH, TORCH_ALONE
 from bench.models import SMALL, Shape
 from bench.rounds import Samples
 from bench.summary import Measured
@@ -19,12 +19,12 @@ ISSUE_KEYS = {
 
 def measured() -> Measured:
     def seconds(**each: float) -> Samples:
-        names = {"ours": NATIVE, "torch": TORCH, "llama": LLAMACPP, "fp32": FLOAT32, "bf16": BFLOAT16}
+        names = {"ours": NATIVE, "torch": TORCH, "alone": TORCH_ALONE, "llama": LLAMACPP, "fp32": FLOAT32, "bf16": BFLOAT16}
         return {names[name]: [value] for name, value in each.items()}
 
     return Measured(
-        first=seconds(ours=0.1, torch=0.5, llama=0.1, fp32=1, bf16=2),
-        answer=seconds(ours=1.1, torch=4.5, llama=2.2, fp32=11, bf16=22),
+        first=seconds(ours=0.1, torch=0.5, alone=0.9, llama=0.1, fp32=1, bf16=2),
+        answer=seconds(ours=1.1, torch=4.5, alone=11, llama=2.2, fp32=11, bf16=22),
         judged=seconds(ours=0.5, torch=2, llama=1, fp32=3),
         long=seconds(ours=4),
         batches=[{"together": [1.0], "one by one": [1.5]}, {"together": [2.0], "one by one": [2.0]}],
