@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.inference.elementwise import LN2_HIGH, LN2_LOW, LOG2_E, exp, rms_norm, silu, sqrt32
+from bytewise.inference.elementwise import LN2_HIGH, LN2_LOW, LOG2_E, exp, gelu_tanh, rms_norm, silu, softcap, sqrt32, tanh
 from bytewise.inference.known_answers import exp_in_fractions, quantise_in_integers
 from bytewise.inference.rounding import nearest_float32
+from tests.unit.inference.second_engine import arithmetic
 
 below_zero = st.floats(-100, 0, width=32)
 any_float = st.floats(-(2.0**40), 2.0**40, width=32)
@@ -45,6 +46,33 @@ def test_silu_is_what_fractions_give(x: float) -> None:
     e = Fraction(exp_in_fractions(-abs(Fraction(x))))
     sigmoid = nearest_float32((Fraction(1) if x >= 0 else e) / Fraction(nearest_float32(e + 1)))
     assert silu(torch.tensor([x])).item() == nearest_float32(Fraction(x) * Fraction(sigmoid))
+
+
+@given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=8))
+def test_tanh_gelu_and_softcap_are_what_fractions_give(points: list[float]) -> None:
+    exact, cap = [Fraction(x) for x in points], nearest_float32(Fraction("2.7"))
+    assert tanh(torch.tensor(points)).tolist() == [float(arithmetic.tanh(x)) for x in exact]
+    assert gelu_tanh(torch.tensor(points)).tolist() == [float(arithmetic.gelu_tanh(x)) for x in exact]
+    capped = softcap(torch.tensor(points), torch.tensor([cap]))
+    assert capped.tolist() == [float(arithmetic.softcap(x, Fraction(cap))) for x in exact]
+
+
+def test_tanh_and_gelu_are_near_the_true_ones() -> None:
+    points = torch.linspace(-12, 12, 200_001, dtype=torch.float64).to(torch.float32)
+    wide = points.to(torch.float64)
+    assert float((tanh(points).to(torch.float64) - wide.tanh()).abs().max()) < 2**-23
+    true = torch.nn.functional.gelu(wide, approximate="tanh")
+    # Of the size of x: where x is very negative the true value is far below the rounding of x.
+    assert float(((gelu_tanh(points).to(torch.float64) - true).abs() / wide.abs().clamp(min=1)).max()) < 2**-22
+
+
+def test_functions_of_what_is_not_finite_are_defined() -> None:
+    odd = torch.tensor([torch.inf, -torch.inf, torch.nan, 3e38, -3e38])
+    assert tanh(odd).tolist() == [1.0, -1.0, -1.0, 1.0, -1.0]
+    assert softcap(odd, torch.tensor([2.0])).tolist() == [2.0, -2.0, -2.0, 2.0, -2.0]
+    gelu = gelu_tanh(odd).tolist()
+    assert gelu[0] == float("inf") and gelu[3] == float(odd[3]) and gelu[4] == 0.0
+    assert gelu[1] != gelu[1] and gelu[2] != gelu[2]
 
 
 def test_values_do_not_depend_on_their_position_or_stride() -> None:
