@@ -13,7 +13,9 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.judging import Claim, Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
+from bytewise.inference.paths import HeadRow
 from bytewise.inference.prefix import Prefix
+from bytewise.inference.quantise import NOT_FINITE
 from bytewise.inference.runner import CHUNK
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.environment import PROFILE_EXACT_1
@@ -81,9 +83,9 @@ class ExactEngine:
             answer = self._answer(request)
             cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._path.cache(1, capacity), 0)
             rows = self._path.teacher_force(cache, [request.prompt[known:]], [len(request.prompt) - 1 - known], self._chunk)
-            answer.add(rows[0][0])
+            answer.add(self._bounded(rows[0][0]))
             while answer.reason is None:
-                answer.add(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer)))
+                answer.add(self._feed(cache, answer))
             if self._prefix:
                 self._prefix.put(cache, [*request.prompt, *(step.token for step in answer.steps[:-1])])
             return answer.finish()
@@ -155,15 +157,24 @@ class ExactEngine:
             keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
             rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece)
             for judge, mine in zip(judges, rows, strict=True):
-                judge.take(mine)
+                judge.take(map(self._bounded, mine))
         return cache
 
     def _finish(self, judge: Judge, cache: Any) -> Verification:
         answer = judge.answer
         cache.crop(position_of_next(answer))
         while answer.reason is None:
-            judge.grow(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer)))
+            judge.grow(self._feed(cache, answer))
         return judge.verdict()
+
+    def _feed(self, cache: Any, answer: Answer) -> HeadRow:
+        return self._bounded(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer)))
+
+    def _bounded(self, row: HeadRow) -> HeadRow:
+        # A row that is not finite ends the answer, so that Infer is total; a finite one above the proof is our mistake.
+        if self.artifact.manifest.bound < row.exponent < NOT_FINITE:
+            raise NotExact(f"head row with E = {row.exponent}, proven to be at most {self.artifact.manifest.bound}")
+        return row
 
     def _answer(self, request: Request) -> Answer:
         execution = execution_hash(self.artifact.model_id, PROFILE_EXACT_1, request.decode, request.prompt)

@@ -1,6 +1,7 @@
 """The only forward loop: tokens in, head rows and logits out, for one sequence or a ragged batch, in chunks of any size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from bytewise.inference.matmul import Backend
 from bytewise.inference.model import build
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
+from bytewise.protocol.errors import NotExact
 from bytewise.protocol.units import Digest
 
 CHUNK = 256
@@ -26,6 +28,10 @@ class Runner:
         self.name = f"torch-{backend.name}"
         self.shape = artifact.manifest.architecture
         self._model, self._head = build(artifact, backend, device)
+        if device == "cpu":
+            # Elsewhere a look at the numbers would wait for the device at every layer.
+            for index, layer in enumerate(self._model.layers):
+                layer.register_forward_hook(_bounded(index, artifact.manifest.bound))
 
     def cache(self, batch: int, capacity: int) -> ExactCache:
         """An empty cache with room for `capacity` tokens of each sequence."""
@@ -89,3 +95,12 @@ def head_rows(rows: Rows, logits: Tensor) -> list[HeadRow]:
         HeadRow(integers[i].tobytes(), exponents[i], said[i] if finite[i] and exponents[i] != NOT_FINITE else None)
         for i in range(len(exponents))
     ]
+
+
+def _bounded(layer: int, bound: int) -> Callable[[Any, Any, Tensor], None]:
+    def check(module: Any, inputs: Any, residual: Tensor) -> None:
+        largest = int((residual.abs().amax().view(torch.int32) >> 23).item())
+        if bound < largest < NOT_FINITE:
+            raise NotExact(f"layer {layer} with E = {largest}, proven to be at most {bound}")
+
+    return check

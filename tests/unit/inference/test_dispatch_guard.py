@@ -1,11 +1,18 @@
 """Planted operations that the profile bans: each is refused by the guard, by name or by its arguments."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.modules import ExactNorm
+from bytewise.inference.runner import Runner
 from bytewise.protocol.errors import NotExact
 
 x = torch.tensor([[0.5, 1.5, -2.0], [3.0, 4.0, 5.5]])
@@ -18,7 +25,9 @@ BANNED: dict[str, Callable[[], object]] = {
     "silu": lambda: torch.nn.functional.silu(x),
     "tanh": lambda: x.tanh(),
     "softmax": lambda: x.softmax(-1),
+    "logarithm": lambda: x.abs().log(),
     "sine": lambda: x.sin(),
+    "cosine": lambda: x.cos(),
     "reciprocal root": lambda: x.rsqrt(),
     "power": lambda: x.pow(2),
     "mean": lambda: x.mean(),
@@ -35,19 +44,76 @@ BANNED: dict[str, Callable[[], object]] = {
     "product above 2^24": lambda: torch.mm(integer * 128.0, integer * 128.0),
     "fused product": lambda: torch.addmm(x, torch.ones(2, 2), torch.ones(2, 3)),
     "bfloat16 product": lambda: torch.mm(integer.bfloat16(), integer.bfloat16()),
-    "top-k": lambda: x.topk(2),
-    "sort": lambda: x.sort(),
     "argmax": lambda: x.argmax(),
     "random numbers": lambda: torch.randn(3),
     "multinomial": lambda: torch.multinomial(x.abs(), 1),
 }
 
 
-@pytest.mark.parametrize("operation", BANNED.values(), ids=BANNED.keys())
-def test_banned_operation_is_refused(operation: Callable[[], object]) -> None:
-    operation()
-    with pytest.raises(NotExact), torch.inference_mode(), guarded(True):
+PLACES = ("embedding", "norm", "activation", "linear", "rotary")
+
+
+def module_at(model: Any, place: str) -> Any:
+    """A module of a patched transformers model."""
+    layer = model.layers[1]
+    return {
+        "embedding": model.embed_tokens, "norm": layer.input_layernorm, "activation": layer.mlp.act_fn,
+        "linear": layer.self_attn.o_proj, "rotary": model.rotary_emb,
+    }[place]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runner(model: Artifact) -> Runner:
+    """The torch path of the small model."""
+    with fixed(1):
+        return Runner(model, Float64Backend())
+
+
+def forward(runner: Runner) -> None:
+    """One prefill and one token of decode."""
+    cache = runner.cache(1, 4)
+    runner.teacher_force(cache, [[1, 2, 3]], [0], 2)
+    runner.feed(cache, 4, 3)
+
+
+@pytest.mark.parametrize("number", range(len(BANNED)), ids=list(BANNED))
+def test_banned_operation_planted_in_a_module_of_the_model_is_refused(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    operation = list(BANNED.values())[number]
+    module = module_at(runner._model, PLACES[number % len(PLACES)])
+    exact = module.forward
+
+    def planted(*args: Any, **kwargs: Any) -> Any:
         operation()
+        return exact(*args, **kwargs)
+
+    monkeypatch.setattr(module, "forward", planted)
+    with fixed(1):
+        forward(runner)
+        with pytest.raises(NotExact), guarded(True):
+            forward(runner)
+
+
+def test_engine_whose_model_has_a_planted_operation_never_gets_ready(model: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = ExactNorm.forward
+    monkeypatch.setattr(ExactNorm, "forward", lambda self, x: exact(self, x * x.pow(0)))
+    with pytest.raises(NotExact, match="pow"):
+        ExactEngine(model, path="torch", backend="float64")
+
+
+def test_compiling_is_refused() -> None:
+    """The library may fuse what it compiles, and the guard would not see it."""
+    with pytest.raises(NotExact, match="compile"), guarded(True):
+        torch.compile(lambda: x + x)()
+
+
+@pytest.mark.parametrize("order", [lambda t: t.sort(), lambda t: t.topk(2)], ids=["sort", "topk"])
+def test_orders_give_values_and_no_indices(order: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Which of two equals comes first depends on the machine: code that asks fails under the guard."""
+    with torch.inference_mode(), guarded(True):
+        values, indices = order(x)
+        assert values.tolist() == order(x)[0].tolist() and (indices == -1).all()
 
 
 def test_operations_of_the_profile_pass() -> None:
