@@ -1,5 +1,6 @@
 """What the client gets: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from bytewise.protocol.encoding import to_json
@@ -8,15 +9,18 @@ from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.seal import Payload
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Digest, hex0x
+from serving.recipe import Words
 
 
 def completion(
-    receipt_id: Digest, signed: SignedReceipt, payload: Payload, environment: Environment, text: str, assurance: str
+    receipt_id: Digest, signed: SignedReceipt, payload: Payload, environment: Environment, words: Words, assurance: str
 ) -> dict[str, Any]:
     """The whole answer, plain JSON data (OpenAI "chat completion object"; paper section 7.1, Table 6)."""
     request, output, receipt = payload.request, payload.output, signed.receipt
-    message = {"role": "assistant", "content": text, "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": output.finish_reason}
+    tokens = shown_tokens(request, output)
+    message = {"role": "assistant", "content": words.text(tokens, request.decode.stop_strings), "refusal": None}
+    logprobs = None if output.logprobs is None else {"content": _logprobs(output, len(tokens), words), "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": output.finish_reason}
     return {
         "id": "chatcmpl-" + receipt_id.hex()[:32],
         "object": "chat.completion",
@@ -45,10 +49,29 @@ def fingerprint(environment: Environment) -> str:
     return f"{hex0x(environment.container)}:{environment.gpu_arch}:{environment.driver}"
 
 
-def shown_text(output: Output, text_of: Any) -> str:
-    """Text of an answer, without the stop token that ended it."""
-    tokens = output.token_ids[:-1] if output.finish_reason == "stop" else output.token_ids
-    return str(text_of(tokens))
+def several(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One answer with the choices of several: everything else is that of the first, and `answers` holds each as it is alone."""
+    choices = [{**answer["choices"][0], "index": i} for i, answer in enumerate(answers)]
+    prompt, new = answers[0]["usage"]["prompt_tokens"], sum(answer["usage"]["completion_tokens"] for answer in answers)
+    usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+    return {**answers[0], "choices": choices, "usage": usage, "answers": list(answers)}
+
+
+def shown_tokens(request: Request, output: Output) -> tuple[int, ...]:
+    """Tokens of an answer, without the stop token that ended it."""
+    tokens = output.token_ids
+    return tokens[:-1] if tokens and tokens[-1] in request.decode.stop_tokens else tokens
+
+
+def _logprobs(output: Output, shown: int, words: Words) -> list[dict[str, Any]]:
+    def entry(token: int, logprob: str) -> dict[str, Any]:
+        raw = words.written((token,))
+        return {"token": raw.decode("utf-8", "replace"), "logprob": float(logprob), "bytes": list(raw)}
+
+    return [
+        {**entry(token, each.chosen), "top_logprobs": [entry(*best) for best in each.top]}
+        for token, each in zip(output.token_ids[:shown], output.logprobs or (), strict=False)
+    ]
 
 
 def _usage(output: Output) -> dict[str, int]:

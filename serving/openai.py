@@ -9,28 +9,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from bytewise.protocol.errors import BadRequest
-from bytewise.protocol.units import Decimal, decimal, fraction
+from bytewise.protocol.units import Decimal
+from serving import knobs
 from serving.numbers import NumberText, canonical_decimal
 
 MAX_SEED = 2**63 - 1
 """OpenAI's seed is an int64; ours is never negative."""
 
 _ROLES = ("system", "developer", "user", "assistant")
-_NEUTRAL: Mapping[str, tuple[object, ...]] = {
-    "n": (1,),
-    "stream": (False,),
-    "logprobs": (False,),
-    "frequency_penalty": (0, "0"),
-    "presence_penalty": (0, "0"),
-    "logit_bias": ({},),
-    "stop": ([],),
-    "response_format": ({"type": "text"},),
-    "store": (False,),
-}
+_NEUTRAL: Mapping[str, tuple[object, ...]] = {"stream": (False,), "store": (False,)}
 """Knobs that we have not, with the values that mean their absence."""
 _UNDERSTOOD = frozenset(
-    {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "seed", "user"}
+    "model messages max_tokens max_completion_tokens temperature top_p top_k min_p repetition_penalty presence_penalty "
+    "frequency_penalty logit_bias stop logprobs top_logprobs response_format n seed user".split()
 )
+MAX_CHOICES = 8
+"""Most choices of one answer: they are computed one after the other, and each has a receipt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +41,18 @@ class Ask:
     top_k: int
     seed: int | None
     """None: the gateway draws one."""
+    choices: int
+    """How many answers."""
+    min_p: Decimal
+    repetition_penalty: Decimal
+    presence_penalty: Decimal
+    frequency_penalty: Decimal
+    logit_bias: tuple[tuple[int, Decimal], ...]
+    stop_strings: tuple[str, ...]
+    logprobs: int | None
+    """Alternatives listed for each token; None: no logprobs."""
+    grammar: str | None
+    """JSON schema of the answer, as JSON text."""
 
     def __repr__(self) -> str:
         return f"Ask({len(self.messages)} messages)"
@@ -68,10 +74,19 @@ def read_ask(value: Any) -> Ask:
         model=model,
         messages=_messages(body.get("messages")),
         max_new_tokens=_max_new_tokens(body),
-        temperature=_decimal_between(body, "temperature", "1", "0", "2"),
-        top_p=_decimal_between(body, "top_p", "1", None, "1"),
-        top_k=_integer(body, "top_k", 0, 0, 2**20) or 0,
-        seed=_integer(body, "seed", None, 0, MAX_SEED),
+        temperature=knobs.number(body, "temperature", "1", "0", "2"),
+        top_p=knobs.share(body, "top_p"),
+        top_k=knobs.integer(body, "top_k", 0, 2**20) or 0,
+        seed=knobs.integer(body, "seed", 0, MAX_SEED),
+        choices=knobs.integer(body, "n", 1, MAX_CHOICES) or 1,
+        min_p=knobs.number(body, "min_p", "0", "0", "1"),
+        repetition_penalty=knobs.number(body, "repetition_penalty", "1", "0.01", "100"),
+        presence_penalty=knobs.number(body, "presence_penalty", "0", "-2", "2"),
+        frequency_penalty=knobs.number(body, "frequency_penalty", "0", "-2", "2"),
+        logit_bias=knobs.logit_bias(body),
+        stop_strings=knobs.stop_strings(body),
+        logprobs=knobs.logprobs(body),
+        grammar=knobs.grammar(body),
     )
 
 
@@ -130,27 +145,7 @@ def _content(where: str, value: object) -> str:
 
 
 def _max_new_tokens(body: Mapping[str, Any]) -> int | None:
-    older, newer = (_integer(body, name, None, 1, 2**20) for name in ("max_tokens", "max_completion_tokens"))
+    older, newer = (knobs.integer(body, name, 1, 2**20) for name in ("max_tokens", "max_completion_tokens"))
     if older is not None and newer is not None and older != newer:
         raise BadRequest("max_tokens", "differs from max_completion_tokens; give one of them")
     return newer if newer is not None else older
-
-
-def _integer(body: Mapping[str, Any], name: str, default: int | None, least: int, most: int) -> int | None:
-    value = body.get(name, default)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise BadRequest(name, "must be an integer")
-    if not least <= value <= most:
-        raise BadRequest(name, f"must be from {least} to {most}")
-    return value
-
-
-def _decimal_between(body: Mapping[str, Any], name: str, default: str, least: str | None, most: str) -> Decimal:
-    value = canonical_decimal(name, body[name]) if name in body else decimal(default)
-    exact = fraction(value)
-    # Without a least value the number must be positive.
-    if exact > fraction(decimal(most)) or (exact <= 0 if least is None else exact < fraction(decimal(least))):
-        raise BadRequest(name, f"must be {'above 0' if least is None else f'from {least}'} to {most}")
-    return value

@@ -2,11 +2,12 @@
 
 The order makes a crash harmless at every point: until the one transaction that stores number, signed receipt and answer together,
 nothing signed has left the process (at worst a ciphertext that no receipt names lies on DA); after it, the same request gets
-the stored answer, and the batcher publishes the receipt.
+the stored answer, and the batcher publishes the receipt. Several choices are several receipts, stored together or not at all.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from bytewise.ports import BlobStore, Clock, Engine
 from bytewise.protocol.compare import Generated
@@ -18,13 +19,13 @@ from bytewise.protocol.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.signing import Domain, Signer
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import telemetry
-from bytewise.storage.books import Books
+from bytewise.storage.books import Books, Issued
 from bytewise.storage.journal import Journal
 from kms.envelope import seal, sealing_key
-from serving.answer import completion, shown_text
+from serving.answer import completion, several
 from serving.deadline import verify_time_left
 from serving.openai import Ask
-from serving.recipe import Offer, Rng, Words, make_request
+from serving.recipe import Offer, Rng, Words, make_choices, make_request
 from serving.standing import Standing, Watch
 
 
@@ -48,6 +49,15 @@ class Hands:
     """EIP-712 domain of `ReceiptAnchor`."""
 
 
+class Sealed(NamedTuple):
+    """An answer whose envelope lies on DA, and that nothing signed names yet."""
+
+    payload: Payload
+    receipt: Receipt
+    envelope: bytes
+    locator: str
+
+
 class Pipeline:
     """Turns asks into stored, signed answers."""
 
@@ -61,41 +71,55 @@ class Pipeline:
         """The work that answers the request named `key`; `BadRequest` or `TryAgain` before any work is done."""
         hands = self._hands
         standing, _ = hands.watch.open()
-        request, signature = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp)
-        return lambda: self._answer(key, request, signature)
+        request, _ = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp)
+        asked = make_choices(request, ask.choices, hands.gateway, hands.rng)
+        return lambda: self._answer(key, asked)
 
-    def _answer(self, key: Digest, request: Request, client_signature: Blob) -> bytes:
+    def _answer(self, key: Digest, asked: list[tuple[Request, Blob]]) -> bytes:
         hands = self._hands
-        generated = hands.engine.generate(request)
-        # The chain may have moved while the engine ran: the receipt names the epoch that is open now.
+        generated = [hands.engine.generate(request) for request, _ in asked]
+        # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
         standing, epoch = hands.watch.open()
-        verify_time_left(request, standing.timestamp + self._anchor_within_s)
-        payload = Payload(request, generated.output, client_signature)
-        unsealed = self._receipt(payload, generated, standing, epoch)
+        for request, _ in asked:
+            verify_time_left(request, standing.timestamp + self._anchor_within_s)
+        # The number is only taken when the receipt is stored; this thread is the only one that takes numbers, and the books
+        # refuse any other than the next.
+        first = hands.books.next_seq()
+        sealed = [
+            self._seal(Payload(request, each.output, signature), each, first + i, standing, epoch)
+            for i, ((request, signature), each) in enumerate(zip(asked, generated, strict=True))
+        ]
+        return self._issue(key, sealed, epoch.assurance)
+
+    def _seal(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Sealed:
+        hands = self._hands
+        unsealed = self._receipt(payload, generated, seq, standing, epoch)
         key_point = sealing_key(epoch, self._accept_simulated)
         envelope = seal(payload, key_point, seal_context(hands.anchor, unsealed), epoch.epoch, hands.rng)
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
-        locator = hands.blobs.put(envelope)
-        return self._issue(key, payload, receipt, envelope, locator, epoch.assurance)
+        return Sealed(payload, receipt, envelope, hands.blobs.put(envelope))
 
-    def _issue(self, key: Digest, payload: Payload, receipt: Receipt, envelope: bytes, locator: str, assurance: str) -> bytes:
-        hands = self._hands
-        identifier = receipt_id(hands.anchor, receipt)
-        hands.journal.append("receipt.sign", identifier, {"seq": str(receipt.seq), "req_hash": hex0x(receipt.req_hash)})
-        signed = SignedReceipt(receipt, hands.operator.sign(identifier), locator)
-        text = shown_text(payload.output, hands.words.text)
-        response = encode(completion(identifier, signed, payload, self._offer.environment, text, assurance))
-        hands.books.issue(key, identifier, signed, envelope, response)
-        telemetry.count("bytewise_receipts_signed_total")
-        telemetry.log("receipt.signed", receipt_id=identifier, seq=receipt.seq)
+    def _issue(self, key: Digest, sealed: list[Sealed], assurance: str) -> bytes:
+        hands, issued, answers = self._hands, [], []
+        for each in sealed:
+            identifier = receipt_id(hands.anchor, each.receipt)
+            entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
+            hands.journal.append("receipt.sign", identifier, entry)
+            signed = SignedReceipt(each.receipt, hands.operator.sign(identifier), each.locator)
+            answers.append(completion(identifier, signed, each.payload, self._offer.environment, hands.words, assurance))
+            issued.append(Issued(identifier, signed, each.envelope, encode(answers[-1])))
+        response = encode(several(answers)) if len(answers) > 1 else issued[0].response
+        hands.books.issue(key, [replace(issued[0], response=response), *issued[1:]])
+        for kept in issued:
+            telemetry.count("bytewise_receipts_signed_total")
+            telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq)
         return response
 
-    def _receipt(self, payload: Payload, generated: Generated, standing: Standing, epoch: EpochRecord) -> Receipt:
+    def _receipt(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Receipt:
         hands, environment = self._hands, self._offer.environment
-        # The seal context covers every field but envelopeHash, which is still zero here. The number is only taken when the
-        # receipt is stored; this thread is the only one that takes numbers, and the books refuse any other than the next.
+        # The seal context covers every field but envelopeHash, which is still zero here.
         return Receipt(
-            operator=hands.operator.address, seq=U64(hands.books.next_seq()), req_hash=payload.request.req_hash,
+            operator=hands.operator.address, seq=U64(seq), req_hash=payload.request.req_hash,
             tokens_hash=generated.output.tokens_hash, out_hash=generated.out_hash, model_id=self._offer.model_id,
             environment=environment.digest, gpu_arch=environment.gpu_arch_id, key_epoch=epoch.epoch,
             envelope_hash=ZERO_DIGEST, issued_at=U64(hands.clock.now()),

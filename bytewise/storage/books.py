@@ -4,12 +4,15 @@ Taking the number, storing the signed receipt and storing the answer are one tra
 client that asks again gets the receipt it has, never a second one (design section 5).
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
 
 from bytewise.ports import Clock
 from bytewise.protocol import encoding
+from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.units import Address, Digest
@@ -21,6 +24,18 @@ BUILT = "BUILT"
 """A batch whose header may have been sent."""
 ANCHORED = "ANCHORED"
 """A batch that the chain shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A signed receipt and what goes with it."""
+
+    identifier: Digest
+    """Receipt id."""
+    signed: SignedReceipt
+    envelope: bytes
+    response: bytes
+    """The answer that the client gets with the receipt."""
 
 
 class Books:
@@ -40,25 +55,16 @@ class Books:
         """Number of the last signed receipt; 0 before the first."""
         return self.next_seq() - 1
 
-    def issue(self, key: Digest, identifier: Digest, signed: SignedReceipt, envelope: bytes, response: bytes) -> None:
-        """Takes the receipt's number and stores receipt and answer, all or nothing; `SequenceBroken` if it is not the next."""
-        seq, now = signed.receipt.seq, self._clock.now()
+    def issue(self, key: Digest, issued: Sequence[Issued]) -> None:
+        """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
+
+        The first response is what the request named `key` gets again; those of further choices are kept for their receipts.
+        """
         with writing(self._engine) as connection:
             alone(connection, "receipt sequence")
-            expected = self._next(connection)
-            if seq != expected or signed.receipt.operator != self._operator:
-                raise SequenceBroken(self._operator, seq, expected)
-            insert_if_absent(connection, SequenceRow, operator=self._operator, next_seq=1)
-            own = SequenceRow.operator == self._operator
-            connection.execute(update(SequenceRow).where(own).values(next_seq=seq + 1))
-            connection.execute(
-                insert(IssuedRow).values(
-                    seq=seq, receipt_id=identifier, signed=encoding.encode(signed), envelope=envelope, issued_at=now
-                )
-            )
-            # A second answer under one key would be a second receipt for one request: the unique key forbids it.
-            values = {"request_key": key, "receipt_id": identifier, "response": response, "created_at": now}
-            connection.execute(insert(AnswerRow).values(**values))
+            for choice, each in enumerate(issued):
+                # A second answer under one key would be a second receipt for one request: the unique key forbids it.
+                self._issue_one(connection, labelled(Label.RETRY, key, choice) if choice else key, each)
 
     def answer(self, key: Digest) -> bytes | None:
         """The answer given to the request named `key`, if it is remembered."""
@@ -127,6 +133,19 @@ class Books:
         change = update(OwnBatchRow).where(OwnBatchRow.first_seq == first_seq).values(state=ANCHORED)
         with writing(self._engine) as connection:
             connection.execute(change)
+
+    def _issue_one(self, connection: Connection, key: Digest, each: Issued) -> None:
+        seq, now, expected = each.signed.receipt.seq, self._clock.now(), self._next(connection)
+        if seq != expected or each.signed.receipt.operator != self._operator:
+            raise SequenceBroken(self._operator, seq, expected)
+        insert_if_absent(connection, SequenceRow, operator=self._operator, next_seq=1)
+        own = SequenceRow.operator == self._operator
+        connection.execute(update(SequenceRow).where(own).values(next_seq=seq + 1))
+        signed = encoding.encode(each.signed)
+        receipt = {"seq": seq, "receipt_id": each.identifier, "signed": signed, "envelope": each.envelope, "issued_at": now}
+        connection.execute(insert(IssuedRow).values(**receipt))
+        values = {"request_key": key, "receipt_id": each.identifier, "response": each.response, "created_at": now}
+        connection.execute(insert(AnswerRow).values(**values))
 
     def _next(self, connection: Connection) -> int:
         query = select(SequenceRow.next_seq).where(SequenceRow.operator == self._operator)

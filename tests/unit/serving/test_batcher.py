@@ -12,7 +12,7 @@ from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, receipt_id, verify_list
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, Digest, address
-from bytewise.storage.books import Books
+from bytewise.storage.books import Books, Issued
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
@@ -81,7 +81,8 @@ class Scene:
             receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
             identifier = receipt_id(ANCHOR, receipt)
             signed = SignedReceipt(receipt, OPERATOR.sign(identifier), "eigenda:standard:0x00")
-            self.books.issue(labelled(Label.RETRY, seq), identifier, signed, b"envelope", answer(self.timestamp + TTL_S))
+            kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + TTL_S))
+            self.books.issue(labelled(Label.RETRY, seq), [kept])
 
     def batcher(self) -> Batcher:
         """A batcher as after a start."""

@@ -24,6 +24,14 @@ def test_the_least_request_gets_openai_defaults() -> None:
     ask = read_ask(GOOD)
     assert (ask.temperature, ask.top_p, ask.top_k, ask.seed, ask.max_new_tokens) == ("1", "1", 0, None, None)
     assert ask.messages == (("user", "hello"),)
+    assert (ask.choices, ask.min_p, ask.repetition_penalty, ask.presence_penalty, ask.frequency_penalty) == (
+        1,
+        "0",
+        "1",
+        "0",
+        "0",
+    )
+    assert (ask.logit_bias, ask.stop_strings, ask.logprobs, ask.grammar) == ((), (), None, None)
 
 
 def test_every_knob_reaches_the_request() -> None:
@@ -40,7 +48,7 @@ def test_every_knob_reaches_the_request() -> None:
     [
         ("n", 1), ("stream", False), ("logprobs", False), ("frequency_penalty", 0), ("logit_bias", {}), ("stop", []),
         ("stop", None), ("response_format", {"type": "text"}), ("tools", None), ("store", False), ("seed", None),
-        ("max_tokens", None),
+        ("max_tokens", None), ("min_p", 0), ("repetition_penalty", 1), ("top_logprobs", None), ("presence_penalty", 0),
     ],
 )  # fmt: skip
 def test_a_knob_with_its_neutral_value_is_no_knob(name: str, value: object) -> None:
@@ -54,9 +62,12 @@ def test_a_penalty_written_as_a_fraction_of_zero_is_neutral() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("stream", True), ("stream", 0), ("stream", "no"), ("n", 2), ("n", True), ("n", "1"), ("stop", ["x"]), ("stop", "x"),
-        ("logprobs", True), ("top_logprobs", 3), ("logit_bias", {"5": 1}), ("frequency_penalty", 1), ("tools", []),
-        ("tool_choice", "none"), ("functions", []), ("response_format", {"type": "json_object"}), ("best_of", 1), ("suffix", "x"),
+        ("stream", True), ("stream", 0), ("stream", "no"), ("n", 0), ("n", 9), ("n", True), ("n", "1"), ("stop", [""]),
+        ("stop", ""), ("stop", 5), ("stop", ["x", 5]), ("stop", list("abcdefghijklmnopq")), ("stop", "x" * 257), ("logprobs", 1),
+        ("top_logprobs", 3), ("logit_bias", []), ("logit_bias", {str(i): 1 for i in range(1025)}), ("frequency_penalty", 2.5),
+        ("presence_penalty", -3), ("presence_penalty", "1"), ("min_p", -1), ("min_p", 2), ("repetition_penalty", 0),
+        ("repetition_penalty", 101), ("tools", []), ("tool_choice", "none"), ("functions", []), ("best_of", 1), ("suffix", "x"),
+        ("response_format", "json"), ("response_format", {"type": "grammar"}), ("response_format", {"type": "text", "x": 1}),
         ("stream_options", {"include_usage": True}), ("store", True), ("reasoning_effort", "low"), ("anything", 1),
         ("temperature", "0.7"), ("temperature", -1), ("temperature", 3), ("temperature", True), ("temperature", [1]),
         ("top_p", 0), ("top_p", 2), ("top_p", "1"), ("top_k", -1), ("top_k", True), ("seed", -1), ("seed", 2**63), ("seed", "7"),
@@ -66,6 +77,46 @@ def test_a_penalty_written_as_a_fraction_of_zero_is_neutral() -> None:
 )  # fmt: skip
 def test_what_is_not_supported_is_refused_by_its_name(name: str, value: object) -> None:
     assert refused(GOOD | {name: value}) == name
+
+
+def test_the_knobs_of_a_decode_policy_keep_the_clients_decimals() -> None:
+    text = (
+        b'"n":3,"min_p":5e-2,"repetition_penalty":1.10,"presence_penalty":-0.50,"frequency_penalty":2,"stop":["b","a","b"],'
+        b'"logit_bias":{"7":-100,"3":0.250},"logprobs":true,"top_logprobs":5}'
+    )
+    ask = read_ask(parse_json(b'{"model":"m","messages":[{"role":"user","content":"a"}],' + text))
+    assert (ask.choices, ask.min_p, ask.repetition_penalty) == (3, "0.05", "1.1")
+    assert (ask.presence_penalty, ask.frequency_penalty, ask.stop_strings) == ("-0.5", "2", ("a", "b"))
+    assert (ask.logit_bias, ask.logprobs) == (((3, "0.25"), (7, "-100")), 5)
+    assert read_ask(GOOD | {"stop": "end", "logprobs": True}).stop_strings == ("end",)
+    assert read_ask(GOOD | {"logprobs": True}).logprobs == 0
+
+
+def test_a_schema_keeps_its_order_and_its_numbers() -> None:
+    schema = b'{"type":"object","properties":{"z":{"minimum":0.10},"a":{"enum":["\\u00e9",true,null,-3]}}}'
+    wrapper = b'{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":' + schema + b"}}"
+    ask = read_ask(parse_json(b'{"model":"m","messages":[{"role":"user","content":"a"}],"response_format":' + wrapper + b"}"))
+    assert ask.grammar == '{"type":"object","properties":{"z":{"minimum":0.10},"a":{"enum":["é",true,null,-3]}}}'
+    assert read_ask(GOOD | {"response_format": {"type": "json_object"}}).grammar == '{"type":"object"}'
+
+
+@pytest.mark.parametrize(
+    ("knob", "where"),
+    [
+        ({"logit_bias": {"05": 1}}, "logit_bias.05"), ({"logit_bias": {"-1": 1}}, "logit_bias.-1"),
+        ({"logit_bias": {"2147483648": 1}}, "logit_bias.2147483648"), ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"logit_bias": {"5": "1"}}, "logit_bias.5"), ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}, "response_format.json_schema.schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"a": "x" * 65536}}}},
+            "response_format.json_schema.schema",
+        ),
+    ],
+)  # fmt: skip
+def test_a_knob_with_parts_is_refused_by_the_part(knob: dict[str, Any], where: str) -> None:
+    assert refused(GOOD | knob) == where
 
 
 @pytest.mark.parametrize("missing", ["model", "messages"])
@@ -104,7 +155,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 KNOBS = st.sampled_from(
-    ["model", "messages", "n", "stop", "seed", "temperature", "top_p", "stream", "logit_bias", "tools", "zzz"]
+    "model messages n stop seed temperature top_p min_p stream logit_bias logprobs response_format tools zzz".split()
 )
 
 

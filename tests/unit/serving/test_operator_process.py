@@ -96,6 +96,47 @@ def test_one_seed_is_one_answer_and_another_caller_gets_its_own_receipt(operator
     assert one.model_extra["opening"]["request"]["decode"]["temperature"] == "0.8"
 
 
+def test_every_choice_has_a_receipt_of_its_own_and_is_verified_alone(operator: Operator, client: openai.OpenAI) -> None:
+    seq, knobs = books(operator).next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
+    reply = ask(client, "Choose.", n=3, **knobs)
+    assert [choice.index for choice in reply.choices] == [0, 1, 2] and books(operator).next_seq() == seq + 3
+    assert len({choice.message.content for choice in reply.choices}) == 3
+    answers = reply.model_extra["answers"]
+    assert reply.usage.completion_tokens == sum(each["usage"]["completion_tokens"] for each in answers)
+    assert reply.model_extra["receipt"] == answers[0]["receipt"]
+    for i, each in enumerate(answers):
+        signed, payload = from_json(SignedReceipt, each["receipt"]["signed"]), from_json(Payload, each["opening"])
+        assert verify_receipt(operator.network.anchor_domain, signed) == unhex(each["receipt"]["receipt_id"])
+        assert signed.receipt.seq == seq + i and payload.request.req_hash == signed.receipt.req_hash
+        # The seed of a choice asks for it alone.
+        alone = ask(client, "Choose.", **(knobs | {"seed": int(payload.request.seed)}))
+        assert alone.choices[0].message.content == reply.choices[i].message.content
+    operator.wait_anchored(seq + 5)
+
+
+def test_openai_knobs_shape_the_answer_and_are_in_its_opening(operator: Operator, client: openai.OpenAI) -> None:
+    wanted = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
+    reply = ask(client, "Say ok.", max_tokens=40, temperature=0, response_format=schema(wanted), logprobs=True, top_logprobs=2)
+    assert isinstance(json.loads(reply.choices[0].message.content)["ok"], bool) and reply.choices[0].finish_reason == "stop"
+    content = reply.choices[0].logprobs.content
+    assert "".join(each.token for each in content) == reply.choices[0].message.content
+    assert all(len(each.top_logprobs) == 2 and each.logprob <= each.top_logprobs[0].logprob <= 0 for each in content)
+    decode_policy = reply.model_extra["opening"]["request"]["decode"]
+    assert json.loads(decode_policy["grammar"]) == wanted and decode_policy["logprobs"] == 2
+
+
+def test_a_stop_string_is_cut_from_the_text_and_kept_in_the_receipt(operator: Operator, client: openai.OpenAI) -> None:
+    knobs = {"max_tokens": 12, "temperature": 0, "logit_bias": {"65": 50, "66": 49.5}, "frequency_penalty": 0.25}
+    whole = ask(client, "Letters.", **knobs).choices[0].message.content
+    assert set(whole) == {"A", "B"}
+    stop = whole[4:7]
+    reply = ask(client, "Letters.", stop=stop, **knobs)
+    text = reply.choices[0].message.content
+    assert text == whole[: whole.index(stop)] and reply.choices[0].finish_reason == "stop"
+    kept = bytes(reply.model_extra["opening"]["output"]["token_ids"]).decode()
+    assert kept == text + stop
+
+
 def test_the_same_post_again_gets_the_same_bytes_and_no_second_receipt(operator: Operator, client: openai.OpenAI) -> None:
     first = client.chat.completions.with_raw_response.create(**body("Again."))
     again = client.chat.completions.with_raw_response.create(**body("Again."))
@@ -130,6 +171,10 @@ def books(operator: Operator) -> Books:
     return Books(open_database(operator.database_url), SystemClock(), operator.account.address)
 
 
+def schema(wanted: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted, "strict": True}}
+
+
 JSON = {"content-type": "application/json"}
 GOOD = json.dumps(body("x")).encode()
 Case = tuple[str, bytes, dict[str, str], int, str | None]
@@ -145,8 +190,10 @@ MALFORMED: list[Case] = [
     ("too many bytes", b" " * (1 << 20) + GOOD, JSON, 413, None),
     ("an unknown model", json.dumps(body("x") | {"model": "gpt-9"}).encode(), JSON, 404, "model"),
     ("a stream", json.dumps(body("x", stream=True)).encode(), JSON, 400, "stream"),
-    ("two choices", json.dumps(body("x", n=2)).encode(), JSON, 400, "n"),
-    ("a stop string", json.dumps(body("x", stop=["a"])).encode(), JSON, 400, "stop"),
+    ("too many choices", json.dumps(body("x", n=9)).encode(), JSON, 400, "n"),
+    ("an empty stop string", json.dumps(body("x", stop=[""])).encode(), JSON, 400, "stop"),
+    ("a schema of nothing", json.dumps(body("x", response_format=schema({"enum": []}))).encode(), JSON, 400, "response_format"),
+    ("a bias on no token", json.dumps(body("x", logit_bias={"5000": 1})).encode(), JSON, 400, "logit_bias.5000"),
     ("a text seed", json.dumps(body("x", seed="1")).encode(), JSON, 400, "seed"),
     ("a tool", json.dumps(body("x", tools=[{}])).encode(), JSON, 400, "tools"),
     ("a hot temperature", json.dumps(body("x", temperature=2.5)).encode(), JSON, 400, "temperature"),
@@ -177,7 +224,7 @@ def _blobs(operator: Operator) -> list[Path]:
 
 def test_the_client_understands_the_errors(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        ask(client, "x", n=3)
+        ask(client, "x", n=30)
     assert (caught.value.param, caught.value.type, caught.value.code) == ("n", "invalid_request_error", "invalid_value")
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(**body("x") | {"model": "other"})

@@ -14,7 +14,7 @@ from bytewise.protocol.errors import LaneLost, LaneOwned, SecondVote, SequenceBr
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
-from bytewise.storage.books import Books
+from bytewise.storage.books import Books, Issued
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal
 from bytewise.storage.lane import Lane
@@ -116,7 +116,7 @@ def _books(url: str, worker: int) -> list[int]:
     while len(numbers) < 30:
         seq, key = books.next_seq(), Digest(bytes([worker] * 31 + [len(numbers)]))
         try:
-            books.issue(key, name(seq), signed_receipt(seq), b"envelope", b"answer")
+            books.issue(key, [Issued(name(seq), signed_receipt(seq), b"envelope", b"answer")])
             numbers.append(seq)
         except SequenceBroken:
             pass  # the other process was faster

@@ -5,7 +5,7 @@ from sqlalchemy import Engine
 
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
 from bytewise.protocol.units import Address
-from bytewise.storage.books import Books
+from bytewise.storage.books import Books, Issued
 from tests.unit.storage.children import Child, race
 from tests.unit.storage.conftest import HandClock
 from tests.unit.storage.records import ACCOUNT, OTHER, header, name, signed_receipt
@@ -19,7 +19,7 @@ def books(engine: Engine, clock: HandClock) -> Books:
 def issue(books: Books, count: int, operator: Address = ACCOUNT) -> None:
     for _ in range(count):
         seq = books.next_seq()
-        books.issue(name(100 + seq), name(seq), signed_receipt(seq, operator), b"envelope", b"answer %d" % seq)
+        books.issue(name(100 + seq), [Issued(name(seq), signed_receipt(seq, operator), b"envelope", b"answer %d" % seq)])
 
 
 def test_numbers_start_at_one_and_have_no_gap(books: Books) -> None:
@@ -33,16 +33,27 @@ def test_numbers_start_at_one_and_have_no_gap(books: Books) -> None:
 def test_a_receipt_with_another_number_or_operator_is_refused(books: Books, seq: int, operator: Address) -> None:
     issue(books, 2)
     with pytest.raises(SequenceBroken):
-        books.issue(name(1), name(50), signed_receipt(seq, operator), b"", b"")
+        books.issue(name(1), [Issued(name(50), signed_receipt(seq, operator), b"", b"")])
     assert books.next_seq() == 3 and books.answer(name(1)) is None
 
 
 def test_a_request_never_gets_a_second_receipt(books: Books) -> None:
     issue(books, 1)
     with pytest.raises(StoreCorrupt):
-        books.issue(name(101), name(2), signed_receipt(2), b"envelope", b"second answer")
+        books.issue(name(101), [Issued(name(2), signed_receipt(2), b"envelope", b"second answer")])
     assert books.answer(name(101)) == b"answer 1"
     assert books.next_seq() == 2, "the number was not lost"
+
+
+def test_choices_are_stored_together_or_not_at_all(books: Books) -> None:
+    issue(books, 1)
+    three = [Issued(name(seq), signed_receipt(seq), b"envelope", b"choice %d" % seq) for seq in (2, 3, 5)]
+    with pytest.raises(SequenceBroken):
+        books.issue(name(9), three)
+    assert books.next_seq() == 2 and books.answer(name(9)) is None and books.receipt(name(2)) is None
+    books.issue(name(9), [*three[:2], Issued(name(4), signed_receipt(4), b"envelope", b"choice 4")])
+    assert books.answer(name(9)) == b"choice 2" and books.next_seq() == 5
+    assert [books.answer_to(name(seq)) for seq in (2, 3, 4)] == [b"choice 2", b"choice 3", b"choice 4"]
 
 
 def test_answers_are_forgotten_and_receipts_kept(books: Books, clock: HandClock) -> None:
