@@ -1,7 +1,6 @@
 #include "pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#define SPINS 4000 /* Some tens of microseconds: phases are shorter than a sleep. */
+#define SPINS 2000 /* Some tens of microseconds: most phases are shorter than a sleep. */
 #define CACHE_LINE 64
 
 struct Pool {
@@ -25,7 +24,8 @@ struct Pool {
     Task task;
     void *argument;
     bool closing;
-    atomic_uint job; /* Number of tasks begun: what a sleeping worker waits for. */
+    atomic_uint job;      /* Number of tasks begun: what a worker waits for. */
+    atomic_int sleepers;  /* Threads that wait for `woken`. */
     _Alignas(CACHE_LINE) atomic_llong next;
     _Alignas(CACHE_LINE) atomic_int arrived;
     _Alignas(CACHE_LINE) atomic_uint phase;
@@ -74,34 +74,43 @@ int64_t pool_next(Pool *pool)
     return atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
 }
 
-void pool_sync(Pool *pool)
-{
-    const unsigned phase = atomic_load(&pool->phase);
-    if (atomic_fetch_add(&pool->arrived, 1) + 1 == pool->threads) {
-        atomic_store(&pool->arrived, 0);
-        atomic_store(&pool->next, 0);
-        atomic_store(&pool->phase, phase + 1);
-        return;
-    }
-    for (int spins = 0; atomic_load(&pool->phase) == phase; spins++) {
-        if (spins < SPINS)
-            pause_briefly();
-        else
-            sched_yield(); /* A neighbour was descheduled: let it have the processor. */
-    }
-}
-
-static void wait_for_job(Pool *pool, unsigned seen)
+/* Waits until the word is no longer `old`: first awake, then asleep, because its writer may have lost its processor. */
+static void wait_for(Pool *pool, atomic_uint *word, unsigned old)
 {
     for (int spins = 0; spins < SPINS; spins++) {
-        if (atomic_load(&pool->job) != seen)
+        if (atomic_load(word) != old)
             return;
         pause_briefly();
     }
     pthread_mutex_lock(&pool->mutex);
-    while (atomic_load(&pool->job) == seen)
+    atomic_fetch_add(&pool->sleepers, 1);
+    while (atomic_load(word) == old)
         pthread_cond_wait(&pool->woken, &pool->mutex);
+    atomic_fetch_sub(&pool->sleepers, 1);
     pthread_mutex_unlock(&pool->mutex);
+}
+
+/* Either a thread that goes to sleep sees the new word, or its writer sees that it sleeps. */
+static void advance(Pool *pool, atomic_uint *word)
+{
+    atomic_fetch_add(word, 1);
+    if (!atomic_load(&pool->sleepers))
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&pool->woken);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+void pool_sync(Pool *pool)
+{
+    const unsigned phase = atomic_load(&pool->phase);
+    if (atomic_fetch_add(&pool->arrived, 1) + 1 < pool->threads) {
+        wait_for(pool, &pool->phase, phase);
+        return;
+    }
+    atomic_store(&pool->arrived, 0);
+    atomic_store(&pool->next, 0);
+    advance(pool, &pool->phase);
 }
 
 static void *work(void *argument)
@@ -111,7 +120,7 @@ static void *work(void *argument)
     free(argument);
     plain_floats();
     for (unsigned seen = 0;; seen++) {
-        wait_for_job(pool, seen);
+        wait_for(pool, &pool->job, seen);
         if (pool->closing)
             return NULL;
         pool->task(&pool->workers[start.index], pool->argument);
@@ -121,13 +130,10 @@ static void *work(void *argument)
 
 static void begin(Pool *pool, Task task, void *argument, bool closing)
 {
-    pthread_mutex_lock(&pool->mutex);
     pool->task = task;
     pool->argument = argument;
     pool->closing = closing;
-    atomic_fetch_add(&pool->job, 1);
-    pthread_cond_broadcast(&pool->woken);
-    pthread_mutex_unlock(&pool->mutex);
+    advance(pool, &pool->job);
 }
 
 int pool_run(Pool *pool, Task task, void *argument)
@@ -189,6 +195,8 @@ void pool_close(Pool *pool)
         free(pool->workers[i].panel);
         free(pool->workers[i].scratch);
     }
+    pthread_cond_destroy(&pool->woken);
+    pthread_mutex_destroy(&pool->mutex);
     free(pool->workers);
     free(pool->handles);
     free(pool);
