@@ -1,11 +1,10 @@
-"""Writes exact-1.json, the vectors of the arithmetic profile: `python tests/vectors/make_exact1.py`.
+"""Writes exact-1.json, the vectors of the arithmetic profile: `python -m tests.vectors.make_exact1`.
 
 They never change: a change of one bit is a new profile (design section 6). `answers FOLDER` prints the small model's answers
-on the backend that this machine chooses; tests run it under other instruction sets. Floats are written as their bits.
+on the backend that this machine chooses; tests run it under other instruction sets.
 """
 
 import json
-import struct
 import sys
 import tempfile
 from fractions import Fraction
@@ -14,49 +13,27 @@ from typing import Any
 
 import torch
 
-from bytewise.inference import artifact, rope, self_test
+from bytewise.inference import artifact, self_test
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.convert import convert
 from bytewise.inference.determinism import fixed
-from bytewise.inference.elementwise import exp, silu
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.known_answers import integers
 from bytewise.inference.make import make_model
 from bytewise.inference.matmul import Float64Backend
-from bytewise.inference.quantise import quantise
 from bytewise.inference.sampling import draw, keep
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
+from tests.vectors import exact1_parts
 
 FILE = Path(__file__).parent / "exact-1.json"
 SMALL = {"layers": 2, "width": 64, "heads": 4, "key_value_heads": 2, "context": 256}
 SEED = 7
 POLICIES = (("0", "1", 0), ("0.8", "0.9", 0), ("1.25", "1", 40))
 PROMPTS = (b"\x00", b"One answer, the same bytes everywhere.", bytes(range(64, 160)))
-
-
-def bits(values: torch.Tensor) -> list[str]:
-    """float32 values as the hexadecimal of their bits."""
-    return [struct.pack(">f", value).hex() for value in values.tolist()]
-
-
-def elementwise() -> dict[str, Any]:
-    """exp, SiLU and the quantiser on made-up inputs."""
-    points = torch.tensor(integers("exp", 40, 2**20), dtype=torch.float32).abs().neg() / torch.full((1,), 12000.0)
-    gates = torch.tensor(integers("silu", 40, 2**20), dtype=torch.float32) / torch.full((1,), 50000.0)
-    rows = []
-    for width, scale, magnitude in ((5, -10, 14), (8, 30, 14), (4, -140, 14), (6, -20, 22)):
-        row = torch.tensor([integers(f"row-{width}-{scale}", width, 2**23)], dtype=torch.float32) * 2.0**scale
-        found = quantise(row, magnitude)
-        whole = [int(q) for q in found.values[0].tolist()]
-        rows.append({"bits": magnitude, "row": bits(row[0]), "exponent": int(found.exponent), "integers": whole})
-    return {
-        "exp": {"input": bits(points), "output": bits(exp(points))}, "silu": {"input": bits(gates), "output": bits(silu(gates))},
-        "quantiser": rows,
-    }  # fmt: skip
 
 
 def sampler() -> list[dict[str, Any]]:
@@ -68,20 +45,6 @@ def sampler() -> list[dict[str, Any]]:
         token = draw(keep(torch.tensor(weights), top_k, Fraction(top_p)), key)
         cases.append({"weights": weights, "top_k": top_k, "top_p": top_p, "key": key.hex(), "token": token})
     return cases
-
-
-def rotary() -> dict[str, Any]:
-    """Cosines and sines at a few positions, of plain and of scaled frequencies."""
-    plain = {"rope_type": "default", "rope_theta": 10000.0}
-    scaled = {
-        "rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 128,
-    }  # fmt: skip
-    found = {}
-    for name, parameters in (("default", plain), ("llama3", scaled)):
-        cos, sin = rope.rows(rope.factor_tables(parameters, 8, 1024), torch.arange(1024))
-        found[name] = {str(p): [*bits(cos[p, :4]), *bits(sin[p, :4])] for p in (0, 1, 255, 256, 1023)}
-    return found
 
 
 def small_model(folder: Path) -> Artifact:
@@ -123,7 +86,10 @@ def vectors(folder: Path) -> dict[str, Any]:
     model = small_model(folder)
     with fixed(1):
         head = {"profile": PROFILE_EXACT_1, "profile_digest": self_test.profile_digest(Float64Backend()).hex()}
-        parts = {**elementwise(), "rotary": rotary(), "sampler": sampler()}
+        parts = {
+            **exact1_parts.elementwise(), "rotary": exact1_parts.rotary(), "attention": exact1_parts.attention(),
+            "routing": exact1_parts.routing(), "families": exact1_parts.families(folder), "sampler": sampler(),
+        }  # fmt: skip
     weights = digests.sha256((folder / "checkpoint" / "model.safetensors").read_bytes()).hex()
     made = {"seed": SEED, "shape": SMALL, "checkpoint": weights, "model_id": model.model_id.hex()}
     provenance = {"made_by": "tests/vectors/make_exact1.py", "checked_by": "tests/unit/inference/test_vectors.py"}

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from tests.unit.inference.second_engine import arithmetic
-from tests.unit.inference.second_engine.arithmetic import Vector, dot, f32, f64, quantised, scale
+from tests.unit.inference.second_engine import arithmetic, attention
+from tests.unit.inference.second_engine.arithmetic import Vector, dot, f32, quantised, scale
+from tests.unit.inference.second_engine.attention import Row
 from tests.unit.inference.second_engine.files import Files
 
 ACTIVATIONS = {"silu": arithmetic.silu, "gelu_tanh": arithmetic.gelu_tanh}
-Row = tuple[list[int], int]
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,8 @@ class SecondEngine:
 
     def _experts(self, x: Vector, prefix: str) -> Vector:
         row = quantised(x, 14)
-        logits = self._linear(row, prefix + "router")
-        order = sorted(range(len(logits)), key=lambda expert: (-logits[expert], expert))
-        chosen = sorted(order[: self.shape["experts_per_token"]])
-        e, total = arithmetic.softmax([logits[expert] for expert in chosen])
         result = [Fraction(0)] * len(x)
-        for expert, weight in zip(chosen, e, strict=True):
-            share = f32(weight / total)
+        for expert, share in attention.routed(self._linear(row, prefix + "router"), self.shape["experts_per_token"]).items():
             result = _sum(result, [f32(v * share) for v in self._unit(row, f"{prefix}experts.{expert}.")])
         return result
 
@@ -98,19 +93,9 @@ class SecondEngine:
         group, mixed = len(query) // len(key), []
         for h, head in enumerate(query):
             keys, values = ([rows[layer][p][h // group] for p in seen] for rows in (self.keys, self.values))
-            mixed += self._mixed(quantised(self._rotated(head, position), 14), keys, values)
+            factor, cap = self.files.vector("attention_scale")[0], f32(Fraction(self.shape["attention_softcap"]))
+            mixed += attention.mixed(quantised(self._rotated(head, position), 14), keys, values, factor, cap)
         return self._linear(quantised(mixed, 14), prefix + "o_proj")
-
-    def _mixed(self, query: Row, keys: list[Row], values: list[Row]) -> Vector:
-        factor = f32(self.files.vector("attention_scale")[0] * scale(query[1], 14))
-        scores = [f32(f32(f32(Fraction(dot(query[0], k))) * factor) * scale(e, 14)) for k, e in keys]
-        cap = Fraction(self.shape["attention_softcap"])
-        if cap:
-            scores = [arithmetic.softcap(score, f32(cap)) for score in scores]
-        weights, total = arithmetic.softmax(scores)
-        shares, top = quantised([w * scale(e, 14) for w, (_, e) in zip(weights, values, strict=True)], 22)
-        sums = [dot(shares, column) for column in zip(*(v for v, _ in values), strict=True)]
-        return [f32(f32(Fraction(s)) * scale(top, 22) / total) for s in sums]
 
     def _heads(self, x: Vector) -> list[Vector]:
         width = self.shape["head_width"]
@@ -119,10 +104,9 @@ class SecondEngine:
     def _rotated(self, head: Vector, position: int) -> Vector:
         tables, half, turned = self.files.tensors, len(head) // 2, list(head)
         for i in range(half):
-            high_cos, high_sin = (tables[f"rope.high.{part}"][position // 256][i] for part in ("cos", "sin"))
-            low_cos, low_sin = (tables[f"rope.low.{part}"][position % 256][i] for part in ("cos", "sin"))
-            cos = f32(f64(f64(high_cos * low_cos) - f64(high_sin * low_sin)))
-            sin = f32(f64(f64(high_sin * low_cos) + f64(high_cos * low_sin)))
+            high = [tables[f"rope.high.{part}"][position // 256][i] for part in ("cos", "sin")]
+            low = [tables[f"rope.low.{part}"][position % 256][i] for part in ("cos", "sin")]
+            cos, sin = attention.turn(high, low)
             first, second = head[i], head[half + i]
             turned[i] = f32(f32(first * cos) + f32(-second * sin))
             turned[half + i] = f32(f32(second * cos) + f32(first * sin))
