@@ -131,19 +131,17 @@ def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[C
 def rerun(found: Found, payload: Payload, artifact: Path | None, progress: LoadProgress) -> Rerun:
     """Verifies the answer by one forward pass; `CannotExecute` if this machine cannot tell."""
     # Here, since only this verb of many needs torch, which takes seconds to import.
-    from bytewise.inference import artifact as artifacts
-    from bytewise.inference.engine import ExactEngine
+    from bytewise.inference.profiles import model_id_of, open_engine
     from bytewise.inference.tokenizer import Tokenizer
 
     receipt = found.checked.signed.receipt
     if artifact is None:
         raise CannotExecute(f"model_missing: give the artifact of model {hex0x(receipt.model_id)} with --artifact")
-    if artifacts.model_id_of(artifact) != receipt.model_id:
+    if model_id_of(artifact) != receipt.model_id:
         raise CannotExecute(f"model_missing: {artifact.name} is another model than {hex0x(receipt.model_id)}")
-    loaded = artifacts.load(artifact, progress)
-    engine = ExactEngine(loaded)
+    engine = open_engine(artifact, found.environment, progress=progress)
     verification = engine.confirm(payload.request, engine.verify(payload.request, payload.output, receipt.out_hash))
-    divergence, words = verification.divergence, Tokenizer(loaded)
+    divergence, words = verification.divergence, Tokenizer(engine.artifact)
     if divergence is None:
         return Rerun(None, "", "")
     shown = [words.text([token]) if token is not None else "" for token in (divergence.expected, divergence.claimed)]

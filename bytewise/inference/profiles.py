@@ -11,6 +11,7 @@ from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
 from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault
+from bytewise.protocol.units import Digest
 
 AnyEngine = ExactEngine | PinnedEngine
 
@@ -22,6 +23,11 @@ def profile_of(path: Path) -> str:
     except (OSError, Fault):
         return ""
     return str(value.get("profile", "")) if isinstance(value, dict) else ""
+
+
+def model_id_of(path: Path) -> Digest:
+    """Model id that an artifact of any profile claims, from its manifest alone; the other files are not read."""
+    return checkpoint.read_manifest(path).model_id if profile_of(path) == PROFILE_PINNED_1 else artifacts.model_id_of(path)
 
 
 def open_engine(

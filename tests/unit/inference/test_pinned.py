@@ -20,7 +20,7 @@ from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.pinned.fingerprint import fingerprint
 from bytewise.inference.pinned.model import FloatModel, head_row
 from bytewise.inference.pinned.switches import pinned
-from bytewise.inference.profiles import open_engine
+from bytewise.inference.profiles import model_id_of, open_engine
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol import digests
 from bytewise.protocol.compare import DivergenceClass, Generated
@@ -282,6 +282,7 @@ def test_what_is_no_checkpoint_is_not_pinned(place: Place, tmp_path: Path) -> No
 def test_an_artifact_chooses_its_engine(place: Place) -> None:
     path = place.artifact.path
     assert open_engine(path, place.environment).profile == PROFILE_PINNED_1
+    assert model_id_of(path) == place.artifact.model_id
     with pytest.raises(ConfigurationError, match="environment"):
         open_engine(path, None)
     with pytest.raises(CannotExecute, match="exact-1"):

@@ -1,0 +1,143 @@
+"""The same bytes on a GPU, and how fast: `python -m bench.gpu`; writes `bench/results/gpu.json`. Never yet run on a GPU.
+
+First every way to multiply proves itself on the card (known answers, golden vectors, known models), then one whole model is
+answered on processor and card and the hashes are compared; only then time is taken, in turn with `transformers` in bfloat16.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench import engines, machine, models
+from bench.ours import Ours
+from bench.peer_transformers import Transformers
+from bench.rounds import Samples, interleaved, medians, times_faster
+from bench.worker import Engine
+from bytewise.inference import artifact
+from bytewise.inference.cuda.backends import CUDA_BACKENDS
+from bytewise.inference.cuda.runner import open_cuda
+from bytewise.inference.determinism import fixed
+from bytewise.inference.pinned.machine import read_gpu
+from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.units import Digest
+
+OURS, PEER = "bytewise", "transformers-bf16"
+PROMPT, ANSWER, ROUNDS = 256, 256, 5
+RESULT = Path("bench/results/gpu.json")
+
+
+class Hashing(Ours):
+    """Our engine, which also gives away what a receipt would sign."""
+
+    def out_hash(self, prompt: Sequence[int], count: int) -> Digest:
+        """Hash of tokens and trace of the greedy answer."""
+        return self._engine.generate(self.request(prompt, count)).out_hash
+
+
+class OnCuda(Transformers):
+    """The peer with everything on the card; reading a token waits for it, so that time is that of the work."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "bfloat16", 1)
+        self._model = self._model.to("cuda")
+
+    def generate(self, prompt: Sequence[int], count: int) -> list[int]:
+        """Greedy."""
+        with torch.device("cuda"):
+            return super().generate(prompt, count)
+
+    def logits(self, tokens: Sequence[int]) -> Sequence[float]:
+        """Logits after the last token."""
+        with torch.device("cuda"):
+            return super().logits(tokens)
+
+
+def exactness(path: Path) -> dict[str, str]:
+    """What each backend's known answers, vectors and known models say on the current card: `exact`, or what differs."""
+    model, said = artifact.load(path), {}
+    for backend in CUDA_BACKENDS:
+        try:
+            with fixed(1):
+                open_cuda(model, backend.name).vectors()
+            said[backend.name] = "exact"
+        except (BytewiseError, RuntimeError) as error:
+            said[backend.name] = str(error)[:200]
+    return said
+
+
+def same_hashes(one: Hashing, other: Hashing, prompt: Sequence[int], count: int) -> bool:
+    """Whether two engines give one out_hash, trace included, for one greedy request."""
+    return one.out_hash(prompt, count) == other.out_hash(prompt, count)
+
+
+def measure(ours: Engine, peer: Engine, prompt: Sequence[int], answer: int, rounds: int) -> dict[str, float]:
+    """Ratios larger than 1 where we are ahead, and tokens per second; each work ran once before it counts."""
+
+    def timed(work: Callable[[], object]) -> Callable[[], float]:
+        def seconds() -> float:
+            start = time.perf_counter()
+            work()
+            return time.perf_counter() - start
+
+        return seconds
+
+    claims = [(prompt, answer)]
+    for each in (ours, peer):
+        each.generate(prompt, answer)
+        each.prepare(claims)
+        each.judge(claims, together=False)
+    made: Samples = interleaved(
+        {OURS: timed(lambda: ours.generate(prompt, answer)), PEER: timed(lambda: peer.generate(prompt, answer))}, rounds, _tell
+    )
+    judged: Samples = interleaved(
+        {OURS: timed(lambda: ours.judge(claims, together=False)), PEER: timed(lambda: peer.judge(claims, together=False))},
+        rounds, _tell,
+    )  # fmt: skip
+    both = {"generate": made[OURS], "verify": judged[OURS]}
+    return {
+        "generate_over_hf_bf16": times_faster(made, OURS, PEER),
+        "verify_over_hf_prefill": times_faster(judged, OURS, PEER),
+        "verify_over_generate": times_faster(both, "verify", "generate"),
+        "tokens_per_second": answer / medians(made)[OURS],
+        "tokens_per_second_hf_bf16": answer / medians(made)[PEER],
+    }
+
+
+def main() -> int:
+    """Measures on the current card; exit code 69 (EX_UNAVAILABLE) without one."""
+    parser = argparse.ArgumentParser(prog="bench.gpu", description=__doc__)
+    parser.add_argument("--checkpoint", type=Path, help="checkpoint folder of the peer; with --artifact, made from it")
+    parser.add_argument("--artifact", type=Path)
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("no CUDA device is here: nothing was measured", file=sys.stderr)
+        return 69
+    shape = models.SMALL
+    checkpoint = options.checkpoint or models.checkpoint(engines.ROOT, shape)
+    path = options.artifact or engines.artifact(shape)
+    backends, prompt = exactness(path), [32 + i % 90 for i in range(PROMPT)]
+    card, processor = Hashing(path, "cuda", 1), Hashing(path, "torch", torch.get_num_threads())
+    found: dict[str, Any] = {
+        "model": path.name, "machine": machine.describe(), "card": list(read_gpu().facts), "driver": read_gpu().driver,
+        "cuda": torch.version.cuda, "backends": backends, "chosen": card.name, "prompt": PROMPT, "answer": ANSWER,
+        "cpu_hash_equals_gpu_hash": same_hashes(processor, card, prompt, 64),
+        **measure(card, OnCuda(checkpoint), prompt, ANSWER, ROUNDS),
+    }  # fmt: skip
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(RESULT.read_text())
+    return 0
+
+
+def _tell(what: str) -> None:
+    print(what, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The golden hashes on a CUDA device. Runs where BYTEWISE_GPU is set, and then a missing device is a failure."""
+
+import pytest
+import torch
+
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.cuda.backends import CUDA_BACKENDS
+from bytewise.inference.cuda.runner import DeviceRunner, open_cuda
+from bytewise.inference.determinism import fixed
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.golden import PROFILE_DIGEST
+from bytewise.inference.matmul import Backend
+from bytewise.service.settings import library_variables
+from tests.unit.inference.models import varied_requests
+
+if not library_variables(("BYTEWISE_GPU",)):
+    pytest.skip("BYTEWISE_GPU is not set: no GPU to run on", allow_module_level=True)
+
+each_backend = pytest.mark.parametrize("backend", CUDA_BACKENDS, ids=lambda backend: backend.name)
+
+
+def test_a_device_is_here() -> None:
+    assert torch.cuda.is_available()
+
+
+@each_backend
+def test_every_backend_gives_the_golden_hashes_of_vectors_and_known_models(model: Artifact, backend: Backend) -> None:
+    with fixed(1):
+        assert open_cuda(model, backend.name).vectors() == PROFILE_DIGEST
+
+
+@each_backend
+@pytest.mark.parametrize("bucket", [0, 16, 256], ids=["no graph", "small graphs", "one graph"])
+def test_a_whole_model_has_the_rows_of_the_processor(model: Artifact, backend: Backend, bucket: int) -> None:
+    tokens, rows = list(range(40, 73)), []
+    for runner in (DeviceRunner(model, backend, "cpu", 0), DeviceRunner(model, backend, "cuda", bucket)):
+        with fixed(1):
+            cache = runner.cache(1, 64)
+            found = runner.teacher_force(cache, [tokens[:13]], [0], 5)[0]
+            found += [runner.feed(cache, token, 13 + i) for i, token in enumerate(tokens[13:])]
+        rows.append([(row.row, row.exponent, row.logits is not None and row.logits.numpy().tobytes()) for row in found])
+    assert rows[0] == rows[1]
+
+
+def test_answers_of_the_processor_are_verified_on_the_card_and_the_other_way_round(model: Artifact) -> None:
+    card, processor = ExactEngine(model, path="cuda"), ExactEngine(model)
+    for request in varied_requests(model, 8, 12):
+        answer = processor.generate(request)
+        assert card.generate(request) == answer
+        assert card.verify(request, answer.output, answer.out_hash).divergence is None
+        assert processor.verify(request, answer.output, answer.out_hash).divergence is None
+
+
+def test_a_divergence_on_the_card_is_confirmed_by_the_processor(model: Artifact) -> None:
+    card = ExactEngine(model, path="cuda")
+    request = varied_requests(model, 1, 12)[0]
+    answer = card.generate(request)
+    found = card.verify(request, answer.output, PROFILE_DIGEST)
+    assert found.divergence is not None and card.confirm(request, found) is found
