@@ -22,11 +22,11 @@ Command = list[str | Path]
 
 def commands(shape: Shape, threads: int, context: int, progress: Callable[[str], None]) -> dict[str, Command]:
     """How to start each engine on the weights of one model."""
-    progress(f"{shape.name}: checkpoint")
+    progress("checkpoint")
     checkpoint = models.checkpoint(ROOT, shape)
-    progress(f"{shape.name}: artifact")
+    progress("artifact")
     ours = artifact(shape)
-    progress(f"{shape.name}: GGUF file")
+    progress("GGUF file")
     peers = models.cached(ROOT, f"gguf-{shape.name}", checkpoint.name, lambda path: _gguf(checkpoint, path))
     return {
         NATIVE: [sys.executable, "-m", "bench.ours", ours, "native", str(threads)],
