@@ -124,7 +124,7 @@ int model_ready(const Model *model)
 /* binary16 to binary32: exact, subnormals included. */
 static float widen_half(uint16_t half)
 {
-    const int32_t sign = (int32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff;
+    const int32_t magnitude = half & 0x7fff;
     float value;
     if (magnitude < 0x0400)
         value = (float)magnitude * 0x1p-24f;
@@ -132,7 +132,7 @@ static float widen_half(uint16_t half)
         value = float_of((magnitude << 13) + (112 << 23));
     else
         value = float_of((magnitude << 13) | (255 << 23));
-    return float_of(bits_of(value) | sign);
+    return half & 0x8000 ? -value : value;
 }
 
 void model_embed(const Model *model, int64_t token, float *row)
