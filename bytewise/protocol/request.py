@@ -41,6 +41,7 @@ class DecodePolicy:
     stop_tokens: tuple[int, ...]
     """Token ids that end the answer, ascending, each once; the stop token is part of the answer."""
     _: KW_ONLY
+    """What follows is given by name; a knob that is left out is off."""
     min_p: Decimal = _ZERO
     """Tokens that weigh less than this share of the heaviest are not drawn; 0 keeps every token, 1 the heaviest only."""
     repetition_penalty: Decimal = _ONE
