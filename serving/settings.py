@@ -31,7 +31,7 @@ class Model:
     threads: int = 1
     """Threads of the engine."""
     device: str = "cpu"
-    """Where an artifact of profile `pinned-1` runs: `cpu` or `cuda`."""
+    """Where the engine runs: `cpu` or `cuda`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from bytewise.protocol.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.errors import CannotExecute, ConfigurationError, Fault
 from bytewise.protocol.units import Digest
 
+DEVICES = ("cpu", "cuda")
+
 AnyEngine = ExactEngine | PinnedEngine
 
 
@@ -34,13 +36,16 @@ def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None,
 ) -> AnyEngine:  # fmt: skip
-    """The engine of an artifact. `pinned-1` needs the environment that it is to be; `exact-1` runs in any.
+    """The engine of an artifact, on `cpu` or `cuda`. `pinned-1` needs the environment that it is to be; `exact-1` runs in any.
 
-    `ArtifactMismatch`, `CannotExecute` (a foreign environment among them), or `ConfigurationError` where an argument is of
-    the other profile.
+    `ArtifactMismatch`, `CannotExecute` (a foreign environment among them), or `ConfigurationError` for a device that there is
+    not and for an argument of the other profile.
     """
+    if device not in DEVICES:
+        raise ConfigurationError("device", f"is {device[:40]}: there are {', '.join(DEVICES)}")
     if profile_of(path) != PROFILE_PINNED_1:
-        return ExactEngine(artifacts.load(path, progress), threads=threads, backend=backend or None)
+        where = "cuda" if device == "cuda" else "auto"
+        return ExactEngine(artifacts.load(path, progress), threads=threads, path=where, backend=backend or None)
     if environment is None:
         raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")
     if environment.profile != PROFILE_PINNED_1:

@@ -30,7 +30,7 @@ class EnclaveSettings:
     environment_file: Path | None = None
     """Registered Environment that this machine is, as canonical JSON; needed by an artifact of profile `pinned-1` only."""
     device: str = "cpu"
-    """Where an artifact of profile `pinned-1` runs: `cpu` or `cuda`."""
+    """Where the engine runs: `cpu` or `cuda`."""
     key_timeout_s: float = 10.0
     """Timeout of one call to a key shard."""
     ready_file: Path | None = None

@@ -95,6 +95,8 @@ def test_an_artifact_chooses_its_engine(place: Place) -> None:
     assert model_id_of(path) == place.artifact.model_id
     with pytest.raises(ConfigurationError, match="environment"):
         open_engine(path, None)
+    with pytest.raises(ConfigurationError, match="tpu"):
+        open_engine(path, place.environment, device="tpu")
     with pytest.raises(CannotExecute, match="exact-1"):
         open_engine(path, dataclasses.replace(place.environment, profile="exact-1"))
 

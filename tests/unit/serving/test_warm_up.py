@@ -1,0 +1,64 @@
+"""An operator answers and verifies before it is ready; a machine that contradicts itself never gets there."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from bytewise.protocol.compare import Generated, Verification
+from bytewise.protocol.errors import NotExact
+from bytewise.protocol.request import Output, Request
+from bytewise.protocol.units import Digest
+from serving.recipe import Offer
+from serving.warm_up import NEW_TOKENS, warm_up
+from tests.world import CHAIN_ID, MODEL, Parrot, World, word
+
+WORLD = World()
+OFFER = Offer("parrot", MODEL, word("template"), word("tokenizer"), WORLD.environment, CHAIN_ID, 600)
+
+
+@dataclass
+class Words:
+    """Texts of one token a byte, without a stop token."""
+
+    stop_tokens: tuple[int, ...] = ()
+    vocabulary: int = 257
+
+    def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
+        return tuple("".join(message["content"] for message in messages).encode())
+
+    def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
+        return bytes(token_ids).decode(errors="replace")
+
+    def written(self, token_ids: tuple[int, ...]) -> bytes:
+        return bytes(token_ids)
+
+    def refusal(self, schema: str) -> str:
+        return ""
+
+
+@dataclass
+class Watched:
+    """An engine that generates with one step of the parrot and verifies with another, and notes what it was asked."""
+
+    generates: int = 7
+    verifies: int = 7
+    asked: list[Request] = field(default_factory=list)
+
+    def generate(self, request: Request) -> Generated:
+        self.asked.append(request)
+        return Parrot(self.generates).generate(request)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        return Parrot(self.verifies).verify(request, claimed, out_hash)
+
+
+def test_a_greedy_and_a_sampled_request_are_answered_and_verified() -> None:
+    engine = Watched()
+    assert warm_up(engine, OFFER, Words(), WORLD.client) == 2 * NEW_TOKENS
+    assert [request.decode.temperature for request in engine.asked] == ["0", "0.8"]
+    assert {request.environment for request in engine.asked} == {WORLD.environment.digest}
+
+
+def test_a_machine_that_contradicts_itself_does_not_get_ready() -> None:
+    with pytest.raises(NotExact, match="warm-up"):
+        warm_up(Watched(verifies=8), OFFER, Words(), WORLD.client)
