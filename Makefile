@@ -49,7 +49,7 @@ $(PACKAGES_READY): pyproject.toml constraints.txt
 # The C engine is optional: without a compiler this says so, and the torch path is used.
 $(ENGINE_READY): setup.py $(wildcard $(ENGINE)/*.c $(ENGINE)/*.h) | $(PACKAGES_READY)
 	@echo '==> the C engine'
-	@$(PY) setup.py --quiet build_ext --inplace
+	@$(PY) setup.py --quiet build_ext --inplace --force
 	@touch $@
 
 $(NODE_READY): $(CONTRACTS)/package.json $(CONTRACTS)/package-lock.json | $(PACKAGES_READY)
