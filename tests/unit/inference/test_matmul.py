@@ -57,7 +57,9 @@ def test_backends_are_ordered_by_measured_speed() -> None:
         name = "slow"
 
         def product(self, values: Tensor, packed: Tensor) -> Tensor:
-            return [super(Slow, self).product(values, packed) for _ in range(200)][0]
+            for _ in range(30):
+                result = super().product(values, packed)
+            return result
 
     class Absent(Float64Backend):
         name = "absent"

@@ -1,0 +1,144 @@
+"""One process of the soak: runs of the known models under drawn settings; `python -m bench.soak_worker FIRST LAST STEP`.
+
+A run reads a prompt and decodes a few tokens. What may not matter is drawn from the run's number: path, kernel or backend,
+threads, chunk, neighbours and place in the batch, a cached prefix of another conversation. Prints one line of JSON for each run.
+"""
+
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bytewise.inference import known_models
+from bytewise.inference.choice import AnyPath, open_path
+from bytewise.inference.determinism import fixed
+from bytewise.inference.known_answers import integers
+from bytewise.inference.matmul import BACKENDS
+from bytewise.inference.native.library import kernels
+from bytewise.inference.native.path import missing_feature
+from bytewise.inference.paths import HeadRow
+from bytewise.inference.sampling import choose
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.request import DecodePolicy
+from bytewise.protocol.units import Decimal, Digest
+
+PROMPTS = 500
+"""Different ones; each is run equally often."""
+
+LONGEST = 48
+DECODED = 6
+
+# The first three run on both paths. Of every eleven prompts one is for a model that only torch has: it is the slow path.
+MODELS = ["bias and window", "norms of heads, two limbs", "wide scores"] * 3 + ["softcaps", "experts"]
+
+
+class Setting(NamedTuple):
+    """What may not matter to a run."""
+
+    path: str
+    """`native` or `torch`."""
+    way: str
+    """Kernel or backend."""
+    threads: int
+    """Of the path."""
+    chunk: int
+    """Most tokens of a forward call."""
+    neighbours: int
+    """Other prompts in the batch."""
+    prefix: bool
+    """Whether the cache held another conversation that begins alike; then the prompt is alone."""
+
+
+class Draws:
+    """Numbers drawn from a name, the same everywhere."""
+
+    def __init__(self, name: str) -> None:
+        self._numbers = iter(integers(f"soak {name}", 64, 2**30))
+
+    def below(self, bound: int) -> int:
+        """The next one, from 0 to bound - 1."""
+        return abs(next(self._numbers)) % bound
+
+
+def main() -> None:
+    """Every STEP-th run from FIRST to before LAST."""
+    first, last, step = map(int, sys.argv[1:])
+    for run in range(first, last, step):
+        prompt = run % PROMPTS
+        setting = setting_of(run, MODELS[prompt % len(MODELS)])
+        print(json.dumps({"prompt": prompt, "hash": perform(run, prompt, setting), **setting._asdict()}), flush=True)
+
+
+def setting_of(run: int, model: str) -> Setting:
+    """The settings of a run: one in ten on torch where the native path has the model."""
+    draws = Draws(f"run-{run}")
+    native = missing_feature(known_models.KNOWN[model].architecture) is None and kernels() and draws.below(10)
+    ways = kernels() if native else tuple(backend.name for backend in BACKENDS)
+    prefix = draws.below(4) == 0
+    return Setting(
+        "native" if native else "torch", ways[draws.below(len(ways))], 1 + draws.below(2), (1, 3, 7, 16, 64)[draws.below(5)],
+        0 if prefix else draws.below(5), prefix,
+    )  # fmt: skip
+
+
+def tokens_of(prompt: int) -> list[int]:
+    """The tokens of a prompt."""
+    length = 2 + Draws(f"length-{prompt}").below(LONGEST - 2)
+    return [abs(n) for n in integers(f"soak-prompt-{prompt}", length, 63)]
+
+
+@functools.cache
+def path_of(model: str, setting: tuple[str, str, int]) -> AnyPath:
+    """An open path; its known answers have passed."""
+    kind, way, threads = setting
+    chosen = {"kernel": way} if kind == "native" else {"backend": way}
+    return open_path(known_models.made(model), threads, kind, **chosen)
+
+
+def perform(run: int, prompt: int, setting: Setting) -> str:
+    """Hash of the prompt's last head row, of the tokens decoded after it, and of their rows."""
+    with fixed(setting.threads):
+        path = path_of(MODELS[prompt % len(MODELS)], (setting.path, setting.way, setting.threads))
+        cache, row = _with_prefix(path, prompt, setting) if setting.prefix else _in_batch(path, run, prompt, setting)
+        policy = DecodePolicy(DECODED, Decimal("0" if prompt % 2 else "0.9"), Decimal("1"), 0, ())
+        said = hashlib.sha256()
+        for i in range(DECODED):
+            said.update(repr(known_models.parts_of(row)).encode())
+            if row.logits is None:
+                break
+            token = choose(row.logits, policy, prompt, _execution(prompt), i)
+            said.update(token.to_bytes(4))
+            row = path.feed(cache, token, len(tokens_of(prompt)) + i)
+    return said.hexdigest()
+
+
+def _in_batch(path: AnyPath, run: int, prompt: int, setting: Setting) -> tuple[Any, HeadRow]:
+    draws = Draws(f"batch-{run}")
+    batch: list[Sequence[int]] = [tokens_of(draws.below(PROMPTS)) for _ in range(setting.neighbours)]
+    place = draws.below(setting.neighbours + 1)
+    batch.insert(place, tokens_of(prompt))
+    cache = path.cache(len(batch), LONGEST + DECODED)
+    rows = path.teacher_force(cache, batch, [len(tokens) - 1 for tokens in batch], setting.chunk)
+    one = cache.select(place)
+    one.crop(len(batch[place]))
+    return one, rows[place][0]
+
+
+def _with_prefix(path: AnyPath, prompt: int, setting: Setting) -> tuple[Any, HeadRow]:
+    tokens, cache = tokens_of(prompt), path.cache(1, LONGEST + DECODED)
+    shared = len(tokens) // 2
+    path.teacher_force(cache, [[*tokens[:shared], *tokens_of(prompt + 1)[: LONGEST - shared]]], [0], setting.chunk)
+    cache.crop(shared)
+    rest = tokens[shared:]
+    return cache, path.teacher_force(cache, [rest], [len(rest) - 1], setting.chunk)[0][0]
+
+
+def _execution(prompt: int) -> Digest:
+    return digests.labelled(Label.EXECUTION, b"soak", prompt)
+
+
+if __name__ == "__main__":
+    main()
