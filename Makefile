@@ -30,7 +30,7 @@ PEERS := build/bench-venv
 PEERS_READY := $(PEERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity soak-determinism clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -105,6 +105,9 @@ bench-inference: install $(PEERS_READY) ## speed against transformers and llama.
 
 bench-perplexity: install ## what 8-bit and 16-bit weights cost, on held-out text; writes bench/results/perplexity.json
 	@$(PY) -m bench.perplexity $(ARGS)
+
+soak-determinism: install ## 10,000 runs under every setting, one hash for each prompt; writes bench/results (ARGS='--runs 1000')
+	@$(PY) -m bench.soak_determinism $(ARGS)
 
 clean: ## remove what runs and builds left (not .venv, not node_modules)
 	rm -rf build runs demo-report.json $(CONTRACTS)/out $(CONTRACTS)/cache
