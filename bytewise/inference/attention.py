@@ -60,7 +60,7 @@ def attend(rule: AttentionRule, query: Tensor, keys: Stored, values: Stored) -> 
         # Slots of the tile's first and last query: what neither of them sees is not read.
         first, last = slots - length + start, slots - length + stop
         seen = max(0, first - rule.window + 1) if rule.window else 0
-        part = Rows(rows.values[:, :, start:stop], rows.exponent[:, :, start:stop], ACTIVATION_BITS)
+        part = Rows(rows.values[:, :, start:stop], rows.scale[:, :, start:stop], ACTIVATION_BITS)
         tiles.append(_tile(rule, part, keys.slots(seen, last), values.slots(seen, last)))
     return tiles[0] if len(tiles) == 1 else torch.cat(tiles, dim=2)
 
@@ -77,15 +77,21 @@ def _tile(rule: AttentionRule, query: Rows, keys: Stored, values: Stored) -> Ten
         scores = softcap(scores, rule.cap)
     if length > 1:
         visible = _visible(length, slots, rule.window).expand(batch, heads, length, slots)
-        scores = torch.where(visible.reshape(scores.shape), scores, torch.full((1,), -torch.inf))
+        scores = torch.where(visible.reshape(scores.shape), scores, -torch.inf)
     if keys.filled is not None:
-        scores = torch.where(keys.filled, scores, torch.full((1,), -torch.inf))
+        scores = torch.where(keys.filled, scores, -torch.inf)
     weights = exp(scores.sub_(scores.amax(-1, keepdim=True)))
-    total = (weights * DENOMINATOR_ONE).round_().sum(-1, keepdim=True, dtype=torch.float64).to(torch.float32)
+    total = (
+        (weights * DENOMINATOR_ONE)
+        .round_()
+        .sum(-1, keepdim=True, dtype=torch.float64)
+        .to(torch.float32)
+        .mul_(1 / DENOMINATOR_ONE)
+    )
     weighted = quantise(weights.mul_(values.scale), PROBABILITY_BITS)
     mixed = rule.backend.batched(weighted.values.flatten(0, 1), _operand(values), PROBABILITY_BITS)
     numerator = mixed.to(torch.float32).view(batch, shared, -1, width).mul_(weighted.scale)
-    return (numerator / (total * (1 / DENOMINATOR_ONE))).view(batch, heads, length, width)
+    return (numerator / total).view(batch, heads, length, width)
 
 
 def _operand(stored: Stored) -> Tensor:

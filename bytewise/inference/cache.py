@@ -42,7 +42,9 @@ class ExactCache:
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Stored, Stored]:
         """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
-        return self._store(0, layer, quantise(keys, ACTIVATION_BITS)), self._store(1, layer, quantise(values, ACTIVATION_BITS))
+        both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)
+        first, second = (Rows(both.values[kind], both.scale[kind], ACTIVATION_BITS) for kind in (0, 1))
+        return self._store(0, layer, first), self._store(1, layer, second)
 
     def advance(self, count: int) -> None:
         """The forward pass over `count` tokens is over in every layer."""

@@ -46,14 +46,13 @@ def exp(t: Tensor) -> Tensor:
     result = result.add_(EXP_COEFFICIENTS[-1])
     # n is in [-124, 0] and the polynomial in [0.7, 1.42]: adding to the exponent field is an exact multiplication by 2^n.
     bits = result.view(torch.int32).add_(n.to(torch.int32) << 23)
-    return torch.where(t >= EXP_LOWEST, bits.view(torch.float32), torch.zeros_like(t))
+    return torch.where(t >= EXP_LOWEST, bits.view(torch.float32), 0.0)
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """σ(x) = (1 or e) / (e + 1) with e = exp(-|x|), the numerator 1 for x >= 0 and e otherwise."""
+    """σ(x) = (1 or e) / (e + 1) with e = exp(-|x|), the numerator e for x < 0 and 1 otherwise."""
     e = exp(x.abs().neg_())
-    numerator = torch.where(x >= 0, torch.ones_like(e), e)
-    return numerator / e.add_(1.0)
+    return torch.where(x < 0, e, 1.0) / e.add_(1.0)
 
 
 def silu(x: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class ExactRouter(nn.Module):
         logits = self._product.of_rows(quantise(x, ACTIVATION_BITS))
         chosen = _rank(logits) < self._count
         shifted = logits - logits.amax(-1, keepdim=True)
-        e = exp(torch.where(chosen, shifted, torch.full((1,), -torch.inf)))
+        e = exp(torch.where(chosen, shifted, -torch.inf))
         total = (e * DENOMINATOR_ONE).round_().sum(-1, keepdim=True, dtype=torch.float64).to(torch.float32)
         return logits, e / (total * (1 / DENOMINATOR_ONE)), chosen
 
@@ -53,7 +53,7 @@ class ExactExperts(nn.Module):
             picked = [row for row, hit in enumerate(column) if hit]
             if picked:
                 index = torch.tensor(picked)
-                part = Rows(rows.values[index], rows.exponent[index], ACTIVATION_BITS)
+                part = Rows(rows.values[index], rows.scale[index], ACTIVATION_BITS)
                 scaled = self._unit(expert, part).mul_(weights[index, expert : expert + 1])
                 result.index_copy_(0, index, result[index].add_(scaled))
         return result

@@ -22,31 +22,38 @@ NOT_FINITE = 255
 """E of a row that holds an infinity or a NaN; its integers are all zero."""
 
 
+_MAGNITUDE, _FIELD = 0x7FFFFFFF, 0x7F800000
+"""Bits of a float32 without its sign, and those of its exponent field."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Quantised rows: integers held in float32 (exact up to 2^24), and one exponent per row."""
+    """Quantised rows: integers held in float32 (exact up to 2^24), and one scale per row."""
 
     values: Tensor
     """Integers as float32, last dimension is the row."""
-    exponent: Tensor
-    """E per row, int32, last dimension 1."""
+    scale: Tensor
+    """s = 2^(E - 126 - b) per row, float32, last dimension 1."""
     bits: int
     """Magnitude bits b."""
 
     @property
-    def scale(self) -> Tensor:
-        """s = 2^(E - 126 - b) as float32, exactly."""
-        return ((self.exponent + (1 - self.bits)) << 23).view(torch.float32)
+    def exponent(self) -> Tensor:
+        """E per row, int32."""
+        return (self.scale.view(torch.int32) >> 23) + (self.bits - 1)
 
 
 def quantise(x: Tensor, bits: int) -> Rows:
     """Q(x, bits) over the last dimension of a float32 tensor."""
-    exponent = ((x.abs().amax(-1, keepdim=True).view(torch.int32) >> 23) & 255).clamp_(min=MIN_EXPONENT)
-    inverse = ((253 + bits - exponent) << 23).view(torch.float32)
+    # As integers, magnitudes are in the order of the floats, and NaN is above them all.
+    largest = (x.view(torch.int32) & _MAGNITUDE).amax(-1, keepdim=True)
+    field = (largest & _FIELD).clamp_(min=MIN_EXPONENT << 23)
+    scale = (field + ((1 - bits) << 23)).view(torch.float32)
     limit = float(2**bits - 1)
-    values = (x * inverse).round_().clamp_(-limit, limit)
+    # Division by a power of two is exact, or so small that it rounds to 0 in any case.
+    values = (x / scale).round_().clamp_(-limit, limit)
     # Elsewhere than on a processor, looking at a value would wait for the device and cannot be part of a graph.
-    if x.device.type != "cpu" or int(exponent.amax()) == NOT_FINITE:
+    if x.device.type != "cpu" or int(field if field.numel() == 1 else field.amax()) == _FIELD:
         # NaN has no integer: such a row is defined as zeros, so that Infer stays total.
-        values = torch.where(exponent == NOT_FINITE, torch.zeros_like(values), values)
-    return Rows(values, exponent, bits)
+        values = torch.where(field == _FIELD, torch.zeros_like(values), values)
+    return Rows(values, scale, bits)
