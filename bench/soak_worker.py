@@ -11,14 +11,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bytewise.inference import known_models
-from bytewise.inference.choice import AnyPath, open_path
+from bytewise.inference import known_models, self_test
+from bytewise.inference.choice import AnyPath
 from bytewise.inference.determinism import fixed
 from bytewise.inference.known_answers import integers
-from bytewise.inference.matmul import BACKENDS
+from bytewise.inference.matmul import BACKENDS, Backend, backend_named
 from bytewise.inference.native.library import kernels
-from bytewise.inference.native.path import missing_feature
+from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.paths import HeadRow
+from bytewise.inference.runner import Runner
 from bytewise.inference.sampling import choose
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -91,17 +92,28 @@ def tokens_of(prompt: int) -> list[int]:
 
 
 @functools.cache
-def path_of(model: str, setting: tuple[str, str, int]) -> AnyPath:
-    """An open path; its known answers have passed."""
-    kind, way, threads = setting
-    chosen = {"kernel": way} if kind == "native" else {"backend": way}
-    return open_path(known_models.made(model), threads, kind, **chosen)
+def path_of(model: str, kind: str, way: str, threads: int) -> AnyPath:
+    """An open path, after the known answers of what it multiplies with."""
+    known = known_models.made(model)
+    if kind == "torch":
+        return Runner(known, exact_backend(way))
+    path = NativePath(known, kernel=way, threads=threads)
+    if model == MODELS[0]:
+        path.vectors()
+    return path
+
+
+@functools.cache
+def exact_backend(name: str) -> Backend:
+    """The backend of that name, once its known answers have passed."""
+    self_test.verify_operations(backend_named(name))
+    return backend_named(name)
 
 
 def perform(run: int, prompt: int, setting: Setting) -> str:
     """Hash of the prompt's last head row, of the tokens decoded after it, and of their rows."""
     with fixed(setting.threads):
-        path = path_of(MODELS[prompt % len(MODELS)], (setting.path, setting.way, setting.threads))
+        path = path_of(MODELS[prompt % len(MODELS)], setting.path, setting.way, setting.threads)
         cache, row = _with_prefix(path, prompt, setting) if setting.prefix else _in_batch(path, run, prompt, setting)
         policy = DecodePolicy(DECODED, Decimal("0" if prompt % 2 else "0.9"), Decimal("1"), 0, ())
         said = hashlib.sha256()
