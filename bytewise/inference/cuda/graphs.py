@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from bytewise.inference.cache import ExactCache, Stored
 from bytewise.inference.manifest import Architecture
@@ -80,14 +81,17 @@ class Step:
     def __init__(self, network: Network, slots: int, captured: bool) -> None:
         self.cache = StaticCache(network.shape, slots)
         self.slots = slots
-        self._network, self._token = network, torch.zeros((1, 1), dtype=torch.int64)
+        self._network, self._captured, self._token = network, captured, torch.zeros((1, 1), dtype=torch.int64)
+        self._graph: Any = None
         self._compute()
-        self._graph = self._capture() if captured else None
 
     def run(self, token: int, position: int) -> tuple[Rows, Tensor]:
         """Quantised row and logits after a token at a position; both are overwritten by the next step."""
         self._token.fill_(token)
         self.cache.at.fill_(position)
+        if self._captured and self._graph is None and _get_current_dispatch_mode() is None:
+            # Not under the guard: it looks at values, and a capture cannot wait for them.
+            self._graph = self._capture()
         if self._graph is None:
             self._compute()
         else:

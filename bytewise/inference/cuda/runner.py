@@ -15,6 +15,10 @@ from bytewise.inference.runner import CHUNK, Runner
 from bytewise.protocol.errors import CannotExecute
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.units import Digest
+from bytewise.service.settings import library_variables
+
+WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
+"""What the library wants of the environment before it runs deterministic algorithms on CUDA."""
 
 
 class DeviceRunner(Runner):
@@ -60,10 +64,13 @@ class DeviceRunner(Runner):
 def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
     """The path on the current CUDA device with the named backend, or the first that passes its known answers there.
 
-    `CannotExecute` if there is no such device, or none passes.
+    `CannotExecute` if there is no such device, none passes, or the process was not started with `WORKSPACE`.
     """
     if not torch.cuda.is_available():
         raise CannotExecute("no CUDA device is here", CannotReason.BACKEND)
+    if library_variables((WORKSPACE,)).get(WORKSPACE) not in WORKSPACES:
+        # The library reads it once and refuses its products without it.
+        raise CannotExecute(f"start the process with {WORKSPACE}={WORKSPACES[0]}", CannotReason.BACKEND)
     wanted = CUDA_BACKENDS if name is None else (backend_named(name, CUDA_BACKENDS),)
     with torch.device("cuda"):
         backend = self_test.first_exact(wanted)

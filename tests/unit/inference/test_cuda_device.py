@@ -1,4 +1,7 @@
-"""The golden hashes on a CUDA device. Runs where BYTEWISE_GPU is set, and then a missing device is a failure."""
+"""The golden hashes on a CUDA device. Runs where BYTEWISE_GPU is set, and then a missing device is a failure.
+
+The process must be started with CUBLAS_WORKSPACE_CONFIG=:4096:8, as every process that computes on CUDA.
+"""
 
 import pytest
 import torch
