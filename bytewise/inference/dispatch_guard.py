@@ -17,7 +17,7 @@ MOVES = frozenset(
     "_local_scalar_dense _to_copy _unsafe_view alias as_strided cat clone contiguous copy_ detach detach_ embedding expand "
     "flatten.using_ints index.Tensor index_copy_ is_nonzero item "
     "lift_fresh numpy_T permute reshape resolve_conj resolve_neg select.int slice.Tensor "
-    "squeeze.dim t to.dtype to.dtype_layout transpose.int unbind.int unsqueeze view view.dtype".split()
+    "squeeze.dim stack t to.dtype to.dtype_layout transpose.int unbind.int unsqueeze view view.dtype".split()
 )
 """Bytes go elsewhere, or change type with one rounding."""
 
