@@ -13,6 +13,8 @@ from bytewise.inference.paths import HeadRow
 from bytewise.inference.sampling import choose
 from bytewise.inference.stops import StopStrings
 from bytewise.protocol.compare import Generated
+from bytewise.protocol.errors import CannotExecute, UnsupportedModel
+from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Request, TokenLogprobs, output_for
 from bytewise.protocol.trace import TraceStep, trace_leaves
 from bytewise.protocol.units import Digest
@@ -25,6 +27,13 @@ class Words:
         self.vocabulary = vocabulary
         self.lexicon = Lexicon(tokenizer_json, vocabulary)
         self.schemas = Schemas(self.lexicon)
+
+    def verify(self) -> None:
+        """`CannotExecute` if the artifact does not tell what its tokens write; conversion to `exact-1` refuses those."""
+        try:
+            self.lexicon.verify()
+        except UnsupportedModel as error:
+            raise CannotExecute(str(error), CannotReason.MODEL_MISSING) from None
 
 
 class Answer:
@@ -44,6 +53,8 @@ class Answer:
         policy = request.decode
         self.request, self.steps, self.reason, self.scores = request, [], None, None
         self._execution, self._words = execution, words
+        if policy.stop_strings or policy.grammar is not None:
+            words.verify()
         self._logprobs: list[TokenLogprobs] | None = None if policy.logprobs is None else []
         self._adjustment = Adjustment(policy, request.prompt, words.vocabulary) if policy.penalises else None
         self._stops = StopStrings(policy.stop_strings) if policy.stop_strings else None

@@ -126,7 +126,8 @@ class _Words:
     def __init__(self, lexicon: Lexicon) -> None:
         self.eos_token_id = lexicon.vocabulary
         self.tokens = [*lexicon.pieces, b"<end>"]
-        self.special_token_ids = [*sorted(lexicon.control), self.eos_token_id]
+        control = sorted(token for token in lexicon.control if token < lexicon.vocabulary)
+        self.special_token_ids = [*control, self.eos_token_id]
 
     def __call__(self, text: str) -> NoReturn:
         # The library would ask for the tokens of text that is forced; `UNFORCED` tells it not to.

@@ -14,6 +14,7 @@ from bytewise.inference.calibrate import hashed_tokens, text_tokens
 from bytewise.inference.checkpoint import Checkpoint
 from bytewise.inference.conversion import EMBEDDING, Conversion
 from bytewise.inference.determinism import fixed
+from bytewise.inference.lexicon import Lexicon
 from bytewise.inference.manifest import (
     FORMAT,
     MANIFEST_FILE,
@@ -67,6 +68,8 @@ def convert(
         reader = TensorReader(checkpoint)
         small = {name: _file(checkpoint, name) for name in (TOKENIZER_FILE, TEMPLATE_FILE)}
         shape = source.architecture
+        # Stop strings and schemas look at the bytes of tokens: a tokenizer that does not tell them is refused by its name.
+        Lexicon(small[TOKENIZER_FILE], shape.vocabulary).verify()
         embedding = reader.tensor(f"{EMBEDDING}.weight", (shape.vocabulary, shape.width))
         precision = Precision(options.bits, options.head_bits or options.bits, str(embedding.dtype).removeprefix("torch."))
         writer = TensorWriter(partial / WEIGHTS_FILE, layout.tensor_specs(shape, precision), progress)

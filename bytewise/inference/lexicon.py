@@ -34,6 +34,11 @@ class Lexicon:
         self.file = tokenizer_json
         self.vocabulary = vocabulary
 
+    def verify(self) -> "Lexicon":
+        """Itself, if it knows what every token writes; otherwise `UnsupportedModel`."""
+        _ = self.pieces
+        return self
+
     def write(self, token_ids: Iterable[int]) -> bytes:
         """Bytes of an answer; control tokens, and ids that the tokenizer has not, write nothing."""
         return b"".join(map(self.pieces.__getitem__, token_ids))

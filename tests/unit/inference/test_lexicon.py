@@ -1,6 +1,8 @@
 """What tokens write, against the tokenizers library, and where stop strings end it."""
 
+import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +10,15 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytewise.inference.answer import Answer, Words
+from bytewise.inference.convert import convert
 from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.make import make_model
 from bytewise.inference.make import tokenizer as byte_tokenizer
 from bytewise.inference.stops import StopStrings, before_stop
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors import CannotExecute, UnsupportedModel
+from bytewise.protocol.units import ZERO_DIGEST
+from tests.world import GREEDY, World
 
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 FALLBACK = {"type": "ByteFallback"}
@@ -92,6 +99,19 @@ def test_a_vocabulary_of_another_kind_is_refused_by_name(decoder: dict[str, Any]
     content = json.loads(FILES["byte level"]) | {"decoder": decoder}
     with pytest.raises(UnsupportedModel, match="tokenizer decoder"):
         Lexicon(json.dumps(content).encode(), 264).write([65])
+
+
+def test_conversion_refuses_a_tokenizer_that_does_not_tell_its_bytes(tmp_path: Path) -> None:
+    make_model(tmp_path / "checkpoint", 1, layers=1, width=16, heads=2, key_value_heads=1, context=64)
+    file = tmp_path / "checkpoint" / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"decoder": {"type": "CTC"}}))
+    with pytest.raises(UnsupportedModel, match="tokenizer decoder CTC"):
+        convert(tmp_path / "checkpoint", tmp_path / "artifact")
+    assert not (tmp_path / "artifact").exists()
+    wanted = World().request(decode=dataclasses.replace(GREEDY, stop_strings=("x",)))
+    with pytest.raises(CannotExecute, match="tokenizer decoder CTC"):
+        Answer(wanted, ZERO_DIGEST, Words(file.read_bytes(), 264))
+    assert Answer(World().request(), ZERO_DIGEST, Words(file.read_bytes(), 264)).reason is None
 
 
 @pytest.mark.parametrize("file", [b"", b"\xff", b"[]", b"{}", b'{"model":{"vocab":5},"decoder":{"type":"ByteLevel"}}'])
