@@ -68,6 +68,7 @@ def environment(
     """The environment to register for an artifact on any processor. Torch is not imported for it."""
     shape = artifact.manifest.architecture
     context = min(shape.max_context, max_context or shape.max_context)
-    libraries = (Version("python", platform.python_version()), *(Version(name, version(name)) for name in LIBRARIES))
+    numbers = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
+    libraries = tuple(Version(name, number) for name, number in sorted(numbers.items()))
     limits = Limits(context, min(max_new_tokens, context), max_request_bytes, shape.vocabulary)
     return Environment(container, PROFILE_EXACT_1, "cpu", "none", libraries, ENGINE_FLAGS, limits)
