@@ -29,7 +29,7 @@ typedef struct {
     /* out[r][c] = sum over i < 2 * pairs of left[r * left_stride + i] * right[(i / 2) * right_stride + 2 * c + i % 2], int32. */
     void (*products)(int rows, const int16_t *left, ptrdiff_t left_stride, const int16_t *right, ptrdiff_t right_stride,
                      int64_t pairs, int32_t out[][PANEL]);
-    /* sums[r] = exact product of weight row r with `values`, which is padded to EDGE; rows follow each other at `depth`. */
+    /* sums[r] = exact product of weight row r with `values`, which is padded to EDGE; rows follow each other. */
     void (*dots)(int rows, const int8_t *weight, int64_t depth, const int16_t *values, double *sums);
     /* Widens PANEL weight rows into pairs: panel[i / 2 * 2 * PANEL + 2 * c + i % 2]; an odd last pair ends in zero. */
     void (*pack)(const int8_t *const rows[PANEL], int64_t depth, int16_t *panel);

@@ -13,6 +13,7 @@
 #define LOAD(p) _mm256_loadu_si256((const __m256i *)(p))
 #define PAIR(p) _mm256_set1_epi32(pair_at(p))
 #define MADD(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#define ADD(a, b) _mm256_add_epi32(a, b)
 #define WIDEN(p) _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(p)))
 #define STORE(p, v) _mm256_storeu_si256((__m256i *)(p), v)
 

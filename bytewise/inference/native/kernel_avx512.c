@@ -14,6 +14,7 @@
 #define LOAD(p) _mm512_loadu_si512(p)
 #define PAIR(p) _mm512_set1_epi32(pair_at(p))
 #define MADD(sum, a, b) _mm512_dpwssd_epi32(sum, a, b)
+#define ADD(a, b) _mm512_add_epi32(a, b)
 #define WIDEN(p) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(p)))
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 

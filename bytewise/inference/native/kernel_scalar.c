@@ -46,6 +46,13 @@ static inline Vector madd(Vector sum, Vector a, Vector b)
     return sum;
 }
 
+static inline Vector add(Vector a, Vector b)
+{
+    for (int i = 0; i < LANES; i++)
+        a.lane[i] += b.lane[i];
+    return a;
+}
+
 static inline Vector widen(const int8_t *p)
 {
     Halves v;
@@ -59,6 +66,7 @@ static inline Vector widen(const int8_t *p)
 #define LOAD(p) load(p)
 #define PAIR(p) every_pair(p)
 #define MADD(sum, a, b) madd(sum, a, b)
+#define ADD(a, b) add(a, b)
 #define WIDEN(p) widen(p)
 #define STORE(p, v) memcpy(p, (v).lane, sizeof (v).lane)
 

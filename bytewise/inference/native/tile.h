@@ -1,6 +1,7 @@
 /* The integer products of a kernel, written once over a handful of vector primitives that the including file defines:
  * FN (target), VECTOR and LANES (of int32), TILE (rows in registers), ZERO(), LOAD(p) of pairs of int16, PAIR(p) of one pair in
- * every lane, MADD(sum, a, b) adds the products of pairs of int16 to int32 lanes, WIDEN(p) 2 * LANES int8 to int16, STORE(p, v). */
+ * every lane, MADD(sum, a, b) adds the products of pairs of int16 to int32 lanes, ADD(a, b) of int32, WIDEN(p) 2 * LANES int8 to
+ * int16, STORE(p, v). */
 
 #define VECTORS (PANEL / LANES)
 #define INLINE FN static inline __attribute__((always_inline))
@@ -53,55 +54,54 @@ FN static void products(int rows, const int16_t *left, ptrdiff_t left_stride, co
 /* 512 steps of two products per lane fill an int32: EXACT_DEPTH. */
 #define STEP (2 * LANES)
 #define FLUSH (EXACT_DEPTH / 2 * STEP)
+#define CHAINS 4      /* Sums that grow side by side, so that none waits for the last addition; added before they are full. */
+#define AHEAD 1024    /* Bytes of weights asked for before they are needed. */
 
-INLINE void add_lanes(VECTOR lanes, double *sum)
+INLINE int64_t sum_of(VECTOR lanes)
 {
     int32_t each[LANES];
+    int64_t sum = 0;
     STORE(each, lanes);
     for (int i = 0; i < LANES; i++)
-        *sum += (double)each[i];
+        sum += each[i];
+    return sum;
 }
 
 /* What does not fill a vector: the weights may end where their file ends, so they are copied before they are read. */
-INLINE VECTOR last_step(const int8_t *weight, int64_t left_over, const int16_t *values)
+INLINE int64_t last_step(const int8_t *weight, int64_t left_over, const int16_t *values)
 {
     int8_t copy[STEP] = {0};
     memcpy(copy, weight, (size_t)left_over);
-    return MADD(ZERO(), WIDEN(copy), LOAD(values));
+    return sum_of(MADD(ZERO(), WIDEN(copy), LOAD(values)));
 }
 
-INLINE void dot_rows(const int rows, const int8_t *weight, int64_t depth, const int16_t *values, double *sums)
+/* Steps from k to `stop`, no more than FLUSH. */
+INLINE int64_t dot_steps(const int8_t *weight, int64_t k, int64_t stop, const int16_t *values)
 {
-    for (int r = 0; r < rows; r++)
-        sums[r] = 0;
-    int64_t k = 0;
-    while (k + STEP <= depth) {
-        const int64_t stop = depth - k > FLUSH ? k + FLUSH : k + (depth - k) / STEP * STEP;
-        VECTOR lanes[4];
+    VECTOR chains[CHAINS];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-            lanes[r] = ZERO();
-        for (; k < stop; k += STEP) {
-            const VECTOR row = LOAD(values + k);
+    for (int c = 0; c < CHAINS; c++)
+        chains[c] = ZERO();
+    for (; k + CHAINS * STEP <= stop; k += CHAINS * STEP) {
+        __builtin_prefetch(weight + k + AHEAD);
+        if (CHAINS * STEP > 64)
+            __builtin_prefetch(weight + k + AHEAD + 64);
 #pragma GCC unroll 4
-            for (int r = 0; r < rows; r++) {
-                /* The rows that come next are those that follow in memory. */
-                __builtin_prefetch(weight + (r + rows) * depth + k);
-                lanes[r] = MADD(lanes[r], WIDEN(weight + r * depth + k), row);
-            }
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-            add_lanes(lanes[r], &sums[r]);
+        for (int c = 0; c < CHAINS; c++)
+            chains[c] = MADD(chains[c], WIDEN(weight + k + c * STEP), LOAD(values + k + c * STEP));
     }
-    for (int r = 0; r < rows && k < depth; r++)
-        add_lanes(last_step(weight + r * depth + k, depth - k, values + k), &sums[r]);
+    for (; k < stop; k += STEP)
+        chains[0] = MADD(chains[0], WIDEN(weight + k), LOAD(values + k));
+    return sum_of(ADD(ADD(chains[0], chains[1]), ADD(chains[2], chains[3])));
 }
 
 FN static void dots(int rows, const int8_t *weight, int64_t depth, const int16_t *values, double *sums)
 {
-    for (; rows >= 4; rows -= 4, weight += 4 * depth, sums += 4)
-        dot_rows(4, weight, depth, values, sums);
-    for (; rows > 0; rows--, weight += depth, sums++)
-        dot_rows(1, weight, depth, values, sums);
+    const int64_t whole = depth / STEP * STEP;
+    for (int r = 0; r < rows; r++, weight += depth) {
+        int64_t sum = whole < depth ? last_step(weight + whole, depth - whole, values + whole) : 0;
+        for (int64_t k = 0; k < whole; k += FLUSH)
+            sum += dot_steps(weight, k, whole - k < FLUSH ? whole : k + FLUSH, values);
+        sums[r] = (double)sum;
+    }
 }
