@@ -5,6 +5,7 @@ import enum
 from bytewise.protocol.errors import (
     ArtifactMismatch,
     BytewiseError,
+    CannotExecute,
     ConfigurationError,
     LaneLost,
     LaneOwned,
@@ -50,7 +51,9 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     if isinstance(error, ArtifactMismatch):
         return Exit.USAGE, "The artifact was altered or is incomplete: fetch it again, or convert the checkpoint again."
     if isinstance(error, UnsupportedModel):
-        return Exit.USAGE, "Llama-family checkpoints without running-length RoPE scaling can be converted."
+        return Exit.USAGE, "What is named cannot be computed exactly, or is missing or damaged; other models may convert."
+    if isinstance(error, CannotExecute):
+        return Exit.UNAVAILABLE, "Is the path of the artifact right, and is there memory for the model?"
     if isinstance(error, Unavailable):
         return Exit.UNAVAILABLE, "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later."
     return Exit.INTERNAL, "Please report this with the command that you ran."

@@ -1,13 +1,37 @@
-"""`bytewise model make` and `bytewise model convert`."""
+"""`bytewise model`: make small models, convert checkpoints, look at artifacts and check them."""
 
+import enum
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Column, Table
 
+from bytewise.cli.artifact_table import described
+from bytewise.cli.exits import Exit
+from bytewise.cli.verify import Output, OutputOption
+from bytewise.protocol.errors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.units import hex0x
+
+
+class Bits(enum.StrEnum):
+    """Precisions of weights."""
+
+    EIGHT = "8"
+    SIXTEEN = "16"
+
+
+class Equalise(enum.StrEnum):
+    """Whether channels are equalised."""
+
+    AUTO = "auto"
+    OFF = "off"
+
 
 app = typer.Typer(no_args_is_help=True, help="Make small models, and convert checkpoints to hashed artifacts.")
 
@@ -32,16 +56,75 @@ def make(
 
 @app.command()
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder of the Llama family.")],
+    checkpoint: Annotated[Path, typer.Argument(help="Hugging Face checkpoint folder of a supported family.")],
     out: Annotated[Path, typer.Argument(help="Folder to write the artifact to; must not exist.")],
+    bits: Annotated[
+        Bits, typer.Option("--bits", help="Of the weights: 16 doubles size and work for a closer model.")
+    ] = Bits.EIGHT,
+    head_bits: Annotated[Bits | None, typer.Option("--head-bits", help="Of the output head alone; else as --bits.")] = None,
+    equalise: Annotated[
+        Equalise, typer.Option("--equalise", help="Scale outlier channels by powers of two where the error shrinks: free later.")
+    ] = Equalise.AUTO,
+    calibration: Annotated[
+        Path | None, typer.Option("--calibration", help="Text on which that error is measured; else tokens of a hash.")
+    ] = None,
 ) -> None:
-    """Convert a checkpoint to an artifact and print its model id. The same checkpoint gives the same id everywhere."""
+    """Convert a checkpoint to an artifact and print its model id. The same checkpoint and options give the same id everywhere.
+
+    Needs little memory: the checkpoint is read some rows at a time. A conversion that is interrupted leaves no artifact: start
+    it again.
+    """
+    from bytewise.inference.convert import Options
     from bytewise.inference.convert import convert as convert_checkpoint
 
+    if equalise is Equalise.OFF and calibration is not None:
+        raise ConfigurationError("--calibration", "nothing is measured with --equalise off")
+    options = Options(int(bits), None if head_bits is None else int(head_bits), equalise is Equalise.AUTO, calibration)
+    with _progress("converting") as tell:
+        model_id = convert_checkpoint(checkpoint, out, tell, options=options)
+    print(hex0x(model_id))
+
+
+@app.command()
+def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = Output.TABLE) -> None:
+    """What an artifact says of itself: shape, precision, equalised channels, bound, sizes. Its weights are not read."""
+    from bytewise.inference.artifact import read_manifest
+    from bytewise.protocol.encoding import to_json
+
+    manifest = read_manifest(artifact)
+    if output is Output.JSON:
+        print(json.dumps({"model_id": hex0x(manifest.model_id), **to_json(manifest)}, indent=2))
+        return
+    table = Table("", Column("", overflow="fold"), show_header=False, box=None)
+    for name, value in described(manifest).items():
+        table.add_row(name, value)
+    Console().print(table)
+
+
+@app.command()
+def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
+    """Hash every byte of an artifact and print its model id.
+
+    Exit codes: 0 all bytes are those of the model id, 2 something differs (its name is printed), 5 there is no artifact.
+    """
+    from bytewise.inference.artifact import load
+
+    try:
+        with _progress("hashing") as tell:
+            loaded = load(artifact, tell)
+    except ArtifactMismatch as error:
+        Console(stderr=True).print(str(error), style="red", markup=False)
+        raise typer.Exit(Exit.MISMATCH) from None
+    print(hex0x(loaded.model_id))
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator[Callable[[str, int, int], None]]:
+    # On standard error, so that standard output stays what was asked for.
     with Progress(console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("converting", total=None)
+        task = bars.add_task(doing, total=None)
 
         def tell(name: str, done: int, total: int) -> None:
-            bars.update(task, description=f"converting {name}", completed=done, total=total)
+            bars.update(task, description=f"{doing} {name}", completed=done, total=total)
 
-        print(hex0x(convert_checkpoint(checkpoint, out, tell)))
+        yield tell

@@ -18,7 +18,7 @@ from bytewise.inference.pairs import Equaliser
 from bytewise.inference.shards import TensorReader
 from bytewise.inference.shifts import Shifts
 from bytewise.inference.tensor_writer import TensorWriter
-from bytewise.inference.weights import Rounded, blocks, round_weight
+from bytewise.inference.weights import Rounded, round_weight
 from bytewise.protocol.errors import UnsupportedModel
 
 HEAD, EMBEDDING, LAST_NORM = "lm_head", "model.embed_tokens", Norm("norm", "model.norm.weight", 0)
@@ -73,16 +73,15 @@ class Conversion:
         return constants
 
     def _embedding(self, constants: Tensors) -> Fraction:
-        largest, name = 0.0, f"{EMBEDDING}.weight"
-        tensor = self._reader.tensor(name, (self._shape.vocabulary, self._shape.width))
-        for block in blocks(name, tensor):
+        largest, tensor = 0.0, self._reader.tensor(f"{EMBEDDING}.weight", (self._shape.vocabulary, self._shape.width))
+        for block in tensor.blocks():
             self._writer.write("embedding", block.to(tensor.dtype))
             largest = max(largest, _largest(block))
         return Fraction(largest) * Fraction(float(constants.get("embedding_scale", torch.ones(1))))
 
     def _calibration_rows(self, constants: Tensors) -> Tensor:
         tensor = self._reader.tensor(f"{EMBEDDING}.weight", (self._shape.vocabulary, self._shape.width))
-        rows = tensor[torch.tensor(self._tokens)].to(torch.float32)
+        rows = tensor.pick(self._tokens)
         return rows * constants["embedding_scale"] if "embedding_scale" in constants else rows
 
     def _head(self) -> Linear:
@@ -111,8 +110,8 @@ class Conversion:
         return tensors
 
     def _rounded(self, linear: Linear, shifts: Shifts, bits: int | None = None) -> Iterator[Rounded]:
-        source, start = f"{linear.source}.weight", 0
-        for block in blocks(source, self._reader.tensor(source, (linear.rows, linear.columns))):
+        start = 0
+        for block in self._reader.tensor(f"{linear.source}.weight", (linear.rows, linear.columns)).blocks():
             yield round_weight(shifts.weight(linear.name, start, block), bits or self._precision.weight_bits)
             start += len(block)
 
@@ -144,7 +143,7 @@ class Conversion:
     def _verify_repeated_head(self) -> None:
         # Some checkpoints repeat the embedding; another head would be another model.
         size = (self._shape.vocabulary, self._shape.width)
-        both = (blocks(name, self._reader.tensor(f"{name}.weight", size)) for name in (HEAD, EMBEDDING))
+        both = (self._reader.tensor(f"{name}.weight", size).blocks() for name in (HEAD, EMBEDDING))
         if not all(torch.equal(head, embedding) for head, embedding in zip(*both, strict=True)):
             raise UnsupportedModel("lm_head.weight differs from the embedding that it is tied to")
 

@@ -4,6 +4,7 @@ Only IEEE operations and correctly rounded constants. The checkpoint is mapped a
 artifact is written as it is made.
 """
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,22 +64,18 @@ def convert(
     """
     options = options or Options(bits)
     # One thread: what is done to a block of rows is too short to be worth waking others for.
-    with claimed(out) as partial, fixed(1):
+    with claimed(out) as partial, fixed(1), contextlib.ExitStack() as closing:
         source = checkpoints.read(checkpoint)
-        reader = TensorReader(checkpoint)
+        reader = closing.enter_context(contextlib.closing(TensorReader(checkpoint)))
         small = {name: _file(checkpoint, name) for name in (TOKENIZER_FILE, TEMPLATE_FILE)}
-        shape = source.architecture
         # Stop strings and schemas look at the bytes of tokens: a tokenizer that does not tell them is refused by its name.
-        Lexicon(small[TOKENIZER_FILE], shape.vocabulary).verify()
-        embedding = reader.tensor(f"{EMBEDDING}.weight", (shape.vocabulary, shape.width))
-        precision = Precision(options.bits, options.head_bits or options.bits, str(embedding.dtype).removeprefix("torch."))
-        writer = TensorWriter(partial / WEIGHTS_FILE, layout.tensor_specs(shape, precision), progress)
-        try:
-            conversion = Conversion(source, reader, writer, precision, _tokens(source, options))
-            bound = conversion.run()
-            files = [ArtifactFile(WEIGHTS_FILE, writer.finish())]
-        finally:
-            writer.close()
+        Lexicon(small[TOKENIZER_FILE], source.architecture.vocabulary).verify()
+        precision = _precision(source, reader, options)
+        specs = layout.tensor_specs(source.architecture, precision)
+        writer = closing.enter_context(contextlib.closing(TensorWriter(partial / WEIGHTS_FILE, specs, progress)))
+        conversion = Conversion(source, reader, writer, precision, _tokens(source, options))
+        bound = conversion.run()
+        files = [ArtifactFile(WEIGHTS_FILE, writer.finish())]
         for name, data in small.items():
             files.append(ArtifactFile(name, (Piece(name, len(data), digests.sha256(data)),)))
             (partial / name).write_bytes(data)
@@ -86,6 +83,13 @@ def convert(
         (partial / MANIFEST_FILE).write_bytes(encode(manifest))
         (partial / MODEL_ID_FILE).write_bytes(model_id_line(manifest.model_id))
     return manifest.model_id
+
+
+def _precision(source: Checkpoint, reader: TensorReader, options: Options) -> Precision:
+    # The embedding keeps its type.
+    size = (source.architecture.vocabulary, source.architecture.width)
+    embedding = str(reader.tensor(f"{EMBEDDING}.weight", size).dtype).removeprefix("torch.")
+    return Precision(options.bits, options.head_bits or options.bits, embedding)
 
 
 def _tokens(source: Checkpoint, options: Options) -> tuple[int, ...]:

@@ -61,9 +61,9 @@ def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) 
     return choices[best] if errors[best] < errors[0] * WORTH else choices[0]
 
 
-def sample(weight: Tensor) -> Tensor:
-    """Evenly spaced rows of a weight, as float32."""
-    return weight[:: -(-weight.shape[0] // SAMPLE_ROWS)].to(torch.float32)
+def sampled(rows: int) -> range:
+    """Evenly spaced rows of a consumer."""
+    return range(0, rows, -(-rows // SAMPLE_ROWS))
 
 
 def _energy(inputs: Tensor, channel: Tensor) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bytewise.inference.equalise import choose, sample
+from bytewise.inference.equalise import choose, sampled
 from bytewise.inference.families import Linear, linears
 from bytewise.inference.linear import Tensors
 from bytewise.inference.manifest import Architecture, Equalisation, Pair
@@ -63,7 +63,8 @@ class Equaliser:
 
     def _choose(self, shifts: Shifts, prefix: str, pair: _Pair, inputs: Tensor, consumers: dict[str, Linear], bits: int) -> None:
         weights = [
-            sample(self._reader.tensor(f"{linear.source}.weight", (linear.rows, linear.columns))) for linear in consumers.values()
+            self._reader.tensor(f"{linear.source}.weight", (linear.rows, linear.columns)).pick(sampled(linear.rows))
+            for linear in consumers.values()
         ]
         choice = choose(inputs, weights, pair.channel, bits)
         names = tuple(prefix + part for part in pair.consumers)

@@ -3,20 +3,17 @@
 scale = float32(max|w| / limit), q = round half even(float32(w / scale)); limit 127 for 8 bits, 32639 for 16 bits in two limbs.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
 from torch import Tensor
 
-from bytewise.protocol.errors import UnsupportedModel
-
 LIMITS = {8: 127, 16: 32639}
 """Largest weight of each precision: -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127 fits two limbs."""
 
-BLOCK = 2**20
-"""Elements that are rounded at a time: what conversion needs beyond one tensor does not grow with the model."""
+BLOCK = 2**17
+"""Elements that are rounded at a time: they fit a processor's cache, and what a conversion needs does not grow with the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +43,6 @@ def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
     scale = torch.where(scale < float(Fraction(1, 2**60)), torch.ones_like(scale), scale)
     integers = (weight / scale).round_().clamp_(-limit, limit)
     return Rounded(integers, scale.squeeze(-1))
-
-
-def blocks(name: str, tensor: Tensor) -> Iterator[Tensor]:
-    """The tensor as float32 (exact), some rows at a time; `UnsupportedModel` where a value is not finite."""
-    rows = max(1, BLOCK // max(1, tensor[0].numel()))
-    for start in range(0, tensor.shape[0], rows):
-        block = tensor[start : start + rows].to(torch.float32)
-        if not bool(torch.isfinite(block).all()):
-            raise UnsupportedModel(f"{name} holds an infinity or a NaN")
-        yield block
 
 
 def power_of_two(exponents: Tensor) -> Tensor:

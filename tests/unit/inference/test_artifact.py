@@ -1,6 +1,9 @@
 """Making, converting and loading: the same bytes every time, and refusals that name what is wrong."""
 
+import dataclasses
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,18 +15,20 @@ from safetensors.numpy import load_file, save_file
 from safetensors.torch import save_file as save_torch
 
 from bytewise.inference import artifact
-from bytewise.inference.artifact import Artifact
+from bytewise.inference.artifact import Artifact, model_id_line
 from bytewise.inference.convert import convert
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
+from bytewise.inference.manifest import Manifest
 from bytewise.inference.weights import round_weight
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
 from tests.unit.inference.models import policy, request
 
 CHECKPOINT_DIGEST = "6de849edc4260bde5ffb811cc79ba145890a2786c15ad643e76a934beaa8b1cf"
-MODEL_ID = "55d6b33229df496e4a47d867f9a913763baf02fb1fa16d4fb5da6a8246119694"
+MODEL_ID = "d8cdc2f75d510bf2e975ecfa425e0e3d41493c4a7caaa0aa0241334edbdef5b0"
 
 
 @pytest.fixture
@@ -103,6 +108,67 @@ def test_flipped_digit_of_the_manifest_is_refused_and_with_its_own_id_it_is_anot
     other = digests.labelled(Label.ARTIFACT, changed)
     (folder / "model_id").write_text(f"0x{other.hex()}\n")
     assert artifact.load(folder).model_id == other != model.model_id
+
+
+def test_flipped_byte_of_a_tensor_is_refused_by_the_name_of_the_tensor(model: Artifact, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "spoiled"))
+    weights = next(file for file in model.manifest.files if file.name == "weights.safetensors")
+    offset, file = 0, folder / "weights.safetensors"
+    raw = file.read_bytes()
+    assert weights.pieces[0].name == "header" and {piece.name for piece in weights.pieces[1:]} == model.tensors.keys()
+    for piece in weights.pieces:
+        middle = offset + piece.size // 2
+        file.write_bytes(raw[:middle] + bytes([raw[middle] ^ 0x10]) + raw[middle + 1 :])
+        with pytest.raises(ArtifactMismatch, match=rf"weights.safetensors: bytes in {re.escape(piece.name)} differ"):
+            artifact.load(folder)
+        offset += piece.size
+    file.write_bytes(raw)
+    assert artifact.load(folder).model_id == model.model_id and offset == len(raw)
+
+
+def test_header_of_other_tensors_is_refused_though_every_digest_fits(model: Artifact, tmp_path: Path) -> None:
+    shape = dataclasses.replace(model.manifest.architecture, key_value_heads=4)
+    folder = relabelled(model, tmp_path / "heads", dataclasses.replace(model.manifest, architecture=shape))
+    with pytest.raises(ArtifactMismatch, match="not the tensors of a llama of this shape"):
+        artifact.load(folder)
+    endless = dataclasses.replace(model.manifest.architecture, layers=2**50)
+    folder = relabelled(model, tmp_path / "layers", dataclasses.replace(model.manifest, architecture=endless))
+    with pytest.raises(ArtifactMismatch, match="fewer tensors than layers"):
+        artifact.load(folder)
+
+
+def relabelled(model: Artifact, folder: Path, manifest: Manifest) -> Path:
+    """The artifact with another manifest and the model id that belongs to it."""
+    shutil.copytree(model.path, folder)
+    (folder / "manifest.json").write_bytes(encode(manifest))
+    (folder / "model_id").write_bytes(model_id_line(manifest.model_id))
+    return folder
+
+
+def test_weights_are_mapped_and_what_replaces_their_file_is_not_seen(model: Artifact, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "mapped"))
+    loaded = artifact.load(folder)
+    assert any(str(folder / "weights.safetensors") in line for line in Path("/proc/self/maps").read_text().splitlines())
+    (folder / "other").write_bytes(bytes((folder / "weights.safetensors").stat().st_size))
+    (folder / "other").rename(folder / "weights.safetensors")
+    assert all(torch.equal(loaded.tensors[name], tensor) for name, tensor in model.tensors.items())
+    with pytest.raises(ArtifactMismatch, match=r"weights.safetensors"):
+        artifact.load(folder)
+
+
+def test_file_that_is_written_to_while_it_is_checked_is_refused(model: Artifact, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "raced"))
+
+    def tell(name: str, done: int, total: int) -> None:
+        if name == "weights.safetensors" and done == total:
+            os.utime(folder / name, ns=(0, 0))
+
+    with pytest.raises(ArtifactMismatch, match=r"weights.safetensors: somebody wrote to it while it was checked"):
+        artifact.load(folder, tell)
+
+
+def test_tensors_begin_at_multiples_of_their_element(model: Artifact) -> None:
+    assert all(tensor.data_ptr() % tensor.element_size() == 0 for tensor in model.tensors.values())
 
 
 def test_loading_reports_progress(model: Artifact) -> None:
