@@ -2,10 +2,12 @@
 
 import copy
 import json
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,17 +18,10 @@ from bytewise.cli.demo.facts import gated
 from bytewise.cli.exits import Exit
 from bytewise.cli.gating import Plan, comparable, first_difference
 from bytewise.service.clock import monotonic_s
-from tests.operator_site import READY_S, Operator, make_artifact, process, running_operator_site, serving
+from tests.operator_site import READY_S, Operator, make_artifact, process, running_operator_site
 
 SHORT = ("--runs", "2", "--traffic", "2", "--tokens", "12")
 Reply = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """A network whose operator each test starts in its own way."""
-    with running_operator_site(tmp_path_factory.mktemp("gate")) as found:
-        yield found
 
 
 def fired(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Reply]:
@@ -39,27 +34,41 @@ def at(operator: Operator) -> tuple[str, ...]:
     return (operator.url, "--certificate", str(operator.folder / "tls.pem"))
 
 
-def test_an_operator_is_not_ready_before_it_is_warm_and_then_every_answer_is_identical(
-    site: Operator, capsys: pytest.CaptureFixture[str]
+CHEAT = "adversaries.dishonest_operator"
+"""`serving` with a wrapped engine: an altered token, then another artifact, then true tokens under a false trace, then honest."""
+
+
+def test_an_operator_is_ready_only_when_warm_then_cheats_and_is_found_then_is_honest_and_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = site.folder / "serving.log"
-    early, deadline, pause = 0, monotonic_s() + READY_S, threading.Event()
-    with process(site.folder, "serving", "--config", str(site.folder / "operator.toml")) as child, site.http() as http:
-        while True:
-            before = log.read_text()
-            status = probe(http, site.url)
-            if status == 200:
-                # Warm is logged before the first 200 can be given.
-                assert "operator.warm" in log.read_text()
-                break
-            early += status == 503 and "operator.warm" not in before
-            assert child.poll() is None and monotonic_s() < deadline, log.read_text()[-2000:]
-            pause.wait(0.02)
-        assert early > 0, "no probe was answered before the operator was warm"
-        code, told = fired(capsys, *at(site))
-    assert (code, told["identical"], told["difference"], told["replayed"]) == (Exit.OK, True, None, False)
-    assert (told["answers"], told["compared"]) == (16, 6) and told["bytes"] > 6 * 500
-    assert set(gated(told).values()) == {True}
+    with running_operator_site(tmp_path) as site:
+        settings = ("--config", str(site.folder / "operator.toml"), "--other", str(make_artifact(site.folder, seed=2)))
+        with process(site.folder, CHEAT, *settings) as child, site.http() as http:
+            wait_warm(site, http, child)
+            code, told = fired(capsys, *at(site))
+            assert (code, told["identical"], set(gated(told).values())) == (Exit.MISMATCH, False, {False})
+            where = told["difference"]
+            assert (where["request"], where["answer"]) == ("greedy", "2 (alone)") and where["expected"] != where["found"]
+            code, told = fired(capsys, *at(site))
+        assert (code, told["identical"], told["difference"], told["replayed"]) == (Exit.OK, True, None, False)
+        assert (told["answers"], told["compared"]) == (16, 6) and told["bytes"] > 6 * 500
+        assert set(gated(told).values()) == {True}
+
+
+def wait_warm(site: Operator, http: httpx2.Client, child: "subprocess.Popen[bytes]") -> None:
+    """Polls readiness from the first moment: 503 before the operator is warm, at least once, and 200 only after it."""
+    log, early = site.folder / f"{CHEAT}.log", 0
+    deadline, pause = monotonic_s() + READY_S, threading.Event()
+    while True:
+        before = log.read_text()
+        status = probe(http, site.url)
+        if status == 200:
+            assert "operator.warm" in log.read_text()
+            break
+        early += status == 503 and "operator.warm" not in before
+        assert child.poll() is None and monotonic_s() < deadline, log.read_text()[-2000:]
+        pause.wait(0.02)
+    assert early > 0, "no probe was answered before the operator was warm"
 
 
 def probe(http: httpx2.Client, url: str) -> int:
@@ -67,17 +76,6 @@ def probe(http: httpx2.Client, url: str) -> int:
         return http.get(f"{url}/health", timeout=5.0).status_code
     except httpx2.TransportError:
         return 0
-
-
-def test_an_operator_that_answers_one_request_in_two_ways_is_found(site: Operator, capsys: pytest.CaptureFixture[str]) -> None:
-    other = str(make_artifact(site.folder, seed=2))
-    with serving(site, "adversaries.dishonest_operator", "--other", other):
-        code, told = fired(capsys, *at(site))
-    assert (code, told["identical"]) == (Exit.MISMATCH, False)
-    where = told["difference"]
-    assert (where["request"], where["answer"]) == ("greedy", "2 (alone)")
-    assert where["expected"] != where["found"]
-    assert set(gated(told).values()) == {False}
 
 
 REPLY: Reply = {
