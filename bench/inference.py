@@ -45,10 +45,10 @@ def main() -> None:
 def run(effort: Effort, threads: int, progress: Progress) -> dict[str, Any]:
     """Everything that is published, as one object."""
     described = machine.describe() | {"threads": threads}
-    found = {shape.name: _model(shape, effort, threads, progress) for shape in (SMALL, LARGE)}
-    keys = summary.worst({name: model["keys"] for name, model in found.items()})
     progress("perplexity")
     losses = perplexity.measure(effort.windows)
+    found = {shape.name: _model(shape, effort, threads, progress) for shape in (SMALL, LARGE)}
+    keys = summary.worst({name: model["keys"] for name, model in found.items()})
     keys |= {name: losses[name] for name in ("ppl_delta_w8", "ppl_delta_w16")}
     return {
         **keys, "targets": summary.targets(keys), "explained": summary.EXPLAINED, "machine": described,
