@@ -94,7 +94,7 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @pytest.mark.parametrize("variant", ["llama", "mistral"])
 def test_long_contexts_are_exact_in_bounded_memory(variant: str, tmp_path: Path) -> None:
-    changes: dict[str, Any] = {"sliding_window": 4096} if variant == "mistral" else {}
+    changes: dict[str, Any] = {"sliding_window": 1000} if variant == "mistral" else {}
     model = tiny(
         variant, tmp_path, max_position_embeddings=LONG, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1,
         hidden_size=8, head_dim=8, **changes,

@@ -38,6 +38,7 @@ def test_bytes_are_the_same_in_prefill_chunks_batch_and_decode(variant: str, tmp
     with fixed(1), guarded(True):
         whole = runner.teacher_force(runner.cache(1, 64), [TOKENS], [0])[0]
         batch = other.teacher_force(other.cache(3, 64), [SHORTER, TOKENS, TOKENS[:1]], [0, 0, 0], chunk=7)
+    with fixed(1):
         alone = runner.teacher_force(runner.cache(1, 64), [SHORTER], [0])[0]
         cache = runner.cache(1, 64)
         steps = [runner.feed(cache, token, position) for position, token in enumerate(TOKENS)]
