@@ -61,7 +61,7 @@ class Conversion:
     def _constants(self) -> Tensors:
         """Writes what does not depend on the weights."""
         shape, source = self._shape, self._source
-        # Positions 0 to max_context: the last one is where padding of a batch lives.
+        # Positions 0 to max_context: one more than a context holds.
         tables = rope.factor_tables(source.rope, shape.head_width, shape.max_context + 1)
         constants = {f"rope.{name}": table for name, table in tables.items()}
         constants["epsilon"] = torch.tensor([source.epsilon], dtype=torch.float32)

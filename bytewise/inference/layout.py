@@ -69,7 +69,7 @@ def _in_order(shape: Architecture, precision: Precision) -> Iterator[TensorSpec]
             yield TensorSpec(norm.name, "float32", (norm.width,))
     yield TensorSpec("norm", "float32", (shape.width,))
     yield from _linear("head", (shape.vocabulary, shape.width), precision.head_bits)
-    # Positions 0 to max_context: the last one is where padding of a batch lives.
+    # Positions 0 to max_context: one more than a context holds.
     for part, rows in (("low", rope.STRIDE), ("high", shape.max_context // rope.STRIDE + 1)):
         for name in ("cos", "sin"):
             yield TensorSpec(f"rope.{part}.{name}", "float64", (rows, shape.head_width // 2))
