@@ -21,10 +21,9 @@ from transformers import LlamaForCausalLM
 
 from bench import machine
 from bytewise.inference import artifact
+from bytewise.inference.choice import open_path
 from bytewise.inference.convert import convert
 from bytewise.inference.determinism import fixed
-from bytewise.inference.matmul import backend_named
-from bytewise.inference.runner import Runner
 
 MODEL = Path("models/lighthouse")
 RESULTS = Path("bench/results/perplexity.json")
@@ -114,11 +113,15 @@ def ours(bits: int) -> Logits:
     """The artifact with weights of so many bits, in our integers; the bytes are the same on whichever path."""
     with tempfile.TemporaryDirectory() as folder:
         convert(MODEL, Path(folder) / "artifact", bits=bits)
-        runner = Runner(artifact.load(Path(folder) / "artifact"), backend_named("float32"))
+        loaded = artifact.load(Path(folder) / "artifact")
+    threads = torch.get_num_threads()
+    with fixed(threads):
+        path = open_path(loaded, threads)
+    say(f"w{bits}: {path.name}")
 
     def logits(window: list[int]) -> Tensor:
-        with fixed(torch.get_num_threads()):
-            rows = runner.teacher_force(runner.cache(1, len(window)), [window], [0])[0]
+        with fixed(threads):
+            rows = path.teacher_force(path.cache(1, len(window)), [window], [0], len(window))[0]
         found = [row.logits for row in rows if row.logits is not None]
         if len(found) != len(window):
             raise SystemExit(f"w{bits}: a row of logits is not finite: a measurement of it means nothing")

@@ -14,8 +14,9 @@ CONTEXT = 1024
 """Most tokens of prompt and answer together."""
 
 NOT_OF_THE_MODEL = {
-    "_name_or_path", "attention_dropout", "chunk_size_feed_forward", "id2label", "initializer_range", "is_encoder_decoder", "label2id",
-    "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type", "return_dict", "use_cache",
+    "_name_or_path", "attention_dropout", "chunk_size_feed_forward", "id2label", "initializer_range", "is_encoder_decoder",
+    "label2id", "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type", "return_dict",
+    "use_cache",
 }  # fmt: skip
 """What the library writes of itself, of training and of other tasks."""
 

@@ -56,8 +56,8 @@ def say(sentence: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {sentence}", file=sys.stderr, flush=True)
 
 
-def run(found: corpus.Corpus, out: Path, seconds: float) -> None:
-    """Learns the tokenizer, trains for `seconds`, and leaves checkpoint, held-out text and licence at `out`."""
+def run(found: corpus.Corpus, out: Path, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    """Learns the tokenizer, trains for `seconds` of the clock, and leaves checkpoint, held-out text and licence at `out`."""
     learnt, held = [page for page in found if not page.held_out], [page for page in found if page.held_out]
     tokenizer = vocabulary.learn(page.text for page in learnt)
     stream = tokens(tokenizer, corpus.training_text(learnt))
@@ -67,7 +67,7 @@ def run(found: corpus.Corpus, out: Path, seconds: float) -> None:
     (out / "held-out.txt").write_text("\n\n".join(page.text for page in held) + "\n", encoding="utf-8")
     (out / "LICENCE").write_text(found.licence, encoding="utf-8")
     model = LlamaForCausalLM(folder.shape(tokenizer))
-    train(model, stream, unseen, seconds, lambda: folder.write(model, tokenizer, out))
+    train(model, stream, unseen, seconds, clock, lambda: folder.write(model, tokenizer, out))
 
 
 def tokens(tokenizer: Tokenizer, texts: Iterator[str]) -> Tensor:
@@ -107,7 +107,9 @@ def held_out_loss(model: LlamaForCausalLM, unseen: Tensor) -> float:
     return fmean(float(loss_of(model, unseen[None, start : start + LENGTH + 1])) for start in starts)
 
 
-def train(model: LlamaForCausalLM, stream: Tensor, unseen: Tensor, seconds: float, save: Callable[[], None]) -> None:
+def train(
+    model: LlamaForCausalLM, stream: Tensor, unseen: Tensor, seconds: float, clock: Callable[[], float], save: Callable[[], None]
+) -> None:
     """AdamW with clipped gradients until the time is over; saves now and then, and at the end."""
     # Norm weights and the like do not decay.
     plain = [p for p in model.parameters() if p.dim() < 2]
@@ -116,10 +118,10 @@ def train(model: LlamaForCausalLM, stream: Tensor, unseen: Tensor, seconds: floa
         {"params": plain, "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.98), fused=True)
-    started = saved = time.monotonic()
+    started = saved = clock()
     recent: list[float] = []
     for step, batch in enumerate(windows(stream)):
-        share = (time.monotonic() - started) / seconds
+        share = (clock() - started) / seconds
         for group in optimiser.param_groups:
             group["lr"] = rate(share)
         loss = loss_of(model, batch)
@@ -128,7 +130,7 @@ def train(model: LlamaForCausalLM, stream: Tensor, unseen: Tensor, seconds: floa
         optimiser.step()
         optimiser.zero_grad()
         recent = [*recent[-REPORT_EVERY + 1 :], float(loss.detach())]
-        over, now = share >= 1, time.monotonic()
+        over, now = share >= 1, clock()
         if step % REPORT_EVERY == 0 or over:
             speed = (step + 1) * BATCH * LENGTH / (now - started)
             left = max(0.0, seconds - (now - started))

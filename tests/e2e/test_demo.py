@@ -63,8 +63,8 @@ def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
 
 
 def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
-    tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse-1/tokenizer.json"))
-    ids = tokenizer.encode(demo.canary, add_special_tokens=False).ids
+    tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse/tokenizer.json"))
+    ids = tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids
     needles = memory.forms(demo.canary, ids)
     holders = {name: found for name, pid in demo.pids.items() if (found := memory.in_memory(pid, needles))}
     opened = {f"{name}-enclave" for name in _ticketed(demo)}
@@ -75,8 +75,8 @@ def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
 
 
 def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
-    tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse-1/tokenizer.json"))
-    needles = memory.forms(demo.canary, tokenizer.encode(demo.canary, add_special_tokens=False).ids)
+    tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse/tokenizer.json"))
+    needles = memory.forms(demo.canary, tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids)
     hits = memory.in_files(demo.folder, needles)
     owners = {path.relative_to(demo.folder).parts[0] for path in hits}
     assert "client" in owners, "the client keeps its opening (positive control)"
@@ -87,7 +87,7 @@ def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
 def test_whoever_has_the_opening_can_verify_a_receipt(demo: Run, operator: str, code: int) -> None:
     answer = next(a for a in demo.report["answers"] if a["operator"] == operator)
     opening = demo.folder / "client" / answer["opening"]
-    done = _verify(demo, answer["receipt_id"], "--opening", str(opening), "--artifact", str(ROOT / "build/models/lighthouse-1"))
+    done = _verify(demo, answer["receipt_id"], "--opening", str(opening), "--artifact", str(ROOT / "build/models/lighthouse"))
     assert done.returncode == code, done.stdout + done.stderr
     assert ("VERIFIED" in done.stdout) == (code == 0), done.stdout
 

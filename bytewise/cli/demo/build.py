@@ -13,6 +13,7 @@ from bytewise.cli.demo.processes import Network as Processes
 from bytewise.cli.demo.site import Site, write_toml
 from bytewise.inference import artifact
 from bytewise.inference.determinism import environment
+from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.evidence import AppraisalPolicy
@@ -29,8 +30,8 @@ from chain import deploy
 from chain.client import ChainClient
 from chain.keys import devnet_signer, save_signer
 
-MODEL_SEEDS = {"lighthouse": 1, "other": 2}
 MODEL_NAME = "lighthouse"
+CHECKPOINT = Path("models") / MODEL_NAME
 STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
@@ -60,19 +61,33 @@ class Built:
 
 
 def make_models(site: Site, processes: Processes) -> Models:
-    """Makes and converts both models, or takes them from the last run: their bytes depend on the seed alone."""
-    cache = site.root / "build" / "models"
-    paths = {name: cache / f"{name}-{seed}" for name, seed in MODEL_SEEDS.items()}
-    missing = [name for name, path in paths.items() if not path.exists()]
-    for name in missing:
-        checkpoint = site.folder / f"checkpoint-{name}"
-        script = f"{sys.executable} -m bytewise.cli model make {checkpoint} --seed {MODEL_SEEDS[name]}"
-        convert = f"{sys.executable} -m bytewise.cli model convert {checkpoint} {paths[name]}"
-        cache.mkdir(parents=True, exist_ok=True)
-        processes.start(f"model-{name}", ["sh", "-c", f"{script} && {convert}"])
-    for name in missing:
-        processes.expect_success(f"model-{name}", BUILD_TIMEOUT_S)
-    return Models(paths["lighthouse"], paths["other"])
+    """Converts the trained checkpoint, and one without its last layer for who cheats; or takes both from the last run."""
+    checkpoint, thinner = site.root / CHECKPOINT, site.folder / "checkpoint-other"
+    models = Models(site.artifact, site.artifact.with_name("other"))
+    python = f"{sys.executable} -m"
+    convert = f"{python} bytewise.cli model convert"
+    commands = {
+        models.served: f"{convert} {checkpoint} {models.served}",
+        models.other: f"{python} adversaries.thinner_model {checkpoint} {thinner} && {convert} {thinner} {models.other}",
+    }
+    key, stamp = _conversion(site.root), site.artifact.with_name("key")
+    fresh = stamp.exists() and stamp.read_text() == key and all(path.exists() for path in commands)
+    if not fresh:
+        shutil.rmtree(site.artifact.parent, ignore_errors=True)
+        site.artifact.parent.mkdir(parents=True)
+        for path, command in commands.items():
+            processes.start(f"model-{path.name}", ["sh", "-c", command])
+        for path in commands:
+            processes.expect_success(f"model-{path.name}", BUILD_TIMEOUT_S)
+        stamp.write_text(key)
+    return models
+
+
+def _conversion(root: Path) -> str:
+    # What the artifacts depend on: the checkpoint, and the converter with its libraries.
+    program = measure(root, "bytewise.inference.convert")
+    content = [path.read_bytes() for path in sorted((root / CHECKPOINT).iterdir()) if path.is_file()]
+    return digests.sha256(program + b"".join(digests.sha256(data) for data in content)).hex()
 
 
 def make_keys(site: Site) -> dict[str, LocalSigner]:

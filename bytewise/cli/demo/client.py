@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import openai
 
-from bytewise.cli.demo.plan import MAX_TOKENS, Question
+from bytewise.cli.demo.plan import FREQUENCY_PENALTY, MAX_TOKENS, Question
 from bytewise.protocol.errors import TryAgain
 
 TIMEOUT_S = 60.0
@@ -39,6 +39,8 @@ class Answer:
     """For the question that was posted twice: whether both answers carry one receipt."""
     opening: Path
     """File with what opens the receipt, for `bytewise verify --opening`."""
+    text: str = ""
+    """What the answer says; shown, and written nowhere else."""
 
 
 class Client:
@@ -63,6 +65,7 @@ class Client:
         return Answer(
             self._operator, receipt, usage["prompt_tokens"], usage["completion_tokens"], signed["tokens_hash"],
             int(signed["mode"]), int(signed["client_mode"]), question.temperature, same, opening,
+            reply["choices"][0]["message"]["content"] or "",
         )  # fmt: skip
 
     def _post(self, question: Question) -> dict[str, Any]:
@@ -73,6 +76,7 @@ class Client:
                 max_tokens=MAX_TOKENS,
                 temperature=question.temperature,
                 top_p=question.top_p,
+                frequency_penalty=FREQUENCY_PENALTY,
                 seed=question.seed,
             )
         except openai.OpenAIError as error:

@@ -123,11 +123,11 @@ def _stay(running: Demo, console: Console) -> None:
         "\nAsk with your own client (any OpenAI client that trusts the certificate):\n"
         f'  SSL_CERT_FILE={(site.of("honest") / "tls.pem").relative_to(ROOT)} .venv/bin/python -c "import openai; '
         f"print(openai.OpenAI(base_url='{site.operator_url('honest')}/v1', api_key='none').chat.completions.create("
-        "model='lighthouse', messages=[{'role': 'user', 'content': 'Hello out there'}], max_tokens=64).model_dump_json())\""
+        "model='lighthouse', messages=[{'role': 'user', 'content': 'What is a generator?'}], max_tokens=64).model_dump_json())\""
         " > answer.json\n"
         "Check a receipt by what the client kept (the whole answer will do; its `receipt.receipt_id` is the id):\n"
         f"  .venv/bin/bytewise verify RECEIPT_ID --network {site.network_file.relative_to(ROOT)} --rpc {site.rpc_url} "
-        f"--da {site.da_url} --artifact build/models/lighthouse-1 --opening answer.json",
+        f"--da {site.da_url} --artifact build/models/lighthouse --opening answer.json",
         highlight=False,
         markup=False,
     )

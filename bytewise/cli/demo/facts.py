@@ -224,4 +224,5 @@ def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, s
 
 def answers_document(answers: list[Answer]) -> list[dict[str, Any]]:
     """The clients' side, without any text."""
-    return [{**asdict(answer), "opening": answer.opening.name} for answer in answers]
+    kept = [{**asdict(answer), "opening": answer.opening.name} for answer in answers]
+    return [{name: value for name, value in answer.items() if name != "text"} for answer in kept]

@@ -13,7 +13,10 @@ SHARDS = 3
 THRESHOLD = 2
 CHAIN_ID = 31337
 MAX_TOKENS = 64
-"""Answers are at least this long: the model's stop token is practically never drawn."""
+"""Answers are this long: the model has more to say about each question."""
+
+FREQUENCY_PENALTY = 0.8
+"""A small model that always takes the likeliest token says one sentence for ever."""
 
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
 """The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
@@ -30,7 +33,7 @@ class Question:
     operator: str
     """Whom to ask."""
     text: str
-    """The user message; at least 64 tokens, one token a byte."""
+    """The user message; at least 64 tokens."""
     temperature: float
     """0 is greedy."""
     top_p: float
@@ -42,16 +45,32 @@ class Question:
 def questions(canary: str) -> tuple[Question, ...]:
     """Five for the honest operator (two sampled, one holding the canary) and three for the dishonest one."""
     honest = (
-        f"Please remember the code word {canary} and tell me a short story about a lighthouse keeper and the sea.",
-        "Explain to a new colleague, in simple words, why a receipt is worth more than a promise in a network of strangers.",
-        "Write three sentences about the weather on a mountain where nobody has ever been, and do not mention any snow.",
-        "Which questions should a careful reader ask before believing an answer that a machine gave to somebody else?",
-        "Describe the colour of an old harbour at five in the morning to a person who has only ever lived in a desert.",
+        f"Please remember the code word {canary} and tell me about the with statement: what happens when the block is left, who "
+        "closes the file, what becomes of an exception that was raised inside, and why that is better than closing it by hand "
+        "at the end of the function?",
+        "What is a generator? Explain to a new colleague, in simple words, how a function with the yield statement returns an "
+        "iterator, when the body of the function runs, what is kept between two values, and what happens when there is nothing "
+        "more to return. A few clear sentences and the names of the functions to read about next would help most.",
+        "Explain the difference between a list and a tuple. Which of the two can be changed after it was made, which can be the "
+        "key of a dictionary, what does it cost to append an item to each of them, and when should a careful programmer prefer "
+        "the one to the other? Please say it so that somebody who has never written a program can follow.",
+        "What is a thread? Describe what a lock is for, how two threads that wait for each other can stop a whole program, what "
+        "the global interpreter lock has to do with it, and when it would be better to start several processes instead of "
+        "several threads. Begin with the simplest example that you can think of, please.",
+        "Tell me about regular expressions. What does a pattern match, how are groups written and used in a replacement, what "
+        "is the difference between search and match, and why are raw strings used for the patterns in nearly every example of "
+        "the documentation? I have read the chapter twice and still mix up the two functions.",
     )
     dishonest = (
-        "Summarise the rules of a fair auction in one paragraph, for people who have never heard the word bid before.",
-        "Give me a recipe for bread that needs no oven, and say why each step matters for the crust and for the crumb.",
-        "Translate the idea of a stake that can be lost into the language of a village market with honest neighbours.",
+        "What is a module? Explain where the interpreter looks for the file when a program says import, what is stored in the "
+        "cache beside it, what a package is, and how the names of a module are found by the functions that are defined in it. "
+        "My own program finds the wrong file, and I do not see why.",
+        "Explain exceptions. How does a program raise one, which handler is chosen when several could match, when is the finally "
+        "clause executed, and what should a library do with an error that it does not understand and cannot repair by itself? "
+        "Please name the classes that every programmer should know.",
+        "Tell me about dictionaries. What may be a key and what may not, in which order are the items returned, what happens "
+        "when a key is missing, and how can a program count the words of a text with a class of the collections module? "
+        "A short answer will do, if it is a good one.",
     )
     sampled = (False, True, False, True, False)
     return (

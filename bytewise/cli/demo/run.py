@@ -3,6 +3,7 @@
 import json
 import platform
 import ssl
+import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -32,6 +33,8 @@ from chain.reader import ChainReader
 from verifier.records import GOOD
 
 HEALTH_TIMEOUT_S = 5.0
+SHOWN = 100
+"""Characters of an answer that the audience sees."""
 WATCH_S = 150.0
 """Bound of the watching phase: twice what it takes."""
 
@@ -106,8 +109,9 @@ class Demo:
             answer = client.ask(question, self.site.openings, repeat=number == 1 and operator == "honest")
             with self._lock:
                 self.answers.append(answer)
+            said = textwrap.shorten(answer.text, SHOWN, placeholder=" …")
             self.story.say(
-                f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}"
+                f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}: “{said}”"
             )
             if number == 1 and operator == "honest":
                 self._frivolous(answer.receipt_id)

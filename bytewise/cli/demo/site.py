@@ -90,6 +90,11 @@ class Site:
         return self.folder / "environment.json"
 
     @property
+    def artifact(self) -> Path:
+        """The model that every receipt names; kept from run to run."""
+        return self.root / "build" / "models" / "lighthouse"
+
+    @property
     def openings(self) -> Path:
         """What the clients keep."""
         return self.folder / "client"

@@ -1,0 +1,56 @@
+"""The demo's questions and its second model: what the facts at the end silently rely on."""
+
+import json
+import secrets
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
+from tokenizers import Tokenizer
+
+from adversaries.thinner_model import thin, without
+from bytewise.cli.demo.facts import MIN_TOKENS, QUESTIONS, SAMPLED
+from bytewise.cli.demo.plan import questions
+from bytewise.inference import checkpoint
+from tests.source import ROOT
+
+LIGHTHOUSE = ROOT / "models" / "lighthouse"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(LIGHTHOUSE / "tokenizer.json"))
+
+
+def test_every_question_has_enough_tokens(tokenizer: Tokenizer) -> None:
+    asked = questions("canary-0123456789abcdef")
+    assert len(asked) == QUESTIONS and sum(question.temperature > 0 for question in asked) == SAMPLED
+    assert [q.text for q in asked if len(tokenizer.encode(q.text, add_special_tokens=False).ids) < MIN_TOKENS] == []
+
+
+def test_the_canary_is_a_row_of_tokens_in_the_prompt_as_the_memory_search_expects(tokenizer: Tokenizer) -> None:
+    for _ in range(20):
+        canary = f"canary-{secrets.token_hex(8)}"
+        prompt = tokenizer.encode(questions(canary)[0].text, add_special_tokens=False).ids
+        row = tokenizer.encode(f" {canary}", add_special_tokens=False).ids
+        assert any(prompt[at : at + len(row)] == row for at in range(len(prompt))), canary
+
+
+def test_the_thinner_model_lacks_its_last_layer_and_nothing_else(tmp_path: Path) -> None:
+    thin(LIGHTHOUSE, tmp_path / "thin")
+    whole, thinner = (load((path / "model.safetensors").read_bytes()) for path in (LIGHTHOUSE, tmp_path / "thin"))
+    layers = checkpoint.read(LIGHTHOUSE).architecture.layers
+    assert checkpoint.read(tmp_path / "thin").architecture.layers == layers - 1
+    assert thinner and thinner.keys() == {name for name in whole if not name.startswith(f"model.layers.{layers - 1}.")}
+    assert all(torch.equal(thinner[name], whole[name]) for name in thinner)
+    assert (tmp_path / "thin" / "tokenizer.json").read_bytes() == (LIGHTHOUSE / "tokenizer.json").read_bytes()
+
+
+def test_a_file_of_weights_that_was_cut_short_stays_unreadable() -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + bytes(8)
+    assert load(without(data, "b"))["a"].tolist() == [0, 0]
+    with pytest.raises(SafetensorError):
+        load(without(data[:-1], "b"))
