@@ -1,0 +1,69 @@
+"""`bytewise model`: what convert, show and check print, and how they end when asked wrongly."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.inference import artifact
+from tests.unit.inference.tiny import write_checkpoint
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A tiny checkpoint."""
+    write_checkpoint("llama", tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+def test_model_is_converted_shown_and_checked(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = checkpoint.parent / "artifact"
+    assert main(["model", "convert", str(checkpoint), str(out), "--head-bits", "16"]) == Exit.OK
+    model_id = capsys.readouterr().out.strip()
+    assert model_id == f"0x{artifact.model_id_of(out).hex()}"
+    assert main(["model", "check", str(out)]) == Exit.OK
+    assert capsys.readouterr().out.strip() == model_id
+    assert main(["model", "show", str(out)]) == Exit.OK
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("llama, 2 layers of 16", "8 bits, head 16 bits, embedding float32", "proven below 2^", "stop tokens 257"):
+        assert words in shown
+    assert main(["model", "show", str(out), "--output", "json"]) == Exit.OK
+    told = json.loads(capsys.readouterr().out)
+    assert told["model_id"] == model_id and told["precision"] == {"weight_bits": 8, "head_bits": 16, "embedding": "float32"}
+    assert told["equalisation"]["tokens"] == 128 and len(told["equalisation"]["pairs"]) == 9
+
+
+def test_flipped_byte_ends_check_with_a_mismatch_that_names_it(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = checkpoint.parent / "artifact"
+    assert main(["model", "convert", str(checkpoint), str(out), "--equalise", "off"]) == Exit.OK
+    weights = bytearray((out / "weights.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (out / "weights.safetensors").write_bytes(weights)
+    assert main(["model", "check", str(out)]) == Exit.MISMATCH
+    assert "weights.safetensors: bytes in head differ" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["convert", "nowhere", "out"], Exit.USAGE, "config.json"),
+        (["convert", "checkpoint", "checkpoint"], Exit.USAGE, "already exists"),
+        (["convert", "checkpoint", "out", "--bits", "4"], Exit.USAGE, "--bits"),
+        (["convert", "checkpoint", "out", "--equalise", "off", "--calibration", "text"], Exit.USAGE, "--equalise off"),
+        (["convert", "checkpoint", "out", "--calibration", "nowhere.txt"], Exit.USAGE, "nowhere.txt"),
+        (["convert", "checkpoint"], Exit.USAGE, "--help"),
+        (["show", "nowhere"], Exit.UNAVAILABLE, "no artifact at nowhere"),
+        (["check", "nowhere"], Exit.UNAVAILABLE, "no artifact at nowhere"),
+        (["show", "checkpoint"], Exit.UNAVAILABLE, "no artifact at checkpoint"),
+    ],
+)
+def test_wrong_asking_ends_with_a_code_and_a_name(
+    arguments: list[str], code: Exit, words: str, checkpoint: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(checkpoint.parent)
+    assert main(["model", *arguments]) == code
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not Path("out").exists() and not Path("out.partial").exists()
