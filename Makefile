@@ -80,7 +80,10 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
 	@echo '==> tests'
-	@$(PY) -m pytest -q --pin-skips $(ARGS)
+	@echo '    whole networks first, one at a time: they keep deadlines'
+	@$(PY) -m pytest -q tests/e2e
+	@echo '    the others, on up to four cores'
+	@$(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --ignore=tests/e2e $(ARGS)
 
 fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .

@@ -18,7 +18,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Starts counting skips where asked. No test asserts wall time, those with made-up examples included."""
     hypothesis.settings.register_profile("no-deadline", deadline=None)
     hypothesis.settings.load_profile("no-deadline")
-    if config.getoption("--pin-skips"):
+    # A worker of pytest-xdist sees only its own share; the process that collects all reports counts.
+    if config.getoption("--pin-skips") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipPin(), "skip-pin")
 
 
