@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.inference import checkpoint as checkpoints
-from bytewise.inference import generation, layout
+from bytewise.inference import generation, known_answers, layout
 from bytewise.inference.artifact import Progress, model_id_line
 from bytewise.inference.calibrate import hashed_tokens, text_tokens
 from bytewise.inference.checkpoint import Checkpoint
@@ -93,9 +93,11 @@ def _precision(source: Checkpoint, reader: TensorReader, options: Options) -> Pr
 
 
 def _tokens(source: Checkpoint, options: Options) -> tuple[int, ...]:
-    """Ids of the calibration tokens; none leaves channels as they are."""
+    """Ids of the calibration tokens; none leaves channels as they are. `NotExact` on a machine that computes otherwise."""
     if not options.equalise:
         return ()
+    # What is measured runs through the model: a machine that is not exact must not choose for others.
+    known_answers.verify_elementwise()
     if options.calibration is None:
         return hashed_tokens(source.architecture)
     return text_tokens(source.architecture, source.path, options.calibration)
