@@ -1,4 +1,8 @@
-"""Sections 4, 6 and 7 of the text: one sequence, token by token."""
+"""A second implementation of exact-1 in Python integers and fractions alone, written from docs/exact-arithmetic.md.
+
+Slow and plain; shares no arithmetic with the engine, and its neighbours in this folder read the artifact's files themselves. Here
+are sections 4, 6 and 7: one sequence, token by token.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction
