@@ -5,6 +5,7 @@ cached prefixes, and in processes whose libraries are told that the processor la
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -61,11 +62,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
     options = parser.parse_args()
     started, tally, shown = time.monotonic(), Tally(), 0.0
-    for process, run in runs(options.runs):
-        tally.add(process, run)
-        if time.monotonic() - shown > 2:
-            shown = time.monotonic()
-            print(f"{tally.runs} of {options.runs} runs", file=sys.stderr, flush=True)
+    # Interrupted, it writes what there is, and says by its exit code that this is not all.
+    with contextlib.suppress(KeyboardInterrupt):
+        for process, run in runs(options.runs):
+            tally.add(process, run)
+            if time.monotonic() - shown > 2:
+                shown = time.monotonic()
+                print(f"{tally.runs} of {options.runs} runs", file=sys.stderr, flush=True)
     report = {"machine": describe(), "seconds": round(time.monotonic() - started), **tally.report()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1) + "\n")
