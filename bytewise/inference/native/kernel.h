@@ -16,7 +16,6 @@
 #define LIMB_BITS 7    /* A query component is 128 * high + low: with |high| <= 128, 256 products of 16383 stay below 2^31. */
 #define NOT_FINITE 255
 
-/* Scale of integers with exponent E: 2^(E - 126 - bits), exactly. */
 typedef struct {
     float total;      /* float32 of the sum of round(e * 2^30). */
     int32_t exponent; /* E of the attention weights. */
@@ -81,7 +80,7 @@ static inline int32_t bits_of(float value)
     return both.bits;
 }
 
-/* 2^(exponent - 126 - bits). */
+/* Scale of integers with exponent E: 2^(E - 126 - bits), exactly. */
 static inline float scale_of(int32_t exponent, int bits)
 {
     return float_of((exponent + 1 - bits) << 23);

@@ -86,6 +86,7 @@ class NativePath:
         self.pool = Pool(kernel, threads)
         self.name = f"native-{self.pool.kernel}"
         self.handle: int | None = None
+        self._bound: list[Tensor] = []
         try:
             self._bind(artifact)
         except BaseException:
@@ -135,7 +136,7 @@ class NativePath:
         """Ends the threads and forgets the tensors; twice is as good as once."""
         if self.handle is not None:
             self.pool.library.native_engine_close(self.handle)
-            self.handle = None
+            self.handle, self._bound = None, []
         self.pool.close()
 
     def _of_another(self, artifact: Artifact) -> "NativePath":
@@ -178,7 +179,6 @@ class NativePath:
         self.handle = library.native_engine_open(self.pool.handle, _longs(sizes), _longs(windows), *numbers)
         if self.handle is None:
             raise ArtifactMismatch(artifact.name, "manifest: sizes of the architecture")
-        self._bound: list[Tensor] = []
         for name, (slot, dtype) in GLOBAL_SLOTS.items():
             self._bind_one(artifact, tensors, -1, name, slot, dtype or embedding.dtype)
         for layer in range(shape.layers):
