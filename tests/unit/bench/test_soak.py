@@ -1,0 +1,28 @@
+"""The soak: settings do not change a hash, prompts do, and a second hash is reported."""
+
+from bench.soak_determinism import Tally
+from bench.soak_worker import MODELS, Setting, perform, setting_of, tokens_of
+from bytewise.inference.native.library import kernels
+
+
+def test_one_prompt_has_one_hash_under_other_settings_and_two_prompts_have_two() -> None:
+    ways = [Setting("torch", "float64", 1, 7, 2, False), Setting("torch", "float64", 1, 64, 0, True)]
+    ways += [Setting("native", kernel, 2, 3, 3, False) for kernel in kernels()]
+    found = {perform(run, 0, way) for run, way in enumerate(ways)}
+    assert len(found) == 1
+    assert perform(0, 3, ways[0]) not in found
+
+
+def test_settings_of_runs_vary_and_are_the_same_each_time() -> None:
+    settings = [setting_of(run, MODELS[0]) for run in range(60)]
+    assert settings == [setting_of(run, MODELS[0]) for run in range(60)]
+    assert {setting.prefix for setting in settings} == {True, False} and {setting.threads for setting in settings} == {1, 2}
+    assert len(tokens_of(1)) >= 2
+
+
+def test_a_second_hash_of_a_prompt_is_reported() -> None:
+    tally = Tally()
+    for prompt, found in ((1, "a"), (2, "b"), (1, "a"), (2, "c")):
+        tally.add(0, {"prompt": prompt, "hash": found, "path": "torch", "way": "float64"})
+    report = tally.report()
+    assert (report["runs"], report["prompts"], report["prompts_with_several_hashes"]) == (4, 2, [2])
