@@ -44,8 +44,6 @@ class Effort:
     """Prompt and answer lengths of the table."""
     growth: tuple[int, ...]
     """Answer lengths up to the longest."""
-    windows: int | None
-    """Windows of held-out text for the perplexity; None takes all."""
 
     @property
     def context(self) -> int:
@@ -53,8 +51,8 @@ class Effort:
         return PROMPT + max(*self.growth, self.long)
 
 
-FULL = Effort(3, 32, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096), None)
-QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,), 1)
+FULL = Effort(3, 32, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096))
+QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,))
 
 
 def prompt(shape: Shape, length: int, seed: int = 0) -> list[int]:
