@@ -21,12 +21,8 @@ MODEL_ID_FILE = "model_id"
 HEADER_PIECE = "header"
 """Name of the piece of the weights file that is no tensor."""
 
-
 MAX_BOUND = 187
 """E of 2^60: a model whose activations might exceed it is not converted."""
-
-NO_BOUND = 255
-"""Where nothing is proven, because nothing is converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ class Architecture:
     """The shape of a decoder. A feature that a model lacks is zero, false or empty."""
 
     family: str
-    """`llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, or a mixture of experts, `mixtral`: whose modelling code is the graph."""
+    """`llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`, or of experts `mixtral`, `qwen3_moe`: whose modelling code is the graph."""
     layers: int
     """Decoder layers."""
     width: int
