@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bytewise.inference import layout, mapped
+from bytewise.inference import families, layout, mapped
 from bytewise.inference.manifest import (
     HEADER_PIECE,
     MANIFEST_FILE,
@@ -24,7 +24,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault
+from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault, UnsupportedModel
 from bytewise.protocol.units import Digest, hex0x
 
 Progress = Callable[[str, int, int], None]
@@ -117,6 +117,10 @@ def _tensors(path: Path, manifest: Manifest, file: ArtifactFile, view: memoryvie
     shape = manifest.architecture
     if manifest.precision is None or max(shape.layers, shape.experts) > len(file.pieces):
         raise ArtifactMismatch(path.name, f"{WEIGHTS_FILE}: fewer tensors than layers or experts")
+    try:
+        families.verify(shape)
+    except UnsupportedModel as error:
+        raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
     specs = layout.tensor_specs(shape, manifest.precision)
     header = layout.header(specs)
     expected = [(HEADER_PIECE, len(header)), *((spec.name, spec.size) for spec in specs)]

@@ -12,9 +12,8 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
-from bytewise.inference.families import Family, family_of
+from bytewise.inference.families import Family, family_of, verify
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.units import Decimal
 
@@ -127,25 +126,10 @@ def _architecture(family: Family, config: Any) -> Architecture:
         activation=ACTIVATIONS[activation], query_key_norm=family.query_key_norm, extra_norms=family.extra_norms,
         windows=_windows(family, config), attention_softcap=_cap(config, "attn_logit_softcapping"),
         final_softcap=_cap(config, "final_logit_softcapping"), experts=experts,
-        experts_per_token=config.num_experts_per_tok if experts else 0,
+        experts_per_token=config.num_experts_per_tok if family.router else 0,
     )  # fmt: skip
-    _check(shape)
-    if family.router and not 1 <= config.num_experts_per_tok <= experts:
-        raise UnsupportedModel(f"num_experts_per_tok {config.num_experts_per_tok} of {experts} experts")
+    verify(shape)
     return shape
-
-
-def _check(shape: Architecture) -> None:
-    sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
-    if min(*sizes, shape.vocabulary, shape.max_context) < 1:
-        raise UnsupportedModel("config.json: a size below 1")
-    depths = (shape.width, shape.intermediate, shape.heads * shape.head_width)
-    if not MIN_DEPTH <= min(depths) <= max(depths) <= MAX_DEPTH:
-        raise UnsupportedModel(f"a sum of fewer than {MIN_DEPTH} or more than {MAX_DEPTH} products")
-    if shape.max_context > MAX_KEYS:
-        raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
-    if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:
-        raise UnsupportedModel(f"{shape.heads} heads of width {shape.head_width} on {shape.key_value_heads}")
 
 
 def _windows(family: Family, config: Any) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bytewise.inference.manifest import Architecture
+from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 
 
@@ -70,6 +71,28 @@ def family_of(name: str) -> Family:
     if name not in FAMILIES:
         raise UnsupportedModel(f"architecture {name[:40]}: supported are {', '.join(FAMILIES)}")
     return FAMILIES[name]
+
+
+def verify(shape: Architecture) -> None:
+    """`UnsupportedModel` for a shape that is not exact, or that paths could read differently: of a checkpoint, of a manifest."""
+    sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
+    if min(*sizes, shape.vocabulary, shape.max_context) < 1:
+        raise UnsupportedModel("a size below 1")
+    depths = (shape.width, shape.intermediate, shape.heads * shape.head_width)
+    if not MIN_DEPTH <= min(depths) <= max(depths) <= MAX_DEPTH:
+        raise UnsupportedModel(f"a sum of fewer than {MIN_DEPTH} or more than {MAX_DEPTH} products")
+    if shape.max_context > MAX_KEYS:
+        raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
+    if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:
+        raise UnsupportedModel(f"{shape.heads} heads of width {shape.head_width} on {shape.key_value_heads}")
+    if shape.windows and (len(shape.windows) != shape.layers or min(shape.windows) < 0):
+        raise UnsupportedModel(f"{len(shape.windows)} windows of {shape.layers} layers, the shortest {min(shape.windows)}")
+    family = family_of(shape.family)
+    if (shape.query_key_norm, shape.extra_norms) != (family.query_key_norm, family.extra_norms):
+        raise UnsupportedModel(f"norms that are not those of {family.name}")
+    most = shape.experts if family.router else 0
+    if shape.experts != most or not min(most, 1) <= shape.experts_per_token <= most or (family.router and not most):
+        raise UnsupportedModel(f"num_experts_per_tok {shape.experts_per_token} of {shape.experts} experts in {family.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,30 @@ def relabelled(model: Artifact, folder: Path, manifest: Manifest) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        # The C engine would write before its memory.
+        ({"windows": (-100_000, 0)}, "windows"), ({"windows": (5,)}, "windows"),
+        # The C engine would apply these norms, the graph of a Llama would not: one model id, two answers.
+        ({"query_key_norm": True}, "norms"), ({"extra_norms": True}, "norms"),
+        ({"experts": 2, "experts_per_token": 1}, "experts"),
+        ({"family": "mixtral", "experts": 2, "experts_per_token": 5}, "experts"),
+        ({"layers": 0}, "size"), ({"key_value_heads": 3}, "heads"), ({"head_width": 15}, "width"),
+        ({"max_context": 2**18}, "context"),
+    ],
+)  # fmt: skip
+def test_shape_that_no_conversion_makes_is_refused_though_every_digest_fits(
+    model: Artifact, tmp_path: Path, changes: dict[str, Any], named: str
+) -> None:
+    folder = Path(shutil.copytree(model.path, tmp_path / "artifact"))
+    changed = dataclasses.replace(model.manifest, architecture=dataclasses.replace(model.manifest.architecture, **changes))
+    (folder / "manifest.json").write_bytes(encode(changed))
+    (folder / "model_id").write_bytes(model_id_line(changed.model_id))
+    with pytest.raises(ArtifactMismatch, match=f"manifest.json.*{named}"):
+        artifact.load(folder)
+
+
 def test_weights_are_mapped_and_what_replaces_their_file_is_not_seen(model: Artifact, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model.path, tmp_path / "mapped"))
     loaded = artifact.load(folder)
