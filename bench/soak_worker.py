@@ -32,8 +32,8 @@ PROMPTS = 500
 LONGEST = 48
 DECODED = 6
 
-# The first three run on both paths. Of every eleven prompts one is for a model that only torch has: it is the slow path.
-MODELS = ["bias and window", "norms of heads, two limbs", "wide scores"] * 3 + ["softcaps", "experts"]
+# The first three run on both paths. Two prompts of 29 are for models that only torch has: it is the slow path.
+MODELS = ["bias and window", "norms of heads, two limbs", "wide scores"] * 9 + ["softcaps", "experts"]
 
 
 class Setting(NamedTuple):
@@ -74,9 +74,9 @@ def main() -> None:
 
 
 def setting_of(run: int, model: str) -> Setting:
-    """The settings of a run: one in ten on torch where the native path has the model."""
+    """The settings of a run: one in thirty on torch where the native path has the model."""
     draws = Draws(f"run-{run}")
-    native = missing_feature(known_models.KNOWN[model].architecture) is None and kernels() and draws.below(10)
+    native = missing_feature(known_models.KNOWN[model].architecture) is None and kernels() and draws.below(30)
     ways = kernels() if native else tuple(backend.name for backend in BACKENDS)
     prefix = draws.below(4) == 0
     return Setting(
