@@ -18,10 +18,9 @@ def described(manifest: "Manifest") -> dict[str, str]:
         "architecture": _shape(manifest.architecture),
         "context": f"{manifest.architecture.max_context} tokens",
     }
-    if precision is not None:
-        lines["weights"] = f"{precision.weight_bits} bits, head {precision.head_bits} bits, embedding {precision.embedding}"
-        lines["activations"] = f"proven below 2^{manifest.bound - 126}"
-        lines["equalised"] = _equalised(manifest.equalisation)
+    lines["weights"] = f"{precision.weight_bits} bits, head {precision.head_bits} bits, embedding {precision.embedding}"
+    lines["activations"] = f"proven below 2^{manifest.bound - 126}"
+    lines["equalised"] = _equalised(manifest.equalisation)
     lines["answers"] = (
         f"temperature {answers.temperature}, top_p {answers.top_p}, top_k {answers.top_k}, "
         f"{'at most ' + str(answers.max_new_tokens) if answers.max_new_tokens else 'any number of'} tokens, "

@@ -33,7 +33,7 @@ class Equalise(enum.StrEnum):
     OFF = "off"
 
 
-app = typer.Typer(no_args_is_help=True, help="Make small models, and convert checkpoints to hashed artifacts.")
+app = typer.Typer(no_args_is_help=True, help="Make small models; convert, pin, show and check artifacts.")
 
 
 @app.command()

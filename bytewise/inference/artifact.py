@@ -77,7 +77,7 @@ def read_manifest(path: Path) -> Manifest:
         manifest = decode(Manifest, raw)
     except Fault as error:
         raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
-    if manifest.profile != PROFILE_EXACT_1 or manifest.precision is None:
+    if manifest.profile != PROFILE_EXACT_1:
         raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
     try:
         claimed = (path / MODEL_ID_FILE).read_bytes()
@@ -115,7 +115,7 @@ def load(path: Path, progress: Progress | None = None) -> Artifact:
 
 def _tensors(path: Path, manifest: Manifest, file: ArtifactFile, view: memoryview) -> dict[str, Tensor]:
     shape = manifest.architecture
-    if manifest.precision is None or max(shape.layers, shape.experts) > len(file.pieces):
+    if max(shape.layers, shape.experts) > len(file.pieces):
         raise ArtifactMismatch(path.name, f"{WEIGHTS_FILE}: fewer tensors than layers or experts")
     try:
         families.verify(shape)

@@ -180,8 +180,8 @@ class Manifest:
     """Tokens that end an answer, ascending."""
     generation: Generation
     """Defaults for requests."""
-    precision: Precision | None
-    """Of the weights; None where the checkpoint is used as it is."""
+    precision: Precision
+    """Of the weights."""
     equalisation: Equalisation | None
     """None where conversion was told to leave channels alone."""
     bound: int
@@ -191,7 +191,7 @@ class Manifest:
         if self.format != FORMAT:
             raise MalformedValue("artifact format", str(self.format))
         names = [file.name for file in self.files]
-        if self.precision is not None and not 64 <= self.bound <= MAX_BOUND:
+        if not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))
         if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
             raise MalformedValue("artifact files", ", ".join(names)[:200])
