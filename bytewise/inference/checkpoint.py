@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
-from bytewise.inference.families import Family, family_of, verify
+from bytewise.inference.families import MOST_PARTS, Family, family_of, verify
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.units import Decimal
@@ -94,7 +94,14 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
         raise UnsupportedModel(f"architecture {family.name} {str(raw['architectures'])[:60]}")
     if raw.get("quantization_config") is not None:
         raise UnsupportedModel("a checkpoint that is already quantised")
-    _rope_kind(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    scaling = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if not isinstance(scaling, dict):
+        raise UnsupportedModel("config.json: the rope parameters are not an object")
+    _rope_kind(scaling)
+    layers = raw.get("num_hidden_layers", 1)
+    if isinstance(layers, int) and layers > MOST_PARTS:
+        # Now: the library makes lists of that length.
+        raise UnsupportedModel(f"config.json: more than {MOST_PARTS} layers")
     try:
         config = AutoConfig.for_model(**raw)
     except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:

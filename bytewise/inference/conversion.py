@@ -62,7 +62,12 @@ class Conversion:
         """Writes what does not depend on the weights."""
         shape, source = self._shape, self._source
         # Positions 0 to max_context: one more than a context holds.
-        tables = rope.factor_tables(source.rope, shape.head_width, shape.max_context + 1)
+        try:
+            tables = rope.factor_tables(source.rope, shape.head_width, shape.max_context + 1)
+            if not all(bool(torch.isfinite(table).all()) for table in tables.values()):
+                raise ValueError("not finite")
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise UnsupportedModel(f"config.json: rope parameters give no angles: {str(error)[:100]}") from None
         constants = {f"rope.{name}": table for name, table in tables.items()}
         constants["epsilon"] = torch.tensor([source.epsilon], dtype=torch.float32)
         constants["attention_scale"] = torch.ones(1) / sqrt32(torch.tensor([source.score_divisor]))

@@ -10,6 +10,9 @@ from bytewise.inference.manifest import Architecture
 from bytewise.inference.matmul import MAX_DEPTH, MAX_KEYS, MIN_DEPTH
 from bytewise.protocol.errors import UnsupportedModel
 
+MOST_PARTS, MOST_TOKENS = 1024, 2**20
+"""Most layers, heads or experts, and the largest vocabulary: the C engine has the same limits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -78,6 +81,8 @@ def verify(shape: Architecture) -> None:
     sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
     if min(*sizes, shape.vocabulary, shape.max_context) < 1:
         raise UnsupportedModel("a size below 1")
+    if max(shape.layers, shape.heads, shape.experts) > MOST_PARTS or shape.vocabulary > MOST_TOKENS:
+        raise UnsupportedModel(f"more than {MOST_PARTS} layers, heads or experts, or more than {MOST_TOKENS} tokens")
     depths = (shape.width, shape.intermediate, shape.heads * shape.head_width)
     if not MIN_DEPTH <= min(depths) <= max(depths) <= MAX_DEPTH:
         raise UnsupportedModel(f"a sum of fewer than {MIN_DEPTH} or more than {MAX_DEPTH} products")
