@@ -97,6 +97,14 @@ static int shape_ok(const Shape *shape)
            in_range(shape->positions, 1, MOST_TOKENS + 1) && in_range(shape->embedding_type, 0, EMBEDDING_FLOAT16);
 }
 
+static int windows_ok(const int64_t *windows, int64_t layers)
+{
+    for (int64_t i = 0; i < layers; i++)
+        if (!in_range(windows[i], 0, MOST_TOKENS))
+            return 0;
+    return 1;
+}
+
 EXPORT void native_engine_close(Engine *engine)
 {
     if (engine->model)
@@ -105,10 +113,10 @@ EXPORT void native_engine_close(Engine *engine)
     free(engine);
 }
 
-/* An engine on a pool that outlives it; NULL if the shape is not one, or without memory. */
+/* An engine on a pool that outlives it; NULL if the shape or a window is not one, or without memory. */
 EXPORT Engine *native_engine_open(Pool *pool, const Shape *shape, const int64_t *windows, float epsilon, float attention_scale)
 {
-    if (!shape_ok(shape))
+    if (!shape_ok(shape) || !windows_ok(windows, shape->layers))
         return NULL;
     Engine *engine = calloc(1, sizeof *engine);
     if (!engine)

@@ -87,6 +87,15 @@ def test_a_shape_beyond_the_profile_is_refused(model: Artifact, changes: dict[st
 
 
 @needs_engine
+@pytest.mark.parametrize("windows", [(-1, 0), (0, -100_000), (0, 2**17 + 1)])
+def test_c_refuses_windows_beyond_the_profile(model: Artifact, windows: tuple[int, ...]) -> None:
+    """Loading refuses them too; a negative one would lead outside the memory of the cache."""
+    shape = dataclasses.replace(model.manifest.architecture, windows=windows)
+    with pytest.raises(ArtifactMismatch, match="sizes of the architecture"):
+        NativePath(dataclasses.replace(model, manifest=dataclasses.replace(model.manifest, architecture=shape)))
+
+
+@needs_engine
 def test_tokens_and_positions_outside_are_refused(path: NativePath) -> None:
     cache = path.cache(1, 4)
     for token in (-1, 64, 2**31 - 1):
