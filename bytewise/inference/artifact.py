@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from bytewise.inference import families, layout, mapped
@@ -26,6 +27,9 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault, UnsupportedModel
 from bytewise.protocol.units import Digest, hex0x
+
+CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
+"""Tensors of one number by which rows are divided or multiplied."""
 
 Progress = Callable[[str, int, int], None]
 """Called with a file name, bytes done and bytes in all; from one thread at a time."""
@@ -130,4 +134,7 @@ def _tensors(path: Path, manifest: Manifest, file: ArtifactFile, view: memoryvie
     for spec in specs:
         tensors[spec.name] = mapped.tensor(view, offset, layout.DTYPES[spec.dtype][0], spec.shape)
         offset += spec.size
+    for name in tensors.keys() & CONSTANTS:
+        if not bool((torch.isfinite(tensors[name]) & (tensors[name] > 0)).all()):
+            raise ArtifactMismatch(path.name, f"{WEIGHTS_FILE}: {name} is not positive and finite")
     return tensors

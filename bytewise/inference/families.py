@@ -90,7 +90,7 @@ def verify(shape: Architecture) -> None:
         raise UnsupportedModel(f"context of {shape.max_context} tokens: attention is exact up to {MAX_KEYS}")
     if shape.head_width % 2 or shape.head_width > 512 or shape.heads % shape.key_value_heads:
         raise UnsupportedModel(f"{shape.heads} heads of width {shape.head_width} on {shape.key_value_heads}")
-    if shape.windows and (len(shape.windows) != shape.layers or min(shape.windows) < 0):
+    if shape.windows and (len(shape.windows) != shape.layers or not 0 <= min(shape.windows) <= max(shape.windows) <= MAX_KEYS):
         raise UnsupportedModel(f"{len(shape.windows)} windows of {shape.layers} layers, the shortest {min(shape.windows)}")
     family = family_of(shape.family)
     if (shape.query_key_norm, shape.extra_norms) != (family.query_key_norm, family.extra_norms):

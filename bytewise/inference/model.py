@@ -8,6 +8,7 @@ import dataclasses
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 from transformers.modeling_utils import AttentionInterface
@@ -15,7 +16,7 @@ from transformers.modeling_utils import AttentionInterface
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.attention import IMPLEMENTATION, AttentionRule, exact_attention
 from bytewise.inference.linear import ExactLinear, SharedProduct, Tensors
-from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
+from bytewise.inference.manifest import MANIFEST_FILE, WEIGHTS_FILE, Architecture
 from bytewise.inference.matmul import Backend
 from bytewise.inference.modules import ACTIVATIONS, ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head
 from bytewise.inference.moe import ExactExperts, ExactRouter
@@ -39,6 +40,9 @@ def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[An
         for index, layer in enumerate(model.layers):
             _Layer(shape, index, tensors, backend).patch(layer)
         return model.eval(), Head(SharedProduct(backend, tensors, ["head"]), _cap(shape.final_softcap))
+    except (StrictDataclassError, ValueError) as error:
+        # What the library's configuration classes raise for sizes that do not go together.
+        raise ArtifactMismatch(artifact.name, f"{MANIFEST_FILE}: {' '.join(str(error).split())[:200]}") from error
     except (KeyError, RuntimeError) as error:
         raise ArtifactMismatch(artifact.name, f"{WEIGHTS_FILE}: {str(error)[:200]}") from error
 

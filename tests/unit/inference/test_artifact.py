@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
@@ -20,11 +21,14 @@ from bytewise.inference.convert import convert
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
 from bytewise.inference.manifest import Manifest
+from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.model import build
 from bytewise.inference.weights import round_weight
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, ConfigurationError, UnsupportedModel
+from tests.unit.inference.altered import altered
 from tests.unit.inference.models import policy, request
 
 CHECKPOINT_DIGEST = "6de849edc4260bde5ffb811cc79ba145890a2786c15ad643e76a934beaa8b1cf"
@@ -149,7 +153,7 @@ def relabelled(model: Artifact, folder: Path, manifest: Manifest) -> Path:
     ("changes", "named"),
     [
         # The C engine would write before its memory.
-        ({"windows": (-100_000, 0)}, "windows"), ({"windows": (5,)}, "windows"),
+        ({"windows": (-100_000, 0)}, "windows"), ({"windows": (5,)}, "windows"), ({"windows": (2**17 + 1, 0)}, "windows"),
         # The C engine would apply these norms, the graph of a Llama would not: one model id, two answers.
         ({"query_key_norm": True}, "norms"), ({"extra_norms": True}, "norms"),
         ({"experts": 2, "experts_per_token": 1}, "experts"),
@@ -167,6 +171,22 @@ def test_shape_that_no_conversion_makes_is_refused_though_every_digest_fits(
     (folder / "model_id").write_bytes(model_id_line(changed.model_id))
     with pytest.raises(ArtifactMismatch, match=f"manifest.json.*{named}"):
         artifact.load(folder)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "attention_scale"])
+@pytest.mark.parametrize("number", [0.0, -1.0, math.inf, math.nan])
+def test_constant_that_is_not_positive_and_finite_is_refused_though_every_digest_fits(
+    model: Artifact, tmp_path: Path, name: str, number: float
+) -> None:
+    with pytest.raises(ArtifactMismatch, match=f"weights.safetensors: {name} is not positive and finite"):
+        altered(model, tmp_path / "artifact", {name: torch.tensor([number])})
+
+
+def test_graph_that_transformers_refuses_to_build_is_an_artifact_mismatch(model: Artifact) -> None:
+    shape = dataclasses.replace(model.manifest.architecture, width=model.manifest.architecture.width + 1)
+    odd = dataclasses.replace(model, manifest=dataclasses.replace(model.manifest, architecture=shape))
+    with pytest.raises(ArtifactMismatch, match=r"manifest.json: .*not a multiple"):
+        build(odd, Float64Backend())
 
 
 def test_weights_are_mapped_and_what_replaces_their_file_is_not_seen(model: Artifact, tmp_path: Path) -> None:
