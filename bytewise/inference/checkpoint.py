@@ -4,6 +4,7 @@ config.json is read by transformers' own configuration classes, so that defaults
 """
 
 import json
+import math
 from dataclasses import dataclass, fields
 from decimal import Decimal as PlainDecimal
 from pathlib import Path
@@ -13,6 +14,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig
 
 from bytewise.inference.families import MOST_PARTS, Family, family_of, verify
+from bytewise.inference.generation import token_ids
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors import UnsupportedModel
 from bytewise.protocol.units import Decimal
@@ -71,11 +73,11 @@ def read(path: Path) -> Checkpoint:
     divisor = float(getattr(config, "query_pre_attn_scalar", architecture.head_width))
     if not 2.0**-20 <= divisor <= 2.0**20:
         raise UnsupportedModel(f"query_pre_attn_scalar {divisor}")
-    stop = config.eos_token_id
-    stops = stop if isinstance(stop, list) else [] if stop is None else [stop]
+    members = {"bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
+    begins, stops = (token_ids("config.json", members, name, architecture.vocabulary) for name in members)
     return Checkpoint(
         path, architecture, config.rms_norm_eps, divisor, _rope(config), bool(config.tie_word_embeddings),
-        config.bos_token_id, tuple(sorted(set(stops))),
+        next(iter(begins), None), tuple(sorted(set(stops))),
     )  # fmt: skip
 
 
@@ -178,4 +180,16 @@ def _rope(config: Any) -> dict[str, Any]:
     unknown = sorted(parameters.keys() - ROPE_MEMBERS[kind] - {"rope_type", "rope_theta"})
     if unknown:
         raise UnsupportedModel(f"rope type {kind}: unknown member {unknown[0][:60]}")
+    for name, value in parameters.items():
+        if name != "rope_type" and not _rope_number(name, value):
+            raise UnsupportedModel(f"config.json: rope parameters give no angles: {name} is {str(value)[:40]}")
     return parameters
+
+
+def _rope_number(name: str, value: Any) -> bool:
+    """Whether a rope parameter is a number that frequencies can be made of, as written: no text, no truth value."""
+    if name == "truncate":
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return False
+    return value > 0 or name not in ("rope_theta", "factor")

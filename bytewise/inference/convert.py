@@ -118,7 +118,7 @@ def _manifest(
     equalisation: Equalisation | None,
     bound: int,
 ) -> Manifest:
-    defaults, stops = generation.read(source.path)
+    defaults, stops = generation.read(source.path, source.architecture.vocabulary)
     return Manifest(
         FORMAT, PROFILE_EXACT_1, source.architecture, tuple(sorted(files, key=lambda file: file.name)),
         digests.labelled(Label.TOKENIZER, small[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, small[TEMPLATE_FILE]),

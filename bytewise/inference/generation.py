@@ -7,6 +7,7 @@ from typing import Any
 
 from bytewise.inference.manifest import Generation
 from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal
 
 FILE = "generation_config.json"
@@ -17,7 +18,7 @@ RANGES: dict[str, tuple[float, float]] = {
 """Smallest and largest value of each member that is read."""
 
 
-def read(folder: Path) -> tuple[Generation, tuple[int, ...]]:
+def read(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
     """Defaults and stop tokens of a checkpoint folder; greedy and none without the file. `UnsupportedModel` names a bad member.
 
     Without `do_sample` answers are greedy, whatever temperature is named: so `transformers` reads it.
@@ -34,7 +35,8 @@ def read(folder: Path) -> tuple[Generation, tuple[int, ...]]:
     temperature = _number(values, "temperature", 1) if drawn else 0
     longest = None if values.get("max_new_tokens") is None else int(_number(values, "max_new_tokens", 1))
     top_p, top_k = _number(values, "top_p", 1), _number(values, "top_k", 0)
-    return Generation(_decimal(temperature), _decimal(top_p), int(top_k), longest), _stops(values)
+    defaults = Generation(_decimal(temperature), _decimal(top_p), int(top_k), longest)
+    return defaults, token_ids(FILE, values, "eos_token_id", vocabulary)
 
 
 def _number(values: dict[str, Any], name: str, default: int) -> int | float:
@@ -50,9 +52,13 @@ def _decimal(value: float) -> Decimal:
     return Decimal(f"{PlainDecimal(repr(value)).normalize():f}")
 
 
-def _stops(values: dict[str, Any]) -> tuple[int, ...]:
-    stop = values.get("eos_token_id")
-    stops = stop if isinstance(stop, list) else [] if stop is None else [stop]
-    if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in stops):
-        raise UnsupportedModel(f"{FILE}: eos_token_id is {str(stop)[:40]}")
-    return tuple(stops)
+def token_ids(file: str, values: dict[str, Any], name: str, vocabulary: int) -> tuple[int, ...]:
+    """The token ids of a member that is one id, a list of them, null or missing; `UnsupportedModel` if one is no token."""
+    value = values.get(name)
+    tokens = value if isinstance(value, list) else [] if value is None else [value]
+    if len(tokens) > MAX_STOP_TOKENS:
+        raise UnsupportedModel(f"{file}: {name} names {len(tokens)} tokens, most are {MAX_STOP_TOKENS}")
+    for token in tokens:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocabulary:
+            raise UnsupportedModel(f"{file}: {name} is {str(token)[:40]}, the vocabulary has {vocabulary} tokens")
+    return tuple(tokens)

@@ -147,7 +147,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
                 texts[name] = raw
             if progress is not None:
                 progress(name, number, len(names))
-        defaults, stops = generation.read(checkpoint)
+        defaults, stops = generation.read(checkpoint, source.architecture.vocabulary)
         manifest = PinnedManifest(
             FORMAT, PROFILE_PINNED_1, source.architecture, tuple(files),
             digests.labelled(Label.TOKENIZER, texts[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, texts[TEMPLATE_FILE]),

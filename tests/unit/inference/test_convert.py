@@ -223,6 +223,7 @@ def other(name: str, text: str) -> Callable[[Path], object]:
         (lambda folder: (folder / INDEX).unlink(), r"model.safetensors: "),
         (other(GENERATION, '{"do_sample": true, "temperature": -1}'), r"temperature is -1"),
         (other(GENERATION, '{"eos_token_id": "x"}'), r"eos_token_id is x"),
+        (other(GENERATION, '{"eos_token_id": [257, 1000000]}'), r"generation_config.json: eos_token_id is 1000000, the"),
         (other(GENERATION, "[]"), r"generation_config.json: not an object"),
         (lambda folder: (folder / "tokenizer.json").unlink(), r"tokenizer.json: No such file"),
     ],
