@@ -14,6 +14,8 @@ TOKEN_LIMIT = 2**31
 
 MAX_BIASES = 1024
 """Most tokens with a logit bias."""
+MAX_STOP_TOKENS = 1024
+"""Most tokens that end an answer."""
 MAX_STOP_STRINGS = 16
 MAX_STOP_BYTES = 256
 """Longest stop string, in bytes of UTF-8."""
@@ -66,8 +68,9 @@ class DecodePolicy:
         if fraction(self.top_p) == 0:
             raise MalformedValue("top_p", self.top_p)
         _integer("top_k", self.top_k, 0, 2**20)
-        _ascending("stop_tokens", self.stop_tokens)
+        _integer("stop_tokens entries", len(self.stop_tokens), 0, MAX_STOP_TOKENS)
         check_tokens(self.stop_tokens)
+        _ascending("stop_tokens", self.stop_tokens)
         _number("min_p", self.min_p, "0", "1")
         _number("repetition_penalty", self.repetition_penalty, "0.01", "100")
         _number("presence_penalty", self.presence_penalty, "-2", "2")
@@ -80,9 +83,9 @@ class DecodePolicy:
 
     def _check_bias(self) -> None:
         tokens = tuple(token for token, _ in self.logit_bias)
-        _ascending("logit_bias", tokens)
-        check_tokens(tokens)
         _integer("logit_bias entries", len(tokens), 0, MAX_BIASES)
+        check_tokens(tokens)
+        _ascending("logit_bias", tokens)
         for token, bias in self.logit_bias:
             _number(f"logit_bias of {token}", bias, "-100", "100")
 
@@ -245,8 +248,8 @@ def check_tokens(token_ids: tuple[int, ...]) -> None:
 
 
 def _integer(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise MalformedValue(name, str(value))
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise MalformedValue(name, str(value)[:40])
 
 
 def _number(name: str, value: Decimal, least: str, most: str) -> None:
