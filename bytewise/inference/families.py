@@ -34,6 +34,8 @@ class Family:
     """The embedding is multiplied by the root of its width."""
     activation_member: str = "hidden_act"
     """Member of config.json that names the activation."""
+    heads_divide_width: bool = False
+    """The graph of transformers cannot be built if the width is no multiple of the heads."""
     window_in_every_layer: bool = False
     """`sliding_window` holds for all layers; otherwise for those that `layer_types` names."""
     router: str = ""
@@ -47,13 +49,13 @@ class Family:
 FAMILIES = {
     family.name: family
     for family in (
-        Family("llama", "LlamaForCausalLM"),
+        Family("llama", "LlamaForCausalLM", heads_divide_width=True),
         Family("mistral", "MistralForCausalLM", window_in_every_layer=True),
         Family("qwen2", "Qwen2ForCausalLM", query_bias=True),
         Family("qwen3", "Qwen3ForCausalLM", query_key_norm=True),
         Family(
             "gemma2", "Gemma2ForCausalLM", extra_norms=True, norm_offset=True, scaled_embedding=True,
-            activation_member="hidden_activation", required=(("use_bidirectional_attention", None),),
+            activation_member="hidden_activation", heads_divide_width=True, required=(("use_bidirectional_attention", None),),
         ),
         Family(
             "mixtral", "MixtralForCausalLM", window_in_every_layer=True, router="block_sparse_moe.gate",
@@ -93,6 +95,8 @@ def verify(shape: Architecture) -> None:
     if shape.windows and (len(shape.windows) != shape.layers or not 0 <= min(shape.windows) <= max(shape.windows) <= MAX_KEYS):
         raise UnsupportedModel(f"{len(shape.windows)} windows of {shape.layers} layers, the shortest {min(shape.windows)}")
     family = family_of(shape.family)
+    if family.heads_divide_width and shape.width % shape.heads:
+        raise UnsupportedModel(f"width {shape.width} is not a multiple of {shape.heads} heads in {family.name}")
     if (shape.query_key_norm, shape.extra_norms) != (family.query_key_norm, family.extra_norms):
         raise UnsupportedModel(f"norms that are not those of {family.name}")
     most = shape.experts if family.router else 0
