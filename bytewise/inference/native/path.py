@@ -216,7 +216,8 @@ def _longs(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 
 def _head_rows(rows: Tensor, exponents: Tensor, logits: Tensor) -> list[HeadRow]:
-    finite = torch.isfinite(logits).all(-1).tolist()
+    # Row by row: at once it would take twice the memory of the logits, which is more than a small model's weights.
+    finite = [bool(torch.isfinite(row).all()) for row in logits]
     integers, tops = rows.numpy().astype("<i2"), exponents.tolist()
     return [
         HeadRow(integers[i].tobytes(), tops[i], logits[i] if finite[i] and tops[i] != NOT_FINITE else None)
