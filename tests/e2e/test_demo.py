@@ -14,6 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 from tokenizers import Tokenizer
 
+from bytewise.cli.connect import Connection, connected, receipt_argument
+from bytewise.cli.finding import find_receipt
+from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.protocol.units import ZERO_ADDRESS, Digest
+from kms.chain_view import BEACON_DELAY_BLOCKS
 from tests.e2e import memory
 
 ROOT = Path(__file__).parents[2]
@@ -108,8 +113,24 @@ def _verify(demo: Run, receipt: str, *more: str) -> "subprocess.CompletedProcess
 
 
 def _ticketed(demo: Run) -> set[str]:
-    """Verifiers whose enclaves were entitled to the canary's receipt: its auditors, and seats of a dispute about it."""
+    """Verifiers whose enclaves were entitled to the canary's receipt: its drawn auditors, and seats of a dispute about it.
+
+    The draw is made here again from the chain. Results posted until the report was written would not do: a drawn auditor that
+    is slower holds the prompt just as rightly.
+    """
     receipt = next(a["receipt_id"] for a in demo.report["answers"] if a["operator"] == "honest")
-    entitled = {who for each in demo.report["receipts"] if each["receipt"] == receipt for who in each["auditors"]}
-    entitled |= {m["voter"] for d in demo.report["disputes"] if d["receipt"] == receipt for m in d["members"]}
+    entitled = {m["voter"] for d in demo.report["disputes"] if d["receipt"] == receipt for m in d["members"]}
+    where = demo.report["endpoints"]
+    with connected(demo.folder / "network.json", where["chain"], [where["da"]]) as connection:
+        entitled |= _drawn(connection, receipt_argument(receipt))
     return {name for name, account in demo.report["names"].items() if account in entitled and name in VERIFIERS}
+
+
+def _drawn(connection: Connection, receipt: Digest) -> set[str]:
+    reader, found = connection.reader, find_receipt(connection, receipt, lambda done, total: None).found
+    assert found is not None, "the canary's receipt must be anchored"
+    beacon = reader.block_hash(found.header.block + BEACON_DELAY_BLOCKS)
+    params = reader.snapshot(ZERO_ADDRESS, found.head).params
+    rate, unit = params.audit_rate_bps, params.audit_unit_wei
+    stakes = reader.weights(found.header.block, found.head)
+    return {voter for voter, stake in stakes if audit_is_drawn(beacon, receipt, voter, rate, stake // unit)}
