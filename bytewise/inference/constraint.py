@@ -6,7 +6,7 @@ part of the profile, because another one may allow other tokens.
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.lexicon import Lexicon
+from bytewise.inference.schema_work import excess
 from bytewise.protocol.errors import CannotExecute, NotExact
 
 if TYPE_CHECKING:
@@ -39,25 +40,37 @@ UNFORCED = '%llguidance {"no_forcing": true}\nstart: @schema'
 """Text that only one continuation fits is not tokenised by the library: every token that fits it is allowed."""
 
 
+MOST_REMEMBERED = 64
+"""Schemas whose refusal, or none, is remembered."""
+
+
 class Schemas:
     """Makes constraints for one vocabulary; the library is loaded when the first is asked for."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
+        self._remembered = lru_cache(MOST_REMEMBERED)(self._refusal)
 
     def constraint(self, text: str) -> "Constraint":
-        """The constraint of one answer by a JSON schema; if the library refuses it, one that allows nothing."""
+        """The constraint of one answer by a JSON schema; one that allows nothing if it costs too much or the library refuses it.
+
+        Compiled anew each time: a copy of the library's matcher shares the lexer's states with the first, and so what other
+        answers used up of their limit.
+        """
         from llguidance import LLMatcher, LLParserLimits
 
         try:
             grammar = _grammar(text)
         except ValueError as error:
-            return Constraint(None, self._lexicon.vocabulary, f"not a JSON schema: {error}")
+            return Constraint(None, self._lexicon.vocabulary, f"schema: {error}")
         matcher = LLMatcher(self._tokens, grammar, log_level=0, limits=LLParserLimits(**LIMITS))
         return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())
 
     def refusal(self, text: str) -> str:
-        """Why no answer can satisfy a schema; empty if one can begin."""
+        """Why no answer can satisfy a schema; empty if one can begin. The newest of them are remembered."""
+        return self._remembered(text)
+
+    def _refusal(self, text: str) -> str:
         constraint = self.constraint(text)
         return constraint.error or ("" if constraint.allowed is not None else "no token can begin an answer")
 
@@ -141,5 +154,8 @@ def _grammar(text: str) -> str:
         raise ValueError("not an object")
     if OPTIONS in schema:
         raise ValueError(f"{OPTIONS} is not supported")
+    costly = excess(schema)
+    if costly:
+        raise ValueError(costly)
     named = {"name": "schema", "json_schema": {**schema, OPTIONS: COMPACT}}
     return json.dumps({"grammars": [{"lark_grammar": UNFORCED}, named]})

@@ -173,7 +173,7 @@ def test_a_refused_schema_takes_no_token() -> None:
 
 
 def test_a_schema_that_grows_too_costly_on_the_way_allows_nothing_more() -> None:
-    many = json.dumps({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(1800)}})
+    many = json.dumps({"type": "object", "properties": {f"p{i}": {} for i in range(510)}})
     found = SCHEMAS.constraint(many)
     assert not found.error
     found.add(ord("{"))
@@ -200,7 +200,7 @@ def test_another_version_of_the_library_cannot_execute(monkeypatch: pytest.Monke
 
 def masks_digest() -> str:
     """Digest of every mask along walks through several schemas, one of them up to its limit."""
-    many = json.dumps({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(900)}})
+    many = json.dumps({"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(480)}})
     parts = []
     for schema in (PERSON, LISTS, NESTED, many, '{"type":"string","pattern":"^(a|bc|.{3}d)*e$"}', "{}"):
         # Which token the walk takes depends on every mask before it.
@@ -218,3 +218,33 @@ def test_masks_are_the_same_in_every_process() -> None:
         command, cwd=ROOT, env=child_environment(variables), capture_output=True, timeout=120, check=True, text=True
     )
     assert ended.stdout.strip() == masks_digest()
+
+
+def test_an_answer_has_the_whole_of_the_librarys_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other answers by the same schema used up of them is not missing to the next one."""
+    monkeypatch.setitem(constraint.LIMITS, "max_lexer_states", 120)
+    schema, used, ended = '{"type":"string","pattern":"^(.*a.{10}b)$"}', Schemas(lexicon(tuple(WORDS))), []
+    for i in range(6):
+        found, fresh = (each.constraint(schema) for each in (used, Schemas(lexicon(tuple(WORDS)))))
+        tokens = walk(found, f"again-{i}", 80)
+        assert (tokens, found.error) == (walk(fresh, f"again-{i}", 80), fresh.error)
+        ended.append(bool(tokens) and "too many states" in found.error)
+    assert any(ended)
+
+
+def test_refusals_are_remembered_and_not_for_ever() -> None:
+    asked: list[str] = []
+
+    class Counting(Schemas):
+        def constraint(self, text: str) -> Constraint:
+            asked.append(text)
+            return super().constraint(text)
+
+    schemas = Counting(lexicon())
+    texts = [f'{{"enum":[{i}]}}' for i in range(constraint.MOST_REMEMBERED + 1)]
+    assert [schemas.refusal(text) for text in texts[:2] * 2] == [""] * 4 and asked == texts[:2]
+    assert schemas.refusal("{") == schemas.refusal("{") != "" and asked == [*texts[:2], "{"]
+    for text in texts:
+        schemas.refusal(text)
+    schemas.refusal(texts[0])
+    assert asked.count(texts[0]) == 2

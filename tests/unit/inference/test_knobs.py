@@ -135,7 +135,7 @@ def test_an_answer_that_may_end_or_go_on_under_a_schema_is_verified_where_it_end
     assert "stop" in reasons
 
 
-@pytest.mark.parametrize("grammar", ["{", '{"enum":[]}'])
+@pytest.mark.parametrize("grammar", ["{", '{"enum":[]}', '{"multipleOf":999983}'])
 def test_a_refused_schema_ends_the_answer_before_its_first_token(engine: ExactEngine, model: Artifact, grammar: str) -> None:
     wanted = asked(model, policy(NEW), grammar=grammar)
     truth = engine.generate(wanted)
