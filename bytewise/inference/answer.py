@@ -3,6 +3,8 @@
 Whatever a knob needs to know is a function of prompt and tokens so far: generating and verifying grow the same answer.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from bytewise.inference.adjust import Adjustment
@@ -45,32 +47,38 @@ class Answer:
     """One for each token chosen."""
     reason: str | None
     """Finish reason, or None while it goes on."""
-    scores: Tensor | None
-    """Logits of the newest row, as adjusted by the decode policy: what its token was chosen from. None where there was no row."""
+    scored: bool
+    """Whether tokens are chosen, or told, by more than the largest logit."""
 
     def __init__(self, request: Request, execution: Digest, words: Words) -> None:
         """`execution` is the execution hash, which keys the sampler."""
         policy = request.decode
-        self.request, self.steps, self.reason, self.scores = request, [], None, None
+        self.request, self.steps, self.reason = request, [], None
         self._execution, self._words = execution, words
+        self._scores: Callable[[], Tensor | None] = lambda: None
         if policy.stop_strings or policy.grammar is not None:
             words.verify()
         self._logprobs: list[TokenLogprobs] | None = None if policy.logprobs is None else []
         self._adjustment = Adjustment(policy, request.prompt, words.vocabulary) if policy.penalises else None
         self._stops = StopStrings(policy.stop_strings) if policy.stop_strings else None
         self._constraint = None if policy.grammar is None else words.schemas.constraint(policy.grammar)
+        self._greedy = policy.temperature_fraction == 0 and self._adjustment is None and self._constraint is None
+        self.scored = not self._greedy or self._logprobs is not None
+
+    @property
+    def scores(self) -> Tensor | None:
+        """Logits of the newest row, as adjusted by the decode policy: what its token was chosen from. None where none was."""
+        return self._scores()
 
     def add(self, head: HeadRow) -> None:
         """Chooses the token of one more head row, and sees whether the answer ends with it."""
-        policy = self.request.decode
-        self.scores = None if head.logits is None else self._adjusted(head.logits)
-        if self.scores is None or head.logits is None:
+        token = self._choose(head)
+        if token is None:
             self.reason = "error"
             return
-        token = choose(self.scores, policy, self.request.seed, self._execution, len(self.steps))
         self.steps.append(TraceStep(head.row, head.exponent, token))
-        if self._logprobs is not None:
-            self._logprobs.append(token_logprobs(head.logits, token, policy.logprobs or 0))
+        if self._logprobs is not None and (logits := head.logits) is not None:
+            self._logprobs.append(token_logprobs(logits, token, self.request.decode.logprobs or 0))
         if self._adjustment is not None:
             self._adjustment.add(token)
         self.reason = self._ending(token)
@@ -82,8 +90,19 @@ class Answer:
         output = output_for(self.request, tokens, str(self.reason), logprobs)
         return Generated(output, trace_leaves(self.request.nonce, self.steps))
 
-    def _adjusted(self, logits: Tensor) -> Tensor | None:
+    def _choose(self, head: HeadRow) -> int | None:
         # None: nothing can be chosen.
+        if self._greedy:
+            # The path may know the largest logit without keeping the others.
+            self._scores = lambda: head.logits
+            return head.best
+        scores = None if (logits := head.logits) is None else self._adjusted(logits)
+        self._scores = lambda: scores
+        if scores is None:
+            return None
+        return choose(scores, self.request.decode, self.request.seed, self._execution, len(self.steps))
+
+    def _adjusted(self, logits: Tensor) -> Tensor | None:
         adjusted = logits if self._adjustment is None else self._adjustment.apply(logits)
         if adjusted is None or self._constraint is None:
             return adjusted

@@ -1,6 +1,6 @@
 """Loading an artifact: nothing is used before its bytes are known to be those that the model id names (design section 6).
 
-The weights are mapped, not read: what is hashed is the mapping that the engine then multiplies with.
+What is hashed is the memory that the engine then multiplies with.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bytewise.inference import families, layout, mapped
+from bytewise.inference import families, held, layout
 from bytewise.inference.manifest import (
     HEADER_PIECE,
     MANIFEST_FILE,
@@ -48,7 +48,7 @@ class Artifact:
     content: dict[str, bytes] = field(repr=False)
     """Bytes of every file of the manifest but the weights."""
     tensors: dict[str, Tensor] = field(repr=False)
-    """Tensors of the weights file by name: views on the mapped file that nobody may write to."""
+    """Tensors of the weights file by name: views on one block of memory that nobody may write to."""
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ def load(path: Path, progress: Progress | None = None) -> Artifact:
     missing = {WEIGHTS_FILE, TOKENIZER_FILE, TEMPLATE_FILE} - files.keys()
     if missing:
         raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(sorted(missing))}")
-    views = {name: mapped.verified(path, file, progress) for name, file in files.items()}
+    views = {name: held.verified(path, file, progress) for name, file in files.items()}
     content = {name: bytes(view) for name, view in views.items() if name != WEIGHTS_FILE}
     if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
         raise ArtifactMismatch(path.name, "tokenizer digest")
@@ -132,7 +132,7 @@ def _tensors(path: Path, manifest: Manifest, file: ArtifactFile, view: memoryvie
         raise ArtifactMismatch(path.name, f"{WEIGHTS_FILE}: not the tensors of a {shape.family} of this shape")
     offset, tensors = len(header), {}
     for spec in specs:
-        tensors[spec.name] = mapped.tensor(view, offset, layout.DTYPES[spec.dtype][0], spec.shape)
+        tensors[spec.name] = held.tensor(view, offset, layout.DTYPES[spec.dtype][0], spec.shape)
         offset += spec.size
     for name in tensors.keys() & CONSTANTS:
         if not bool((torch.isfinite(tensors[name]) & (tensors[name] > 0)).all()):

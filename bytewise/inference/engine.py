@@ -82,7 +82,9 @@ class ExactEngine:
         with memory_bounded(), fixed(self._threads), guarded(self._guard):
             answer = self._answer(request)
             cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._path.cache(1, capacity), 0)
-            rows = self._path.teacher_force(cache, [request.prompt[known:]], [len(request.prompt) - 1 - known], self._chunk)
+            rows = self._path.teacher_force(
+                cache, [request.prompt[known:]], [len(request.prompt) - 1 - known], self._chunk, answer.scored
+            )
             answer.add(self._bounded(rows[0][0]))
             while answer.reason is None:
                 answer.add(self._feed(cache, answer))
@@ -152,10 +154,10 @@ class ExactEngine:
         longest, piece = max(map(len, inputs)), max(1, self._chunk // len(judges))
         requests = [judge.answer.request for judge in judges]
         room = max(len(request.prompt) + request.decode.max_new_tokens for request in requests)
-        cache = self._path.cache(len(judges), room)
+        cache, scored = self._path.cache(len(judges), room), any(judge.answer.scored for judge in judges)
         for start in range(0, longest, piece):
             keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
-            rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece)
+            rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece, scored)
             for judge, mine in zip(judges, rows, strict=True):
                 judge.take(map(self._bounded, mine))
         return cache
@@ -168,7 +170,7 @@ class ExactEngine:
         return judge.verdict()
 
     def _feed(self, cache: Any, answer: Answer) -> HeadRow:
-        return self._bounded(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer)))
+        return self._bounded(self._path.feed(cache, answer.steps[-1].token, position_of_next(answer), answer.scored))
 
     def _bounded(self, row: HeadRow) -> HeadRow:
         # A row that is not finite ends the answer, so that Infer is total; a finite one above the proof is our mistake.

@@ -1,11 +1,12 @@
 """What the engine needs of a path: one way, torch or native, to run the model of an artifact, with the same bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 from torch import Tensor
 
+from bytewise.inference.sampling import greedy
 from bytewise.protocol.units import Digest
 
 
@@ -17,8 +18,22 @@ class HeadRow:
     """Integers of Q(x, 14) of the final norm's output, int16 little-endian."""
     exponent: int
     """Their E."""
-    logits: Tensor | None
-    """float32 [V], or None if the row or a logit is not finite: the answer ends here."""
+    said: Tensor | Callable[[], Tensor] | None
+    """The logits, or what computes them; None if the row or a logit is not finite: the answer ends here."""
+    chosen: int | None = None
+    """Token of the largest logit, of equals the lowest id, if the path has looked for it."""
+
+    @property
+    def logits(self) -> Tensor | None:
+        """float32 [V], or None if the answer ends here. May cost a product with the whole head."""
+        return self.said() if callable(self.said) else self.said
+
+    @property
+    def best(self) -> int | None:
+        """Token of the largest logit, of equals the lowest id; None if the answer ends here."""
+        if self.chosen is not None or self.logits is None:
+            return self.chosen
+        return greedy(self.logits[None])[0]
 
 
 class PathCache(Protocol):
@@ -49,18 +64,19 @@ class Path(Protocol[AnyCache]):
         """An empty cache with room for `capacity` tokens of each sequence."""
         ...
 
-    def feed(self, cache: AnyCache, token: int, position: int) -> HeadRow:
-        """Decode: one more token of one sequence, at the end of its cache."""
+    def feed(self, cache: AnyCache, token: int, position: int, logits: bool = True) -> HeadRow:
+        """Decode: one more token of one sequence, at the end of its cache. `logits` as of `teacher_force`."""
         ...
 
     def teacher_force(
-        self, cache: AnyCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int
+        self, cache: AnyCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int, logits: bool = True
     ) -> list[list[HeadRow]]:
         """Prefill: appends each sequence to its cache; its head rows from index `keep[i]` of the appended tokens on.
 
         The engine calls it in pieces, so that the logits of few positions are in memory at a time: a sequence goes on where
         the cache ends. Those of a batch grow in step; one that has ended gets no more tokens, then or later. `chunk` is the
-        most tokens of each sequence in one forward call.
+        most tokens of each sequence in one forward call. Without `logits` a path need not keep them: who asks a row for its
+        logits nevertheless waits until they are computed again.
         """
         ...
 

@@ -38,13 +38,13 @@ class Runner:
         shape = self.shape
         return ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
-    def feed(self, cache: ExactCache, token: int, position: int) -> HeadRow:
-        """Decode: one more token of one sequence."""
+    def feed(self, cache: ExactCache, token: int, position: int, logits: bool = True) -> HeadRow:
+        """Decode: one more token of one sequence. Its logits are always kept."""
         hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]))
         return self.head(hidden[0])[0]
 
     def teacher_force(
-        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK
+        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
         """Prefill: appends to the cache; head rows of each sequence from its index `keep[i]` on. Padded on the right."""
         longest, first = max(len(sequence) for sequence in sequences), cache.length

@@ -132,6 +132,15 @@ static void run_floats(const Kernel *kernel, int k, int64_t count)
     kernel->rotate(numbers, numbers + count / 2, count / 2, out + 1200);
 }
 
+/* Twice over the same numbers: of equals the first stays. */
+static Best run_choice(const Kernel *kernel, int64_t count)
+{
+    Best best = NOTHING_SEEN;
+    kernel->best(numbers, count, 5, &best);
+    kernel->best(numbers, count, 1000, &best);
+    return best;
+}
+
 static Softmax run_attention(const Kernel *kernel, int k, int64_t count)
 {
     float *out = found[k];
@@ -161,6 +170,8 @@ static void compare_floats(void)
         run_floats(plain, 1, count);
         same("rows", found[0], found[1], sizeof found[0]);
         same("limbs", integers[0], integers[1], sizeof integers[0]);
+        const Best first = run_choice(fast, count), second = run_choice(plain, count);
+        same("choice", &first, &second, sizeof first);
         const Softmax a = run_attention(fast, 0, count), b = run_attention(plain, 1, count);
         same("attention", found[0], found[1], sizeof found[0]);
         same("softmax", &a, &b, sizeof a);

@@ -38,13 +38,13 @@ class DeviceRunner(Runner):
         with self._device:
             return super().cache(batch, capacity)
 
-    def feed(self, cache: ExactCache, token: int, position: int) -> HeadRow:
-        """Decode: one more token of one sequence, at the end of its cache."""
+    def feed(self, cache: ExactCache, token: int, position: int, logits: bool = True) -> HeadRow:
+        """Decode: one more token of one sequence, at the end of its cache. Its logits are always kept."""
         with self._device:
             return super().feed(cache, token, position) if self._decoder is None else self._decoder.feed(cache, token)
 
     def teacher_force(
-        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK
+        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
         """Prefill, as on a processor."""
         if self._decoder is not None:

@@ -6,7 +6,8 @@
 void buffers_free(Buffers *buffers)
 {
     void *all[] = {buffers->residual, buffers->normed, buffers->projected, buffers->mixed, buffers->cos, buffers->sin,
-                   buffers->factors, buffers->integers, buffers->limbs, buffers->exponents, buffers->blocks};
+                   buffers->factors, buffers->integers, buffers->limbs, buffers->exponents, buffers->blocks,
+                   buffers->bests};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     *buffers = (Buffers){0};
@@ -24,7 +25,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows)
+int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows, int threads)
 {
     if (rows <= buffers->capacity)
         return 0;
@@ -46,9 +47,10 @@ int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows)
     made.limbs = malloc(count * (size_t)shape->heads * 2 * limbs * sizeof(int16_t));
     made.exponents = malloc(count * sizeof(int32_t));
     made.blocks = malloc(count * sizeof(Block));
+    made.bests = malloc(count * (size_t)threads * sizeof(Best));
     *buffers = made;
     if (!(made.residual && made.normed && made.projected && made.mixed && made.cos && made.sin && made.factors && made.integers &&
-          made.limbs && made.exponents && made.blocks)) {
+          made.limbs && made.exponents && made.blocks && made.bests)) {
         buffers_free(buffers);
         return FAILED_MEMORY;
     }
@@ -177,6 +179,30 @@ static void gated_unit(Worker *worker, const Call *call, const Layer *layer)
     multiply(worker, &gated, &output, 1);
 }
 
+/* Products with the head, and of each row the largest over all threads. */
+static void say(Worker *worker, const Call *call)
+{
+    const Shape *shape = &call->model->shape;
+    const int threads = pool_threads(worker->pool);
+    Best *bests = call->buffers->bests, *mine = bests + worker->index * call->kept;
+    for (int64_t i = 0; i < call->kept; i++)
+        mine[i] = NOTHING_SEEN;
+    const Rows rows = {call->buffers->integers, call->head_exponents, call->kept, spread(shape->width, sizeof(int16_t))};
+    const Target logits = {.weight = &call->model->head, .out = call->logits, .stride = shape->vocabulary, .best = bests};
+    multiply(worker, &rows, &logits, 1);
+    for (int64_t i = pool_next(worker->pool); i < call->kept; i = pool_next(worker->pool)) {
+        Best best = bests[i];
+        for (int thread = 1; thread < threads; thread++) {
+            const Best other = bests[thread * call->kept + i];
+            const int better = other.key > best.key || (other.key == best.key && other.token < best.token);
+            const int32_t loudest = other.loudest > best.loudest ? other.loudest : best.loudest;
+            best = better ? other : best;
+            best.loudest = loudest;
+        }
+        call->best[i] = best.loudest < INFINITE && call->head_exponents[i] != NOT_FINITE ? best.token : -1;
+    }
+}
+
 static void head(Worker *worker, const Call *call)
 {
     const Shape *shape = &call->model->shape;
@@ -191,10 +217,21 @@ static void head(Worker *worker, const Call *call)
         memcpy(call->head_rows + i * shape->width, integers, (size_t)shape->width * sizeof *integers);
     }
     pool_sync(worker->pool);
-    const Rows rows = {buffers->integers, call->head_exponents, call->kept, spaced};
-    const Target logits = {.weight = &call->model->head, .out = call->logits, .stride = shape->vocabulary};
     if (call->kept)
-        multiply(worker, &rows, &logits, 1);
+        say(worker, call);
+}
+
+void head_logits(Worker *worker, void *argument)
+{
+    const Call *call = argument;
+    const int64_t width = call->model->shape.width, spaced = spread(width, sizeof(int16_t));
+    for (int64_t i = pool_next(worker->pool); i < call->kept; i = pool_next(worker->pool)) {
+        int16_t *integers = call->buffers->integers + i * spaced;
+        memcpy(integers, call->head_rows + i * width, (size_t)width * sizeof *integers);
+        memset(integers + width, 0, (size_t)(padded(width, EDGE) - width) * sizeof *integers);
+    }
+    pool_sync(worker->pool);
+    say(worker, call);
 }
 
 void forward(Worker *worker, void *argument)

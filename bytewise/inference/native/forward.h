@@ -12,6 +12,7 @@ typedef struct {
     int16_t *integers, *limbs;
     int32_t *exponents;
     Block *blocks;
+    Best *bests; /* [threads][rows] */
 } Buffers;
 
 typedef struct {
@@ -23,13 +24,16 @@ typedef struct {
     const int32_t *keep;                           /* [kept] rows whose logits are wanted. */
     int16_t *head_rows;                            /* [kept][width] */
     int32_t *head_exponents;                       /* [kept] */
-    float *logits;                                 /* [kept][vocabulary] */
+    int32_t *best;                                 /* [kept]: token of the largest logit, or -1 if one, or the row, is not finite. */
+    float *logits;                                 /* [kept][vocabulary], or NULL: only the largest matters. */
 } Call;
 
 /* 0 or FAILED_MEMORY. */
-int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows);
+int buffers_reserve(Buffers *buffers, const Shape *shape, int64_t rows, int threads);
 void buffers_free(Buffers *buffers);
-/* Task: `argument` is the Call. */
+/* Tasks: `argument` is the Call. */
 void forward(Worker *worker, void *argument);
+/* The logits of `kept` head rows as they were given: the end of `forward` alone. */
+void head_logits(Worker *worker, void *argument);
 
 #endif

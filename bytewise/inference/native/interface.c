@@ -186,20 +186,20 @@ static int64_t make_blocks(Call *call)
     return keys;
 }
 
-/* Runs `count` tokens at their positions; positions below a token's must be in the cache or in the call. */
+/* Runs `count` tokens at their positions; positions below a token's must be in the cache or in the call. `logits` may be NULL. */
 EXPORT int native_forward(Engine *engine, Cache *cache, int64_t count, const int32_t *tokens, const int32_t *sequences,
                           const int32_t *positions, int64_t kept, const int32_t *keep, int16_t *head_rows, int32_t *head_exponents,
-                          float *logits)
+                          int32_t *best, float *logits)
 {
     const Shape *shape = &engine->model->shape;
     Call call = {
         .model = engine->model, .cache = cache, .buffers = &engine->buffers, .count = count, .kept = kept, .tokens = tokens,
         .sequences = sequences, .positions = positions, .keep = keep, .head_rows = head_rows, .head_exponents = head_exponents,
-        .logits = logits,
+        .best = best, .logits = logits,
     };
     if (model_ready(engine->model) || !call_ok(&call))
         return FAILED_ARGUMENT;
-    if (buffers_reserve(&engine->buffers, shape, count))
+    if (buffers_reserve(&engine->buffers, shape, count, pool_threads(engine->pool)))
         return FAILED_MEMORY;
     const int64_t keys = make_blocks(&call), inner = shape->heads * shape->head_width;
     int64_t depth = shape->width > shape->intermediate ? shape->width : shape->intermediate;
@@ -207,4 +207,21 @@ EXPORT int native_forward(Engine *engine, Cache *cache, int64_t count, const int
     if (pool_reserve(engine->pool, panel_bytes(depth), attention_bytes(shape, keys)))
         return FAILED_MEMORY;
     return pool_run(engine->pool, forward, &call);
+}
+
+/* Logits of one head row that `native_forward` gave. */
+EXPORT int native_logits(Engine *engine, const int16_t *head_row, int32_t head_exponent, float *logits)
+{
+    const Shape *shape = &engine->model->shape;
+    int32_t best;
+    Call call = {
+        .model = engine->model, .buffers = &engine->buffers, .kept = 1, .head_rows = (int16_t *)head_row,
+        .head_exponents = &head_exponent, .best = &best, .logits = logits,
+    };
+    if (model_ready(engine->model) || !in_range(head_exponent, 0, NOT_FINITE))
+        return FAILED_ARGUMENT;
+    if (buffers_reserve(&engine->buffers, shape, 1, pool_threads(engine->pool)) ||
+        pool_reserve(engine->pool, panel_bytes(shape->width), 0))
+        return FAILED_MEMORY;
+    return pool_run(engine->pool, head_logits, &call);
 }

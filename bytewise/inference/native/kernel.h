@@ -16,6 +16,16 @@
 #define LIMB_BITS 7    /* A query component is 128 * high + low: with |high| <= 128, 256 products of 16383 stay below 2^31. */
 #define NOT_FINITE 255
 
+/* The largest of some logits, of equals the first: what one thread has seen of a row. */
+typedef struct {
+    int32_t key;     /* Its bits in the order of integers, with -0 as +0. */
+    int32_t token;   /* -1 before any was seen. */
+    int32_t loudest; /* Largest bits of any magnitude: INFINITE and above if one is not finite. */
+} Best;
+
+#define NOTHING_SEEN ((Best){INT32_MIN, -1, 0})
+#define INFINITE 0x7f800000
+
 typedef struct {
     float total;      /* float32 of the sum of round(e * 2^30). */
     int32_t exponent; /* E of the attention weights. */
@@ -43,6 +53,8 @@ typedef struct {
     void (*gate)(const float *gate, float *y, int64_t width);
     /* out[c] = float32(sums[c]) * scale * scales[c] (+ bias[c]), then added to what is there if `add`. */
     void (*outputs)(const double *sums, int64_t count, float scale, const float *scales, const float *bias, int add, float *out);
+    /* Takes `count` more logits into account, the first of them of token `first`; tokens only grow. */
+    void (*best)(const float *logits, int64_t count, int32_t first, Best *best);
     /* Halves of a head turned by an angle each. */
     void (*rotate)(const float *cos, const float *sin, int64_t half, float *x);
     /* Limbs of integers of 15 bits: 128 * high + low. */

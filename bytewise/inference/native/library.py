@@ -31,8 +31,9 @@ _SIGNATURES = {
     "native_cache_close": (None, [_POINTER]),
     "native_forward": (
         _INT,
-        [_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER],
+        [_POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _POINTER, _POINTER],
     ),
+    "native_logits": (_INT, [_POINTER, _POINTER, _INT, _POINTER]),
 }
 
 _FAILURES = {

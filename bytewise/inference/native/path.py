@@ -1,6 +1,7 @@
 """The native path: tensors bound by address where the artifact holds them, tokens in, head rows out."""
 
 import ctypes
+import functools
 import math
 import weakref
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, checked
 from bytewise.inference.native.slots import EMBEDDING_TYPES, GLOBAL_SLOTS, LAYER_SLOTS
 from bytewise.inference.paths import HeadRow
-from bytewise.inference.quantise import NOT_FINITE
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, OutsideLimits
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.units import Digest
@@ -97,19 +97,20 @@ class NativePath:
         """An empty cache with room for `capacity` tokens of each sequence."""
         return NativeCache(self, batch, capacity)
 
-    def feed(self, cache: NativeCache, token: int, position: int) -> HeadRow:
-        """Decode: one more token of one sequence, at the end of its cache."""
+    def feed(self, cache: NativeCache, token: int, position: int, logits: bool = True) -> HeadRow:
+        """Decode: one more token of one sequence, at the end of its cache. `logits` as of `teacher_force`."""
         (sequence,) = cache.sequences
         if position != cache.lengths[sequence]:
             raise OutsideLimits("position", position, cache.lengths[sequence])
-        return self._run(cache, [(token, sequence, position)], [0])[0]
+        return self._run(cache, [(token, sequence, position)], [0], logits)[0]
 
     def teacher_force(
-        self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK
+        self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
         """Prefill: appends each sequence to its cache; its head rows from index `keep[i]` of the appended tokens on.
 
-        Sequences follow each other without padding; `chunk` is the most tokens of all of them in one forward call.
+        Sequences follow each other without padding; `chunk` is the most tokens of all of them in one forward call. Without
+        `logits` only the largest of each row is kept.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         tokens: list[tuple[int, int, int]] = []
@@ -120,7 +121,7 @@ class NativePath:
             owners += [index if i >= keep[index] else None for i in range(len(sequence))]
         for start in range(0, len(tokens), chunk):
             wanted = [(i, owner) for i, owner in enumerate(owners[start : start + chunk]) if owner is not None]
-            found = self._run(cache, tokens[start : start + chunk], [i for i, _ in wanted])
+            found = self._run(cache, tokens[start : start + chunk], [i for i, _ in wanted], logits)
             for (_, owner), row in zip(wanted, found, strict=True):
                 rows[owner].append(row)
         return rows
@@ -142,7 +143,9 @@ class NativePath:
     def _of_another(self, artifact: Artifact) -> "NativePath":
         return NativePath(artifact, kernel=self.pool.kernel, threads=self.pool.threads)
 
-    def _run(self, cache: NativeCache, tokens: Sequence[tuple[int, int, int]], wanted: Sequence[int]) -> list[HeadRow]:
+    def _run(
+        self, cache: NativeCache, tokens: Sequence[tuple[int, int, int]], wanted: Sequence[int], logits: bool
+    ) -> list[HeadRow]:
         if self.handle is None:
             raise CannotExecute("the native engine is closed", CannotReason.BACKEND)
         for token, _, position in tokens:
@@ -154,15 +157,33 @@ class NativePath:
         keep = torch.tensor(wanted, dtype=torch.int32)
         rows = torch.empty((len(wanted), self.shape.width), dtype=torch.int16)
         exponents = torch.empty(len(wanted), dtype=torch.int32)
-        logits = torch.empty((len(wanted), self.shape.vocabulary), dtype=torch.float32)
+        best = torch.empty(len(wanted), dtype=torch.int32)
+        said = torch.empty((len(wanted), self.shape.vocabulary), dtype=torch.float32) if logits else None
         status = self.pool.library.native_forward(
             self.handle, cache.handle, len(tokens), *(each.data_ptr() for each in inputs), len(wanted), keep.data_ptr(),
-            rows.data_ptr(), exponents.data_ptr(), logits.data_ptr(),
+            rows.data_ptr(), exponents.data_ptr(), best.data_ptr(), None if said is None else said.data_ptr(),
         )  # fmt: skip
         checked(status)
         for _, sequence, position in tokens:
             cache.lengths[sequence] = position + 1
-        return _head_rows(rows, exponents, logits)
+        return self._head_rows(rows, exponents, best, said)
+
+    def _head_rows(self, rows: Tensor, exponents: Tensor, best: Tensor, said: Tensor | None) -> list[HeadRow]:
+        integers, found = rows.numpy().astype("<i2"), []
+        for i, (exponent, token) in enumerate(zip(exponents.tolist(), best.tolist(), strict=True)):
+            if token < 0:
+                found.append(HeadRow(integers[i].tobytes(), exponent, None))
+            else:
+                again = functools.partial(self._logits, rows[i], exponent)
+                found.append(HeadRow(integers[i].tobytes(), exponent, again if said is None else said[i], token))
+        return found
+
+    def _logits(self, row: Tensor, exponent: int) -> Tensor:
+        if self.handle is None:
+            raise CannotExecute("the native engine is closed", CannotReason.BACKEND)
+        logits = torch.empty(self.shape.vocabulary, dtype=torch.float32)
+        checked(self.pool.library.native_logits(self.handle, row.data_ptr(), exponent, logits.data_ptr()))
+        return logits
 
     def _bind(self, artifact: Artifact) -> None:
         shape, tensors = self.shape, dict(artifact.tensors)
@@ -213,13 +234,3 @@ def _tensor(artifact: Artifact, tensors: dict[str, Tensor], name: str) -> Tensor
 
 def _longs(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * len(values))(*values)
-
-
-def _head_rows(rows: Tensor, exponents: Tensor, logits: Tensor) -> list[HeadRow]:
-    # Row by row: at once it would take twice the memory of the logits, which is more than a small model's weights.
-    finite = [bool(torch.isfinite(row).all()) for row in logits]
-    integers, tops = rows.numpy().astype("<i2"), exponents.tolist()
-    return [
-        HeadRow(integers[i].tobytes(), tops[i], logits[i] if finite[i] and tops[i] != NOT_FINITE else None)
-        for i in range(len(tops))
-    ]

@@ -173,7 +173,7 @@ Pool *pool_open(int threads, const Kernel *kernel)
     pool->workers = calloc((size_t)threads, sizeof *pool->workers);
     if (pool->handles && pool->workers) {
         for (int i = 0; i < threads; i++)
-            pool->workers[i] = (Worker){.pool = pool, .kernel = kernel};
+            pool->workers[i] = (Worker){.pool = pool, .kernel = kernel, .index = i};
         pool->started = 1;
         while (pool->started < threads && start_thread(pool, pool->started))
             pool->started++;

@@ -9,6 +9,7 @@ typedef struct Pool Pool;
 typedef struct {
     Pool *pool;
     const Kernel *kernel;
+    int index; /* Below pool_threads. */
     int16_t *panel; /* Scratch: packed panels of weights. */
     char *scratch;  /* Scratch of attention. */
 } Worker;

@@ -12,22 +12,27 @@ size_t panel_bytes(int64_t depth)
     return 2 * MOST_PANELS * PANEL * (size_t)padded(depth, 2) * sizeof(int16_t);
 }
 
-static void finish(const Kernel *kernel, const Rows *rows, const Target *target, int64_t row, int64_t first, int64_t count,
+static void finish(const Worker *worker, const Rows *rows, const Target *target, int64_t row, int64_t first, int64_t count,
                    const double *sums)
 {
     const Weight *weight = target->weight;
     const ptrdiff_t at = row * target->stride + first;
+    float unkept[MOST_PANELS * PANEL];
     if (target->sums) {
         memcpy(target->sums + at, sums, (size_t)count * sizeof *sums);
         return;
     }
     const float scale = scale_of(rows->exponents[row], ACTIVATION_BITS);
     const float *bias = weight->bias ? weight->bias + first : NULL;
-    kernel->outputs(sums, count, scale, weight->scale + first, bias, target->add, target->out + at);
+    float *out = target->out ? target->out + at : unkept;
+    worker->kernel->outputs(sums, count, scale, weight->scale + first, bias, target->add, out);
+    if (target->best)
+        worker->kernel->best(out, count, (int32_t)first, &target->best[worker->index * rows->count + row]);
 }
 
-static void few_rows(const Kernel *kernel, const Rows *rows, const Target *target, int64_t first, int64_t count)
+static void few_rows(const Worker *worker, const Rows *rows, const Target *target, int64_t first, int64_t count)
 {
+    const Kernel *kernel = worker->kernel;
     const Weight *weight = target->weight;
     double sums[MOST_PANELS * PANEL], low[MOST_PANELS * PANEL];
     for (int64_t row = 0; row < rows->count; row++) {
@@ -38,7 +43,7 @@ static void few_rows(const Kernel *kernel, const Rows *rows, const Target *targe
             for (int64_t i = 0; i < count; i++)
                 sums[i] = LIMB * sums[i] + low[i];
         }
-        finish(kernel, rows, target, row, first, count, sums);
+        finish(worker, rows, target, row, first, count, sums);
     }
 }
 
@@ -83,8 +88,11 @@ static void many_rows(const Worker *worker, const Rows *rows, const Target *targ
     const Weight *weight = target->weight;
     const int64_t depth = weight->depth, size = PANEL * padded(depth, 2);
     pack_panels(worker, weight, first, count);
-    for (int64_t row = 0; row < rows->count; row += kernel->tile) {
-        const int tile = rows->count - row < kernel->tile ? (int)(rows->count - row) : kernel->tile;
+    /* Tiles as equal as can be: one of a single row would take as long as one of three. */
+    const int64_t tiles = padded(rows->count, kernel->tile) / kernel->tile;
+    for (int64_t t = 0; t < tiles; t++) {
+        const int64_t row = rows->count * t / tiles;
+        const int tile = (int)(rows->count * (t + 1) / tiles - row);
         for (int64_t n = 0; n < count; n += PANEL) {
             const int16_t *panel = worker->panel + 2 * (n / PANEL) * size;
             double totals[MOST_TILE][PANEL] = {{0}};
@@ -92,7 +100,7 @@ static void many_rows(const Worker *worker, const Rows *rows, const Target *targ
             if (weight->low)
                 add_panel(kernel, rows, row, tile, panel + size, depth, 1, totals);
             for (int i = 0; i < tile; i++)
-                finish(kernel, rows, target, row + i, first + n, count - n < PANEL ? count - n : PANEL, totals[i]);
+                finish(worker, rows, target, row + i, first + n, count - n < PANEL ? count - n : PANEL, totals[i]);
         }
     }
 }
@@ -123,7 +131,7 @@ void multiply(Worker *worker, const Rows *rows, const Target *targets, int count
         const int64_t first = (item - passed) * span, left = targets[target].weight->outputs - first;
         const int64_t outputs = left < span ? left : span;
         if (rows->count <= FEW_ROWS)
-            few_rows(worker->kernel, rows, &targets[target], first, outputs);
+            few_rows(worker, rows, &targets[target], first, outputs);
         else
             many_rows(worker, rows, &targets[target], first, outputs);
     }

@@ -25,6 +25,7 @@ typedef struct {
     double *sums;     /* [count, stride] instead: the sums themselves. */
     ptrdiff_t stride;
     int add;          /* Adds to what `out` holds. */
+    Best *best;       /* [threads, count], begun by each thread, or NULL: each row's largest; `out` may then be NULL. */
 } Target;
 
 /* Bytes of Worker.panel that products of this depth need. */

@@ -111,6 +111,30 @@ FN static void outputs(const double *restrict sums, int64_t count, float scale, 
             output(sums[i], scale, scales[i], bias ? bias + i : NULL, add, out + i);
 }
 
+/* Bits of a float that is no NaN, those of negative numbers turned: ordered as integers. */
+FN static inline int32_t key_of(float x)
+{
+    const int32_t bits = bits_of(x);
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+
+FN static void best(const float *logits, int64_t count, int32_t first, Best *best)
+{
+    int32_t key = best->key, loudest = best->loudest;
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t here = key_of(logits[i] + 0.0f), magnitude = bits_of(logits[i]) & 0x7fffffff;
+        key = here > key ? here : key;
+        loudest = magnitude > loudest ? magnitude : loudest;
+    }
+    best->loudest = loudest;
+    if (key == best->key)
+        return;
+    best->key = key;
+    for (int64_t i = count - 1; i >= 0; i--)
+        if (key_of(logits[i] + 0.0f) == key)
+            best->token = first + (int32_t)i;
+}
+
 FN static void rotate(const float *cos, const float *sin, int64_t half, float *x)
 {
     float *second = x + half;
@@ -137,13 +161,12 @@ FN static void scores(const int32_t high[PANEL], const int32_t low[PANEL], float
     }
 }
 
-/* Largest of floats without NaN: their bits, with those of negative numbers turned, are ordered as integers. */
+/* Largest of floats without NaN. */
 FN static float largest_of(const float *x, int64_t count)
 {
     int32_t largest = INT32_MIN;
     for (int64_t i = 0; i < count; i++) {
-        const int32_t bits = bits_of(x[i]);
-        const int32_t key = bits ^ ((bits >> 31) & 0x7fffffff);
+        const int32_t key = key_of(x[i]);
         largest = key > largest ? key : largest;
     }
     return float_of(largest ^ ((largest >> 31) & 0x7fffffff));

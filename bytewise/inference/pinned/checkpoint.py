@@ -10,7 +10,7 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from bytewise.inference import checkpoint as checkpoints
-from bytewise.inference import generation, mapped
+from bytewise.inference import generation, held
 from bytewise.inference.artifact import Progress
 from bytewise.inference.manifest import (
     FORMAT,
@@ -160,7 +160,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
     """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names the file that differs."""
     manifest = read_manifest(path)
-    content = {file.name: bytes(mapped.verified(path, file, progress)) for file in manifest.files}
+    content = {file.name: bytes(held.verified(path, file, progress)) for file in manifest.files}
     missing = sorted(set(REQUIRED) - content.keys())
     if missing:
         raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")

@@ -124,14 +124,22 @@ BAD_CALLS: list[tuple[int, int, int, int]] = [
 @pytest.mark.parametrize("call", BAD_CALLS)
 def test_c_refuses_what_python_would_not_have_passed_on(path: NativePath, call: tuple[int, int, int, int]) -> None:
     """Token, sequence, position and kept row straight to the C function: nothing is computed, nothing written."""
-    cache, rows, exponents, logits = path.cache(1, 64), torch.zeros(24).short(), torch.zeros(1).int(), torch.zeros(64)
+    cache, rows, exponents, logits = path.cache(1, 64), torch.zeros(24).short(), torch.zeros(2).int(), torch.zeros(64)
     token, sequence, position, kept = (torch.tensor([number], dtype=torch.int32) for number in call)
     status = path.pool.library.native_forward(
         path.handle, cache.handle, 1, token.data_ptr(), sequence.data_ptr(), position.data_ptr(), 1, kept.data_ptr(),
-        rows.data_ptr(), exponents.data_ptr(), logits.data_ptr(),
+        rows.data_ptr(), exponents[:1].data_ptr(), exponents[1:].data_ptr(), logits.data_ptr(),
     )  # fmt: skip
     assert status == 3
-    assert not rows.any() and not logits.any()
+    assert not rows.any() and not logits.any() and not exponents.any()
+
+
+@needs_engine
+@pytest.mark.parametrize("exponent", [-1, 256])
+def test_c_refuses_a_head_row_of_no_such_scale(path: NativePath, exponent: int) -> None:
+    row, logits = torch.ones(24).short(), torch.zeros(64)
+    assert path.pool.library.native_logits(path.handle, row.data_ptr(), exponent, logits.data_ptr()) == 3
+    assert not logits.any()
 
 
 @needs_engine
