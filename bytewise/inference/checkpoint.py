@@ -39,6 +39,9 @@ ROPE_MEMBERS = {
 }  # fmt: skip
 """What each rope type that does not depend on the running length is made of, besides its base."""
 
+POSITIVE_ROPE_MEMBERS = {"rope_theta", "factor", "original_max_position_embeddings", "attention_factor"}
+"""Zero would be no angle, or the same for every position."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -192,4 +195,4 @@ def _rope_number(name: str, value: Any) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return False
-    return value > 0 or name not in ("rope_theta", "factor")
+    return value > 0 or name not in POSITIVE_ROPE_MEMBERS

@@ -122,5 +122,5 @@ def _manifest(
     return Manifest(
         FORMAT, PROFILE_EXACT_1, source.architecture, tuple(sorted(files, key=lambda file: file.name)),
         digests.labelled(Label.TOKENIZER, small[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, small[TEMPLATE_FILE]),
-        source.begin_token, tuple(sorted({*source.stop_tokens, *stops})), defaults, precision, equalisation, bound,
+        source.begin_token, generation.all_stop_tokens(source.stop_tokens, stops), defaults, precision, equalisation, bound,
     )  # fmt: skip

@@ -39,6 +39,14 @@ def read(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
     return defaults, token_ids(FILE, values, "eos_token_id", vocabulary)
 
 
+def all_stop_tokens(*named: tuple[int, ...]) -> tuple[int, ...]:
+    """What several files name together, ascending; `UnsupportedModel` for more than a request can carry."""
+    tokens = tuple(sorted({token for each in named for token in each}))
+    if len(tokens) > MAX_STOP_TOKENS:
+        raise UnsupportedModel(f"config.json and {FILE} name {len(tokens)} stop tokens, most are {MAX_STOP_TOKENS}")
+    return tokens
+
+
 def _number(values: dict[str, Any], name: str, default: int) -> int | float:
     value = default if values.get(name) is None else values[name]
     low, high = RANGES[name]

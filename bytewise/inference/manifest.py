@@ -6,6 +6,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal, Digest
 
 FORMAT = 2
@@ -159,8 +160,8 @@ class Equalisation:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """The whole model: shape, numbers, tokenizer, template."""
+class Described:
+    """What artifacts of every profile say of themselves: shape, files, tokenizer, template, defaults."""
 
     format: int
     """2."""
@@ -180,6 +181,32 @@ class Manifest:
     """Tokens that end an answer, ascending."""
     generation: Generation
     """Defaults for requests."""
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise MalformedValue("artifact format", str(self.format))
+        names = [file.name for file in self.files]
+        if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
+            raise MalformedValue("artifact files", ", ".join(names)[:200])
+        stops = list(self.stop_tokens)
+        # What every request carries: one that is no decode policy could be answered by nobody.
+        if (
+            len(stops) > MAX_STOP_TOKENS
+            or stops != sorted(set(stops))
+            or any(not 0 <= stop < self.architecture.vocabulary for stop in stops)
+        ):
+            raise MalformedValue("stop tokens", str(stops)[:200])
+
+    @property
+    def model_id(self) -> Digest:
+        """Digest of the canonical manifest."""
+        return digests.labelled(Label.ARTIFACT, encode(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest(Described):
+    """A whole model of `exact-1`: with the numbers that integers are scaled by."""
+
     precision: Precision
     """Of the weights."""
     equalisation: Equalisation | None
@@ -188,15 +215,7 @@ class Manifest:
     """No activation's E is above it: proven at conversion by interval arithmetic."""
 
     def __post_init__(self) -> None:
-        if self.format != FORMAT:
-            raise MalformedValue("artifact format", str(self.format))
-        names = [file.name for file in self.files]
+        # Not super() without arguments: a class with slots is another one than was written here.
+        Described.__post_init__(self)
         if not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))
-        if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
-            raise MalformedValue("artifact files", ", ".join(names)[:200])
-
-    @property
-    def model_id(self) -> Digest:
-        """Digest of the canonical manifest."""
-        return digests.labelled(Label.ARTIFACT, encode(self))

@@ -18,6 +18,11 @@ STRIDE = 1 << STRIDE_BITS
 _PRECISION_BITS = 256
 """Working precision of the constants: a wrong rounding would need an angle within 2^-200 of a float64 midpoint."""
 
+LEAST_FREQUENCY = 2.0**-60
+"""Radians per position; the largest is its inverse."""
+LEAST_GAIN = 2.0**-10
+"""Of cosine and sine; the largest is its inverse."""
+
 
 def factor_tables(parameters: dict[str, Any], head_width: int, positions: int) -> dict[str, Tensor]:
     """Tables `low.cos`, `low.sin` [256, d/2] and `high.cos`, `high.sin` [⌈positions / 256⌉, d/2]; `UnsupportedModel` by name.
@@ -28,6 +33,14 @@ def factor_tables(parameters: dict[str, Any], head_width: int, positions: int) -
 
     with mpmath.workprec(_PRECISION_BITS):
         frequencies, gain = _frequencies(mpmath, parameters, head_width)
+        # So that neither an angle nor its cosine can come near what a processor may flush to zero.
+        if (
+            not all(LEAST_FREQUENCY <= each <= 1 / LEAST_FREQUENCY for each in frequencies)
+            or not LEAST_GAIN <= gain <= 1 / LEAST_GAIN
+        ):
+            raise UnsupportedModel(
+                "config.json: rope parameters give no angles: a frequency or the factor of cosines is beyond use"
+            )
         rows = {"low": range(STRIDE), "high": range(0, -(-positions // STRIDE) * STRIDE, STRIDE)}
         tables = {}
         for name, values in rows.items():

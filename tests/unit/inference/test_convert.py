@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bytewise.inference import artifact
+from bytewise.inference import artifact, generation
 from bytewise.inference.convert import Options, convert
 from bytewise.inference.workplace import claimed
 from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
@@ -233,6 +233,13 @@ def test_damaged_checkpoint_is_refused_by_name(checkpoint: Path, harm: Callable[
     with pytest.raises(UnsupportedModel, match=named):
         convert(checkpoint, checkpoint.parent / "artifact", options=Options(equalise=False))
     assert [path.name for path in checkpoint.parent.iterdir()] == ["checkpoint"]
+
+
+def test_stop_tokens_of_two_files_together_are_bounded() -> None:
+    ours, theirs = tuple(range(600)), tuple(range(400, 1024))
+    assert generation.all_stop_tokens(ours, theirs) == tuple(range(1024))
+    with pytest.raises(UnsupportedModel, match=r"config.json and generation_config.json name 1025 stop tokens, most are 1024"):
+        generation.all_stop_tokens(ours, (*theirs, 1024))
 
 
 def test_generation_defaults_become_exact_decimals(checkpoint: Path, tmp_path: Path) -> None:
