@@ -10,7 +10,7 @@ from bytewise.inference.determinism import environment, fixed
 from bytewise.inference.matmul import BACKENDS
 from bytewise.inference.self_test import first_exact
 from bytewise.inference.speed import fastest_first
-from bytewise.protocol.compare import Generated
+from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest
 
@@ -66,7 +66,7 @@ class Ours:
         groups = [given] if together else [[claim] for claim in given]
         for group in groups:
             for verification in self._engine.verify_many(group):
-                if verification.divergence is not None:
+                if not isinstance(verification, Verification) or verification.divergence is not None:
                     raise SystemExit("the engine contradicts itself: a measurement of it means nothing")
 
     def logits(self, tokens: Sequence[int]) -> Sequence[float]:

@@ -32,6 +32,8 @@ class Model:
     """Threads of the engine."""
     device: str = "cpu"
     """Where the engine runs: `cpu` or `cuda`."""
+    cache_bytes: int = 0
+    """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,11 @@ class Operator:
         database = open_database(settings.database_url)
         check_revision(database)
         model, environment = settings.model, _environment(settings.model.environment_file)
-        engine = open_engine(model.artifact, environment, threads=model.threads, device=model.device)
+        # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
+        engine = open_engine(
+            model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
+            room=environment.limits.max_context,
+        )  # fmt: skip
         offer, words = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.keys.gateway_file)
         telemetry.log("operator.warm", tokens=warm_up(engine, offer, words, gateway))

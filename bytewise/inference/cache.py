@@ -40,6 +40,11 @@ class ExactCache:
         self.length = 0
         self.capacity = capacity
 
+    @staticmethod
+    def bytes_of(layers: int, batch: int, heads: int, head_width: int, capacity: int) -> int:
+        """Bytes that such a cache takes."""
+        return 2 * layers * batch * heads * capacity * (2 * head_width + 4)
+
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Stored, Stored]:
         """Quantises new float32 keys and values [B, heads, T, d] into the next slots; returns all of the layer."""
         both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)

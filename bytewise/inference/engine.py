@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
+from bytewise.inference import memory
 from bytewise.inference.answer import Answer, Words
 from bytewise.inference.artifact import Artifact
+from bytewise.inference.batching import batches
 from bytewise.inference.choice import AnyPath, open_path, other_backend
 from bytewise.inference.determinism import fixed
 from bytewise.inference.dispatch_guard import guarded
@@ -23,6 +25,9 @@ from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Output, Request, execution_hash
 from bytewise.protocol.units import Digest
+
+Judged = Verification | CannotExecute | OutsideLimits
+"""What becomes of one claim of several."""
 
 # Of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with nothing but a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
@@ -47,13 +52,14 @@ class ExactEngine:
 
     def __init__(
         self, artifact: Artifact, *, threads: int = 1, path: str = "auto", backend: str | None = None, kernel: str | None = None,
-        guard: bool = False, chunk: int = CHUNK, reuse_prefix: bool = False,
+        guard: bool = False, chunk: int = CHUNK, reuse_prefix: bool = False, cache_bytes: int | None = None,
     ) -> None:  # fmt: skip
         """Takes the fastest path that passes its known answers (or the named one) and warms up under the dispatch guard.
 
         `path` is `auto`, `native` or `torch`; `backend` (of torch) and `kernel` (native) narrow it. `CannotExecute` if none
         passes, or the model needs another. `guard` keeps the guard on; `chunk` is the most tokens of one forward call;
-        `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`). No byte depends on any of them.
+        `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`); `cache_bytes` is the most memory of the
+        caches of one job, None for half of what the weights leave. No byte depends on any of them.
         """
         with memory_bounded(), fixed(threads):
             self._path: AnyPath = open_path(artifact, threads, path, backend, kernel)
@@ -62,8 +68,12 @@ class ExactEngine:
         self.verify_passes = 0
         self._threads, self._guard, self._chunk = threads, guard, chunk
         self._second: ExactEngine | None = None
+        weights = sum(file.size for file in artifact.manifest.files)
+        self.allowance = memory.allowance(self._path.memory(), weights) if cache_bytes is None else cache_bytes
         longest = artifact.manifest.architecture.max_context
-        self._prefix = Prefix(lambda capacity: self._path.cache(1, capacity), longest) if reuse_prefix else None
+        # Room for more than this answer only where even the longest fits.
+        roomy = longest if self._fits(1, longest) else 0
+        self._prefix = Prefix(lambda capacity: self._cache(1, capacity), roomy) if reuse_prefix else None
         with memory_bounded(), fixed(threads), guarded(True):
             # Two chunks of prefill, then a token of decode: every operation that any request can reach.
             cache = self._path.cache(1, 4)
@@ -78,10 +88,10 @@ class ExactEngine:
     def generate(self, request: Request) -> Generated:
         """The one answer to the request; `OutsideLimits` or `CannotExecute` if there is none."""
         self._check(request)
-        capacity = len(request.prompt) + request.decode.max_new_tokens
+        capacity = _capacity(request)
         with memory_bounded(), fixed(self._threads), guarded(self._guard):
             answer = self._answer(request)
-            cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._path.cache(1, capacity), 0)
+            cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._cache(1, capacity), 0)
             rows = self._path.teacher_force(
                 cache, [request.prompt[known:]], [len(request.prompt) - 1 - known], self._chunk, answer.scored
             )
@@ -94,20 +104,18 @@ class ExactEngine:
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """Checks a claim by one teacher-forced pass; at its first divergence the true continuation is generated."""
-        return self.verify_many([(request, claimed, out_hash)])[0]
+        (found,) = self.verify_many([(request, claimed, out_hash)])
+        if isinstance(found, Verification):
+            return found
+        raise found
 
-    def verify_many(self, claims: Sequence[Claim]) -> list[Verification]:
-        """Checks several claims in one teacher-forced pass over a ragged batch; each result is as if it were alone."""
-        for request, _, _ in claims:
-            self._check(request)
-        if not claims:
-            return []
-        vocabulary = self.artifact.manifest.architecture.vocabulary
-        with memory_bounded(), fixed(self._threads), guarded(self._guard):
-            judges = [Judge(self._answer(request), claimed, out_hash, vocabulary) for request, claimed, out_hash in claims]
-            cache = self._teacher_force(judges)
-            self.verify_passes += 1
-            return [self._finish(judge, cache.select(i)) for i, judge in enumerate(judges)]
+    def verify_many(self, claims: Sequence[Claim]) -> list[Judged]:
+        """Checks several claims, as many in one teacher-forced pass as memory allows; each result is as if it were alone.
+
+        In the place of a claim that cannot be judged stands the error that `verify` would raise; the others are judged.
+        """
+        with fixed(self._threads), guarded(self._guard):
+            return self._judged(claims)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """The verification, if a vote for its other hash is allowed: a second path gives the whole true answer too.
@@ -134,7 +142,14 @@ class ExactEngine:
         if self._second is None:
             with memory_bounded(), fixed(self._threads):
                 name = other_backend(self._path, self._threads)
-            self._second = ExactEngine(self.artifact, threads=self._threads, backend=name, guard=self._guard, chunk=self._chunk)
+            self._second = ExactEngine(
+                self.artifact,
+                threads=self._threads,
+                backend=name,
+                guard=self._guard,
+                chunk=self._chunk,
+                cache_bytes=self.allowance,
+            )
         return self._second
 
     def vectors(self) -> Digest:
@@ -142,19 +157,68 @@ class ExactEngine:
         with memory_bounded(), fixed(self._threads):
             return self._path.vectors()
 
+    def verify_room(self, tokens: int, jobs: int = 1) -> None:
+        """`CannotExecute` (RESOURCES) unless the caches of so many jobs of so many tokens each may be in memory together."""
+        if not self._fits(jobs, tokens):
+            needed = self._path.cache_bytes(jobs, tokens)
+            what = f"a cache of {jobs} times {tokens} tokens needs {needed} bytes, allowed are {self.allowance}"
+            raise CannotExecute(what, CannotReason.RESOURCES)
+
     def close(self) -> None:
         """Gives back what the paths hold; the engine is not used again."""
         self._path.close()
         if self._second is not None:
             self._second.close()
 
+    def _judged(self, claims: Sequence[Claim]) -> list[Judged]:
+        found = [self._judge(claim) for claim in claims]
+        results: dict[int, Judged] = {i: each for i, each in enumerate(found) if not isinstance(each, Judge)}
+        judges = {i: each for i, each in enumerate(found) if isinstance(each, Judge)}
+        # Neighbours of one length waste no slots.
+        order = sorted(judges, key=lambda i: _capacity(claims[i][0]))
+        for some in batches(order, lambda i: _capacity(claims[i][0]), self._fits):
+            verdicts = self._verdicts([judges[i] for i in some])
+            if verdicts is None:
+                # Less memory than was allowed: half as many at a time, from the beginning.
+                half = -(-len(some) // 2)
+                verdicts = [each for part in (some[:half], some[half:]) for each in self._judged([claims[i] for i in part])]
+            results |= zip(some, verdicts, strict=True)
+        return [results[i] for i in range(len(claims))]
+
+    def _judge(self, claim: Claim) -> Judge | CannotExecute | OutsideLimits:
+        request, claimed, out_hash = claim
+        try:
+            with memory_bounded():
+                self._check(request)
+                return Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
+        except (CannotExecute, OutsideLimits) as error:
+            return error
+
+    def _verdicts(self, judges: Sequence[Judge]) -> list[Judged] | None:
+        """Of claims that are judged in one pass; None if memory ran out for several of them."""
+        try:
+            with memory_bounded():
+                cache = self._teacher_force(judges)
+                self.verify_passes += 1
+                return [self._finish(judge, cache.select(i)) for i, judge in enumerate(judges)]
+        except CannotExecute as error:
+            divisible = len(judges) > 1 and CannotReason.RESOURCES in error.values
+            return None if divisible else [error] * len(judges)
+
+    def _fits(self, batch: int, capacity: int) -> bool:
+        return self._path.cache_bytes(batch, capacity) <= self.allowance
+
+    def _cache(self, batch: int, capacity: int) -> Any:
+        self.verify_room(capacity, batch)
+        return self._path.cache(batch, capacity)
+
     def _teacher_force(self, judges: Sequence[Judge]) -> Any:
         # In pieces, so that the logits of one piece are in memory at a time, however long the claims are.
         inputs = [judge.inputs for judge in judges]
         longest, piece = max(map(len, inputs)), max(1, self._chunk // len(judges))
         requests = [judge.answer.request for judge in judges]
-        room = max(len(request.prompt) + request.decode.max_new_tokens for request in requests)
-        cache, scored = self._path.cache(len(judges), room), any(judge.answer.scored for judge in judges)
+        cache = self._cache(len(judges), max(map(_capacity, requests)))
+        scored = any(judge.answer.scored for judge in judges)
         for start in range(0, longest, piece):
             keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
             rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece, scored)
@@ -184,13 +248,17 @@ class ExactEngine:
 
     def _check(self, request: Request) -> None:
         if request.model_id != self.artifact.model_id:
-            raise CannotExecute(f"model {request.model_id.hex()} is not loaded")
+            raise CannotExecute(f"model {request.model_id.hex()} is not loaded", CannotReason.MODEL_MISSING)
         shape = self.artifact.manifest.architecture
         if max(request.prompt) >= shape.vocabulary:
             raise OutsideLimits("prompt token", max(request.prompt), shape.vocabulary - 1)
-        total = len(request.prompt) + request.decode.max_new_tokens
+        total = _capacity(request)
         if total > shape.max_context:
             raise OutsideLimits("context", total, shape.max_context)
+
+
+def _capacity(request: Request) -> int:
+    return len(request.prompt) + request.decode.max_new_tokens
 
 
 def position_of_next(answer: Answer) -> int:

@@ -64,6 +64,14 @@ class Path(Protocol[AnyCache]):
         """An empty cache with room for `capacity` tokens of each sequence."""
         ...
 
+    def cache_bytes(self, batch: int, capacity: int) -> int:
+        """Bytes that such a cache takes."""
+        ...
+
+    def memory(self) -> int:
+        """Bytes of the memory that caches are in."""
+        ...
+
     def feed(self, cache: AnyCache, token: int, position: int, logits: bool = True) -> HeadRow:
         """Decode: one more token of one sequence, at the end of its cache. `logits` as of `teacher_force`."""
         ...

@@ -17,7 +17,7 @@ class Prefix(Generic[AnyCache]):
     """The cache of the newest conversation, and the tokens in it."""
 
     def __init__(self, make: Callable[[int], AnyCache], longest: int) -> None:
-        """`make` gives an empty cache of a capacity; `longest` is the model's context."""
+        """`make` gives an empty cache of a capacity; `longest` bounds what is added to it."""
         self._make, self._longest = make, longest
         self._kept: tuple[AnyCache, list[int]] | None = None
 
@@ -27,7 +27,7 @@ class Prefix(Generic[AnyCache]):
         if kept is None or kept[0].capacity < capacity:
             # The old one is given back before the new one is made: there is never room for two.
             del kept
-            return self._make(min(capacity + ROOM, self._longest)), 0
+            return self._make(max(capacity, min(capacity + ROOM, self._longest))), 0
         cache, tokens = kept
         pairs = zip(tokens, prompt[:-1], strict=False)
         shared = next((i for i, (old, new) in enumerate(pairs) if old != new), min(len(tokens), len(prompt) - 1))

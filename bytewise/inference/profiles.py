@@ -34,18 +34,24 @@ def model_id_of(path: Path) -> Digest:
 
 def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
-    progress: Progress | None = None,
+    progress: Progress | None = None, cache_bytes: int = 0, room: int = 0,
 ) -> AnyEngine:  # fmt: skip
     """The engine of an artifact, on `cpu` or `cuda`. `pinned-1` needs the environment that it is to be; `exact-1` runs in any.
 
-    `ArtifactMismatch`, `CannotExecute` (a foreign environment among them), or `ConfigurationError` for a device that there is
-    not and for an argument of the other profile.
+    `cache_bytes` is the most memory of the caches of one job, 0 for half of what the weights leave; with `room` a job of so many
+    tokens must fit (both of `exact-1` only: the library makes the caches of the other profile).
+    `ArtifactMismatch`, `CannotExecute` (memory or a foreign environment among them), or `ConfigurationError` for a device that
+    there is not and for an argument of the other profile.
     """
     if device not in DEVICES:
         raise ConfigurationError("device", f"is {device[:40]}: there are {', '.join(DEVICES)}")
     if profile_of(path) != PROFILE_PINNED_1:
         where = "cuda" if device == "cuda" else "auto"
-        return ExactEngine(artifacts.load(path, progress), threads=threads, path=where, backend=backend or None)
+        engine = ExactEngine(
+            artifacts.load(path, progress), threads=threads, path=where, backend=backend or None, cache_bytes=cache_bytes or None
+        )
+        engine.verify_room(room)
+        return engine
     if environment is None:
         raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")
     if environment.profile != PROFILE_PINNED_1:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_models, self_test
+from bytewise.inference import known_models, memory, self_test
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.cache import ExactCache
 from bytewise.inference.matmul import Backend
@@ -37,6 +37,15 @@ class Runner:
         """An empty cache with room for `capacity` tokens of each sequence."""
         shape = self.shape
         return ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
+
+    def cache_bytes(self, batch: int, capacity: int) -> int:
+        """Bytes that such a cache takes."""
+        shape = self.shape
+        return ExactCache.bytes_of(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
+
+    def memory(self) -> int:
+        """Bytes of the memory that caches are in."""
+        return memory.of_machine()
 
     def feed(self, cache: ExactCache, token: int, position: int, logits: bool = True) -> HeadRow:
         """Decode: one more token of one sequence. Its logits are always kept."""

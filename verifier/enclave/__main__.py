@@ -44,8 +44,9 @@ def main() -> int:
 
 def _bench(settings: EnclaveSettings) -> Bench:
     engine = open_engine(
-        settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device
-    )
+        settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
+        cache_bytes=settings.cache_bytes,
+    )  # fmt: skip
     engine.vectors()
     quoter = _quoter(settings)
     keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s)

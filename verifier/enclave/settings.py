@@ -31,6 +31,8 @@ class EnclaveSettings:
     """Registered Environment that this machine is, as canonical JSON; needed by an artifact of profile `pinned-1` only."""
     device: str = "cpu"
     """Where the engine runs: `cpu` or `cuda`."""
+    cache_bytes: int = 0
+    """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
     key_timeout_s: float = 10.0
     """Timeout of one call to a key shard."""
     ready_file: Path | None = None

@@ -38,6 +38,10 @@ class DeviceRunner(Runner):
         with self._device:
             return super().cache(batch, capacity)
 
+    def memory(self) -> int:
+        """Bytes of the card's memory, or of the machine's where the device is no card."""
+        return torch.cuda.mem_get_info(self._device)[1] if self._device.type == "cuda" else super().memory()
+
     def feed(self, cache: ExactCache, token: int, position: int, logits: bool = True) -> HeadRow:
         """Decode: one more token of one sequence, at the end of its cache. Its logits are always kept."""
         with self._device:

@@ -2,6 +2,12 @@
 
 #include <stdlib.h>
 
+int64_t cache_bytes(const Shape *shape, int64_t sequences, int64_t capacity)
+{
+    const int64_t slots = shape->layers * sequences * shape->key_value_heads * padded(capacity, EXACT_KEYS);
+    return slots * (int64_t)(2 * padded(shape->head_width, PANEL) * sizeof(int16_t) + 2 * sizeof(float));
+}
+
 Cache *cache_open(const Shape *shape, int64_t sequences, int64_t capacity)
 {
     Cache *cache = calloc(1, sizeof *cache);

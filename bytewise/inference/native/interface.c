@@ -146,6 +146,12 @@ EXPORT Cache *native_cache_open(const Engine *engine, int64_t sequences, int64_t
     return cache_open(&engine->model->shape, sequences, capacity);
 }
 
+/* Bytes that native_cache_open would allocate. */
+EXPORT int64_t native_cache_bytes(const Engine *engine, int64_t sequences, int64_t capacity)
+{
+    return cache_bytes(&engine->model->shape, sequences, capacity);
+}
+
 EXPORT void native_cache_close(Cache *cache)
 {
     cache_close(cache);

@@ -28,6 +28,7 @@ _SIGNATURES = {
     "native_engine_ready": (_INT, [_POINTER]),
     "native_engine_close": (None, [_POINTER]),
     "native_cache_open": (_POINTER, [_POINTER, _LONG, _LONG]),
+    "native_cache_bytes": (_LONG, [_POINTER, _LONG, _LONG]),
     "native_cache_close": (None, [_POINTER]),
     "native_forward": (
         _INT,

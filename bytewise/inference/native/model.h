@@ -57,6 +57,8 @@ typedef struct {
     float *key_scales, *value_scales;
 } Cache;
 
+/* What cache_open would allocate, in bytes. */
+int64_t cache_bytes(const Shape *shape, int64_t sequences, int64_t capacity);
 Cache *cache_open(const Shape *shape, int64_t sequences, int64_t capacity);
 void cache_close(Cache *cache);
 /* Stores the quantised key and value of one head at a slot. */

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from bytewise.inference import known_answers, known_models
+from bytewise.inference import known_answers, known_models, memory
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.golden import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
@@ -97,6 +97,14 @@ class NativePath:
         """An empty cache with room for `capacity` tokens of each sequence."""
         return NativeCache(self, batch, capacity)
 
+    def cache_bytes(self, batch: int, capacity: int) -> int:
+        """Bytes that such a cache takes."""
+        return int(self.pool.library.native_cache_bytes(self._open_handle(), batch, capacity))
+
+    def memory(self) -> int:
+        """Bytes of the memory that caches are in."""
+        return memory.of_machine()
+
     def feed(self, cache: NativeCache, token: int, position: int, logits: bool = True) -> HeadRow:
         """Decode: one more token of one sequence, at the end of its cache. `logits` as of `teacher_force`."""
         (sequence,) = cache.sequences
@@ -140,14 +148,18 @@ class NativePath:
             self.handle, self._bound = None, []
         self.pool.close()
 
+    def _open_handle(self) -> int:
+        if self.handle is None:
+            raise CannotExecute("the native engine is closed", CannotReason.BACKEND)
+        return self.handle
+
     def _of_another(self, artifact: Artifact) -> "NativePath":
         return NativePath(artifact, kernel=self.pool.kernel, threads=self.pool.threads)
 
     def _run(
         self, cache: NativeCache, tokens: Sequence[tuple[int, int, int]], wanted: Sequence[int], logits: bool
     ) -> list[HeadRow]:
-        if self.handle is None:
-            raise CannotExecute("the native engine is closed", CannotReason.BACKEND)
+        handle = self._open_handle()
         for token, _, position in tokens:
             if not 0 <= token < self.shape.vocabulary:
                 raise OutsideLimits("token", token, self.shape.vocabulary - 1)
@@ -160,7 +172,7 @@ class NativePath:
         best = torch.empty(len(wanted), dtype=torch.int32)
         said = torch.empty((len(wanted), self.shape.vocabulary), dtype=torch.float32) if logits else None
         status = self.pool.library.native_forward(
-            self.handle, cache.handle, len(tokens), *(each.data_ptr() for each in inputs), len(wanted), keep.data_ptr(),
+            handle, cache.handle, len(tokens), *(each.data_ptr() for each in inputs), len(wanted), keep.data_ptr(),
             rows.data_ptr(), exponents.data_ptr(), best.data_ptr(), None if said is None else said.data_ptr(),
         )  # fmt: skip
         checked(status)
@@ -179,10 +191,9 @@ class NativePath:
         return found
 
     def _logits(self, row: Tensor, exponent: int) -> Tensor:
-        if self.handle is None:
-            raise CannotExecute("the native engine is closed", CannotReason.BACKEND)
+        handle = self._open_handle()
         logits = torch.empty(self.shape.vocabulary, dtype=torch.float32)
-        checked(self.pool.library.native_logits(self.handle, row.data_ptr(), exponent, logits.data_ptr()))
+        checked(self.pool.library.native_logits(handle, row.data_ptr(), exponent, logits.data_ptr()))
         return logits
 
     def _bind(self, artifact: Artifact) -> None:

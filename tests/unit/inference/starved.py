@@ -1,35 +1,40 @@
-"""An engine whose process gets little more memory than it has; run by `test_engine`. Prints how each job ended."""
+"""An engine whose process gets little more memory than it has; run by `test_many_claims`. Prints how each job ended."""
 
 import resource
 import sys
 from pathlib import Path
 
 from bytewise.inference import artifact
-from bytewise.inference.engine import ExactEngine
+from bytewise.inference.engine import ExactEngine, memory_bounded
+from bytewise.protocol.compare import Verification
 from bytewise.protocol.errors import CannotExecute
 from bytewise.protocol.request import output_for
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.unit.inference.models import policy, request
 
-SPARE_BYTES = 64 * 2**20
-CLAIMS = 4000
-"""Their cache alone has a gigabyte."""
+SPARE_BYTES = 48 * 2**20
+CLAIMS, ROOM = 60, 8000
+"""Their caches have 132 MiB together."""
 
 
 def main() -> None:
-    """Two jobs that do not fit, then one that does."""
+    """A cache that does not fit, then as many claims, which do not fit together, then an answer."""
     model = artifact.load(Path(sys.argv[1]))
-    engine, asked = ExactEngine(model), request(model, b"hungry", policy(240))
-    claim = (asked, output_for(asked, (65,), "length"), ZERO_DIGEST)
+    engine = ExactEngine(model)
+    (first,) = engine.generate(request(model, [65], policy(1))).output.token_ids
+    # The first token ends the answer: what is long is the room for it.
+    asked = request(model, [65], policy(ROOM, stops=(first,)))
+    claim = (asked, output_for(asked, (first,), "stop"), ZERO_DIGEST)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + SPARE_BYTES,) * 2)
-    for _ in range(2):
-        try:
-            engine.verify_many([claim] * CLAIMS)
-        except CannotExecute as error:
-            print(error.values[1].name)  # type: ignore[attr-defined]
-    small = request(model, b"small", policy(2))
-    print(engine.generate(small).output.completion_tokens == 2)
+    try:
+        with memory_bounded():
+            engine._path.cache(CLAIMS, ROOM + 1)
+    except CannotExecute as error:
+        print(error.values[1].name)  # type: ignore[attr-defined]
+    found = engine.verify_many([claim] * CLAIMS)
+    print(all(isinstance(each, Verification) and each == found[0] for each in found), 1 < engine.verify_passes < CLAIMS)
+    print(engine.generate(request(model, b"small", policy(2))).output.completion_tokens == 2)
 
 
 if __name__ == "__main__":

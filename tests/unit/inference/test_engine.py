@@ -1,8 +1,6 @@
 """What the engine says of tampered claims, of claims by other models, and of requests that it cannot run."""
 
 import dataclasses
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +16,6 @@ from bytewise.protocol.errors import CannotExecute, OutsideLimits
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Output, Request, output_for
 from bytewise.protocol.units import Digest
-from bytewise.service.settings import child_environment
-from tests.source import ROOT
 from tests.unit.inference.altered import altered
 from tests.unit.inference.models import policy, request
 
@@ -112,15 +108,6 @@ def test_seat_whose_vectors_fail_at_the_confirmation_cannot_execute(model: Artif
     with pytest.raises(CannotExecute, match="known answer") as caught:
         engine.confirm(asked, wrong)
     assert caught.value.values[1] is CannotReason.BACKEND
-
-
-def test_memory_that_runs_out_is_cannot_execute_for_lack_of_resources(model: Artifact) -> None:
-    """In a process of its own, whose address space is bounded: the library's allocator really fails."""
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.unit.inference.starved", str(model.path)], cwd=ROOT, env=child_environment(),
-        capture_output=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert (child.returncode, child.stdout.split()) == (0, [b"RESOURCES", b"RESOURCES", b"True"]), child.stderr
 
 
 def test_an_error_that_is_not_of_memory_stays_what_it_is() -> None:

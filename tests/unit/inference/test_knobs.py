@@ -9,7 +9,7 @@ import pytest
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.tokenizer import Tokenizer
-from bytewise.protocol.compare import Divergence, DivergenceClass, Generated
+from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.request import DecodePolicy, Request, choice_seed, output_for
 from bytewise.protocol.units import U64, Decimal
@@ -165,7 +165,7 @@ def test_every_choice_of_an_answer_is_an_answer_of_its_own(engine: ExactEngine, 
     answers = [engine.generate(choice) for choice in choices]
     assert len({answer.output.token_ids for answer in answers}) == 3
     claims = [(choice, answer.output, answer.out_hash) for choice, answer in zip(choices, answers, strict=True)]
-    assert [each.divergence for each in engine.verify_many(claims)] == [None] * 3
+    assert engine.verify_many(claims) == [Verification(answer, None, 1) for answer in answers]
     swapped = verified(engine, choices[1], claimed(choices[1], answers[2]))
     assert swapped is not None and swapped.kind is DivergenceClass.SAMPLER
 

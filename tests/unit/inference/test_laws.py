@@ -24,6 +24,7 @@ from bytewise.inference.matmul import BACKENDS, Float64Backend, backend_named
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
+from bytewise.protocol.compare import Verification
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
 from tests.unit.inference.models import policy, prompts, request, varied_requests
@@ -187,10 +188,10 @@ def test_answers_are_the_same_decoded_alone_and_judged_in_a_batch(model: Artifac
     assert len({output.token_ids for _, output, _ in claims}) > 20
     for batch in (1, 12):
         results = [engine.verify_many(claims[i : i + batch]) for i in range(0, len(claims), batch)]
-        assert all(result.divergence is None for group in results for result in group)
+        assert all(isinstance(result, Verification) and result.divergence is None for group in results for result in group)
     other = engine.second_backend()
     assert other.backend != engine.backend
-    assert all(result.divergence is None for result in other.verify_many(claims))
+    assert all(isinstance(result, Verification) and result.divergence is None for result in other.verify_many(claims))
 
 
 def test_a_conversation_that_goes_on_in_its_cache_gives_the_bytes_of_a_fresh_one(model: Artifact, engine: ExactEngine) -> None:
