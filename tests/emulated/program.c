@@ -149,6 +149,7 @@ static Softmax run_attention(const Kernel *kernel, int k, int64_t count)
     kernel->accumulate(sums[0][0], 2048, totals[k]);
     kernel->outputs(totals[k], PANEL, 0x1p-9f, others, NULL, 0, out);
     kernel->outputs(totals[k], PANEL - 3, 0x1p-9f, others, others, 1, out);
+    kernel->outputs_of_whole(sums[0][0], PANEL, 0x1p-9f, others, NULL, 1, out);
     kernel->scores(sums[0][0], sums[0][1], 0x1.234p-20f, others, out + PANEL);
     kernel->mix(totals[k], PANEL, 0x1p-7f, 1.5f, out + 2 * PANEL);
     for (int64_t i = 0; i < count; i++)

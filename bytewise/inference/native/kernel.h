@@ -9,6 +9,7 @@
 #define MOST_TILE 12   /* Rows of the largest tile of any kernel. */
 #define EDGE 32        /* Rows of integers are padded with zeros to a multiple of this. */
 #define EXACT_DEPTH 1024 /* Products of 16383 * 128 that an int32 holds: 2,147,352,576 < 2^31. */
+#define EXACT_ROW 131079 /* Magnitudes of a row of weights whose products with 16383 an int32 holds, in any order. */
 #define EXACT_KEYS 64    /* Products of 2047 * 16383 that an int32 holds: 2,146,304,064 < 2^31. */
 #define ACTIVATION_BITS 14
 #define PROBABILITY_BITS 22
@@ -53,6 +54,9 @@ typedef struct {
     void (*gate)(const float *gate, float *y, int64_t width);
     /* out[c] = float32(sums[c]) * scale * scales[c] (+ bias[c]), then added to what is there if `add`. */
     void (*outputs)(const double *sums, int64_t count, float scale, const float *scales, const float *bias, int add, float *out);
+    /* The same of sums that an int32 holds. */
+    void (*outputs_of_whole)(const int32_t *sums, int64_t count, float scale, const float *scales, const float *bias, int add,
+                             float *out);
     /* Takes `count` more logits into account, the first of them of token `first`; tokens only grow. */
     void (*best)(const float *logits, int64_t count, int32_t first, Best *best);
     /* Halves of a head turned by an angle each. */

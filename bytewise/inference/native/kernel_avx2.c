@@ -29,6 +29,7 @@ FN static inline int32_t pair_at(const int16_t *p)
 #include "tile.h"
 
 const Kernel native_kernel_avx2 = {
-    "avx2", TILE, products, dots, pack, accumulate, quantise, normalise, gate, outputs, best, rotate, split, scores, softmax, mix,
+    "avx2", TILE, products, dots, pack, accumulate, quantise, normalise, gate, outputs,
+    outputs_of_whole, best, rotate, split, scores, softmax, mix,
 };
 #endif

@@ -81,5 +81,6 @@ static void pack(const int8_t *const rows[PANEL], int64_t depth, int16_t *panel)
 }
 
 const Kernel native_kernel_scalar = {
-    "scalar", TILE, products, dots, pack, accumulate, quantise, normalise, gate, outputs, best, rotate, split, scores, softmax, mix,
+    "scalar", TILE, products, dots, pack, accumulate, quantise, normalise, gate, outputs,
+    outputs_of_whole, best, rotate, split, scores, softmax, mix,
 };

@@ -63,6 +63,9 @@ static int bind_weight(Weight *weight, int64_t part, const void *data, int64_t b
     case SCALE: weight->scale = data; break;
     case BIAS: weight->bias = data; break;
     }
+    if (part == HIGH)
+        weight->whole = product_is_whole(data, weight->outputs, weight->depth);
+    weight->whole = weight->whole && !weight->low;
     return 0;
 }
 

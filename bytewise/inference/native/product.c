@@ -1,5 +1,6 @@
 #include "product.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define FEW_ROWS 3     /* Up to here weights are read row by row, at the speed of memory; above, panel by panel. */
@@ -12,22 +13,44 @@ size_t panel_bytes(int64_t depth)
     return 2 * MOST_PANELS * PANEL * (size_t)padded(depth, 2) * sizeof(int16_t);
 }
 
+int product_is_whole(const int8_t *weight, int64_t outputs, int64_t depth)
+{
+    if (depth <= EXACT_DEPTH)
+        return 1;
+    for (int64_t n = 0; n < outputs; n++) {
+        int32_t magnitudes = 0;
+        for (int64_t k = 0; k < depth; k++)
+            magnitudes += abs(weight[n * depth + k]);
+        if (magnitudes > EXACT_ROW)
+            return 0;
+    }
+    return 1;
+}
+
+/* Outputs of sums, of either type, where they belong, and what is the largest of the row. */
 static void finish(const Worker *worker, const Rows *rows, const Target *target, int64_t row, int64_t first, int64_t count,
-                   const double *sums)
+                   const double *sums, const int32_t *whole)
 {
     const Weight *weight = target->weight;
     const ptrdiff_t at = row * target->stride + first;
-    float unkept[MOST_PANELS * PANEL];
-    if (target->sums) {
-        memcpy(target->sums + at, sums, (size_t)count * sizeof *sums);
-        return;
-    }
-    const float scale = scale_of(rows->exponents[row], ACTIVATION_BITS);
+    const float scale = scale_of(rows->exponents[row], ACTIVATION_BITS), *scales = weight->scale + first;
     const float *bias = weight->bias ? weight->bias + first : NULL;
-    float *out = target->out ? target->out + at : unkept;
-    worker->kernel->outputs(sums, count, scale, weight->scale + first, bias, target->add, out);
+    float unkept[MOST_PANELS * PANEL], *out = target->out ? target->out + at : unkept;
+    if (whole)
+        worker->kernel->outputs_of_whole(whole, count, scale, scales, bias, target->add, out);
+    else
+        worker->kernel->outputs(sums, count, scale, scales, bias, target->add, out);
     if (target->best)
         worker->kernel->best(out, count, (int32_t)first, &target->best[worker->index * rows->count + row]);
+}
+
+static void keep(const Worker *worker, const Rows *rows, const Target *target, int64_t row, int64_t first, int64_t count,
+                 const double *sums)
+{
+    if (target->sums)
+        memcpy(target->sums + row * target->stride + first, sums, (size_t)count * sizeof *sums);
+    else
+        finish(worker, rows, target, row, first, count, sums, NULL);
 }
 
 static void few_rows(const Worker *worker, const Rows *rows, const Target *target, int64_t first, int64_t count)
@@ -43,7 +66,7 @@ static void few_rows(const Worker *worker, const Rows *rows, const Target *targe
             for (int64_t i = 0; i < count; i++)
                 sums[i] = LIMB * sums[i] + low[i];
         }
-        finish(worker, rows, target, row, first, count, sums);
+        keep(worker, rows, target, row, first, count, sums);
     }
 }
 
@@ -82,25 +105,43 @@ static void pack_panels(const Worker *worker, const Weight *weight, int64_t firs
     }
 }
 
+/* A tile of rows times a panel whose sums an int32 holds. */
+static void whole_tile(const Worker *worker, const Rows *rows, const Target *target, int64_t row, int tile, const int16_t *panel,
+                       int64_t first, int64_t count)
+{
+    int32_t sums[MOST_TILE][PANEL];
+    const int16_t *left = rows->integers + row * rows->stride;
+    worker->kernel->products(tile, left, rows->stride, panel, 2 * PANEL, (target->weight->depth + 1) / 2, sums);
+    for (int i = 0; i < tile; i++)
+        finish(worker, rows, target, row + i, first, count, NULL, sums[i]);
+}
+
+static void tile_in_pieces(const Worker *worker, const Rows *rows, const Target *target, int64_t row, int tile,
+                           const int16_t *panel, int64_t first, int64_t count)
+{
+    const Weight *weight = target->weight;
+    double totals[MOST_TILE][PANEL] = {{0}};
+    add_panel(worker->kernel, rows, row, tile, panel, weight->depth, weight->low ? LIMB : 1, totals);
+    if (weight->low)
+        add_panel(worker->kernel, rows, row, tile, panel + PANEL * padded(weight->depth, 2), weight->depth, 1, totals);
+    for (int i = 0; i < tile; i++)
+        keep(worker, rows, target, row + i, first, count, totals[i]);
+}
+
 static void many_rows(const Worker *worker, const Rows *rows, const Target *target, int64_t first, int64_t count)
 {
-    const Kernel *kernel = worker->kernel;
-    const Weight *weight = target->weight;
-    const int64_t depth = weight->depth, size = PANEL * padded(depth, 2);
-    pack_panels(worker, weight, first, count);
+    const int64_t size = PANEL * padded(target->weight->depth, 2);
+    const int whole = target->weight->whole && !target->sums;
+    pack_panels(worker, target->weight, first, count);
     /* Tiles as equal as can be: one of a single row would take as long as one of three. */
-    const int64_t tiles = padded(rows->count, kernel->tile) / kernel->tile;
+    const int64_t tiles = padded(rows->count, worker->kernel->tile) / worker->kernel->tile;
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t row = rows->count * t / tiles;
         const int tile = (int)(rows->count * (t + 1) / tiles - row);
         for (int64_t n = 0; n < count; n += PANEL) {
             const int16_t *panel = worker->panel + 2 * (n / PANEL) * size;
-            double totals[MOST_TILE][PANEL] = {{0}};
-            add_panel(kernel, rows, row, tile, panel, depth, weight->low ? LIMB : 1, totals);
-            if (weight->low)
-                add_panel(kernel, rows, row, tile, panel + size, depth, 1, totals);
-            for (int i = 0; i < tile; i++)
-                finish(worker, rows, target, row + i, first + n, count - n < PANEL ? count - n : PANEL, totals[i]);
+            const int64_t outputs = count - n < PANEL ? count - n : PANEL;
+            (whole ? whole_tile : tile_in_pieces)(worker, rows, target, row, tile, panel, first + n, outputs);
         }
     }
 }

@@ -10,6 +10,7 @@ typedef struct {
     const float *scale;  /* [outputs] */
     const float *bias;   /* [outputs] or NULL */
     int64_t outputs, depth;
+    int whole;           /* Whether an int32 holds every sum of products with a row: product_is_whole of `high`, and no `low`. */
 } Weight;
 
 typedef struct {
@@ -28,6 +29,7 @@ typedef struct {
     Best *best;       /* [threads, count], begun by each thread, or NULL: each row's largest; `out` may then be NULL. */
 } Target;
 
+int product_is_whole(const int8_t *weight, int64_t outputs, int64_t depth);
 /* Bytes of Worker.panel that products of this depth need. */
 size_t panel_bytes(int64_t depth);
 /* Inside a task, by all threads: every target's product with the same rows. Ends with a pool_sync. */

@@ -88,28 +88,32 @@ FN static void accumulate(const int32_t sums[PANEL], double factor, double total
         total[i] += factor * (double)sums[i];
 }
 
-FN static inline void output(const double sum, float scale, float weight_scale, const float *bias, int add, float *out)
+FN static inline void output(float sum, float scale, float weight_scale, const float *bias, int add, float *out)
 {
-    float y = ((float)sum * scale) * weight_scale;
+    float y = (sum * scale) * weight_scale;
     if (bias)
         y = y + *bias;
     *out = add ? *out + y : y;
 }
 
-FN static void outputs(const double *restrict sums, int64_t count, float scale, const float *restrict scales,
-                       const float *restrict bias, int add, float *restrict out)
-{
-    /* Most calls are for a panel without a bias: a loop of known length without branches. */
-    if (count == PANEL && !bias && add)
-        for (int i = 0; i < PANEL; i++)
-            output(sums[i], scale, scales[i], NULL, 1, out + i);
-    else if (count == PANEL && !bias)
-        for (int i = 0; i < PANEL; i++)
-            output(sums[i], scale, scales[i], NULL, 0, out + i);
-    else
-        for (int64_t i = 0; i < count; i++)
-            output(sums[i], scale, scales[i], bias ? bias + i : NULL, add, out + i);
-}
+/* Most calls are for a panel without a bias: a loop of known length without branches. Either type of a sum is rounded once. */
+#define OUTPUTS(name, type)                                                                                                    \
+    FN static void name(const type *restrict sums, int64_t count, float scale, const float *restrict scales,                   \
+                        const float *restrict bias, int add, float *restrict out)                                              \
+    {                                                                                                                          \
+        if (count == PANEL && !bias && add)                                                                                    \
+            for (int i = 0; i < PANEL; i++)                                                                                    \
+                output((float)sums[i], scale, scales[i], NULL, 1, out + i);                                                    \
+        else if (count == PANEL && !bias)                                                                                      \
+            for (int i = 0; i < PANEL; i++)                                                                                    \
+                output((float)sums[i], scale, scales[i], NULL, 0, out + i);                                                    \
+        else                                                                                                                   \
+            for (int64_t i = 0; i < count; i++)                                                                                \
+                output((float)sums[i], scale, scales[i], bias ? bias + i : NULL, add, out + i);                                \
+    }
+
+OUTPUTS(outputs, double)
+OUTPUTS(outputs_of_whole, int32_t)
 
 /* Bits of a float that is no NaN, those of negative numbers turned: ordered as integers. */
 FN static inline int32_t key_of(float x)
