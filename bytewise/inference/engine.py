@@ -18,7 +18,6 @@ from bytewise.inference.manifest import TOKENIZER_FILE
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.prefix import Prefix
 from bytewise.inference.quantise import NOT_FINITE
-from bytewise.inference.runner import CHUNK
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import CannotExecute, NotExact, OutsideLimits
@@ -28,6 +27,9 @@ from bytewise.protocol.units import Digest
 
 Judged = Verification | CannotExecute | OutsideLimits
 """What becomes of one claim of several."""
+
+LOGITS_BYTES = 16 * 2**20
+"""Logits of one piece of claims, where they are looked at: more would be most of the memory of a small model."""
 
 # Of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with nothing but a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
@@ -52,21 +54,22 @@ class ExactEngine:
 
     def __init__(
         self, artifact: Artifact, *, threads: int = 1, path: str = "auto", backend: str | None = None, kernel: str | None = None,
-        guard: bool = False, chunk: int = CHUNK, reuse_prefix: bool = False, cache_bytes: int | None = None,
+        guard: bool = False, chunk: int | None = None, reuse_prefix: bool = False, cache_bytes: int | None = None,
     ) -> None:  # fmt: skip
         """Takes the fastest path that passes its known answers (or the named one) and warms up under the dispatch guard.
 
         `path` is `auto`, `native` or `torch`; `backend` (of torch) and `kernel` (native) narrow it. `CannotExecute` if none
-        passes, or the model needs another. `guard` keeps the guard on; `chunk` is the most tokens of one forward call;
-        `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`); `cache_bytes` is the most memory of the
-        caches of one job, None for half of what the weights leave. No byte depends on any of them.
+        passes, or the model needs another. `guard` keeps the guard on; `chunk` is the most tokens of one forward call, None
+        what suits the path; `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`); `cache_bytes` is the
+        most memory of the caches of one job, None for half of what the weights leave. No byte depends on any of them.
         """
         with memory_bounded(), fixed(threads):
             self._path: AnyPath = open_path(artifact, threads, path, backend, kernel)
         self.artifact = artifact
         self._words = Words(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self.verify_passes = 0
-        self._threads, self._guard, self._chunk = threads, guard, chunk
+        self._threads, self._guard, self._asked_chunk = threads, guard, chunk
+        self._chunk = self._path.chunk if chunk is None else chunk
         self._second: ExactEngine | None = None
         weights = sum(file.size for file in artifact.manifest.files)
         self.allowance = memory.allowance(self._path.memory(), weights) if cache_bytes is None else cache_bytes
@@ -147,7 +150,7 @@ class ExactEngine:
                 threads=self._threads,
                 backend=name,
                 guard=self._guard,
-                chunk=self._chunk,
+                chunk=self._asked_chunk,
                 cache_bytes=self.allowance,
             )
         return self._second
@@ -213,12 +216,13 @@ class ExactEngine:
         return self._path.cache(batch, capacity)
 
     def _teacher_force(self, judges: Sequence[Judge]) -> Any:
-        # In pieces, so that the logits of one piece are in memory at a time, however long the claims are.
+        # In pieces, so that the rows of one piece are in memory at a time, however long the claims are.
         inputs = [judge.inputs for judge in judges]
-        longest, piece = max(map(len, inputs)), max(1, self._chunk // len(judges))
         requests = [judge.answer.request for judge in judges]
         cache = self._cache(len(judges), max(map(_capacity, requests)))
         scored = any(judge.answer.scored for judge in judges)
+        tokens = min(self._chunk, LOGITS_BYTES // (4 * self.artifact.manifest.architecture.vocabulary)) if scored else self._chunk
+        longest, piece = max(map(len, inputs)), max(1, tokens // len(judges))
         for start in range(0, longest, piece):
             keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
             rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece, scored)

@@ -59,6 +59,8 @@ class Path(Protocol[AnyCache]):
 
     name: str
     """Recorded with results: the backend of the torch path, or the kernel of the native one."""
+    chunk: int
+    """Tokens of one forward call that suit it: fewer would pay for the weights too often, more would only take memory."""
 
     def cache(self, batch: int, capacity: int) -> AnyCache:
         """An empty cache with room for `capacity` tokens of each sequence."""

@@ -23,6 +23,8 @@ CHUNK = 256
 class Runner:
     """The model of one artifact on one backend."""
 
+    chunk = CHUNK
+
     def __init__(self, artifact: Artifact, backend: Backend, device: str = "cpu") -> None:
         self.backend = backend
         self.name = f"torch-{backend.name}"

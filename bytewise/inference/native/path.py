@@ -22,7 +22,7 @@ from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, OutsideLim
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.units import Digest
 
-CHUNK = 256
+CHUNK = 512
 """Most tokens of one forward call, of all sequences together: bounds its memory. No byte depends on it."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -75,6 +75,8 @@ class NativeCache:
 
 class NativePath:
     """One artifact on one kernel. One call at a time: not for several threads, nor for a child after a fork."""
+
+    chunk = CHUNK
 
     def __init__(self, artifact: Artifact, *, kernel: str | None = None, threads: int = 1) -> None:
         """`CannotExecute` if there is no such kernel here or the engine lacks what the model needs; None is the fastest."""
