@@ -21,11 +21,9 @@ from bytewise.inference.manifest import (
     ArtifactFile,
     Manifest,
 )
-from bytewise.protocol import digests
-from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import decode
+from bytewise.inference.verified import Verified, manifest_of, verify_named, verify_texts
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault, UnsupportedModel
+from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
 from bytewise.protocol.units import Digest, hex0x
 
 CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
@@ -36,34 +34,11 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
-    """A verified artifact. What was hashed is kept, so that replacing a file between check and use changes nothing."""
+class Artifact(Verified[Manifest]):
+    """A verified artifact of `exact-1`."""
 
-    path: Path
-    """Folder that it was read from."""
-    manifest: Manifest
-    """What it says of itself."""
-    model_id: Digest
-    """Digest of the manifest."""
-    content: dict[str, bytes] = field(repr=False)
-    """Bytes of every file of the manifest but the weights."""
     tensors: dict[str, Tensor] = field(repr=False)
     """Tensors of the weights file by name: views on one block of memory that nobody may write to."""
-
-    @property
-    def name(self) -> str:
-        """Name for people: the folder's. It is no part of the model id."""
-        return self.path.name
-
-    @property
-    def tokenizer_digest(self) -> Digest:
-        """Digest of the tokenizer file."""
-        return self.manifest.tokenizer_digest
-
-    @property
-    def template_digest(self) -> Digest:
-        """Digest of the chat template."""
-        return self.manifest.template_digest
 
 
 def model_id_of(path: Path) -> Digest:
@@ -73,14 +48,7 @@ def model_id_of(path: Path) -> Digest:
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for a malformed or damaged one."""
-    try:
-        raw = (path / MANIFEST_FILE).read_bytes()
-    except OSError as error:
-        raise CannotExecute(f"no artifact at {path.name}: {error.strerror}") from None
-    try:
-        manifest = decode(Manifest, raw)
-    except Fault as error:
-        raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
+    manifest = manifest_of(path, Manifest)
     if manifest.profile != PROFILE_EXACT_1:
         raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
     try:
@@ -104,15 +72,10 @@ def load(path: Path, progress: Progress | None = None) -> Artifact:
     """
     manifest = read_manifest(path)
     files = {file.name: file for file in manifest.files}
-    missing = {WEIGHTS_FILE, TOKENIZER_FILE, TEMPLATE_FILE} - files.keys()
-    if missing:
-        raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(sorted(missing))}")
+    verify_named(path, manifest, WEIGHTS_FILE, TOKENIZER_FILE, TEMPLATE_FILE)
     views = {name: held.verified(path, file, progress) for name, file in files.items()}
     content = {name: bytes(view) for name, view in views.items() if name != WEIGHTS_FILE}
-    if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
-        raise ArtifactMismatch(path.name, "tokenizer digest")
-    if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:
-        raise ArtifactMismatch(path.name, "template digest")
+    verify_texts(path, manifest, content)
     tensors = _tensors(path, manifest, files[WEIGHTS_FILE], views[WEIGHTS_FILE])
     return Artifact(path, manifest, manifest.model_id, content, tensors)
 

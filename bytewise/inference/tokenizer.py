@@ -5,7 +5,7 @@ speak for another role.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import tokenizers
 from jinja2 import TemplateError
@@ -13,56 +13,19 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bytewise.inference.constraint import Schemas
 from bytewise.inference.lexicon import Lexicon
-from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE, Architecture
+from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
 from bytewise.inference.stops import before_stop
+from bytewise.inference.verified import Verified
 from bytewise.protocol.errors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")
 """Roles of chat messages."""
 
 
-class Marks(Protocol):
-    """What a tokenizer needs of a manifest of any profile."""
-
-    @property
-    def architecture(self) -> Architecture:
-        """Shape: how many tokens there are."""
-        ...
-
-    @property
-    def begin_token(self) -> int | None:
-        """Token that a chat template may name `bos_token`."""
-        ...
-
-    @property
-    def stop_tokens(self) -> tuple[int, ...]:
-        """Tokens that end an answer."""
-        ...
-
-
-class Texts(Protocol):
-    """What a tokenizer needs of an artifact of any profile."""
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        ...
-
-    @property
-    def manifest(self) -> Marks:
-        """What it says of itself."""
-        ...
-
-    @property
-    def content(self) -> Mapping[str, bytes]:
-        """Verified bytes of its files."""
-        ...
-
-
 class Tokenizer:
     """The tokenizer and chat template of one artifact."""
 
-    def __init__(self, artifact: Texts) -> None:
+    def __init__(self, artifact: Verified[Any]) -> None:
         self._tokens = tokenizers.Tokenizer.from_str(artifact.content[TOKENIZER_FILE].decode())
         sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         sandbox.globals["raise_exception"] = _raise

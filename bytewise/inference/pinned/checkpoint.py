@@ -1,7 +1,7 @@
 """The artifact of `pinned-1`: a checkpoint as it is, under a manifest whose digest is the model id. Nothing is converted."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,17 @@ from bytewise.inference.manifest import (
     MANIFEST_FILE,
     TEMPLATE_FILE,
     TOKENIZER_FILE,
-    Architecture,
     ArtifactFile,
-    Generation,
+    Described,
     Piece,
 )
+from bytewise.inference.verified import Verified, manifest_of, verify_named, verify_texts
 from bytewise.inference.workplace import claimed
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import PROFILE_PINNED_1
-from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault, MalformedValue, UnsupportedModel
+from bytewise.protocol.errors import ArtifactMismatch, MalformedValue, UnsupportedModel
 from bytewise.protocol.units import Digest
 
 CONFIG_FILE = "config.json"
@@ -38,71 +38,19 @@ PIECE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedManifest:
-    """What the artifact says of itself: the canonical JSON whose labelled digest is the model id."""
-
-    format: int
-    """2."""
-    profile: str
-    """`pinned-1`."""
-    architecture: Architecture
-    """Shape."""
-    files: tuple[ArtifactFile, ...]
-    """Ascending by name."""
-    tokenizer_digest: Digest
-    """labelled(TOKENIZER, tokenizer file)."""
-    template_digest: Digest
-    """labelled(TEMPLATE, chat template)."""
-    begin_token: int | None
-    """Token that a chat template may name `bos_token`."""
-    stop_tokens: tuple[int, ...]
-    """Tokens that end an answer, ascending."""
-    generation: Generation
-    """Defaults for requests."""
+class PinnedManifest(Described):
+    """A float checkpoint as it is: nothing is said of it but what every artifact says."""
 
     def __post_init__(self) -> None:
-        if self.format != FORMAT or self.profile != PROFILE_PINNED_1:
-            raise MalformedValue("artifact", f"format {self.format}, profile {self.profile[:40]}")
-        names = [file.name for file in self.files]
-        if names != sorted(set(names)) or any("/" in name or name.startswith(".") for name in names):
-            raise MalformedValue("artifact files", ", ".join(names)[:200])
-
-    @property
-    def model_id(self) -> Digest:
-        """Digest of the canonical manifest."""
-        return digests.labelled(Label.ARTIFACT, encode(self))
+        # Not super() without arguments: a class with slots is another one than was written here.
+        Described.__post_init__(self)
+        if self.profile != PROFILE_PINNED_1:
+            raise MalformedValue("profile", self.profile[:40])
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedArtifact:
-    """A verified float checkpoint. The bytes that were hashed are kept, so that a file cannot change between check and use."""
-
-    path: Path
-    """Folder that it was read from."""
-    manifest: PinnedManifest
-    """What it says of itself."""
-    content: dict[str, bytes] = field(repr=False)
-    """Bytes of every file of the manifest."""
-
-    @property
-    def name(self) -> str:
-        """Name for people: the folder's."""
-        return self.path.name
-
-    @property
-    def model_id(self) -> Digest:
-        """Digest of the manifest."""
-        return self.manifest.model_id
-
-    @property
-    def tokenizer_digest(self) -> Digest:
-        """Digest of the tokenizer file."""
-        return self.manifest.tokenizer_digest
-
-    @property
-    def template_digest(self) -> Digest:
-        """Digest of the chat template."""
-        return self.manifest.template_digest
+class PinnedArtifact(Verified[PinnedManifest]):
+    """A verified float checkpoint."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -151,7 +99,7 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
         manifest = PinnedManifest(
             FORMAT, PROFILE_PINNED_1, source.architecture, tuple(files),
             digests.labelled(Label.TOKENIZER, texts[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, texts[TEMPLATE_FILE]),
-            source.begin_token, tuple(sorted({*source.stop_tokens, *stops})), defaults,
+            source.begin_token, generation.all_stop_tokens(source.stop_tokens, stops), defaults,
         )  # fmt: skip
         (partial / MANIFEST_FILE).write_bytes(encode(manifest))
     return manifest.model_id
@@ -160,27 +108,15 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
     """The artifact of a folder, every byte checked against the manifest; `ArtifactMismatch` names the file that differs."""
     manifest = read_manifest(path)
+    verify_named(path, manifest, *REQUIRED)
     content = {file.name: bytes(held.verified(path, file, progress)) for file in manifest.files}
-    missing = sorted(set(REQUIRED) - content.keys())
-    if missing:
-        raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")
-    for name, label, want in (
-        (TOKENIZER_FILE, Label.TOKENIZER, manifest.tokenizer_digest),
-        (TEMPLATE_FILE, Label.TEMPLATE, manifest.template_digest),
-    ):
-        if digests.labelled(label, content[name]) != want:
-            raise ArtifactMismatch(path.name, f"digest of {name}")
-    return PinnedArtifact(path, manifest, content)
+    verify_texts(path, manifest, content)
+    return PinnedArtifact(path, manifest, manifest.model_id, content)
 
 
 def read_manifest(path: Path) -> PinnedManifest:
     """The manifest of an artifact folder; `CannotExecute` without one, `ArtifactMismatch` for one of another profile."""
-    try:
-        return decode(PinnedManifest, (path / MANIFEST_FILE).read_bytes())
-    except OSError as error:
-        raise CannotExecute(f"no artifact at {path.name}: {error.strerror}") from None
-    except Fault as error:
-        raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
+    return manifest_of(path, PinnedManifest)
 
 
 def _described(name: str, raw: bytes) -> ArtifactFile:
