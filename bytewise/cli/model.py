@@ -103,15 +103,20 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
 
 @app.command()
 def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) -> None:
-    """Hash every byte of an artifact and print its model id.
+    """Hash every byte of an artifact, prove its bound of activations again, and print its model id.
 
-    Exit codes: 0 all bytes are those of the model id, 2 something differs (its name is printed), 5 there is no artifact.
+    Who registers a model should ask this first: loading trusts the bound.
+
+    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 5 there is
+    no artifact.
     """
     from bytewise.inference.artifact import load
+    from bytewise.inference.proof import verify_bound
 
     try:
         with _progress("hashing") as tell:
             loaded = load(artifact, tell)
+            verify_bound(loaded)
     except ArtifactMismatch as error:
         Console(stderr=True).print(str(error), style="red", markup=False)
         raise typer.Exit(Exit.MISMATCH) from None

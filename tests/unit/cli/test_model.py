@@ -1,5 +1,6 @@
 """`bytewise model`: what convert, show and check print, and how they end when asked wrongly."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.inference import artifact
+from bytewise.protocol.encoding import encode
 from tests.unit.inference.tiny import write_checkpoint
 
 
@@ -43,6 +45,18 @@ def test_flipped_byte_ends_check_with_a_mismatch_that_names_it(checkpoint: Path,
     (out / "weights.safetensors").write_bytes(weights)
     assert main(["model", "check", str(out)]) == Exit.MISMATCH
     assert "weights.safetensors: bytes in head differ" in " ".join(capsys.readouterr().err.split())
+
+
+def test_bound_that_is_not_proven_ends_check_with_a_mismatch(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = checkpoint.parent / "artifact"
+    assert main(["model", "convert", str(checkpoint), str(out), "--equalise", "off"]) == Exit.OK
+    manifest = artifact.read_manifest(out)
+    lie = dataclasses.replace(manifest, bound=manifest.bound + 1)
+    (out / "manifest.json").write_bytes(encode(lie))
+    (out / "model_id").write_bytes(artifact.model_id_line(lie.model_id))
+    assert artifact.load(out).manifest == lie
+    assert main(["model", "check", str(out)]) == Exit.MISMATCH
+    assert f"above {lie.bound}, the weights say {manifest.bound}" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The proof that activations stay below 2^60: it holds for what runs, is no vacuous number, and refuses by name."""
 
+import dataclasses
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from bytewise.inference import artifact
+from bytewise.inference.artifact import Artifact
 from bytewise.inference.bound import Reach, root
 from bytewise.inference.convert import Options, convert
 from bytewise.inference.matmul import Float64Backend
+from bytewise.inference.proof import bound_of, verify_bound
 from bytewise.inference.runner import Runner
 from bytewise.inference.weights import round_weight
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
+from tests.unit.inference.altered import altered
 from tests.unit.inference.tiny import VARIANTS, tiny, write_checkpoint
 
 
@@ -88,3 +93,31 @@ def test_reach_bounds_every_output_of_a_layer() -> None:
 def test_root_is_an_upper_bound() -> None:
     for value in (Fraction(0), Fraction(2), Fraction(1, 3), Fraction(10**40, 7)):
         assert value <= root(value) ** 2 <= (value + 1) * (1 + Fraction(1, 2**30))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_bound_of_every_family_is_proven_again_by_the_artifact_alone(variant: str, tmp_path: Path) -> None:
+    model = tiny(variant, tmp_path)
+    assert bound_of(model) == model.manifest.bound
+    verify_bound(model)
+
+
+def test_bound_of_wide_weights_is_proven_again(tmp_path: Path) -> None:
+    write_checkpoint("qwen2", tmp_path / "checkpoint")
+    convert(tmp_path / "checkpoint", tmp_path / "wide", options=Options(16))
+    verify_bound(artifact.load(tmp_path / "wide"))
+
+
+@pytest.mark.parametrize("lie", [-1, 1])
+def test_bound_that_the_weights_do_not_prove_is_refused(lie: int, tmp_path: Path) -> None:
+    model = tiny("llama", tmp_path)
+    stated = model.manifest.bound + lie
+    liar = dataclasses.replace(model, manifest=dataclasses.replace(model.manifest, bound=stated))
+    with pytest.raises(ArtifactMismatch, match=f"above {stated}, the weights say {model.manifest.bound}"):
+        verify_bound(liar)
+
+
+def test_weights_that_might_exceed_it_are_refused_whatever_the_manifest_says(model: Artifact, tmp_path: Path) -> None:
+    huge = altered(model, tmp_path / "artifact", {"norm": torch.full_like(model.tensors["norm"], 2.0**61)})
+    with pytest.raises(ArtifactMismatch, match=r"bound: .*norm: activations up to"):
+        verify_bound(huge)
