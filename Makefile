@@ -30,7 +30,7 @@ PEERS := build/bench-venv
 PEERS_READY := $(PEERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity soak-determinism clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile soak-determinism clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -108,6 +108,9 @@ bench-inference: install $(PEERS_READY) ## speed against transformers and llama.
 
 bench-perplexity: install ## what 8-bit and 16-bit weights cost, on held-out text; writes bench/results/perplexity.json
 	@$(PY) -m bench.perplexity $(ARGS)
+
+bench-profile: install ## where the C engine's time goes, by function (needs perf); writes bench/results/profile.json
+	@$(PY) -m bench.profile $(ARGS)
 
 soak-determinism: install ## 10,000 runs under every setting, one hash for each prompt; writes bench/results (ARGS='--runs 1000')
 	@$(PY) -m bench.soak_determinism $(ARGS)
