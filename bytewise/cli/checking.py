@@ -7,7 +7,7 @@ drawn audits are the strongest things that can be said.
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bytewise.cli.connect import Connection
 from bytewise.cli.exits import Exit
@@ -103,16 +103,32 @@ def chain_standing(connection: Connection, found: Found, identifier: Digest) -> 
     return Standing(final, dispute, audits)
 
 
-def read_opening(path: Path) -> Payload:
-    """The opening in a file: the `opening` member of an answer, or the whole answer. `ConfigurationError` if it is neither."""
+def read_opening(path: Path, identifier: Digest) -> Payload:
+    """The opening in a file: the `opening` member of an answer, or the whole answer. `ConfigurationError` if it is neither.
+
+    Of an answer with several choices it is that of the choice with this receipt, if there is one.
+    """
     try:
         value = json.loads(verify_depth(path.read_bytes()))
-        inner = value.get("opening", value) if isinstance(value, dict) else value
-        return from_json(Payload, inner)
+        if isinstance(value, dict):
+            value = next((each for each in _choices(value) if _names(each, identifier)), value)
+            value = value.get("opening", value)
+        return from_json(Payload, value)
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
     except (ValueError, Fault) as error:
         raise ConfigurationError(path.name, f"is no opening: {error}") from None
+
+
+def _choices(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = answer.get("answers")
+    return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+
+
+def _names(answer: dict[str, Any], identifier: Digest) -> bool:
+    # Only to find it: whether the opening is of this receipt is checked afterwards.
+    receipt = answer.get("receipt")
+    return isinstance(receipt, dict) and receipt.get("receipt_id") == hex0x(identifier)
 
 
 def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[Check, Conclusion | None]:

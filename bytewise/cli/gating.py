@@ -38,9 +38,9 @@ class Plan:
 
     @property
     def probes(self) -> dict[str, Body]:
-        """The requests that are repeated, by name."""
+        """The requests that are repeated, by name; the sampled one has two choices, each an answer of its own."""
         text = "Count the ships in the harbour, and say of each where it came from and what it carries."
-        return {"greedy": self._body(text, 0, self.seed), "sampled": self._body(text, 0.8, self.seed)}
+        return {"greedy": self._body(text, 0, self.seed), "sampled": {**self._body(text, 0.8, self.seed), "n": 2}}
 
     @property
     def total(self) -> int:
@@ -107,8 +107,11 @@ def comparable(reply: Body) -> dict[str, bytes]:
         parts[f"choices[{i}]"] = _canonical(choice)
     usage = reply.get("usage") or {}
     parts["usage"] = _canonical({name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")})
-    parts["opening.output.token_ids"] = _canonical(_token_ids(reply))
-    for name in ("model", "system_fingerprint", "determinism"):
+    answers = _answers(reply)
+    for where, answer in zip([f"answers[{i}]." for i in range(len(answers))] if len(answers) > 1 else [""], answers, strict=True):
+        parts[f"{where}opening.output.token_ids"] = _canonical(_token_ids(answer))
+        parts[f"{where}determinism"] = _canonical(answer.get("determinism"))
+    for name in ("model", "system_fingerprint"):
         parts[name] = _canonical(reply.get(name))
     return parts
 
@@ -173,9 +176,10 @@ class _Seen:
     def compare(self, name: str | None, how: str, reply: Body) -> None:
         """Compares an answer to the named request with the first one; None is traffic, which is only counted."""
         self.answers += 1
-        receipt = (reply.get("receipt") or {}).get("receipt_id")
-        self.replayed |= receipt is not None and receipt in self._receipts
-        self._receipts.add(str(receipt))
+        for answer in _answers(reply):
+            receipt = (answer.get("receipt") or {}).get("receipt_id")
+            self.replayed |= receipt is not None and receipt in self._receipts
+            self._receipts.add(str(receipt))
         if name is None:
             return
         parts, number = comparable(reply), self._runs.get(name, 0) + 1
@@ -187,6 +191,14 @@ class _Seen:
             raise _Differs(difference)
         self.compared += 1
         self.bytes += sum(len(part) for part in parts.values())
+
+
+def _answers(reply: Body) -> list[Body]:
+    """What was answered to each choice, with a receipt and an opening of its own; the reply itself if there is one."""
+    answers = reply.get("answers")
+    if isinstance(answers, list) and answers and all(isinstance(answer, dict) for answer in answers):
+        return answers
+    return [reply]
 
 
 def _token_ids(reply: Body) -> Any:

@@ -73,7 +73,7 @@ def verify(
     Exit codes: 0 verified, 2 mismatch or defect proven, 3 inconclusive, 4 not found, 5 a service is down, 64 asked wrongly.
     """
     identifier = receipt_argument(receipt_id)
-    held = Held(checking.read_opening(opening) if opening is not None else None, artifact)
+    held = Held(checking.read_opening(opening, identifier) if opening is not None else None, artifact)
     with connected(network, rpc, da) as connection, _progress() as bars:
         found = _find(connection, identifier, bars)
         seen = found if isinstance(found, Seen) else _verify(connection, found, identifier, held, bars)

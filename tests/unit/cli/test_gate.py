@@ -153,6 +153,39 @@ def test_one_byte_is_named_with_its_place(where: Callable[[Reply], object], part
     assert found is not None and (found.part, found.byte) == (part, byte)
 
 
+def choices(receipts: str = "ab") -> Reply:
+    """A reply with two choices, each with a receipt and an opening of its own."""
+    answers = [changed(lambda r: None, receipt) for receipt in receipts]
+    answers[1]["opening"]["output"]["token_ids"] = [4, 6]
+    return {**copy.deepcopy(answers[0]), "choices": [answer["choices"][0] for answer in answers], "answers": answers}
+
+
+@pytest.mark.parametrize(
+    ("where", "part"),
+    [
+        (lambda r: r["answers"][1]["opening"]["output"].update(token_ids=[4, 9]), "answers[1].opening.output.token_ids"),
+        (lambda r: r["answers"][1]["determinism"].update(seed=2), "answers[1].determinism"),
+        (lambda r: r["answers"].append({}), "answers[2].opening.output.token_ids"),
+    ],
+)
+def test_every_choice_is_compared(where: Callable[[Reply], object], part: str) -> None:
+    first, other = comparable(choices()), choices("cd")
+    assert first_difference("sampled", "2", first, comparable(other)) is None
+    where(other)
+    found = first_difference("sampled", "2", first, comparable(other))
+    assert found is not None and found.part == part
+
+
+def test_a_choice_that_is_repeated_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with endpoint(lambda n: choices(f"{chr(200 + n)}b")) as url:
+        code, told = fired(capsys, url)
+    assert (code, told["replayed"]) == (Exit.INCONCLUSIVE, True)
+
+
+def test_the_sampled_probe_asks_for_two_choices() -> None:
+    assert {name: body.get("n", 1) for name, body in Plan("m", 2, 3, 8, 1).probes.items()} == {"greedy": 1, "sampled": 2}
+
+
 def test_one_changed_byte_in_traffic_ends_the_gate(capsys: pytest.CaptureFixture[str]) -> None:
     other = changed(lambda r: r["choices"][0]["message"].update(content="fair wine"))
     with endpoint(lambda n: other if n >= 10 else REPLY) as url:

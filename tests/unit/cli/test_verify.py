@@ -29,21 +29,21 @@ class Kept(NamedTuple):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, ...]]:
-    """Three frauds of a dishonest operator and one honest answer, all anchored."""
+    """Three frauds of a dishonest operator, an honest answer, and one with two choices, all anchored."""
     folder = tmp_path_factory.mktemp("verify")
     with running_operator_site(folder) as site:
         other = str(make_artifact(folder, seed=2))
         with serving(site, "adversaries.dishonest_operator", "--other", other), site.http() as http:
             with openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http, timeout=60.0) as api:
-                kept = tuple(keep(site, api, number) for number in range(4))
-            site.wait_anchored(4)
+                kept = tuple(keep(site, api, number, 1 + number // 4) for number in range(5))
+            site.wait_anchored(6)
         yield kept
 
 
-def keep(site: Operator, api: openai.OpenAI, number: int) -> Kept:
+def keep(site: Operator, api: openai.OpenAI, number: int, choices: int) -> Kept:
     """Asks once, and keeps the answer in a file."""
     messages: Any = [{"role": "user", "content": f"Keep this, please: {number}."}]
-    reply = api.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=10, temperature=0.7, seed=3)
+    reply = api.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=10, temperature=0.7, seed=3, n=choices)
     file = site.folder / f"answer-{number}.json"
     file.write_text(reply.model_dump_json())
     return Kept(site, json.loads(file.read_text()), file)
@@ -123,6 +123,27 @@ def test_a_fraud_is_named_with_its_first_divergence(
     assert (code, told["result"], told["divergence"]["kind"]) == (2, "MISMATCH", kind)
     assert told["divergence"]["position"] == position
     assert kind == "trace" or told["divergence"]["expected"] != told["divergence"]["claimed"]
+
+
+def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answers: tuple[Kept, ...]) -> None:
+    several, texts = answers[4], set()
+    assert len(several.answer["answers"]) == 2
+    for choice in several.answer["answers"]:
+        one = several._replace(answer=choice)
+        code, told = verified(run, one, "--opening", str(several.file), "--artifact", str(several.operator.artifact))
+        assert (code, told["result"], told["receipt_id"]) == (0, "VERIFIED", one.receipt_id)
+        texts.add(choice["choices"][0]["message"]["content"])
+    assert len(texts) == 2
+
+
+def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
+    several = json.loads(answers[4].file.read_text())
+    several["answers"][1]["opening"]["output"]["token_ids"].reverse()
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(several))
+    second = answers[4]._replace(answer=several["answers"][1])
+    code, told = verified(run, second, "--opening", str(file), "--artifact", str(second.operator.artifact))
+    assert code == 3 and "record_incomplete" in told["reason"]
 
 
 def test_the_table_says_the_same(run: Run, kept: Kept) -> None:
