@@ -28,9 +28,10 @@ DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits
 # The peers of the benchmark, in an environment of their own: llama.cpp is compiled for this processor (about ten minutes, once).
 PEERS := build/bench-venv
 PEERS_READY := $(PEERS)/.installed
+PLOTS_READY := $(PEERS)/.plots
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile soak-determinism clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts soak-determinism clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -93,11 +94,15 @@ fmt: install ## format and fix what can be fixed
 bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)
 
-$(PEERS_READY): bench/peers.txt
-	@echo '==> the peers into $(PEERS) (once; compiling llama.cpp takes about ten minutes on two cores)'
-	@mkdir -p build && $(PYTHON) -m venv $(PEERS)
+$(PLOTS_READY): bench/peers.txt
+	@echo '==> what draws plots, and builds and needs the peers, into $(PEERS) (once)'
+	@mkdir -p build && test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@grep -v llama-cpp-python bench/peers.txt > $(PEERS)/tools.txt
 	@$(PEERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(PEERS)/tools.txt
+	@touch $@
+
+$(PEERS_READY): bench/peers.txt | $(PLOTS_READY)
+	@echo '==> the peers into $(PEERS) (once; compiling llama.cpp takes about ten minutes on two cores)'
 	@PATH="$(CURDIR)/$(PEERS)/bin:$$PATH" CMAKE_ARGS="$(PEER_CMAKE)" $(PEERS)/bin/python -m pip install --progress-bar off \
 		--no-deps --no-build-isolation --no-binary llama-cpp-python -r bench/peers.txt
 	@$(PEERS)/bin/python -m pip check
@@ -111,6 +116,9 @@ bench-perplexity: install ## what 8-bit and 16-bit weights cost, on held-out tex
 
 bench-profile: install ## where the C engine's time goes, by function (needs perf); writes bench/results/profile.json
 	@$(PY) -m bench.profile $(ARGS)
+
+bench-verdicts: install $(PLOTS_READY) ## whom the paper's verdict rule harms, and ours; writes bench/results/verdict_rules.json and .png
+	@$(PY) -m bench.verdict_rules $(ARGS)
 
 soak-determinism: install ## 10,000 runs under every setting, one hash for each prompt; writes bench/results (ARGS='--runs 1000')
 	@$(PY) -m bench.soak_determinism $(ARGS)
