@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import importlib.machinery
+import sys
 from pathlib import Path
 
 from bytewise.protocol import digests
@@ -49,7 +50,8 @@ def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
     """The compiled engine of a folder; None where it was not built, not from the sources beside it, or for another machine."""
     paths = [folder / f"{STEM}{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     built = next((path for path in paths if path.is_file()), None)
-    if built is None:
+    if built is None or sys.byteorder != "little":
+        # Rows of a trace are little-endian, and what the engine writes is taken as it is.
         return None
     try:
         loaded = ctypes.CDLL(str(built))

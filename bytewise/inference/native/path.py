@@ -30,6 +30,8 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 MOST_HEAD_WIDTH = 256
 
+_SHORT, _INT = ctypes.c_int16, ctypes.c_int32
+
 
 def missing_feature(shape: Architecture) -> str | None:
     """What the C engine lacks for this architecture; None if it can run it."""
@@ -167,35 +169,34 @@ class NativePath:
                 raise OutsideLimits("token", token, self.shape.vocabulary - 1)
             if position >= cache.capacity:
                 raise OutsideLimits("cache", position + 1, cache.capacity)
-        inputs = torch.tensor(tokens, dtype=torch.int32).T.contiguous()
-        keep = torch.tensor(wanted, dtype=torch.int32)
-        rows = torch.empty((len(wanted), self.shape.width), dtype=torch.int16)
-        exponents = torch.empty(len(wanted), dtype=torch.int32)
-        best = torch.empty(len(wanted), dtype=torch.int32)
-        said = torch.empty((len(wanted), self.shape.vocabulary), dtype=torch.float32) if logits else None
+        # Arrays of ctypes, not tensors: a token's weights have just gone through the caches, so that each operation of the tensor
+        # library costs tens of microseconds.
+        count, kept, width = len(tokens), len(wanted), self.shape.width
+        rows, exponents, best = (_SHORT * (kept * width))(), (_INT * kept)(), (_INT * kept)()
+        said = torch.empty((kept, self.shape.vocabulary), dtype=torch.float32) if logits else None
+        inputs = ((_INT * count)(*column) for column in zip(*tokens, strict=True))
         status = self.pool.library.native_forward(
-            handle, cache.handle, len(tokens), *(each.data_ptr() for each in inputs), len(wanted), keep.data_ptr(),
-            rows.data_ptr(), exponents.data_ptr(), best.data_ptr(), None if said is None else said.data_ptr(),
+            handle, cache.handle, count, *inputs, kept, (_INT * kept)(*wanted), rows, exponents, best,
+            None if said is None else said.data_ptr(),
         )  # fmt: skip
         checked(status)
         for _, sequence, position in tokens:
             cache.lengths[sequence] = position + 1
-        return self._head_rows(rows, exponents, best, said)
+        raw, size = bytes(rows), 2 * width
+        return [
+            self._head_row(raw[i * size : (i + 1) * size], exponents[i], best[i], None if said is None else said[i])
+            for i in range(kept)
+        ]
 
-    def _head_rows(self, rows: Tensor, exponents: Tensor, best: Tensor, said: Tensor | None) -> list[HeadRow]:
-        integers, found = rows.numpy().astype("<i2"), []
-        for i, (exponent, token) in enumerate(zip(exponents.tolist(), best.tolist(), strict=True)):
-            if token < 0:
-                found.append(HeadRow(integers[i].tobytes(), exponent, None))
-            else:
-                again = functools.partial(self._logits, rows[i], exponent)
-                found.append(HeadRow(integers[i].tobytes(), exponent, again if said is None else said[i], token))
-        return found
+    def _head_row(self, row: bytes, exponent: int, token: int, said: Tensor | None) -> HeadRow:
+        if token < 0:
+            return HeadRow(row, exponent, None)
+        return HeadRow(row, exponent, functools.partial(self._logits, row, exponent) if said is None else said, token)
 
-    def _logits(self, row: Tensor, exponent: int) -> Tensor:
+    def _logits(self, row: bytes, exponent: int) -> Tensor:
         handle = self._open_handle()
         logits = torch.empty(self.shape.vocabulary, dtype=torch.float32)
-        checked(self.pool.library.native_logits(handle, row.data_ptr(), exponent, logits.data_ptr()))
+        checked(self.pool.library.native_logits(handle, row, exponent, logits.data_ptr()))
         return logits
 
     def _bind(self, artifact: Artifact) -> None:

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#define SPINS 2000 /* Some tens of microseconds: most phases are shorter than a sleep. */
+#define SPINS 12000 /* Some hundreds of microseconds: longer than most phases, and than the caller takes between two tokens. */
 #define CACHE_LINE 64
 
 struct Pool {
