@@ -38,8 +38,11 @@ def claimed(out: Path) -> Iterator[Path]:
 
 def _lock(partial: Path, out: Path) -> int:
     while True:
+        if partial.is_symlink():
+            # Emptying it would empty another folder, and renaming it would publish a link.
+            raise ConfigurationError(partial.name, "is a link, a folder is made there")
         partial.mkdir(exist_ok=True)
-        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -47,13 +50,14 @@ def _lock(partial: Path, out: Path) -> int:
             raise ConfigurationError(out.name, "is being made by another process") from None
         # Whoever held the lock before may have renamed or removed the folder that we opened.
         with contextlib.suppress(FileNotFoundError):
-            if os.fstat(descriptor).st_ino == partial.stat().st_ino:
+            if os.fstat(descriptor).st_ino == partial.lstat().st_ino:
                 return descriptor
         os.close(descriptor)
 
 
 def _verify_free(out: Path, partial: Path) -> None:
-    if out.exists():
+    # Also a link that leads nowhere: no folder can take its name.
+    if os.path.lexists(out):
         shutil.rmtree(partial)
         raise ConfigurationError(out.name, "already exists")
 
