@@ -123,7 +123,7 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """How the makers of the model want answers drawn, where a request does not say."""
+    """How the makers of the model want answers drawn: for who writes a request to read. No request is completed by it."""
 
     temperature: Decimal
     """0 is greedy."""
@@ -180,7 +180,7 @@ class Described:
     stop_tokens: tuple[int, ...]
     """Tokens that end an answer, ascending."""
     generation: Generation
-    """Defaults for requests."""
+    """What the makers recommend for requests."""
 
     def __post_init__(self) -> None:
         if self.format != FORMAT:
