@@ -221,14 +221,21 @@ class ExactEngine:
         requests = [judge.answer.request for judge in judges]
         cache = self._cache(len(judges), max(map(_capacity, requests)))
         scored = any(judge.answer.scored for judge in judges)
-        tokens = min(self._chunk, LOGITS_BYTES // (4 * self.artifact.manifest.architecture.vocabulary)) if scored else self._chunk
-        longest, piece = max(map(len, inputs)), max(1, tokens // len(judges))
+        longest = max(map(len, inputs))
+        piece = self._piece(longest, len(judges), scored)
         for start in range(0, longest, piece):
             keep = [max(len(request.prompt) - 1 - start, 0) for request in requests]
             rows = self._path.teacher_force(cache, [ids[start : start + piece] for ids in inputs], keep, piece, scored)
             for judge, mine in zip(judges, rows, strict=True):
                 judge.take(map(self._bounded, mine))
         return cache
+
+    def _piece(self, longest: int, claims: int, scored: bool) -> int:
+        # Tokens of each claim at a time: equal pieces, none half as long again as it should be, none a short rest.
+        most = LOGITS_BYTES // (4 * self.artifact.manifest.architecture.vocabulary)
+        wanted = max(1, min(self._chunk, most) if scored else self._chunk)
+        pieces = max(1, round(longest * claims / wanted))
+        return -(-longest // pieces)
 
     def _finish(self, judge: Judge, cache: Any) -> Verification:
         answer = judge.answer

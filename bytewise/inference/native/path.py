@@ -23,7 +23,7 @@ from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.units import Digest
 
 CHUNK = 512
-"""Most tokens of one forward call, of all sequences together: bounds its memory. No byte depends on it."""
+"""Tokens of one forward call of one sequence: bounds its memory. No byte depends on it."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Families whose graph the C engine has."""
@@ -121,7 +121,7 @@ class NativePath:
     ) -> list[list[HeadRow]]:
         """Prefill: appends each sequence to its cache; its head rows from index `keep[i]` of the appended tokens on.
 
-        Sequences follow each other without padding; `chunk` is the most tokens of all of them in one forward call. Without
+        Sequences follow each other without padding; one forward call has as many tokens as `chunk` of each would be. Without
         `logits` only the largest of each row is kept.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
@@ -131,9 +131,10 @@ class NativePath:
             first = cache.lengths[slot]
             tokens += [(token, slot, first + i) for i, token in enumerate(sequence)]
             owners += [index if i >= keep[index] else None for i in range(len(sequence))]
-        for start in range(0, len(tokens), chunk):
-            wanted = [(i, owner) for i, owner in enumerate(owners[start : start + chunk]) if owner is not None]
-            found = self._run(cache, tokens[start : start + chunk], [i for i, _ in wanted], logits)
+        most = chunk * len(sequences)
+        for start in range(0, len(tokens), most):
+            wanted = [(i, owner) for i, owner in enumerate(owners[start : start + most]) if owner is not None]
+            found = self._run(cache, tokens[start : start + most], [i for i, _ in wanted], logits)
             for (_, owner), row in zip(wanted, found, strict=True):
                 rows[owner].append(row)
         return rows

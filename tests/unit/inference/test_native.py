@@ -156,6 +156,24 @@ LONG: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(("chunk", "calls"), [(20, 1), (10, 2), (7, 3), (1, 20)])
+def test_a_batch_is_multiplied_together(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, calls: int, models: dict[str, Artifact]
+) -> None:
+    """One forward call has a chunk of every sequence: weights are read once for all of them."""
+    path, seen = NativePath(models["llama"]), []
+    run = path._run
+
+    def counted(*asked: Any) -> Any:
+        seen.append(len(asked[1]))
+        return run(*asked)
+
+    monkeypatch.setattr(path, "_run", counted)
+    path.teacher_force(path.cache(5, 20), [list(range(20))] * 5, [19] * 5, chunk)
+    path.close()
+    assert len(seen) == calls and sum(seen) == 100
+
+
 def test_a_long_context_is_that_of_the_torch_path(tmp_path: Path) -> None:
     model = model_of(tmp_path, "qwen3", Options(equalise=False), **LONG)
     tokens = text("long", 8250)
