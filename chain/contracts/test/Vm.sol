@@ -3,9 +3,11 @@ pragma solidity 0.8.37;
 
 /// @title The cheatcodes that these tests use
 interface Vm {
+    function accesses(address who) external returns (bytes32[] memory reads, bytes32[] memory writes);
     function addr(uint256 key) external pure returns (address);
     function assume(bool condition) external pure;
     function chainId(uint256 id) external;
+    function cool(address who) external;
     function deal(address who, uint256 balance) external;
     function expectPartialRevert(bytes4 selector) external;
     function expectRevert(bytes calldata data) external;
@@ -21,7 +23,9 @@ interface Vm {
     function parseJsonUintArray(string calldata json, string calldata key) external pure returns (uint256[] memory);
     function prank(address who) external;
     function readFile(string calldata path) external view returns (string memory);
+    function record() external;
     function roll(uint256 blockNumber) external;
+    function setBlockhash(uint256 blockNumber, bytes32 hash) external;
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function warp(uint256 timestamp) external;
 }

@@ -1,0 +1,158 @@
+"""Weights of a draw by epoch, and the draw that `StakeTree` makes of them (design section 9; docs/adr/081).
+
+The contract keeps sums in a tree and two versions of each node. Here is what that must mean: the whole history of every place,
+and a draw by cumulated sums. Vectors and forge compare the two.
+"""
+
+import bisect
+import itertools
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from bytewise.protocol.digests import keccak256_abi
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.units import Address, Digest
+
+CAPACITY = 7**5
+"""Places of the tree."""
+
+MAX_TRIES = 8
+"""Draws of one seat before nobody holds it."""
+
+MAX_EXCLUDED = 8
+"""Most accounts that one draw leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeShape:
+    """What a tree is deployed with; `MalformedValue` where a tree full of the heaviest accounts would not fit 32 bits."""
+
+    epoch_blocks: int
+    """Blocks of an epoch."""
+    unit_wei: int
+    """Stake of one unit."""
+    max_units: int
+    """Most units of one account."""
+
+    def __post_init__(self) -> None:
+        if self.epoch_blocks < 1 or self.unit_wei < 1 or not 1 <= self.max_units <= (2**32 - 1) // CAPACITY:
+            raise MalformedValue("tree shape", f"{self.epoch_blocks} blocks, {self.unit_wei} wei, {self.max_units} units")
+
+    def epoch(self, block: int) -> int:
+        """The epoch of a block; the first is 1."""
+        return block // self.epoch_blocks + 1
+
+    def units(self, stake_wei: int) -> int:
+        """Units that a stake is worth: rounded down, capped."""
+        return min(stake_wei // self.unit_wei, self.max_units)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a place weighs from an epoch on, until the next entry of its history."""
+
+    epoch: int
+    """First epoch in which it counts."""
+    units: int
+    """Its units."""
+    account: Address
+    """Who holds the place."""
+
+
+NOBODY = Weight(0, 0, Address("0x" + "00" * 20))
+"""A place before its first entry."""
+
+
+class StakeTree:
+    """All weights that were ever written, in the order of the chain."""
+
+    def __init__(self, shape: TreeShape) -> None:
+        self.shape = shape
+        self._histories: list[list[Weight]] = []
+        self._places: dict[Address, int] = {}
+        self._released: list[int] = []
+        self._block = 0
+
+    def set_stake(self, block: int, account: Address, stake_wei: int) -> None:
+        """The account's stake from `block` on; it weighs so from the next epoch on. The first units give it a place."""
+        self._at(block)
+        units = self.shape.units(stake_wei)
+        if account not in self._places:
+            if units == 0:
+                return
+            self._places[account] = self._seat()
+        self._write(self._places[account], Weight(self.shape.epoch(block) + 1, units, account))
+
+    def release(self, block: int, account: Address) -> None:
+        """Gives up the place of an account; `MalformedValue` while it weighs, now or next."""
+        self._at(block)
+        now = self.shape.epoch(block)
+        if account not in self._places or self.units(account, now) or self.units(account, now + 1):
+            raise MalformedValue("release", f"{account} has no place or still weighs")
+        self._released.append(self._places.pop(account))
+
+    def place(self, account: Address) -> int | None:
+        """The account's place, if it has one."""
+        return self._places.get(account)
+
+    def units(self, account: Address, epoch: int) -> int:
+        """Units of an account that has a place, as of an epoch; else 0."""
+        place = self._places.get(account)
+        weight = NOBODY if place is None else self._as_of(place, epoch)
+        return weight.units if weight.account == account else 0
+
+    def weights(self, epoch: int) -> tuple[tuple[Address, int], ...]:
+        """Holder and units of every place as of an epoch that is running or over, or of the next, by place."""
+        if epoch > self.shape.epoch(self._block) + 1:
+            raise MalformedValue("epoch", f"{epoch} has no weights yet")
+        found = [self._as_of(place, epoch) for place in range(len(self._histories))]
+        return tuple((weight.account, weight.units) for weight in found)
+
+    def draw(
+        self, seed: Digest, dispute: Digest, round_number: int, epoch: int, excluded: Collection[Address], start: int, count: int
+    ) -> tuple[Address | None, ...]:
+        """Holders of seats `start` to `start + count - 1`; None where every try fell on an excluded account.
+
+        `MalformedValue` if nobody weighs anything or more than `MAX_EXCLUDED` accounts are excluded.
+        """
+        if len(excluded) > MAX_EXCLUDED:
+            raise MalformedValue("excluded", f"{len(excluded)} accounts, at most {MAX_EXCLUDED}")
+        weights = self.weights(epoch)
+        ends = list(itertools.accumulate(units for _, units in weights))
+        if not ends or ends[-1] == 0:
+            raise MalformedValue("stakes", f"nobody to draw in epoch {epoch}")
+        holders: list[Address | None] = []
+        for seat in range(start, start + count):
+            points = (_point(seed, dispute, round_number, seat, attempt) % ends[-1] for attempt in range(MAX_TRIES))
+            drawn = (weights[bisect.bisect_right(ends, point)][0] for point in points)
+            holders.append(next((who for who in drawn if who not in excluded), None))
+        return tuple(holders)
+
+    def _at(self, block: int) -> None:
+        if block < self._block:
+            raise MalformedValue("block", f"{block} after {self._block}")
+        self._block = block
+
+    def _seat(self) -> int:
+        if self._released:
+            return self._released.pop()
+        if len(self._histories) == CAPACITY:
+            raise MalformedValue("stake tree", f"all {CAPACITY} places are taken")
+        self._histories.append([])
+        return len(self._histories) - 1
+
+    def _write(self, place: int, weight: Weight) -> None:
+        history = self._histories[place]
+        if history and history[-1].epoch == weight.epoch:
+            history.pop()
+        history.append(weight)
+
+    def _as_of(self, place: int, epoch: int) -> Weight:
+        history = self._histories[place]
+        known = bisect.bisect_right(history, epoch, key=lambda weight: weight.epoch)
+        return history[known - 1] if known else NOBODY
+
+
+def _point(seed: Digest, dispute: Digest, round_number: int, seat: int, attempt: int) -> int:
+    kinds = ("bytes32", "bytes32", "uint16", "uint256", "uint256")
+    return int.from_bytes(keccak256_abi(kinds, (seed, dispute, round_number, seat, attempt)))
