@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference.cache import Stored
+from bytewise.inference.cache import Fresh, Stored
 from bytewise.inference.elementwise import exp, softcap
 from bytewise.inference.matmul import Backend
 from bytewise.inference.quantise import ACTIVATION_BITS, PROBABILITY_BITS, Rows, quantise
@@ -39,13 +39,17 @@ class AttentionRule:
     """Soft cap of the scores, float32 [1]."""
 
 
-def exact_attention(module: Any, query: Tensor, key: Stored, value: Stored, _mask: None, **_: Any) -> tuple[Tensor, None]:
+def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: None, **_: Any) -> tuple[Tensor, None]:
     """transformers' attention interface: query float32 [B, H, T, d], cached keys and values, to [B, T, H, d].
 
-    The queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`; what else the library passes (mask,
+    Keys and values are what the cache's `update` returned: all `Stored`, or those `Fresh` of a cache that attends itself. The
+    queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`; what else the library passes (mask,
     scaling, window) says the same in floats and is not read.
     """
-    return attend(module.rule, query, key, value).transpose(1, 2).contiguous(), None
+    rule: AttentionRule = module.rule
+    if isinstance(key, Fresh):
+        return key.cache.attend(key.layer, rule.window, float(rule.scale), query, key.floats, value.floats), None
+    return attend(rule, query, key, value).transpose(1, 2).contiguous(), None
 
 
 def attend(rule: AttentionRule, query: Tensor, keys: Stored, values: Stored) -> Tensor:

@@ -4,6 +4,7 @@ Slot and absolute position are one: a sequence fills its slots from 0 on, and th
 right, behind every position that their tokens see.
 """
 
+import abc
 from dataclasses import dataclass
 from typing import Self
 
@@ -30,14 +31,58 @@ class Stored:
         return Stored(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
 
 
-class ExactCache:
+class TokenCache(abc.ABC):
     """What `past_key_values` is to transformers' models: they call `update` in each layer."""
+
+    length = 0
+    """Tokens of each sequence that it holds."""
+    capacity = 0
+    """And that it has room for."""
+
+    def advance(self, count: int) -> None:
+        """The forward pass over `count` tokens is over in every layer."""
+        self.length += count
+
+    def crop(self, length: int) -> None:
+        """Forgets the slots from `length` on; the others stay as they are."""
+        self.length = min(length, self.length)
+
+    @abc.abstractmethod
+    def select(self, sequence: int) -> Self:
+        """The cache of one sequence of the batch, sharing memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """New keys or values, which the cache will store when it attends."""
+
+    cache: "AttendingCache"
+    """Whose they are."""
+    layer: int
+    """Of the model."""
+    floats: Tensor
+    """float32 [B, heads, T, d]."""
+
+
+class AttendingCache(TokenCache):
+    """A cache with a layout of its own, in which only itself can attend."""
+
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Fresh, Fresh]:
+        """Nothing is stored yet: `attend` does both in one call."""
+        return Fresh(self, layer, keys), Fresh(self, layer, values)
+
+    @abc.abstractmethod
+    def attend(self, layer: int, window: int, scale: float, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Stores keys and values [B, heads, T, d] in the next slots; mixed values [B, T, H, d] of queries [B, H, T, d] there."""
+
+
+class ExactCache(TokenCache):
+    """Keys and values as tensors."""
 
     def __init__(self, layers: int, batch: int, heads: int, head_width: int, capacity: int) -> None:
         shape = (2, layers, batch, heads, capacity)
         self._values = torch.zeros((*shape, head_width), dtype=torch.int16)
         self._scale = torch.zeros((2, layers, batch, heads, 1, capacity), dtype=torch.float32)
-        self.length = 0
         self.capacity = capacity
 
     @staticmethod
@@ -50,14 +95,6 @@ class ExactCache:
         both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)
         first, second = (Rows(both.values[kind], both.scale[kind], ACTIVATION_BITS) for kind in (0, 1))
         return self._store(0, layer, first), self._store(1, layer, second)
-
-    def advance(self, count: int) -> None:
-        """The forward pass over `count` tokens is over in every layer."""
-        self.length += count
-
-    def crop(self, length: int) -> None:
-        """Forgets the slots from `length` on; the others stay as they are."""
-        self.length = min(length, self.length)
 
     def select(self, sequence: int) -> Self:
         """The cache of one sequence of the batch, sharing memory."""

@@ -3,10 +3,10 @@
 import functools
 from typing import Any
 
-from bytewise.inference import self_test
+from bytewise.inference import known_models, self_test
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.cuda.runner import open_cuda
-from bytewise.inference.matmul import BACKENDS, Backend, backend_named
+from bytewise.inference.matmul import BACKENDS, Backend, FusedBackend, backend_named
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
@@ -48,7 +48,7 @@ def open_path(
                 raise
     backends = _backends(threads)
     wanted = fastest_first(backends, threads) if backend is None else [backend_named(backend, backends)]
-    return Runner(artifact, self_test.first_exact(wanted))
+    return Runner(artifact, self_test.first_exact(wanted, _verify))
 
 
 def other_backend(first: AnyPath, threads: int) -> str:
@@ -60,7 +60,7 @@ def other_backend(first: AnyPath, threads: int) -> str:
         backend for backend in fastest_first(_backends(threads), threads)
         if f"torch-{backend.name}" != first.name and not (backend.name.startswith("native") and "native" in first.name)
     ]  # fmt: skip
-    return self_test.first_exact(others).name
+    return self_test.first_exact(others, _verify).name
 
 
 def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
@@ -71,6 +71,13 @@ def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
         path.close()
         raise CannotExecute(f"the native path is not exact on this machine: {error}", CannotReason.BACKEND) from None
     return path
+
+
+def _verify(backend: Backend) -> None:
+    self_test.verify_operations(backend)
+    if isinstance(backend, FusedBackend):
+        # What is between its products is the C engine's, too: whole models with golden rows, as the native path has to pass.
+        known_models.verify(lambda known: Runner(known, backend), lambda _: True)
 
 
 @functools.cache

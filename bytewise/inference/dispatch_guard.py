@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import deterministic
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytewise.protocol.errors import NotExact
@@ -33,6 +34,9 @@ SELECTS = frozenset(
     "where.ScalarOther where.self".split()
 )
 """Comparisons, bits, signs and roundings to integers: exact on every machine."""
+
+_MEMORY: Any = deterministic
+"""The library makes properties of this module that its types do not know."""
 
 ORDERS = frozenset("sort topk".split())
 """Their values are exact. Which of several equals comes first depends on the machine: under the guard they give no indices."""
@@ -129,13 +133,14 @@ def _compile(*args: Any, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def guarded(on: bool) -> Iterator[None]:
-    """The guard, or nothing."""
-    if not on:
-        yield
-        return
-    compiles, torch.compile = torch.compile, _compile
+    """The guard, or nothing: not even the library's own, which fills memory with NaN before it is written (switch of
+    `use_deterministic_algorithms`). What reads unwritten memory is found with it; it is a third of decoding's launches."""
+    filled = _MEMORY.fill_uninitialized_memory
+    _MEMORY.fill_uninitialized_memory = on
+    compiles, torch.compile = torch.compile, _compile if on else torch.compile
     try:
-        with DispatchGuard():  # type: ignore[no-untyped-call]
+        with DispatchGuard() if on else contextlib.nullcontext():  # type: ignore[no-untyped-call]
             yield
     finally:
         torch.compile = compiles
+        _MEMORY.fill_uninitialized_memory = filled

@@ -4,12 +4,15 @@ Every backend returns the same integers, as float64 (all sums stay below 2^53). 
 with int8 weights; `batched` multiplies the integers of attention. Bounds: arithmetic review 1.1.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from bytewise.inference.cache import AttendingCache
+from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors import CannotExecute
 
 MIN_DEPTH = 8
@@ -44,6 +47,45 @@ class Backend(Hashable, Protocol):
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
         """Exact batched product: float32 integers [n, M, K] below 2^bits, float64 integers [n, K, N] below 2^14."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """One linear layer, as the artifact holds it."""
+
+    high: Tensor
+    """int8 [N, K]."""
+    low: Tensor | None
+    """int8 [N, K]: the weight is 256 · high + low. None: it has 8 bits."""
+    scale: Tensor
+    """float32 [N]."""
+    bias: Tensor | None
+    """float32 [N]."""
+
+
+@runtime_checkable
+class FusedBackend(Backend, Protocol):
+    """A backend that does what is between the products, too, in one call each instead of a dozen; the bytes are the same."""
+
+    def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
+        """Quantiser, product, scale and bias of layers that read the same input: float32 [..., K] to [..., N of all of them]."""
+        ...
+
+    def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        """RMSNorm of rows, float32 [..., D]."""
+        ...
+
+    def silu(self, x: Tensor) -> Tensor:
+        """x · σ(x) of each element, float32."""
+        ...
+
+    def cache(self, shape: Architecture, batch: int, capacity: int) -> AttendingCache | None:
+        """A cache that also attends; None where the backend has no attention for such a model."""
+        ...
+
+    def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
+        """Bytes that such a cache takes; None where there is none."""
         ...
 
 

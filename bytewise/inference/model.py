@@ -18,7 +18,7 @@ from bytewise.inference.attention import IMPLEMENTATION, AttentionRule, exact_at
 from bytewise.inference.linear import ExactLinear, SharedProduct, Tensors
 from bytewise.inference.manifest import MANIFEST_FILE, WEIGHTS_FILE, Architecture
 from bytewise.inference.matmul import Backend
-from bytewise.inference.modules import ACTIVATIONS, ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head
+from bytewise.inference.modules import ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head, activation
 from bytewise.inference.moe import ExactExperts, ExactRouter
 from bytewise.inference.rounding import nearest_float32
 from bytewise.protocol.errors import ArtifactMismatch
@@ -34,7 +34,7 @@ def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[An
     try:
         model = _graph(shape)
         model.embed_tokens = ExactEmbedding(tensors["embedding"], tensors.get("embedding_scale"))
-        model.norm = ExactNorm(tensors["norm"], tensors["epsilon"])
+        model.norm = ExactNorm(tensors["norm"], tensors["epsilon"], backend)
         tables = {name.removeprefix("rope."): table for name, table in tensors.items() if name.startswith("rope.")}
         model.rotary_emb = ExactRotary(tables)
         for index, layer in enumerate(model.layers):
@@ -88,11 +88,12 @@ class _Layer:
         self._linears(attention, ["o_proj"])
         if shape.experts:
             unit.gate = ExactRouter(self._product(["router"]), shape.experts_per_token)
-            unit.experts = ExactExperts([self._expert(i) for i in range(shape.experts)], ACTIVATIONS[shape.activation])
+            experts = [self._expert(i) for i in range(shape.experts)]
+            unit.experts = ExactExperts(experts, activation(shape.activation, self._backend))
         else:
             self._linears(unit, ["gate_proj", "up_proj"])
             self._linears(unit, ["down_proj"])
-            unit.act_fn = ExactActivation(shape.activation)
+            unit.act_fn = ExactActivation(shape.activation, self._backend)
         self._norms(layer, ["input_layernorm", "post_attention_layernorm"])
         self._norms(layer, ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if shape.extra_norms else [])
         self._norms(attention, ["q_norm", "k_norm"] if shape.query_key_norm else [])
@@ -113,4 +114,4 @@ class _Layer:
 
     def _norms(self, owner: nn.Module, names: list[str]) -> None:
         for name in names:
-            setattr(owner, name, ExactNorm(self._tensors[self._prefix + name], self._tensors["epsilon"]))
+            setattr(owner, name, ExactNorm(self._tensors[self._prefix + name], self._tensors["epsilon"], self._backend))

@@ -8,10 +8,16 @@ from torch import Tensor, nn
 from bytewise.inference import rope
 from bytewise.inference.elementwise import gelu_tanh, rms_norm, silu, softcap
 from bytewise.inference.linear import SharedProduct
+from bytewise.inference.matmul import Backend, FusedBackend
 from bytewise.inference.quantise import Rows
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh": gelu_tanh}
 """By the manifest's name."""
+
+
+def activation(name: str, backend: Backend) -> Callable[[Tensor], Tensor]:
+    """The activation of the manifest's name, in one call where the backend has it."""
+    return backend.silu if name == "silu" and isinstance(backend, FusedBackend) else ACTIVATIONS[name]
 
 
 class ExactEmbedding(nn.Module):
@@ -30,13 +36,17 @@ class ExactEmbedding(nn.Module):
 class ExactNorm(nn.Module):
     """RMSNorm of the profile."""
 
-    def __init__(self, weight: Tensor, epsilon: Tensor) -> None:
+    def __init__(self, weight: Tensor, epsilon: Tensor, backend: Backend) -> None:
         super().__init__()
         self._weight, self._epsilon = weight, epsilon
+        self._fused = (backend, float(epsilon)) if isinstance(backend, FusedBackend) else None
         self._width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised rows."""
+        if self._fused is not None:
+            backend, epsilon = self._fused
+            return backend.rms_norm(x, self._weight, epsilon)
         return rms_norm(x, self._weight, self._epsilon, self._width)
 
 
@@ -55,9 +65,9 @@ class ExactRotary(nn.Module):
 class ExactActivation(nn.Module):
     """The activation of the gated unit."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, backend: Backend) -> None:
         super().__init__()
-        self._function = ACTIVATIONS[name]
+        self._function = activation(name, backend)
 
     def forward(self, x: Tensor) -> Tensor:
         """The activation of each element."""

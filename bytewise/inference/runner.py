@@ -8,8 +8,8 @@ from torch import Tensor
 
 from bytewise.inference import known_models, memory, self_test
 from bytewise.inference.artifact import Artifact
-from bytewise.inference.cache import ExactCache
-from bytewise.inference.matmul import Backend
+from bytewise.inference.cache import ExactCache, TokenCache
+from bytewise.inference.matmul import Backend, FusedBackend
 from bytewise.inference.model import build
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
@@ -35,27 +35,29 @@ class Runner:
             for index, layer in enumerate(self._model.layers):
                 layer.register_forward_hook(_bounded(index, artifact.manifest.bound))
 
-    def cache(self, batch: int, capacity: int) -> ExactCache:
+    def cache(self, batch: int, capacity: int) -> TokenCache:
         """An empty cache with room for `capacity` tokens of each sequence."""
         shape = self.shape
-        return ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
+        attending = self.backend.cache(shape, batch, capacity) if isinstance(self.backend, FusedBackend) else None
+        return attending or ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
         """Bytes that such a cache takes."""
         shape = self.shape
-        return ExactCache.bytes_of(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
+        attending = self.backend.cache_bytes(shape, batch, capacity) if isinstance(self.backend, FusedBackend) else None
+        return attending or ExactCache.bytes_of(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def memory(self) -> int:
         """Bytes of the memory that caches are in."""
         return memory.of_machine()
 
-    def feed(self, cache: ExactCache, token: int, position: int, logits: bool = True) -> HeadRow:
+    def feed(self, cache: TokenCache, token: int, position: int, logits: bool = True) -> HeadRow:
         """Decode: one more token of one sequence. Its logits are always kept."""
         hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]))
         return self.head(hidden[0])[0]
 
     def teacher_force(
-        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
+        self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
         """Prefill: appends to the cache; head rows of each sequence from its index `keep[i]` on. Padded on the right."""
         longest, first = max(len(sequence) for sequence in sequences), cache.length
@@ -88,7 +90,7 @@ class Runner:
     def close(self) -> None:
         """Nothing is held but memory."""
 
-    def _forward(self, cache: ExactCache, tokens: Tensor, positions: Tensor) -> Tensor:
+    def _forward(self, cache: TokenCache, tokens: Tensor, positions: Tensor) -> Tensor:
         # No mask: a slot is a position, and attention knows of each layer what its last slots see.
         hidden: Tensor = self._model(
             input_ids=tokens, position_ids=positions, past_key_values=cache, use_cache=True

@@ -6,7 +6,7 @@ import torch
 
 from bytewise.inference import known_models, self_test
 from bytewise.inference.artifact import Artifact
-from bytewise.inference.cache import ExactCache
+from bytewise.inference.cache import ExactCache, TokenCache
 from bytewise.inference.cuda.backends import CUDA_BACKENDS
 from bytewise.inference.cuda.graphs import BUCKET, Network, StaticDecoder, can_be_static
 from bytewise.inference.matmul import Backend, backend_named
@@ -35,20 +35,23 @@ class DeviceRunner(Runner):
 
     def cache(self, batch: int, capacity: int) -> ExactCache:
         """An empty cache on the device."""
+        shape = self.shape
         with self._device:
-            return super().cache(batch, capacity)
+            return ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def memory(self) -> int:
         """Bytes of the card's memory, or of the machine's where the device is no card."""
         return torch.cuda.mem_get_info(self._device)[1] if self._device.type == "cuda" else super().memory()
 
-    def feed(self, cache: ExactCache, token: int, position: int, logits: bool = True) -> HeadRow:
+    def feed(self, cache: TokenCache, token: int, position: int, logits: bool = True) -> HeadRow:
         """Decode: one more token of one sequence, at the end of its cache. Its logits are always kept."""
         with self._device:
-            return super().feed(cache, token, position) if self._decoder is None else self._decoder.feed(cache, token)
+            if self._decoder is None or not isinstance(cache, ExactCache):
+                return super().feed(cache, token, position)
+            return self._decoder.feed(cache, token)
 
     def teacher_force(
-        self, cache: ExactCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
+        self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
         """Prefill, as on a processor."""
         if self._decoder is not None:

@@ -1,12 +1,24 @@
-"""The C engine's product as a backend of the torch path: weights stay int8, a quarter of float32's bytes."""
+"""The C engine's operations as a backend of the torch path: weights stay int8, and a linear layer is one call."""
+
+import ctypes
+import weakref
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from bytewise.inference.manifest import Architecture
+from bytewise.inference.matmul import Weights
+from bytewise.inference.native import heads
 from bytewise.inference.native.library import Pool, checked
+from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.messages import CannotReason
 
 EDGE = 32
 """Rows of integers are padded with zeros to a multiple of this: EDGE of kernel.h."""
+
+SHARED_ELEMENTS = 2**15
+"""From here on elementwise work is shared out among threads: waking one costs about as much as this many elements."""
 
 
 def product(pool: Pool, values: Tensor, weight: Tensor) -> Tensor:
@@ -25,10 +37,10 @@ def product(pool: Pool, values: Tensor, weight: Tensor) -> Tensor:
 
 
 class NativeBackend:
-    """Products of linear layers in C, those of attention in float64."""
+    """Linear layers, norms and silu in C, products of attention in float64."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self._pool, self._alone = pool, Pool(pool.kernel, 1)
         self.name = f"native-{pool.kernel}"
 
     def pack(self, weight: Tensor) -> Tensor:
@@ -42,3 +54,102 @@ class NativeBackend:
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
         """One float64 product."""
         return torch.bmm(left.to(torch.float64), right)
+
+    def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
+        """Layers in place: nothing of them is copied."""
+        return NativeLinear(self._pool, layers)
+
+    def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        """RMSNorm of rows."""
+        rows = _rows(x)
+        _verify("weights of a norm", weight, torch.float32, rows.shape[1])
+        out, pool = torch.empty(rows.shape), self._fitting(rows)
+        checked(pool.library.native_norm(pool.handle, *_place(rows), weight.data_ptr(), epsilon, out.data_ptr()))
+        return out.view(x.shape)
+
+    def silu(self, x: Tensor) -> Tensor:
+        """x · σ(x) of each element."""
+        rows = _rows(x)
+        out, pool = torch.empty(rows.shape), self._fitting(rows)
+        checked(pool.library.native_silu(pool.handle, *_place(rows), out.data_ptr()))
+        return out.view(x.shape)
+
+    def cache(self, shape: Architecture, batch: int, capacity: int) -> heads.NativeHeads | None:
+        """A cache that attends in C; None for softcaps and heads that the C engine lacks."""
+        return heads.NativeHeads(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
+
+    def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
+        """Bytes of it, computed where they are allocated."""
+        return heads.bytes_of(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
+
+    def _fitting(self, rows: Tensor) -> Pool:
+        return self._pool if rows.numel() >= SHARED_ELEMENTS else self._alone
+
+
+class _Part(ctypes.Structure):
+    """Part of torch_interface.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("high", "low", "scale", "bias")),
+        ("outputs", ctypes.c_int64),
+    )
+
+
+class NativeLinear:
+    """Linear layers that read the same input, their weights where the artifact holds them."""
+
+    def __init__(self, pool: Pool, layers: Sequence[Weights]) -> None:
+        """`ValueError` if the shapes or types of a layer do not go together; `CannotExecute` without memory, or for too many."""
+        self._pool, self._depth = pool, layers[0].high.shape[1]
+        self._outputs = sum(layer.high.shape[0] for layer in layers)
+        self._held: list[Tensor] = []
+        parts = (_Part * len(layers))(*(self._bound(layer) for layer in layers))
+        self._handle = pool.library.native_layers_open(parts, len(parts), self._depth)
+        if self._handle is None:
+            raise CannotExecute(f"no {len(parts)} layers of {self._depth} inputs", CannotReason.RESOURCES)
+        self._free = weakref.finalize(self, pool.library.native_layers_close, self._handle)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """float32 outputs of all layers side by side."""
+        rows = _rows(x)
+        if rows.shape[1] != self._depth:
+            raise ValueError(f"rows of {rows.shape[1]} for a layer of {self._depth}")
+        out, pool = torch.empty((rows.shape[0], self._outputs)), self._pool
+        checked(pool.library.native_linear(pool.handle, self._handle, *_place(rows), out.data_ptr()))
+        return out.view(*x.shape[:-1], self._outputs)
+
+    def _bound(self, layer: Weights) -> _Part:
+        outputs, size = layer.high.shape[0], layer.high.shape[0] * self._depth
+        return _Part(
+            self._address("weights", layer.high, torch.int8, size), self._address("low limbs", layer.low, torch.int8, size),
+            self._address("scales", layer.scale, torch.float32, outputs),
+            self._address("biases", layer.bias, torch.float32, outputs), outputs,
+        )  # fmt: skip
+
+    def _address(self, what: str, tensor: Tensor | None, dtype: torch.dtype, count: int) -> int | None:
+        if tensor is None:
+            return None
+        _verify(what, tensor, dtype, count)
+        if tensor.data_ptr() % tensor.element_size():
+            tensor = tensor.clone()
+        self._held.append(tensor)
+        return tensor.data_ptr()
+
+
+def _rows(x: Tensor) -> Tensor:
+    """x as rows of consecutive elements: a copy only where the memory has no such rows."""
+    rows = x.reshape(-1, x.shape[-1])
+    if rows.dtype != torch.float32 or rows.device.type != "cpu":
+        raise ValueError(f"rows of {rows.dtype} on {rows.device}")
+    return rows if rows.stride(1) == 1 and rows.stride(0) >= rows.shape[1] else rows.contiguous()
+
+
+def _place(rows: Tensor) -> tuple[int, int, int, int]:
+    """Address, number, stride and width of rows."""
+    return rows.data_ptr(), rows.shape[0], rows.stride(0), rows.shape[1]
+
+
+def _verify(what: str, tensor: Tensor, dtype: torch.dtype, count: int) -> None:
+    # C reads as many elements as it is told: whoever tells it makes sure that they are there.
+    if tensor.dtype != dtype or tensor.numel() != count or not tensor.is_contiguous():
+        raise ValueError(f"{what} {tensor.dtype} {tuple(tensor.shape)} where {count} of {dtype} belong")

@@ -1,14 +1,8 @@
 /* What Python calls (library.py declares the same). Sizes are checked here again: a wrong one must not touch memory. */
 #include "forward.h"
+#include "limits.h"
 
 #include <stdlib.h>
-
-#define EXPORT __attribute__((visibility("default")))
-#define MOST_THREADS 256
-#define MOST_TOKENS 131072   /* Keys whose weighted sums stay below 2^53; also rows of a call. */
-#define MOST_DEPTH 65536
-#define MOST_OUTPUTS 1048576
-#define MOST_SEQUENCES 4096
 
 typedef struct {
     Model *model;
@@ -80,11 +74,6 @@ EXPORT int native_product(Pool *pool, const int16_t *values, int64_t rows, int64
     Product product = {{values, NULL, rows, stride}, {.weight = &bound, .sums = sums, .stride = outputs}};
     const int failed = pool_reserve(pool, panel_bytes(depth), 0);
     return failed ? failed : pool_run(pool, product_task, &product);
-}
-
-static int in_range(int64_t value, int64_t least, int64_t most)
-{
-    return value >= least && value <= most;
 }
 
 static int shape_ok(const Shape *shape)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils import deterministic
 
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.determinism import fixed
@@ -127,3 +128,14 @@ def test_operations_of_the_profile_pass() -> None:
 def test_guard_that_is_off_refuses_nothing() -> None:
     with guarded(False):
         x.exp()
+
+
+def test_memory_that_nobody_wrote_is_nan_under_the_guard_and_nothing_is_left_of_it() -> None:
+    before = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    with fixed(1):
+        with guarded(True):
+            unwritten = torch.empty(4096)
+        assert unwritten.isnan().all()
+        with guarded(False):
+            assert not deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    assert deterministic.fill_uninitialized_memory == before  # type: ignore[attr-defined]

@@ -21,7 +21,8 @@ from bytewise.inference.choice import AnyPath
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.matmul import BACKENDS, Float64Backend, backend_named
-from bytewise.inference.native.library import kernels
+from bytewise.inference.native.backend import NativeBackend
+from bytewise.inference.native.library import Pool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
 from bytewise.inference.runner import Runner
 from bytewise.protocol.compare import Verification
@@ -78,11 +79,14 @@ def switches() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["torch", "native"])
+@pytest.fixture(params=["torch", "torch with C", "native"])
 def ways(law: Law, request: pytest.FixtureRequest) -> Iterator[list[Way]]:
-    """The torch path at a few hundred positions; every native kernel that has the family at all of them."""
+    """The torch path at a few hundred positions, with C, too; every native kernel that has the family at all of them."""
     if request.param == "torch":
         yield [Way(Runner(law.model, Float64Backend()), SHORT)]
+        return
+    if request.param == "torch with C":
+        yield [Way(Runner(law.model, NativeBackend(Pool(kernel, 2))), SHORT) for kernel in kernels()]
         return
     supported = missing_feature(law.model.manifest.architecture) is None
     natives = [NativePath(law.model, kernel=kernel) for kernel in kernels() if supported]
