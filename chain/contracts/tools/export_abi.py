@@ -41,12 +41,14 @@ DEPLOY_ORDER = {
     ],
 }
 
+NOT_WIRED = ("RandaoSource", "StakeTree")
+"""Written and tested, and part of no deployment yet."""
+
 
 def rendered() -> dict[str, str]:
     """File name to content of everything in `chain/abi`."""
     files = {"deploy_order.json": _dump(DEPLOY_ORDER)}
-    for step in DEPLOY_ORDER["deploy"]:
-        name = step["contract"]
+    for name in (*(step["contract"] for step in DEPLOY_ORDER["deploy"]), *NOT_WIRED):
         built = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())
         code = built["bytecode"]
         content = {"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"]}

@@ -9,7 +9,7 @@ from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
 from bytewise.protocol.network import Addresses
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import camel, type_string
-from chain.artifacts import CONTRACTS, Reason, interface
+from chain.artifacts import CONTRACTS, NOT_WIRED, Reason, all_errors, interface
 from chain.client import decode_log
 from chain.params import DEVNET, param_set
 
@@ -20,6 +20,13 @@ EIP170_BYTES = 24_576
 def test_every_contract_has_code_and_an_address_in_the_book(name: str) -> None:
     assert interface(name).bytecode
     assert {camel("_" + field) for field in Addresses.__dataclass_fields__} == set(CONTRACTS)
+
+
+@pytest.mark.parametrize("name", NOT_WIRED)
+def test_a_contract_that_is_not_wired_has_code_that_fits_and_errors_that_we_read(name: str) -> None:
+    assert name not in CONTRACTS
+    assert 0 < len(interface(name).bytecode) < EIP170_BYTES
+    assert interface(name).errors.keys() <= all_errors().keys()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""Seeds from mixes that a running chain made, proven with its own headers (design section 13; docs/adr/082)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.digests import keccak256, keccak256_abi
+from bytewise.protocol.errors import ChainReverted, TryAgain
+from bytewise.protocol.units import Address, digest
+from chain.artifacts import interface
+from chain.client import ChainClient, at_number, hex_bytes
+from chain.deploy import created_address
+from chain.headers import header_rlp
+from chain.transactions import Call, account_nonce, send_all
+from tests.anvil import CHAIN_ID, Anvil
+from tests.devnet import signer
+
+SHORTEST, LONGEST = 3, 1_000
+
+
+class Source:
+    """`RandaoSource` on a chain, deployed with the headers of two of its blocks."""
+
+    def __init__(self, anvil: Anvil) -> None:
+        self.anvil, self.code = anvil, interface("RandaoSource")
+        newest = anvil.mine(2)
+        proof = [value for n in (newest - 1, newest) for value in (n, header_rlp(anvil.client, n))]
+        self.address = created_address(signer(0).address, account_nonce(anvil.client, signer(0).address))
+        self._send(None, self.code.creation(SHORTEST, LONGEST, *proof), 3_000_000)
+
+    def announce(self, number: int) -> None:
+        """Announces a block."""
+        self._send(self.address, self.code.call("announce", number))
+
+    def prove(self, number: int, header: bytes) -> int:
+        """Proves a block's mix; gas used."""
+        return self._send(self.address, self.code.call("prove", number, header))
+
+    def read(self, function: str, number: int) -> Any:
+        """A result as of the newest block."""
+        newest = at_number(self.anvil.client.head().number)
+        return self.anvil.client.call("RandaoSource", self.address, function, number, block=newest)
+
+    def _send(self, to: Address | None, data: bytes, gas: int = 300_000) -> int:
+        return send_all(self.anvil.client, [Call(signer(0), to, data, 0, gas)], 30)[0].gas_used
+
+
+def mix_of(anvil: Anvil, number: int) -> bytes:
+    """The mix that the node says the block has."""
+    return hex_bytes(anvil.rpc("eth_getBlockByNumber", hex(number), False)["mixHash"])
+
+
+def test_the_mix_of_an_announced_block_is_the_seed(anvil: Anvil) -> None:
+    source = Source(anvil)
+    number = anvil.client.head().number + 10
+    source.announce(number)
+    with pytest.raises(ChainReverted, match="SeedTooEarly"):
+        source.read("seed", number)
+    anvil.mine(10)
+    with pytest.raises(ChainReverted, match="SeedNotProven"):
+        source.read("seed", number)
+    assert source.prove(number, header_rlp(anvil.client, number)) < 120_000
+    expected = keccak256_abi(("bytes32", "uint256", "uint256"), (mix_of(anvil, number), CHAIN_ID, number))
+    assert source.read("seed", number) == expected
+    assert source.read("isExpired", number) is False
+
+
+def test_other_headers_are_refused(anvil: Anvil) -> None:
+    source = Source(anvil)
+    number = anvil.client.head().number + 10
+    source.announce(number)
+    anvil.mine(10)
+    header = header_rlp(anvil.client, number)
+    changed = header.replace(mix_of(anvil, number), bytes(32))
+    assert changed != header
+    for other in (changed, header + b"\0", header[:-1], b"", header_rlp(anvil.client, number - 1)):
+        with pytest.raises(ChainReverted, match="WrongHeader"):
+            source.prove(number, other)
+    with pytest.raises(ChainReverted, match="NotAnnounced"):
+        source.prove(number - 1, header_rlp(anvil.client, number - 1))
+    with pytest.raises(ChainReverted, match="NotAnnounceable"):
+        source.announce(anvil.client.head().number + SHORTEST)
+
+
+def test_a_block_that_was_replaced_gives_its_new_mix(anvil: Anvil) -> None:
+    source = Source(anvil)
+    number = anvil.client.head().number + 10
+    source.announce(number)
+    anvil.mine(11)
+    gone = header_rlp(anvil.client, number)
+    anvil.reorganise(3)
+    assert gone != header_rlp(anvil.client, number)
+    with pytest.raises(ChainReverted, match="WrongHeader"):
+        source.prove(number, gone)
+    source.prove(number, header_rlp(anvil.client, number))
+    assert source.read("mixOf", number) == mix_of(anvil, number)
+
+
+def test_a_mix_is_proven_from_the_history_that_the_chain_keeps(anvil: Anvil) -> None:
+    """`BLOCKHASH` reaches back 256 blocks; EIP-2935 8,191."""
+    source = Source(anvil)
+    number = anvil.client.head().number + 10
+    source.announce(number)
+    anvil.rpc("anvil_mine", hex(330))
+    assert anvil.client.head().number - number > 256
+    assert source.read("isExpired", number) is False
+    source.prove(number, header_rlp(anvil.client, number))
+    assert source.read("mixOf", number) == mix_of(anvil, number)
+
+
+def test_one_block_twice_does_not_show_that_mixes_differ(anvil: Anvil) -> None:
+    newest = anvil.mine(2)
+    header = header_rlp(anvil.client, newest)
+    data = interface("RandaoSource").creation(SHORTEST, LONGEST, newest, header, newest, header)
+    with pytest.raises(ChainReverted, match="MixesAreConstant"):
+        send_all(anvil.client, [Call(signer(0), None, data, 0, 3_000_000)], 30)
+
+
+class OneAnswer(ChainClient):
+    """A client of a node that gives this one answer."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer  # and no provider: nothing is asked of any node
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        """The answer, whatever is asked."""
+        return self._answer
+
+
+def block(anvil: Anvil) -> dict[str, Any]:
+    """A block as the node says it."""
+    answer = anvil.rpc("eth_getBlockByNumber", hex(anvil.mine()), False)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_every_field_of_a_header_is_in_its_hash(anvil: Anvil) -> None:
+    raw = block(anvil)
+    header = header_rlp(OneAnswer(raw), 1)
+    assert keccak256(header) == digest(hex_bytes(raw["hash"]))
+    hashed = [name for name in raw if name not in ("totalDifficulty", "size", "uncles", "transactions", "withdrawals")]
+    assert len(hashed) == 22, "21 fields and the hash"
+    for name in hashed:
+        value = raw[name]
+        other = value[:-1] + ("1" if value[-1] != "1" else "2") if len(value) > 2 else "0x12"
+        for answer in (raw | {name: other}, {key: each for key, each in raw.items() if key != name}):
+            with pytest.raises(TryAgain, match="header of block 1"):
+                header_rlp(OneAnswer(answer), 1)
+
+
+ANSWERS = (
+    st.none() | st.integers() | st.text(max_size=9) | st.dictionaries(st.sampled_from(["hash", "miner", "number"]), st.text())
+)
+
+
+@given(ANSWERS)
+@settings(max_examples=25)
+def test_whatever_a_node_says_instead_of_a_block_is_no_answer(answer: Any) -> None:
+    with pytest.raises(TryAgain):
+        header_rlp(OneAnswer(answer), 1)
