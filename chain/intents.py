@@ -72,11 +72,11 @@ class ContractSender:
 
     def deposit(self, amount_wei: int, reference: bytes) -> None:
         """Adds to this account's stake; `reference` tells one deposit from another of the same amount."""
-        self._plan("StakeVault", self._at.stake_vault, "deposit", reference, (), value_wei=amount_wei)
+        self._plan("StakeVault", self._at.stake_vault, "deposit", reference, (), value_wei=amount_wei, repeatable=True)
 
     def request_unbond(self, amount_wei: int, reference: bytes) -> None:
         """Starts the exit of stake."""
-        self._plan("StakeVault", self._at.stake_vault, "requestUnbond", reference, (amount_wei,))
+        self._plan("StakeVault", self._at.stake_vault, "requestUnbond", reference, (amount_wei,), repeatable=True)
 
     def register_verifier(self) -> None:
         """Registers this account as verifier."""
@@ -154,9 +154,10 @@ class ContractSender:
         arguments: tuple[Any, ...],
         value_wei: int = 0,
         deadline: int = 0,
+        repeatable: bool = False,
     ) -> Item:
         calldata = interface(contract).call(function, *arguments)
-        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline))
+        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline), repeatable)
 
     def _view(self, dispute: Digest) -> dict[str, Any]:
         view: dict[str, Any] = self.transactions.client.call("Lens", self._at.lens, "disputeView", dispute, block="latest")

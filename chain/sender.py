@@ -7,6 +7,7 @@
     BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds
     MINED      count confirmations; back to BROADCAST if the block left the chain
 
+Ended rows are looked after too, see `aftercare`: a reorganisation may be deeper than the confirmations.
 A nonce that none of our versions used, and that is used, was used by somebody else with our key: the lane stops for a person.
 """
 
@@ -18,7 +19,8 @@ from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service import telemetry
 from bytewise.storage.outbox import Attempt, Intent, Item, Outbox, Signed, State
-from chain.client import Block, ChainClient
+from chain.aftercare import FINAL_AFTER, Aftercare
+from chain.client import Block, ChainClient, at_number
 from chain.transactions import (
     TX_GAS_CAP,
     Call,
@@ -49,6 +51,8 @@ class SenderPolicy(NamedTuple):
 
     confirmations: int = 2
     """Blocks, its own included, after which a transaction is believed."""
+    final_after: int = FINAL_AFTER
+    """Blocks after which a believed one is looked after no more."""
     bump_after_s: int = 15
     """Seconds of chain time without a receipt after which the fee is raised."""
     max_attempts: int = 6
@@ -80,11 +84,13 @@ class TransactionSender:
         self._classify = classify
         self._policy = policy or SenderPolicy()
         self._suspects: dict[int, int] = {}
+        self._aftercare = Aftercare(client, outbox, self._policy.final_after)
 
-    def plan(self, intent: Intent) -> Item:
+    def plan(self, intent: Intent, repeatable: bool = False) -> Item:
         """The row of an act: new, or the old one, planned again if it had ended without success some time ago.
 
-        Who plans has read on the chain that the act is due: a reorganisation took back what had superseded it, say.
+        Who plans has read on the chain that the act is due: a reorganisation took back what had superseded it, say. An act
+        that the contract takes as often as it is sent is `repeatable`: it is planned again only when its old bytes are void.
         """
         item = self.outbox.plan(intent)
         if item.state not in _ENDS.values() or item.intent.calldata != intent.calldata:
@@ -92,17 +98,18 @@ class TransactionSender:
         old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
         if not old_enough or len(self.outbox.attempts(item.id)) >= self._policy.max_attempts:
             return item
+        if repeatable and not self._void(item):
+            return item
         self.outbox.lane.acquire()
         return self.outbox.replan(item.id, intent)
 
     def pump(self) -> int:
-        """One step for every open row; returns how many stay open.
+        """One step for every open row, and a look after the others; returns how many stay open.
 
         `LaneOwned` while another process writes for this account, `LaneStopped` until a person resumes a stopped lane, and the
         node's `Unavailable`: all for the next tick.
         """
-        rows = self.outbox.open_rows()
-        if not rows:
+        if not self.outbox.open_rows() and not self.outbox.leavable_rows():
             return 0
         lane = self.outbox.lane
         lane.acquire()
@@ -111,12 +118,19 @@ class TransactionSender:
         # The count before the receipts: a nonce below it has its receipt on this node.
         used = account_nonce(self.client, self._signer.address)
         head = self.client.head()
-        for item in rows:
+        self._aftercare.step(used, head)
+        for item in self.outbox.open_rows():
             if item.nonce is None:
                 self._start(item, used, head)
             else:
                 self._follow(item, used, head)
         return len(self.outbox.open_rows())
+
+    def _void(self, item: Item) -> bool:
+        """Whether no version that was ever signed can be mined any more: its nonce was used in a block that is final."""
+        attempts, head = self.outbox.attempts(item.id), self.client.head()
+        then = at_number(max(head.number - self._policy.final_after, 0))
+        return not attempts or account_nonce(self.client, self._signer.address, then) > max(each.nonce for each in attempts)
 
     # --- not signed yet ---
 
@@ -155,7 +169,8 @@ class TransactionSender:
     # --- signed ---
 
     def _follow(self, item: Item, used: int, head: Block) -> None:
-        attempts = self.outbox.attempts(item.id)
+        # Not those of an earlier nonce: a row that was planned again is a new transaction.
+        attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
         receipt = self._receipt(attempts)
         if receipt is not None:
             self._suspects.pop(item.id, None)

@@ -2,10 +2,11 @@
 
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
@@ -61,8 +62,15 @@ def running_anvil(*options: str) -> Iterator[Anvil]:
     try:
         assert process.stdout is not None
         port = next(found[1] for line in process.stdout if (found := re.search(r"Listening on 127\.0\.0\.1:(\d+)", line)))
+        # It writes a line for each call: a pipe that nobody reads fills up, and stops it.
+        threading.Thread(target=_drain, args=(process.stdout,), daemon=True).start()
         yield Anvil(f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
-        process.stdout and process.stdout.close()
         assert process.wait(STOP_S) == 0
+
+
+def _drain(pipe: IO[str]) -> None:
+    with pipe:
+        for _ in pipe:
+            pass

@@ -1,18 +1,20 @@
 """The outbox: one row per intended transaction; raw signed bytes and nonce are committed before the first broadcast.
 
-    PLANNED ─▶ SIGNED ─▶ BROADCAST ─▶ MINED ─▶ CONFIRMED
-       │          ▲  replace │  ▲ reorg │ └──▶ REVERTED
-       │          └──────────┘  └───────┘
+    PLANNED ─▶ SIGNED ─▶ BROADCAST ─▶ MINED ─▶ CONFIRMED ─▶ FINAL
+       │          ▲  replace │  ▲ reorg │ │        │ reorg: back to BROADCAST
+       │          └──────────┘  └───────┘ └──▶ REVERTED
        └──▶ SUPERSEDED (someone else did it), EXPIRED (too late), REPLACED (its nonce went to another transaction)
 
-After a crash: broadcast the stored bytes again first; only then replace them. Every write checks the lane's fencing token.
+After a crash: broadcast the stored bytes again first; only then replace them. What has a nonce goes back to BROADCAST from every
+end but FINAL when its block leaves the chain: its bytes are valid again, and every later nonce waits for them. Every write checks
+the lane's fencing token.
 """
 
 import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.units import Address, Blob, Digest
@@ -29,6 +31,7 @@ class State(enum.StrEnum):
     BROADCAST = "BROADCAST"
     MINED = "MINED"
     CONFIRMED = "CONFIRMED"
+    FINAL = "FINAL"
     REVERTED = "REVERTED"
     SUPERSEDED = "SUPERSEDED"
     EXPIRED = "EXPIRED"
@@ -38,17 +41,21 @@ class State(enum.StrEnum):
 OPEN = (State.PLANNED, State.SIGNED, State.BROADCAST, State.MINED)
 """States that need work."""
 
+_LEAVABLE = (State.CONFIRMED, State.REVERTED, State.EXPIRED, State.REPLACED)
+"""Ends that a reorganisation takes back, where a nonce was used."""
+
 _ENDS = frozenset({State.SUPERSEDED, State.EXPIRED, State.REPLACED, State.REVERTED})
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.PLANNED: frozenset({State.SIGNED}) | _ENDS,
     State.SIGNED: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
     State.BROADCAST: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
     State.MINED: frozenset({State.BROADCAST, State.MINED, State.CONFIRMED, State.REVERTED, State.REPLACED}),
-    State.CONFIRMED: frozenset(),
-    State.REVERTED: frozenset({State.PLANNED}),
+    State.CONFIRMED: frozenset({State.BROADCAST, State.FINAL}),
+    State.FINAL: frozenset(),
+    State.REVERTED: frozenset({State.PLANNED, State.BROADCAST}),
     State.SUPERSEDED: frozenset({State.PLANNED}),
-    State.EXPIRED: frozenset({State.PLANNED}),
-    State.REPLACED: frozenset({State.PLANNED}),
+    State.EXPIRED: frozenset({State.PLANNED, State.BROADCAST}),
+    State.REPLACED: frozenset({State.PLANNED, State.BROADCAST}),
 }
 """Every legal move; back to PLANNED only by `replan`."""
 
@@ -128,6 +135,20 @@ class Outbox:
         found = self._items(OutboxRow.state.in_(OPEN))
         return tuple(sorted(found, key=lambda item: (item.nonce is None, item.nonce or 0, item.id)))
 
+    def leavable_rows(self) -> tuple[Item, ...]:
+        """Rows that ended with a nonce and are not FINAL: their blocks may still leave the chain."""
+        return self._items(OutboxRow.state.in_(_LEAVABLE), OutboxRow.nonce.is_not(None))
+
+    def loose(self, chain_nonce: int) -> tuple[Attempt, ...]:
+        """The newest bytes of each nonce from `chain_nonce` on that its row has left behind by being planned again."""
+        lane = (OutboxRow.chain_id == str(self.lane.chain_id), OutboxRow.account == self.lane.account)
+        left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != AttemptRow.nonce)
+        query = select(*AttemptRow.__table__.columns[1:]).join(OutboxRow, OutboxRow.id == AttemptRow.outbox_id)
+        query = query.where(*lane, AttemptRow.nonce >= chain_nonce, left).order_by(AttemptRow.attempt)
+        with reading(self.lane.engine) as connection:
+            newest = {row.nonce: _attempt(row) for row in connection.execute(query)}
+        return tuple(newest[nonce] for nonce in sorted(newest))
+
     def all(self) -> tuple[Item, ...]:
         """Every row of this lane, oldest first."""
         return self._items()
@@ -179,7 +200,10 @@ class Outbox:
 
     def replan(self, item_id: int, intent: Intent) -> Item:
         """Plans an ended, unsuccessful row again, with the intent's calldata, value and deadline. The caller bounds how often."""
-        values = {"calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline, "nonce": None}
+        values: dict[str, Any] = {
+            "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline, "nonce": None,
+            "block_number": None, "block_hash": None,
+        }  # fmt: skip
         with writing(self.lane.engine) as connection:
             self._move(connection, item_id, State.PLANNED)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))

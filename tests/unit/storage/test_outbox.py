@@ -89,8 +89,10 @@ def test_only_listed_moves_are_possible(outbox: Outbox, start: State, end: State
     item = outbox.plan(intent(1))
     if start is not State.PLANNED:
         outbox.sign(item.id, 0, signed)
-    if start is State.CONFIRMED:
+    if start in (State.CONFIRMED, State.FINAL):
         outbox.mark(item.id, State.MINED, block_number=1, block_hash=name(1))
+    if start is State.FINAL:
+        outbox.mark(item.id, State.CONFIRMED)
     if start not in (State.PLANNED, State.SIGNED):
         block = {"block_number": 1, "block_hash": name(1)} if start is State.MINED else {}
         outbox.mark(item.id, start, **block)  # type: ignore[arg-type]
@@ -117,8 +119,32 @@ def test_only_signed_bytes_can_be_broadcast(outbox: Outbox) -> None:
     assert outbox.item(item.id).state is State.SIGNED, "the transaction was rolled back"
 
 
-def test_open_states_are_those_with_a_way_forward() -> None:
-    assert {state for state in State if TRANSITIONS[state] - {State.PLANNED}} == set(OPEN)
+def test_a_state_that_cannot_change_any_more_is_final() -> None:
+    assert {state for state in State if not TRANSITIONS[state]} == {State.FINAL}
+    assert {state for state in State if TRANSITIONS[state] - {State.PLANNED, State.BROADCAST, State.FINAL}} == set(OPEN)
+
+
+def test_what_ended_with_a_nonce_may_leave_the_chain_and_what_is_final_may_not(outbox: Outbox) -> None:
+    items = [outbox.plan(intent(number)) for number in range(3)]
+    for place, item in enumerate(items[:2]):
+        outbox.sign(item.id, 0, signed)
+        outbox.mark(item.id, State.MINED, block_number=place, block_hash=name(place))
+        outbox.mark(item.id, State.CONFIRMED)
+    outbox.mark(items[2].id, State.EXPIRED)
+    outbox.mark(items[1].id, State.FINAL)
+    assert [item.id for item in outbox.leavable_rows()] == [items[0].id]
+
+
+def test_bytes_of_an_earlier_nonce_are_loose_until_the_chain_has_it(outbox: Outbox) -> None:
+    item = outbox.plan(intent(1))
+    outbox.sign(item.id, 4, signed)
+    second = outbox.replace(item.id, lambda nonce: signed(nonce, fee=1))
+    assert outbox.loose(4) == (), "its own nonce is the row's affair"
+    outbox.mark(item.id, State.REVERTED)
+    outbox.replan(item.id, intent(1))
+    assert outbox.loose(4) == (second,) and outbox.loose(5) == (), "the best paid version"
+    outbox.sign(item.id, 5, lambda nonce: signed(nonce, fee=2))
+    assert outbox.loose(4) == (second,)
 
 
 def test_a_second_process_waits_until_the_lease_ends(engine: Engine, outbox: Outbox, clock: HandClock) -> None:

@@ -87,6 +87,28 @@ def test_a_reorganisation_takes_back_exactly_what_left_the_chain(
     assert watcher.kept == posting.on_chain(), "batches that were mined again have other headers"
 
 
+@pytest.mark.parametrize("depth", [16, 33, 64])
+def test_a_deep_reorganisation_takes_back_exactly_what_left_the_chain(
+    anvil: Anvil, posting: Posting, tmp_path: Path, depth: int
+) -> None:
+    watcher = Watcher(anvil, posting.network, tmp_path / "w.db")
+    for _ in range(5):
+        posting.post()
+        anvil.rpc("anvil_mine", hex(14))
+        watcher.tick()
+    before = posting.on_chain()
+    assert watcher.kept == before and len(before) == 5
+    height = anvil.client.head().number
+    anvil.reorganise(depth)
+    watcher.tick()
+    stayed = {number: header for number, header in before.items() if header.block <= height - depth}
+    assert watcher.kept == posting.on_chain() == stayed and 0 < len(stayed) < 5
+    posting.sender.pump()
+    anvil.mine()
+    watcher.tick()
+    assert watcher.kept == posting.on_chain() and len(watcher.kept) > len(stayed), "its operator sent again what vanished"
+
+
 def test_a_reorganisation_while_nobody_looked_is_noticed_at_the_next_start(
     anvil: Anvil, posting: Posting, tmp_path: Path
 ) -> None:

@@ -1,0 +1,187 @@
+"""Reorganisations deeper than any confirmation: what vanished is sent again with the same content, and nothing counts twice."""
+
+import random
+from pathlib import Path
+
+import pytest
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
+from hexbytes import HexBytes
+
+from bytewise.storage.outbox import Item, State
+from chain.aftercare import FINAL_AFTER
+from chain.intents import ContractSender
+from chain.params import ETHER
+from chain.sender import SenderPolicy
+from chain.transactions import account_nonce, fees_at
+from tests.anvil import Anvil
+from tests.devnet import deployed, pump, reader, sender, signer
+from tests.unit.chain.desk import Desk
+
+DEPTHS = (*range(1, 9), 12, 16, 31, 32, 33, 48, 63, 64)
+EAGER = SenderPolicy(confirmations=2, replan_after_s=0)
+
+
+def desk_above_its_contracts(anvil: Anvil, folder: Path) -> Desk:
+    """No reorganisation here reaches the deployment."""
+    desk = Desk(anvil, folder, EAGER)
+    anvil.rpc("anvil_mine", hex(64))
+    return desk
+
+
+def settle(desk: Desk, rounds: int = 30) -> None:
+    """Pumps, a block between each, until every row is believed."""
+    for _ in range(rounds):
+        if not desk.sender.pump() and all(item.state in (State.CONFIRMED, State.FINAL) for item in desk.outbox.all()):
+            return
+        desk.anvil.mine()
+    raise AssertionError([item.state for item in desk.outbox.all()])
+
+
+def content(raw: bytes) -> tuple[str, bytes, int]:
+    fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+    return "0x" + bytes(fields["to"]).hex(), bytes(fields["data"]), int(fields["value"])
+
+
+def anchored(desk: Desk) -> int:
+    return desk.chain.last_seq(signer(1).address, desk.chain.head())
+
+
+def check(desk: Desk) -> None:
+    """Each batch is on the chain once, each nonce carried one content, and that of its row."""
+    # By views: after several deep reorganisations anvil leaves logs out.
+    wanted = [int.from_bytes(item.intent.subject, "big") for item in desk.outbox.all()]
+    headers = [desk.chain.batch(number, desk.chain.head()) for number in range(len(wanted))]
+    assert [header.first_seq for header in headers if header is not None] == wanted and anchored(desk) == wanted[-1] + 1
+    for item in desk.outbox.all():
+        for attempt in desk.outbox.attempts(item.id):
+            assert content(attempt.raw) == (item.intent.contract, item.intent.calldata, item.intent.value_wei)
+    nonces = [item.nonce for item in desk.outbox.all()]
+    assert len(set(nonces)) == len(nonces)
+
+
+def out_of_gas(sender_: ContractSender, item: Item) -> None:
+    """Signs the act with too little gas, as an estimate would that a reorganisation made wrong."""
+    transactions = sender_.transactions
+    outbox, client = transactions.outbox, transactions.client
+    outbox.lane.acquire()
+    make = transactions._maker(item.intent, 30_000, fees_at(client.head().base_fee_wei))
+    outbox.sign(item.id, account_nonce(client, outbox.lane.account), make)
+
+
+def test_depths_from_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_above_its_contracts(anvil, tmp_path)
+    settle(desk)
+    for number, depth in enumerate(DEPTHS, 1):
+        desk.post(1 + 2 * number)
+        desk.sender.pump()
+        anvil.rpc("anvil_mine", hex(depth))
+        desk.sender.pump()
+        assert desk.row(-1).state is (State.MINED if depth == 1 else State.CONFIRMED)
+        assert anchored(desk) == 2 + 2 * number
+        anvil.reorganise(depth)
+        assert anchored(desk) == 2 * number, "it left the chain"
+        settle(desk)
+    check(desk)
+
+
+def test_a_process_that_starts_after_a_reorganisation_sends_again_what_vanished(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_above_its_contracts(anvil, tmp_path)
+    settle(desk)
+    desk.post(3)
+    settle(desk)
+    desk.outbox.lane.release()
+    anvil.reorganise(20)
+    anvil.mine(30)
+    assert anchored(desk) == 0
+    desk.sender = sender(anvil, desk.network, signer(1), tmp_path, EAGER)
+    settle(desk)
+    check(desk)
+
+
+def test_what_was_confirmed_may_revert_in_its_second_block_and_is_then_planned_again(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_above_its_contracts(anvil, tmp_path)
+    out_of_gas(desk.sender, desk.row())
+    pump(anvil, [desk.sender])
+    assert desk.row().state is State.REVERTED
+    anvil.reorganise(3)
+    desk.sender.pump()
+    assert desk.row().state is State.BROADCAST, "its nonce is free again, and whatever comes later waits for it"
+    pump(anvil, [desk.sender])
+    assert desk.row().state is State.REVERTED
+    desk.post(1)
+    settle(desk)
+    check(desk)
+
+
+def test_bytes_left_behind_by_a_second_try_do_not_block_it_when_both_leave_the_chain(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_above_its_contracts(anvil, tmp_path)
+    out_of_gas(desk.sender, desk.row())
+    pump(anvil, [desk.sender])
+    desk.post(1)
+    settle(desk)
+    first, second = desk.outbox.attempts(desk.row().id)
+    assert (second.nonce, desk.row().nonce) == (first.nonce + 1, second.nonce), "the first one's receipt is not the second's"
+    anvil.reorganise(8)
+    assert account_nonce(anvil.client, signer(1).address) == first.nonce
+    settle(desk)
+    assert account_nonce(anvil.client, signer(1).address) == second.nonce + 1
+    check(desk)
+
+
+def test_a_deposit_that_reverted_is_sent_again_only_when_its_old_bytes_are_void(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    anvil.automine(False)
+    verifier = sender(anvil, network, signer(9), tmp_path, EAGER)
+    verifier.deposit(ETHER, b"first")
+    outbox = verifier.transactions.outbox
+    out_of_gas(verifier, outbox.all()[0])
+    pump(anvil, [verifier])
+    for _ in range(3):
+        verifier.deposit(ETHER, b"first")
+        assert outbox.all()[0].state is State.REVERTED
+        anvil.mine()
+    anvil.rpc("anvil_mine", hex(FINAL_AFTER))
+    verifier.deposit(ETHER, b"first")
+    pump(anvil, [verifier])
+    verifier.deposit(ETHER, b"first")
+    pump(anvil, [verifier])
+    chain = reader(anvil, network)
+    assert outbox.all()[0].state is State.CONFIRMED and chain.stake(signer(9).address, chain.head()) == ETHER
+
+
+def test_what_is_deep_enough_is_final_and_looked_after_no_more(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_above_its_contracts(anvil, tmp_path)
+    settle(desk)
+    anvil.rpc("anvil_mine", hex(FINAL_AFTER - 3))
+    desk.sender.pump()
+    assert desk.row().state is State.CONFIRMED
+    anvil.mine(2)
+    desk.sender.pump()
+    assert desk.row().state is State.FINAL and desk.outbox.leavable_rows() == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_order_of_posts_blocks_losses_restarts_and_reorganisations_doubles_or_loses_an_act(
+    anvil: Anvil, tmp_path: Path, seed: int
+) -> None:
+    desk, drawn, next_seq = desk_above_its_contracts(anvil, tmp_path), random.Random(seed), 3
+    for _ in range(40):
+        match drawn.choice(("post", "mine", "pump", "pump", "reorganise", "drop", "restart")):
+            case "post":
+                desk.post(next_seq)
+                next_seq += 2
+            case "mine":
+                anvil.rpc("anvil_mine", hex(drawn.randint(1, 5)))
+            case "pump":
+                desk.sender.pump()
+            case "reorganise":
+                anvil.reorganise(drawn.randint(1, 64))
+            case "drop":
+                for item in desk.outbox.open_rows():
+                    for attempt in desk.outbox.attempts(item.id):
+                        anvil.drop(attempt.tx_hash)
+            case "restart":
+                desk.outbox.lane.release()
+                desk.sender = sender(anvil, desk.network, signer(1), tmp_path, EAGER)
+    settle(desk, 60)
+    check(desk)
