@@ -25,22 +25,32 @@ MAX_EXCLUDED = 8
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """What a tree is deployed with; `MalformedValue` where a tree full of the heaviest accounts would not fit 32 bits."""
+    """What a tree is deployed with; `MalformedValue` where a full tree of the heaviest accounts would not fit 32 bits,
+    or where seeds could be foreseen while stake still moves."""
 
     epoch_blocks: int
     """Blocks of an epoch."""
+    lookahead_blocks: int
+    """First blocks of an epoch whose beacons are no seeds of it."""
     unit_wei: int
     """Stake of one unit."""
     max_units: int
     """Most units of one account."""
 
     def __post_init__(self) -> None:
-        if self.epoch_blocks < 1 or self.unit_wei < 1 or not 1 <= self.max_units <= (2**32 - 1) // CAPACITY:
-            raise MalformedValue("tree shape", f"{self.epoch_blocks} blocks, {self.unit_wei} wei, {self.max_units} units")
+        foreseen = not 1 <= self.lookahead_blocks < self.epoch_blocks
+        if foreseen or self.unit_wei < 1 or not 1 <= self.max_units <= (2**32 - 1) // CAPACITY:
+            raise MalformedValue("tree shape", str(self))
 
     def epoch(self, block: int) -> int:
         """The epoch of a block; the first is 1."""
         return block // self.epoch_blocks + 1
+
+    def epoch_of_seed(self, block: int) -> int:
+        """The epoch that the beacon of a block draws in; `MalformedValue` in the first blocks of an epoch."""
+        if block % self.epoch_blocks < self.lookahead_blocks:
+            raise MalformedValue("seed block", f"{block} is not {self.lookahead_blocks} blocks into its epoch")
+        return self.epoch(block)
 
     def units(self, stake_wei: int) -> int:
         """Units that a stake is worth: rounded down, capped."""
@@ -109,14 +119,23 @@ class StakeTree:
         return tuple((weight.account, weight.units) for weight in found)
 
     def draw(
-        self, seed: Digest, dispute: Digest, round_number: int, epoch: int, excluded: Collection[Address], start: int, count: int
+        self,
+        seed: Digest,
+        seed_block: int,
+        dispute: Digest,
+        round_number: int,
+        excluded: Collection[Address],
+        start: int,
+        count: int,
     ) -> tuple[Address | None, ...]:
-        """Holders of seats `start` to `start + count - 1`; None where every try fell on an excluded account.
+        """Holders of seats `start` to `start + count - 1` in the seed block's epoch; None where every try fell on an excluded
+        account. The contract draws only while that epoch runs.
 
-        `MalformedValue` if nobody weighs anything or more than `MAX_EXCLUDED` accounts are excluded.
+        `MalformedValue` if the block is no seed block, nobody weighs anything, or more than `MAX_EXCLUDED` are excluded.
         """
         if len(excluded) > MAX_EXCLUDED:
             raise MalformedValue("excluded", f"{len(excluded)} accounts, at most {MAX_EXCLUDED}")
+        epoch = self.shape.epoch_of_seed(seed_block)
         weights = self.weights(epoch)
         ends = list(itertools.accumulate(units for _, units in weights))
         if not ends or ends[-1] == 0:

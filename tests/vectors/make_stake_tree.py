@@ -29,10 +29,10 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(TreeShape(10, UNIT, 1_000), 60, 160, 1_500 * UNIT, 2),
-    Case(TreeShape(7, 1, 255_546), 9, 60, 2**96, 3),
-    Case(TreeShape(1, 3, 5), 2, 12, 20, 1),
-    Case(TreeShape(50, UNIT, 255_546), 300, 260, 200_000 * UNIT, 8),
+    Case(TreeShape(10, 2, UNIT, 1_000), 60, 160, 1_500 * UNIT, 2),
+    Case(TreeShape(7, 6, 1, 255_546), 9, 60, 2**96, 3),
+    Case(TreeShape(2, 1, 3, 5), 2, 12, 20, 1),
+    Case(TreeShape(50, 20, UNIT, 255_546), 300, 260, 200_000 * UNIT, 8),
 )
 
 
@@ -79,9 +79,11 @@ class Replay:
             return
         seed, dispute, round_number = word("tree seed", self.name, step), word("tree dispute", step), step % 3 + 1
         start, count = number(step, "from") % 20, number(step, "count") % 32
+        first = (epoch - 1) * self.case.shape.epoch_blocks + self.case.shape.lookahead_blocks
+        seed_block = first + number(step, "seed block") % (self.case.shape.epoch_blocks - self.case.shape.lookahead_blocks)
         excluded = [account("staker", self.name, i) for i in range(self.case.excluded)]
-        drawn = self.tree.draw(seed, dispute, round_number, epoch, excluded, start, count)
-        row = {"after": len(self.steps), "seed": seed, "dispute": dispute, "round": round_number, "epoch": epoch}
+        drawn = self.tree.draw(seed, seed_block, dispute, round_number, excluded, start, count)
+        row = {"after": len(self.steps), "seed": seed, "dispute": dispute, "round": round_number, "seedBlock": seed_block}
         row |= {"from": start, "seats": count, "holderOffset": len(self.holders)}
         self.draws.append({name: render(value) for name, value in row.items()})
         self.holders += [who or ZERO_ADDRESS for who in drawn]
@@ -93,6 +95,7 @@ def case_of(replay: Replay) -> dict[str, Any]:
     shape = replay.case.shape
     return {
         "epochBlocks": str(shape.epoch_blocks),
+        "lookahead": str(shape.lookahead_blocks),
         "unit": str(shape.unit_wei),
         "maxUnits": str(shape.max_units),
         "steps": columns(replay.steps),

@@ -18,6 +18,15 @@ contract StakeTree is IStakeTree, Wired {
         uint256 before; // read only in the epoch in which `newest` was written
     }
 
+    /// @dev What one draw is about.
+    struct Draw {
+        bytes32 seed;
+        bytes32 id;
+        uint16 round;
+        uint32 epoch;
+        uint256 total;
+    }
+
     /// @notice Places of the tree: 7^5.
     uint256 public constant CAPACITY = 16_807;
     /// @notice Draws of a seat before nobody holds it.
@@ -31,6 +40,8 @@ contract StakeTree is IStakeTree, Wired {
 
     /// @notice Blocks of an epoch.
     uint256 public immutable EPOCH_BLOCKS;
+    /// @notice First blocks of an epoch whose beacons are no seeds of it. Main net: 128, four epochs of its own.
+    uint256 public immutable LOOKAHEAD;
     /// @notice Wei of one unit.
     uint256 public immutable UNIT;
     /// @notice Most units of one account. A full tree of them fits 32 bits, so no sum can overflow.
@@ -50,10 +61,12 @@ contract StakeTree is IStakeTree, Wired {
         _;
     }
 
-    constructor(uint256 epochBlocks, uint256 unit, uint256 maxUnits) {
+    constructor(uint256 epochBlocks, uint256 lookahead, uint256 unit, uint256 maxUnits) {
+        // The mix of an epoch's first block is known to the block before, in which stake still moves: so not zero.
+        bool foreseen = lookahead == 0 || lookahead >= epochBlocks;
         bool fits = maxUnits <= type(uint32).max / CAPACITY;
-        if (epochBlocks == 0 || unit == 0 || maxUnits == 0 || !fits) revert BadShape(epochBlocks, unit, maxUnits);
-        (EPOCH_BLOCKS, UNIT, MAX_UNITS) = (epochBlocks, unit, maxUnits);
+        if (foreseen || unit == 0 || maxUnits == 0 || !fits) revert BadShape(epochBlocks, lookahead, unit, maxUnits);
+        (EPOCH_BLOCKS, LOOKAHEAD, UNIT, MAX_UNITS) = (epochBlocks, lookahead, unit, maxUnits);
     }
 
     /// @notice Name the contract that writes stakes. Once, by the deployer.
@@ -88,25 +101,21 @@ contract StakeTree is IStakeTree, Wired {
     /// @inheritdoc IStakeTree
     function draw(
         bytes32 seed,
+        uint256 seedBlock,
         bytes32 id,
         uint16 round,
-        uint32 epoch_,
         address[] calldata excluded,
         uint256 from,
         uint256 count
     ) external view returns (address[] memory holders) {
         if (count > MAX_SEATS) revert TooMany(count, MAX_SEATS);
         if (excluded.length > MAX_EXCLUDED) revert TooMany(excluded.length, MAX_EXCLUDED);
-        if (epoch_ != epoch()) revert WrongEpoch(epoch(), epoch_);
-        uint256 total = _sums(0, epoch_).total();
-        if (total == 0) revert NobodyToDraw(epoch_);
+        uint32 now_ = _epochOfSeed(seedBlock);
+        Draw memory d = Draw(seed, id, round, now_, _sums(0, now_).total());
+        if (d.total == 0) revert NobodyToDraw(now_);
         holders = new address[](count);
         for (uint256 i = 0; i < count; ++i) {
-            for (uint256 attempt = 0; attempt < MAX_TRIES && holders[i] == address(0); ++attempt) {
-                uint256 point = uint256(keccak256(abi.encode(seed, id, round, from + i, attempt))) % total;
-                address holder = _accountAt[_find(point, epoch_)];
-                if (!_among(holder, excluded)) holders[i] = holder;
-            }
+            holders[i] = _holder(d, from + i, excluded);
         }
     }
 
@@ -135,7 +144,7 @@ contract StakeTree is IStakeTree, Wired {
     }
 
     /// @inheritdoc IStakeTree
-    function epochStart(uint32 epoch_) external view returns (uint256) {
+    function epochStart(uint32 epoch_) public view returns (uint256) {
         return epoch_ == 0 ? 0 : (uint256(epoch_) - 1) * EPOCH_BLOCKS;
     }
 
@@ -177,6 +186,21 @@ contract StakeTree is IStakeTree, Wired {
             if (sums.epochOf() != next) n.before = sums;
             n.newest = sums.withChild(i, sums.child(i) - old + units).withEpoch(next);
         }
+    }
+
+    function _holder(Draw memory d, uint256 seat, address[] calldata excluded) private view returns (address) {
+        for (uint256 attempt = 0; attempt < MAX_TRIES; ++attempt) {
+            uint256 point = uint256(keccak256(abi.encode(d.seed, d.id, d.round, seat, attempt))) % d.total;
+            address holder = _accountAt[_find(point, d.epoch)];
+            if (!_among(holder, excluded)) return holder;
+        }
+        return address(0);
+    }
+
+    function _epochOfSeed(uint256 seedBlock) private view returns (uint32 now_) {
+        now_ = epoch();
+        (uint256 first, uint256 last) = (epochStart(now_) + LOOKAHEAD, epochStart(now_ + 1) - 1);
+        if (seedBlock < first || seedBlock > last) revert SeedOutsideEpoch(seedBlock, first, last);
     }
 
     /// @dev The place that unit `point` lies in; `point` is below the total.

@@ -20,10 +20,10 @@ contract StakeTreeGasTest is Grove {
     }
 
     function cost(bytes32 seed, uint256 seats, address[] memory excluded) private returns (uint256 gas) {
-        uint32 now_ = tree.epoch();
+        uint256 at_ = seedBlock();
         vm.cool(address(tree));
         uint256 before = gasleft();
-        tree.draw(seed, ID, 1, now_, excluded, 0, seats);
+        tree.draw(seed, at_, ID, 1, excluded, 0, seats);
         gas = before - gasleft();
     }
 

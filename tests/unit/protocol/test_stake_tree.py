@@ -15,7 +15,7 @@ from tests.vectors import make_stake_tree
 from tests.world import signer, word
 
 PEOPLE = [signer(name).address for name in ("ada", "ben", "cleo", "dan", "eva", "fay", "gus")]
-SHAPE = TreeShape(epoch_blocks=10, unit_wei=100, max_units=50)
+SHAPE = TreeShape(epoch_blocks=10, lookahead_blocks=3, unit_wei=100, max_units=50)
 Move = tuple[int, Address, int]
 moves = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(PEOPLE), st.integers(0, 6000)), max_size=30)
 
@@ -26,6 +26,11 @@ def grown(history: Sequence[Move], tree: StakeTree, block: int = 0) -> int:
         block += blocks
         tree.set_stake(block, who, stake)
     return block
+
+
+def seed_block(epoch: int) -> int:
+    """The first block of an epoch that can be its seed block."""
+    return (epoch - 1) * SHAPE.epoch_blocks + SHAPE.lookahead_blocks
 
 
 def test_committed_vectors_are_what_make_writes() -> None:
@@ -48,9 +53,9 @@ def test_later_moves_never_change_a_seeded_draw(before: list[Move], after: list[
     epoch = SHAPE.epoch(grown([*before, (0, PEOPLE[0], 100)], tree)) + 1
     start = (epoch - 1) * SHAPE.epoch_blocks
     tree.set_stake(start, PEOPLE[1], 0)
-    first = tree.draw(seed, word("dispute"), number, epoch, PEOPLE[:2], 0, 15)
+    first = tree.draw(seed, seed_block(epoch), word("dispute"), number, PEOPLE[:2], 0, 15)
     grown(after, tree, start)
-    assert tree.draw(seed, word("dispute"), number, epoch, PEOPLE[:2], 0, 15) == first
+    assert tree.draw(seed, seed_block(epoch), word("dispute"), number, PEOPLE[:2], 0, 15) == first
 
 
 @given(moves, st.integers(0, 40))
@@ -73,7 +78,7 @@ def test_seats_are_in_proportion_to_units(units: list[int], seed: Digest) -> Non
     tree = StakeTree(SHAPE)
     for who, each in zip(PEOPLE, units, strict=True):
         tree.set_stake(0, who, each * SHAPE.unit_wei + each)
-    seats = Counter(tree.draw(seed, word("d"), 1, 2, (), 0, 700))
+    seats = Counter(tree.draw(seed, seed_block(2), word("d"), 1, (), 0, 700))
     wanted = {who: 700 * each / sum(units) for who, each in zip(PEOPLE, units, strict=True)}
     assert sum((seats[who] - want) ** 2 / want for who, want in wanted.items()) < 60
 
@@ -85,8 +90,8 @@ def test_parts_are_the_whole_and_nobody_excluded_is_seated(
 ) -> None:
     tree = StakeTree(SHAPE)
     epoch = SHAPE.epoch(grown([*history, (0, PEOPLE[6], 100)], tree)) + 1
-    whole = tree.draw(seed, word("d"), 1, epoch, out, 0, 20)
-    parts = [tree.draw(seed, word("d"), 1, epoch, out, start, count) for start, count in ((0, cut), (cut, 20 - cut))]
+    whole = tree.draw(seed, seed_block(epoch), word("d"), 1, out, 0, 20)
+    parts = [tree.draw(seed, seed_block(epoch), word("d"), 1, out, *part) for part in ((0, cut), (cut, 20 - cut))]
     assert whole == parts[0] + parts[1]
     assert not out & set(whole)
 
@@ -94,7 +99,7 @@ def test_parts_are_the_whole_and_nobody_excluded_is_seated(
 def test_a_seat_is_empty_where_everybody_is_excluded() -> None:
     tree = StakeTree(SHAPE)
     tree.set_stake(0, PEOPLE[0], 500)
-    assert tree.draw(word("s"), word("d"), 1, 2, PEOPLE[:1], 0, 3) == (None, None, None)
+    assert tree.draw(word("s"), seed_block(2), word("d"), 1, PEOPLE[:1], 0, 3) == (None, None, None)
 
 
 def test_a_place_changes_hands_only_when_nothing_weighs_on_it() -> None:
@@ -108,7 +113,7 @@ def test_a_place_changes_hands_only_when_nothing_weighs_on_it() -> None:
     tree.set_stake(20, PEOPLE[1], 300)
     assert (tree.place(PEOPLE[0]), tree.place(PEOPLE[1])) == (None, 0)
     assert [tree.weights(epoch)[0][1] for epoch in (2, 3, 4)] == [5, 0, 3]
-    assert tree.draw(word("s"), word("d"), 1, 2, (), 0, 1) == (PEOPLE[0],), "the old epoch still knows its holder"
+    assert tree.draw(word("s"), seed_block(2), word("d"), 1, (), 0, 1) == (PEOPLE[0],), "the old epoch still knows its holder"
 
 
 def test_the_tree_has_an_end() -> None:
@@ -121,19 +126,30 @@ def test_the_tree_has_an_end() -> None:
     assert tree.place(PEOPLE[0]) is None
 
 
-@pytest.mark.parametrize("shape", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, (2**32 - 1) // CAPACITY + 1)])
-def test_a_shape_that_could_overflow_is_refused(shape: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    "shape", [(2, 0, 1, 1), (2, 2, 1, 1), (0, 0, 1, 1), (2, 1, 0, 1), (2, 1, 1, 0), (2, 1, 1, (2**32 - 1) // CAPACITY + 1)]
+)
+def test_a_shape_that_could_overflow_is_refused(shape: tuple[int, int, int, int]) -> None:
     with pytest.raises(MalformedValue, match="tree shape"):
         TreeShape(*shape)
+
+
+@given(st.integers(0, 10**6))
+def test_the_first_blocks_of_an_epoch_are_no_seeds(block: int) -> None:
+    if block % 10 < 3:
+        with pytest.raises(MalformedValue, match="3 blocks into its epoch"):
+            SHAPE.epoch_of_seed(block)
+    else:
+        assert SHAPE.epoch_of_seed(block) == SHAPE.epoch(block)
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     tree = StakeTree(SHAPE)
     with pytest.raises(MalformedValue, match="nobody to draw in epoch 1"):
-        tree.draw(word("s"), word("d"), 1, 1, (), 0, 1)
+        tree.draw(word("s"), seed_block(1), word("d"), 1, (), 0, 1)
     tree.set_stake(15, PEOPLE[0], 100)
     with pytest.raises(MalformedValue, match="9 accounts, at most 8"):
-        tree.draw(word("s"), word("d"), 1, 3, [*PEOPLE, *PEOPLE[:2]], 0, 1)
+        tree.draw(word("s"), seed_block(3), word("d"), 1, [*PEOPLE, *PEOPLE[:2]], 0, 1)
     with pytest.raises(MalformedValue, match="4 has no weights yet"):
         tree.weights(4)
     with pytest.raises(MalformedValue, match="14 after 15"):

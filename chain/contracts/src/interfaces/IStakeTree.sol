@@ -3,7 +3,8 @@ pragma solidity 0.8.37;
 
 /// @title IStakeTree: stakes of a pool as weights of a draw, frozen while the draw can be foreseen
 /// @notice Time is cut into epochs of blocks. What is written in epoch e counts from epoch e+1 on, and a draw takes the
-///         weights of the running epoch. So a beacon of the running epoch meets weights that nobody can move any more.
+///         weights of the running epoch by the beacon of a block of this epoch, not of its first `LOOKAHEAD` blocks. So
+///         the beacon meets weights that were fixed while nobody could foresee it.
 ///         Weights are whole units of stake, at most `MAX_UNITS` for one account.
 interface IStakeTree {
     /// @notice From `epoch` on `account`, at `place`, has `units`; its stake is `stake` wei.
@@ -11,9 +12,10 @@ interface IStakeTree {
     /// @notice `place` is free for another account.
     event PlaceReleased(address indexed account, uint16 indexed place);
 
-    /// @notice Epoch length, unit or cap is zero, or the whole tree at the cap does not fit 32 bits.
-    error BadShape(uint256 epochBlocks, uint256 unit, uint256 maxUnits);
-    /// @notice Weights of epoch `want` are not those of the running epoch `have` or, for reading, of the next.
+    /// @notice Unit or cap is zero, the whole tree at the cap does not fit 32 bits, or the lookahead is zero or the whole
+    ///         epoch.
+    error BadShape(uint256 epochBlocks, uint256 lookahead, uint256 unit, uint256 maxUnits);
+    /// @notice Weights of epoch `want` are neither those of the running epoch `have` nor of the next.
     error WrongEpoch(uint32 have, uint32 want);
     /// @notice All places are taken.
     error TreeFull(uint256 capacity);
@@ -21,6 +23,8 @@ interface IStakeTree {
     error NoPlace(address account);
     /// @notice `account` has units in the running epoch or in the next one.
     error StillWeighs(address account);
+    /// @notice Seeds of the running epoch are those of blocks `first` to `last`.
+    error SeedOutsideEpoch(uint256 seedBlock, uint256 first, uint256 last);
     /// @notice Nobody has a unit in this epoch.
     error NobodyToDraw(uint32 epoch);
     /// @notice More seats or more excluded accounts than one call takes.
@@ -53,17 +57,17 @@ interface IStakeTree {
     ///         Parts of one draw in several calls are those of the whole draw.
     /// @dev Seat i falls to the unit keccak256(abi.encode(seed, id, round, i, try)) mod total, for try 0, 1, … until it is
     ///      not an excluded account's; after `MAX_TRIES` nobody holds the seat: an absent member, which convicts nobody.
-    /// @param seed beacon that became known after the epoch began; the caller answers for that
+    /// @param seed beacon of block `seedBlock`; the caller answers for that
+    /// @param seedBlock of the running epoch, at least `LOOKAHEAD` blocks after its start
     /// @param id the dispute
     /// @param round first round is 1
-    /// @param epoch_ must be the running epoch
     /// @param excluded fixed before the seed was known, the same in all parts of one draw
     /// @return holders zero for a seat that nobody holds
     function draw(
         bytes32 seed,
+        uint256 seedBlock,
         bytes32 id,
         uint16 round,
-        uint32 epoch_,
         address[] calldata excluded,
         uint256 from,
         uint256 count
