@@ -70,6 +70,7 @@ class ExactEngine:
         self.verify_passes = 0
         self._threads, self._guard, self._asked_chunk = threads, guard, chunk
         self._chunk = self._path.chunk if chunk is None else chunk
+        self._library_threads = 1 if self._path.own_threads else threads
         self._second: ExactEngine | None = None
         weights = sum(file.size for file in artifact.manifest.files)
         self.allowance = memory.allowance(self._path.memory(), weights) if cache_bytes is None else cache_bytes
@@ -77,7 +78,7 @@ class ExactEngine:
         # Room for more than this answer only where even the longest fits.
         roomy = longest if self._fits(1, longest) else 0
         self._prefix = Prefix(lambda capacity: self._cache(1, capacity), roomy) if reuse_prefix else None
-        with memory_bounded(), fixed(threads), guarded(True):
+        with memory_bounded(), fixed(self._library_threads), guarded(True):
             # Two chunks of prefill, then a token of decode: every operation that any request can reach.
             cache = self._path.cache(1, 4)
             self._path.teacher_force(cache, [[0, 0, 0]], [0], 2)
@@ -92,7 +93,7 @@ class ExactEngine:
         """The one answer to the request; `OutsideLimits` or `CannotExecute` if there is none."""
         self._check(request)
         capacity = _capacity(request)
-        with memory_bounded(), fixed(self._threads), guarded(self._guard):
+        with memory_bounded(), fixed(self._library_threads), guarded(self._guard):
             answer = self._answer(request)
             cache, known = self._prefix.take(request.prompt, capacity) if self._prefix else (self._cache(1, capacity), 0)
             rows = self._path.teacher_force(
@@ -117,7 +118,7 @@ class ExactEngine:
 
         In the place of a claim that cannot be judged stands the error that `verify` would raise; the others are judged.
         """
-        with fixed(self._threads), guarded(self._guard):
+        with fixed(self._library_threads), guarded(self._guard):
             return self._judged(claims)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
@@ -157,7 +158,7 @@ class ExactEngine:
 
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
-        with memory_bounded(), fixed(self._threads):
+        with memory_bounded(), fixed(self._library_threads):
             return self._path.vectors()
 
     def verify_room(self, tokens: int, jobs: int = 1) -> None:

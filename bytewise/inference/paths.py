@@ -59,6 +59,9 @@ class Path(Protocol[AnyCache]):
 
     name: str
     """Recorded with results: the backend of the torch path, or the kernel of the native one."""
+    own_threads: bool
+    """Whether threads of its own do the work. The tensor library then gets one: after an operation its idle threads spin
+    for a millisecond on the cores that the others want."""
     chunk: int
     """Tokens of one forward call that suit it: fewer would pay for the weights too often, more would only take memory."""
 

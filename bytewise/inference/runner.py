@@ -29,6 +29,7 @@ class Runner:
         self.backend = backend
         self.name = f"torch-{backend.name}"
         self.shape = artifact.manifest.architecture
+        self.own_threads = isinstance(backend, FusedBackend)
         self._model, self._head = build(artifact, backend, device)
         if device == "cpu":
             # Elsewhere a look at the numbers would wait for the device at every layer.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bytewise.inference.known_answers import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.inference.linear import SharedProduct
-from bytewise.inference.matmul import Backend
+from bytewise.inference.matmul import Backend, FusedBackend
 from bytewise.inference.quantise import ACTIVATION_BITS
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
@@ -23,6 +23,9 @@ ATTENTION = (8, 16, 64, 256)
 
 ROUNDS = 4
 """Measurements of each; the fastest counts: whatever else the machine does only makes them slower."""
+
+SETTLING_S = 0.05
+"""Several times what a thread of the tensor library spins after its last work before it sleeps."""
 
 
 def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
@@ -37,12 +40,17 @@ def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
 def _seconds(backend: Backend, threads: int) -> float:
     # Whole linear layers, since some backends have one in one call. Decode, prefill and attention count alike: the product of
     # their times orders as their geometric mean does.
-    total = 1.0
+    total, before = 1.0, torch.get_num_threads()
+    # As the engine will use it (`paths.Path.own_threads`), and after the library's idle threads have stopped spinning.
+    torch.set_num_threads(1 if isinstance(backend, FusedBackend) else threads)
+    time.sleep(SETTLING_S)
     try:
         for work in _workload(backend):
             total *= min(_once(work) for _ in range(ROUNDS))
     except RuntimeError:
         return float("inf")
+    finally:
+        torch.set_num_threads(before)
     return total
 
 

@@ -78,7 +78,7 @@ class NativeCache:
 class NativePath:
     """One artifact on one kernel. One call at a time: not for several threads, nor for a child after a fork."""
 
-    chunk = CHUNK
+    chunk, own_threads = CHUNK, True
 
     def __init__(self, artifact: Artifact, *, kernel: str | None = None, threads: int = 1) -> None:
         """`CannotExecute` if there is no such kernel here or the engine lacks what the model needs; None is the fastest."""

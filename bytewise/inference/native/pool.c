@@ -1,6 +1,7 @@
 #include "pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 #include <immintrin.h>
 #endif
 
-#define SPINS 12000 /* Some hundreds of microseconds: longer than most phases, and than the caller takes between two tokens. */
+#define SPINS 1000  /* Some tens of microseconds: most phases are shorter. */
+#define YIELDS 500  /* Some hundreds more, as the caller takes between two tokens; but the other thread may need this very core. */
 #define CACHE_LINE 64
 
 struct Pool {
@@ -81,6 +83,11 @@ static void wait_for(Pool *pool, atomic_uint *word, unsigned old)
         if (atomic_load(word) != old)
             return;
         pause_briefly();
+    }
+    for (int yields = 0; yields < YIELDS; yields++) {
+        if (atomic_load(word) != old)
+            return;
+        sched_yield();
     }
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->sleepers, 1);
