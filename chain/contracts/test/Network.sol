@@ -145,7 +145,7 @@ abstract contract Network is Check {
         return vm.addr(VERIFIER_KEY + i);
     }
 
-    function stake(address who, uint256 amount) internal {
+    function stake(address who, uint256 amount) internal virtual {
         vm.deal(who, who.balance + amount);
         vm.prank(who);
         vault.deposit{value: amount}();
