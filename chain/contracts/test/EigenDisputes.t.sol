@@ -13,6 +13,7 @@ import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
 contract EigenDisputesTest is EigenNetwork {
     event GasOf(string what, uint256 gas_);
 
+    /// forge-config: default.fuzz.runs = 24
     function test_a_conviction_is_paid_from_eigenlayer(uint64 salt, bytes32 tokens) public {
         vm.assume(tokens != TOKENS);
         vm.roll(block.number + salt % 500);
@@ -28,6 +29,7 @@ contract EigenDisputesTest is EigenNetwork {
         same(adapter.lockedOf(operator), 0, "unlocked");
     }
 
+    /// forge-config: default.fuzz.runs = 24
     function test_a_pause_does_not_stop_the_verdict(uint64 salt) public {
         vm.roll(block.number + salt % 500);
         bytes32 id = opened(challenger, 1);
@@ -43,6 +45,23 @@ contract EigenDisputesTest is EigenNetwork {
         same(address(ledger).balance, ledger.totalBonds() + ledger.totalCredits() + ledger.totalBurned(), "ledger");
     }
 
+    /// @dev As of EigenLayer's release 1.13: a slash is paid 50,400 blocks later, when its dispute is long settled.
+    /// forge-config: default.fuzz.runs = 24
+    function test_a_slash_that_is_paid_days_later_punishes_and_pays_nobody(uint64 salt) public {
+        vm.roll(block.number + salt % 500);
+        uint256 before = adapter.slashableOf(operator);
+        bytes32 id = opened(challenger, 1);
+        drawn(id);
+        eigen.pause(false, false, 50_400);
+        unanimous(id, other("true"));
+        near(before - adapter.slashableOf(operator), 10 ether, grain(100 ether), "slashed");
+        same(ledger.creditOf(challenger), params.requiredBond(), "the bond is back");
+        vm.roll(block.number + 50_400);
+        near(adapter.collect(1), 10 ether, grain(100 ether), "late");
+        same(address(ledger).balance, ledger.totalBonds() + ledger.totalCredits() + ledger.totalBurned(), "ledger");
+    }
+
+    /// forge-config: default.fuzz.runs = 24
     function test_who_leaves_while_disputed_pays(uint64 salt, bool withdraws) public {
         vm.roll(block.number + salt % 500);
         bytes32 id = opened(challenger, 1);
