@@ -59,7 +59,11 @@ def shares(report: str) -> Shares:
         percent, library, symbol, *_ = [field.strip() for field in line.split(",")] + ["", ""]
         if not percent.endswith("%"):
             continue
-        name = symbol.removeprefix("[.]").strip() if library.startswith(ENGINE) else library.split(".so")[0].strip("[]").removesuffix(".kallsyms")
+        name = (
+            symbol.removeprefix("[.]").strip()
+            if library.startswith(ENGINE)
+            else library.split(".so")[0].strip("[]").removesuffix(".kallsyms")
+        )
         samples[name] += float(percent.removesuffix("%"))  # type: ignore[assignment]
     return {name: round(share / 100, 4) for name, share in samples.most_common()}
 

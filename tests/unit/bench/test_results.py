@@ -10,6 +10,7 @@ from bench import summary
 from bench.engines import BFLOAT16, FLOAT32, LLAMACPP, NATIVE, TORCH
 from bench.inference import RESULTS
 from bench.models import LARGE, SMALL
+from bench.page import PAGE, written
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +54,14 @@ def test_a_ratio_is_what_the_seconds_say(results: dict[str, Any], key: str, what
         seconds = model["seconds"][what]
         divided = statistics.median(b / a for a, b in zip(seconds[ours], seconds[theirs], strict=True))
         assert model["keys"][key] == pytest.approx(divided, rel=2e-3)
+
+
+def test_the_page_says_what_was_measured(results: dict[str, Any]) -> None:
+    page = PAGE.read_text()
+    assert written(page, results) == page, "python -m bench.page writes the tables again"
+    assert f"measured on {results['machine']['date']}" in page
+
+
+def test_a_page_without_a_part_is_refused(results: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no part growth"):
+        written(PAGE.read_text().replace("<!-- growth -->", ""), results)

@@ -1,0 +1,93 @@
+"""The tables of `docs/speed.md`, written from the committed figures between their marks: `python -m bench.page`."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.engines import LLAMACPP, NATIVE
+from bench.inference import RESULTS
+
+PAGE = Path("docs/speed.md")
+
+Results = Mapping[str, Any]
+
+
+def main() -> None:
+    """Rewrites the page."""
+    PAGE.write_text(written(PAGE.read_text(), json.loads(RESULTS.read_text())))
+
+
+def written(page: str, results: Results) -> str:
+    """The page with each part between `<!-- NAME -->` and `<!-- /NAME -->` made again; `ValueError` where one has no marks."""
+    for name, make in PARTS.items():
+        marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if len(marked.findall(page)) != 1:
+            raise ValueError(f"{PAGE}: no part {name}")
+        text = make(results)
+        page = marked.sub(lambda found, text=text: f"{found[1]}\n{text}\n{found[2]}", page)  # type: ignore[misc]
+    return page
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], left: int = 0) -> str:
+    heads = list(heads)
+    ruler = ["---" if i < left else "---:" for i in range(len(heads))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [heads, ruler, *map(list, rows)])
+
+
+def _keys(results: Results) -> str:
+    models, rows = results["models"], []
+    for key in next(iter(models.values()))["keys"]:
+        aim = results["targets"].get(key, {})
+        values = [model["keys"][key] for model in models.values()]
+        good = [value >= aim.get("at_least", value) and value <= aim.get("at_most", value) for value in values]
+        wanted = f"at least {aim['at_least']}" if "at_least" in aim else f"at most {aim['at_most']}" if aim else ""
+        met = "" if not aim else "yes" if all(good) else "no" if not any(good) else f"only {list(models)[good.index(True)]}"
+        rows.append([f"`{key}`", *(f"{value:.2f}" for value in values), wanted, met])
+    return _table(["key", *models, "target", "met"], rows, left=1)
+
+
+def _against(results: Results) -> str:
+    parts = []
+    for name, model in results["models"].items():
+        read, multiplied = (model["roof"][key] / 1e9 for key in ("bytes_per_second", "multiplications_per_second"))
+        heads = ["prompt", "answer", "batch", "generate s", "verify s", "verify is faster by", "roof's ratio"]
+        rows = (
+            [str(row[key]) for key in ("prompt", "answer", "batch")] + [f"{row[key]:.3g}" for key in ("generate_s", "verify_s")]
+            + [f"{row[key]:.1f}" for key in ("verify_over_generate", "roof_ratio")]
+            + [f"{row[key]:.0%}" for key in ("generate_of_roof", "verify_of_roof")] for row in model["table"]
+        )  # fmt: skip
+        roof = f"{name}; roof: {read:.1f} GB/s read, {multiplied:.0f} billion multiplications a second."
+        table = _table([*heads, "generation reaches", "verification reaches"], rows)
+        parts.append(f"{roof} A batch of 8 is generated one by one.\n\n{table}")
+    return "\n\n".join(parts)
+
+
+def _growth(results: Results) -> str:
+    heads = ["answer", "generate s, ours", "llama.cpp", "verify s, ours", "llama.cpp prefills", "generation over llama.cpp"]
+    timed = [f"{what} {who}" for what in ("generate_s", "one_pass_s") for who in (NATIVE, LLAMACPP)]
+    rows = (
+        [str(row["answer"]), *(f"{row[key]:.3g}" for key in timed), f"{row['generate_over_llamacpp_q8']:.2f}",
+         f"{row['verify_over_generate']:.1f}"]
+        for model in results["models"].values() for row in model["growth"]
+    )  # fmt: skip
+    return _table([*heads, "verify is faster by"], rows)
+
+
+def _batches(results: Results) -> str:
+    models = results["models"]
+    sizes = zip(*(model["batch_gain"] for model in models.values()), strict=True)
+    rows = (
+        [f"{size[0]['shortest_prompt']} and {size[0]['shortest_answer']}", *(f"{each['gain']:.2f}" for each in size)]
+        for size in sizes
+    )
+    return _table(["shortest prompt and answer, each claim one token longer", *models], rows, left=1)
+
+
+PARTS: dict[str, Callable[[Results], str]] = {"keys": _keys, "against": _against, "growth": _growth, "batches": _batches}
+"""Parts of the page by the name of their marks."""
+
+
+if __name__ == "__main__":
+    main()
