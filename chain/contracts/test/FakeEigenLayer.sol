@@ -57,6 +57,7 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
     bool public slashPaused;
     bool public payPaused;
     uint256 public payDelay;
+    uint256 public work;
     uint256 public totalShares;
     uint256 public slashes;
 
@@ -88,6 +89,11 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
 
     function pause(bool slashes_, bool payments, uint256 delay) external {
         (slashPaused, payPaused, payDelay) = (slashes_, payments, delay);
+    }
+
+    /// @dev A slash takes so much gas more.
+    function labour(uint256 work_) external {
+        work = work_;
     }
 
     function stake(address who) external payable {
@@ -143,6 +149,8 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
         if (p.strategies.length != 1 || p.strategies[0] != address(this)) revert InvalidSet();
         uint256 wad = p.wadsToSlash[0];
         if (wad == 0 || wad > WAD) revert InvalidWad(wad);
+        uint256 start = gasleft();
+        while (start - gasleft() < work) {}
         slashId = ++slashes;
         shares = new uint256[](1);
         o.allocation = _current(o);
