@@ -7,7 +7,8 @@ again, nothing that the account sends later can be mined: a vote waits behind a 
 from bytewise.protocol.errors import ChainReverted, RpcRefused
 from bytewise.service import telemetry
 from bytewise.storage.outbox import Item, Outbox, State
-from chain.client import Block, ChainClient
+from chain.access import Chain
+from chain.client import Block
 
 FINAL_AFTER = 96
 """Blocks after which a block is believed for good: three epochs, one more than finality takes; full nodes keep 128 states."""
@@ -16,7 +17,7 @@ FINAL_AFTER = 96
 class Aftercare:
     """Looks after the ended rows of one outbox."""
 
-    def __init__(self, client: ChainClient, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
+    def __init__(self, client: Chain, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
         self._client = client
         self._outbox = outbox
         self._final_after = final_after
@@ -52,6 +53,6 @@ class Aftercare:
         """Hands in bytes whose row was planned again under a later nonce: that one waits for them."""
         for attempt in self._outbox.loose(used):
             try:
-                self._client.rpc("eth_sendRawTransaction", "0x" + attempt.raw.hex())
+                self._client.broadcast(attempt.raw)
             except (RpcRefused, ChainReverted) as error:
                 telemetry.log_error("sender.loose_not_accepted", error, nonce=attempt.nonce)

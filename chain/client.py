@@ -5,7 +5,7 @@ decoded custom error. Nothing is retried here: a caller's tick is the retry. Our
 is wrong with them is our mistake, not the node's.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -48,8 +48,19 @@ class Block(NamedTuple):
     """EIP-1559 base fee per gas."""
 
 
+class Inclusion(NamedTuple):
+    """What a transaction's receipt says."""
+
+    number: int
+    """Block."""
+    block_hash: Digest
+    succeeded: bool
+    """Whether it did not revert."""
+    gas_used: int
+
+
 class ChainClient:
-    """One JSON-RPC endpoint of one chain."""
+    """One JSON-RPC endpoint of one chain; implements `chain.access.Chain`."""
 
     def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self.chain_id = chain_id
@@ -114,6 +125,36 @@ class ChainClient:
             with reading_answer("eth_getLogs"):
                 found += [log for each in raw if (log := decode_log(contract, each)) is not None]
         return sorted(found, key=lambda log: (log.block, log.place))
+
+    def balance(self, account: Address, block: str | dict[str, Any]) -> int:
+        """Wei in the account at a block."""
+        return self.rpc_int("eth_getBalance", account, block)
+
+    def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
+        """Transactions of the account that the chain has at a block."""
+        return self.rpc_int("eth_getTransactionCount", account, block)
+
+    def receipts(self, hashes: Sequence[Digest]) -> list[Inclusion | None]:
+        """The transactions' receipts in one round trip; None for each that the node has none of."""
+        answers = self.rpc_many([("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes])
+        with reading_answer("eth_getTransactionReceipt"):
+            return [None if raw is None else _inclusion(raw) for raw in answers]
+
+    def estimate(self, request: Mapping[str, Any]) -> int:
+        """Gas of a transaction on top of the newest block; `ChainReverted` if it would revert, `RpcRefused` without its money."""
+        return self.rpc_int("eth_estimateGas", request, "latest")
+
+    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any]) -> None:
+        """Repeats a call on the state after a block; `ChainReverted` if it reverts."""
+        self.rpc("eth_call", request, block)
+
+    def knows(self, transaction: Digest) -> bool:
+        """Whether the node has the transaction, in its pool or in a block."""
+        return bool(self.rpc("eth_getTransactionByHash", "0x" + transaction.hex()))
+
+    def broadcast(self, raw: bytes) -> None:
+        """Hands in signed bytes; `RpcRefused` if the node does not take them."""
+        self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
 
     def _block(self, name: str) -> Block:
         raw = self.rpc("eth_getBlockByNumber", name, False)
@@ -181,6 +222,15 @@ def hex_bytes(raw: Any) -> bytes:
 def quantity(raw: Any) -> int:
     """The 0x-hex number in an answer; inside `reading_answer`."""
     return int(_text(raw), 16)
+
+
+def _inclusion(raw: Any) -> Inclusion:
+    return Inclusion(
+        number=quantity(raw["blockNumber"]),
+        block_hash=digest(hex_bytes(raw["blockHash"])),
+        succeeded=quantity(raw["status"]) == 1,
+        gas_used=quantity(raw["gasUsed"]),
+    )
 
 
 def _result(method: str, answer: Any) -> Any:

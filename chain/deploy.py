@@ -25,7 +25,7 @@ from chain.artifacts import CONTRACTS, FOLDER, interface
 from chain.client import ChainClient
 from chain.params import param_set
 from chain.reader import ASSURANCE
-from chain.transactions import Call, account_nonce, send_all
+from chain.transactions import Call, send_all
 
 DEFAULT_TIMEOUT_S = 60.0
 """For a whole step: many blocks of any chain we deploy on."""
@@ -75,7 +75,7 @@ def deploy(
 ) -> Network:
     """Deploys and wires all contracts; `ChainReverted` names a broken parameter or law."""
     order = json.loads((FOLDER / "deploy_order.json").read_text())
-    first = account_nonce(client, deployer.address)
+    first = client.nonce(deployer.address)
     names = [step["contract"] for step in order["deploy"]]
     if sorted(names) != sorted(CONTRACTS):
         raise ConfigurationError("deploy_order.json", "names other contracts than this client knows")

@@ -17,8 +17,9 @@ from bytewise.protocol.signing import LocalSigner, struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.lane import Lane
 from bytewise.storage.outbox import OPEN, Intent, Item, Outbox
+from chain.access import Chain
 from chain.artifacts import Reason, interface
-from chain.client import ChainClient, reading_answer
+from chain.client import reading_answer
 from chain.sender import Answer, SenderPolicy, TransactionSender
 
 _ROUND_STEPS = frozenset({"draw", "rearm", "commit", "reveal", "settle"})
@@ -100,12 +101,14 @@ class ContractSender:
         self._step("rearm", dispute, round_number, (dispute,), lost.to_bytes(8, "big"))
 
     def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        """Commits to a vote. `SecondVote` if another commitment of this round was ever planned."""
-        self._step("commit", dispute, round_number, (dispute, seat_mask, commitment), slot=Slot.VOTE)
+        """Commits to a vote while the round takes commitments. `SecondVote` if another one of this round was ever planned."""
+        until = self._view(dispute)["commitEnd"]
+        self._step("commit", dispute, round_number, (dispute, seat_mask, commitment), slot=Slot.VOTE, deadline=until)
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
-        """Opens a vote with its quote. `SecondVote` if another vote of this round was ever planned."""
-        self._step("reveal", vote.dispute, vote.round, (struct_values(vote), quote), slot=Slot.VOTE)
+        """Opens a vote with its quote while the round takes them. `SecondVote` if another vote of it was ever planned."""
+        until = self._view(vote.dispute)["revealEnd"]
+        self._step("reveal", vote.dispute, vote.round, (struct_values(vote), quote), slot=Slot.VOTE, deadline=until)
 
     def settle(self, dispute: Digest, round_number: int) -> None:
         """Counts a round."""
@@ -139,9 +142,10 @@ class ContractSender:
         arguments: tuple[Any, ...],
         more: bytes = b"",
         slot: Slot = Slot.FIRST_WINS,
+        deadline: int = 0,
     ) -> None:
         subject = dispute + round_number.to_bytes(2, "big") + more
-        item = self._plan("Disputes", self._at.disputes, function, subject, arguments)
+        item = self._plan("Disputes", self._at.disputes, function, subject, arguments, deadline=deadline)
         if slot is Slot.VOTE and item.intent.calldata != interface("Disputes").call(function, *arguments):
             raise SecondVote(dispute.hex(), round_number, item.id)
 
@@ -165,7 +169,7 @@ class ContractSender:
 
 
 def contract_sender(
-    client: ChainClient,
+    client: Chain,
     network: Network,
     lane: Lane,
     signer: LocalSigner,
@@ -182,7 +186,7 @@ def contract_sender(
     return ContractSender(transactions, network, role)
 
 
-def check_round(client: ChainClient, network: Network) -> Callable[[Intent], Answer]:
+def check_round(client: Chain, network: Network) -> Callable[[Intent], Answer]:
     """Checks before a signature that a dispute's act is still for the round it was meant for: calldata does not say so."""
 
     def check(intent: Intent) -> Answer:

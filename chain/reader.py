@@ -16,8 +16,9 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U8, U32, U64, ZERO_ADDRESS, Address, Blob, Digest
+from chain.access import Chain
 from chain.artifacts import Log
-from chain.client import Block, ChainClient, at_hash, at_number, reading_answer
+from chain.client import Block, at_hash, at_number, reading_answer
 
 DISPUTES_PER_SNAPSHOT = 64
 """Disputes in one call: some 10 million gas, below any node's cap for `eth_call`."""
@@ -30,9 +31,9 @@ ASSURANCE = {1: "simulated", 2: "hardware"}
 
 
 class ChainReader:
-    """Reads one network through one node. `tag` is the finality of `head`: latest, safe or finalized."""
+    """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
 
-    def __init__(self, client: ChainClient, network: Network, tag: str = "latest") -> None:
+    def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
             raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
         if tag not in TAGS:
@@ -194,7 +195,7 @@ class ChainReader:
 
     def balance(self, account: Address, block: int) -> int:
         """Wei in the account itself."""
-        return self.client.rpc_int("eth_getBalance", account, at_number(block))
+        return self.client.balance(account, at_number(block))
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
         raw: Mapping[str, Any] = self.client.call("KeyEpochs", self._at.key_epochs, "epochInfo", epoch, block=at_number(block))

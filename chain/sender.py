@@ -4,7 +4,8 @@
 
     PLANNED    ask the contract, dry-run; sign (bytes and nonce are committed), then broadcast
     SIGNED     broadcast the stored bytes: also the first thing after a crash; raise the fee if a node goes on refusing them
-    BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds
+    BROADCAST  look for the receipt of any version; hand dropped bytes in again; raise the fee of a stuck one, within bounds,
+               sooner and further as its deadline comes near; once that is over, use the nonce for nothing
     MINED      count confirmations; back to BROADCAST if the block left the chain
 
 Ended rows are looked after too, see `aftercare`: a reorganisation may be deeper than the confirmations.
@@ -18,22 +19,12 @@ from typing import Any, NamedTuple
 from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service import telemetry
-from bytewise.storage.outbox import Attempt, Intent, Item, Outbox, Signed, State
+from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed, State
+from chain.access import Chain
 from chain.aftercare import FINAL_AFTER, Aftercare
-from chain.client import Block, ChainClient, at_number
-from chain.transactions import (
-    TX_GAS_CAP,
-    Call,
-    Fees,
-    Inclusion,
-    account_nonce,
-    bumped,
-    fees_at,
-    fees_of,
-    inclusions,
-    sign,
-    why_reverted,
-)
+from chain.client import Block, Inclusion, at_number
+from chain.fees import Fees, offered, outgrown, raised
+from chain.transactions import EMPTY_GAS, TX_GAS_CAP, Call, fees_of, is_empty, sign, why_reverted
 
 
 class Answer(enum.Enum):
@@ -56,7 +47,7 @@ class SenderPolicy(NamedTuple):
     bump_after_s: int = 15
     """Seconds of chain time without a receipt after which the fee is raised."""
     max_attempts: int = 6
-    """Signed versions of one transaction; more only while the base fee makes the last one invalid."""
+    """Signed versions of one transaction; more only while the base fee makes the last one invalid, or a deadline comes near."""
     max_fee_wei: int = 500 * 10**9
     """Most wei per gas that is ever offered."""
     give_up_after_s: int = 3600
@@ -70,7 +61,7 @@ class TransactionSender:
 
     def __init__(
         self,
-        client: ChainClient,
+        client: Chain,
         outbox: Outbox,
         signer: LocalSigner,
         check: Callable[[Intent], Answer],
@@ -93,6 +84,10 @@ class TransactionSender:
         that the contract takes as often as it is sent is `repeatable`: it is planned again only when its old bytes are void.
         """
         item = self.outbox.plan(intent)
+        if item.state in OPEN and item.intent.calldata == intent.calldata and item.intent.deadline != intent.deadline:
+            # A round that was drawn again, in another block, ends at another time.
+            self.outbox.lane.acquire()
+            return self.outbox.set_deadline(item.id, intent.deadline)
         if item.state not in _ENDS.values() or item.intent.calldata != intent.calldata:
             return item
         old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
@@ -116,7 +111,7 @@ class TransactionSender:
         if reason := lane.stopped():
             raise LaneStopped(lane.account, reason)
         # The count before the receipts: a nonce below it has its receipt on this node.
-        used = account_nonce(self.client, self._signer.address)
+        used = self.client.nonce(self._signer.address)
         head = self.client.head()
         self._aftercare.step(used, head)
         for item in self.outbox.open_rows():
@@ -130,7 +125,7 @@ class TransactionSender:
         """Whether no version that was ever signed can be mined any more: its nonce was used in a block that is final."""
         attempts, head = self.outbox.attempts(item.id), self.client.head()
         then = at_number(max(head.number - self._policy.final_after, 0))
-        return not attempts or account_nonce(self.client, self._signer.address, then) > max(each.nonce for each in attempts)
+        return not attempts or self.client.nonce(self._signer.address, then) > max(each.nonce for each in attempts)
 
     # --- not signed yet ---
 
@@ -140,7 +135,7 @@ class TransactionSender:
         if _past(item.intent, head) or now - item.created_at > self._policy.give_up_after_s:
             answer, why = Answer.LATE, "deadline"
         if answer is Answer.GO:
-            fees = self._capped(fees_at(head.base_fee_wei))
+            fees = offered(head.base_fee_wei, _left(item.intent, head), self._policy.max_fee_wei)
             attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
             self._hand_in(item, attempt)
         elif answer is not Answer.WAIT:
@@ -156,7 +151,7 @@ class TransactionSender:
             "value": hex(intent.value_wei),
         }  # fmt: skip
         try:
-            estimate = self.client.rpc_int("eth_estimateGas", request, "latest")
+            estimate = self.client.estimate(request)
         except ChainReverted as error:
             return self._classify(intent.function, error), 0, str(error)
         except RpcRefused as error:
@@ -171,10 +166,10 @@ class TransactionSender:
     def _follow(self, item: Item, used: int, head: Block) -> None:
         # Not those of an earlier nonce: a row that was planned again is a new transaction.
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
-        receipt = self._receipt(attempts)
-        if receipt is not None:
+        found = self._receipt(attempts)
+        if found is not None:
             self._suspects.pop(item.id, None)
-            self._mined(item, receipt, head)
+            self._mined(item, *found, head)
             return
         if item.state is State.MINED:
             item = self.outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
@@ -185,18 +180,21 @@ class TransactionSender:
             return
         self._push(item, attempts, head)
 
-    def _receipt(self, attempts: tuple[Attempt, ...]) -> Inclusion | None:
-        """Receipt of the version that was mined, if its block is in the chain."""
-        for receipt in inclusions(self.client, [each.tx_hash for each in attempts]):
+    def _receipt(self, attempts: tuple[Attempt, ...]) -> tuple[Attempt, Inclusion] | None:
+        """The version that was mined with its receipt, if its block is in the chain."""
+        for attempt, receipt in zip(attempts, self.client.receipts([each.tx_hash for each in attempts]), strict=True):
             if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
-                return receipt
+                return attempt, receipt
         return None
 
-    def _mined(self, item: Item, receipt: Inclusion, head: Block) -> None:
+    def _mined(self, item: Item, attempt: Attempt, receipt: Inclusion, head: Block) -> None:
         number, block_hash = receipt.number, receipt.block_hash
         if item.state is not State.MINED or item.block_hash != block_hash:
             item = self.outbox.mark(item.id, State.MINED, block_number=number, block_hash=block_hash)
         if head.number - number + 1 < self._policy.confirmations:
+            return
+        if is_empty(attempt.raw):
+            self._end(item, State.EXPIRED, "deadline")
             return
         if receipt.succeeded:
             self.outbox.mark(item.id, State.CONFIRMED)
@@ -217,18 +215,17 @@ class TransactionSender:
         raise LaneStopped(lane.account, lane.stopped())
 
     def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
-        last = attempts[-1]
-        if _past(item.intent, head):
-            return
+        last, late = attempts[-1], _past(item.intent, head)
+        good = is_empty(last.raw) or not late
         # Stored bytes go out before any others are made: a crash may have come before their first broadcast.
-        if item.state is State.SIGNED and self._hand_in(item, last):
+        if good and item.state is State.SIGNED and self._hand_in(item, last):
             return
-        higher = self._higher(item, attempts, head)
+        higher = self._emptied(last, head) if late else self._higher(item, attempts, head)
         if higher is not None:
             last = self.outbox.replace(item.id, higher)
             telemetry.log("sender.fee_raised", id=item.id, attempt=last.attempt, function=item.intent.function)
             self._hand_in(item, last)
-        elif item.state is State.BROADCAST and not self.client.rpc("eth_getTransactionByHash", "0x" + last.tx_hash.hex()):
+        elif good and item.state is State.BROADCAST and not self.client.knows(last.tx_hash):
             self._hand_in(item, last)
 
     def _higher(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], Signed] | None:
@@ -237,21 +234,33 @@ class TransactionSender:
         No node takes bytes below the base fee, and every later act waits for their nonce: then even an act that is moot by now
         is sent, to revert in its block.
         """
-        last, (old, old_gas) = attempts[-1], fees_of(attempts[-1].raw)
-        fees, invalid = bumped(old, head.base_fee_wei), old.max_fee < head.base_fee_wei
-        young = self.outbox.lane.clock.now() - last.signed_at < self._policy.bump_after_s
-        spent = len(attempts) >= self._policy.max_attempts and not invalid
-        if young or spent or fees.max_fee > self._policy.max_fee_wei:
+        (old, old_gas), left = fees_of(attempts[-1].raw), _left(item.intent, head)
+        fees = raised(old, head.base_fee_wei, left, self._policy.max_fee_wei)
+        invalid, hurry = old.max_fee < head.base_fee_wei, outgrown(old, left)
+        spent = len(attempts) >= self._policy.max_attempts and not (invalid or hurry)
+        if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
             return None
         answer, gas, _ = self._ask(item.intent)
         if answer is not Answer.GO and not (invalid or item.state is State.SIGNED):
             return None
         return self._maker(item.intent, max(gas, old_gas), fees)
 
+    def _emptied(self, last: Attempt, head: Block) -> Callable[[int], Signed] | None:
+        """Nothing, in place of an act that came too late: later acts wait for its nonce. None while that is under way."""
+        if is_empty(last.raw) and not self._is_old(last):
+            return None
+        old, _ = fees_of(last.raw)
+        fees = raised(old, head.base_fee_wei, None, self._policy.max_fee_wei) or old
+        call = Call(self._signer, self._signer.address, b"", 0, EMPTY_GAS)
+        return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
+
+    def _is_old(self, attempt: Attempt) -> bool:
+        return self.outbox.lane.clock.now() - attempt.signed_at >= self._policy.bump_after_s
+
     def _hand_in(self, item: Item, attempt: Attempt) -> bool:
         """Whether the node has the bytes now."""
         try:
-            self.client.rpc("eth_sendRawTransaction", "0x" + attempt.raw.hex())
+            self.client.broadcast(attempt.raw)
         except (RpcRefused, ChainReverted) as error:
             # "already known", "nonce too low": the next look finds the receipt. Anything else is tried again next tick.
             telemetry.log_error("sender.not_accepted", error, id=item.id, function=item.intent.function)
@@ -263,10 +272,6 @@ class TransactionSender:
     def _maker(self, intent: Intent, gas: int, fees: Fees) -> Callable[[int], Signed]:
         call = Call(self._signer, intent.contract, intent.calldata, intent.value_wei, min(gas, TX_GAS_CAP))
         return lambda nonce: Signed(*sign(self.client, call, nonce, fees))
-
-    def _capped(self, fees: Fees) -> Fees:
-        highest = min(fees.max_fee, self._policy.max_fee_wei)
-        return Fees(highest, min(fees.tip, highest))
 
     def _end(self, item: Item, state: State, why: str, **block: Any) -> None:
         self.outbox.mark(item.id, state, detail=why, **block)
@@ -282,3 +287,8 @@ _HARMLESS = ("already known", "already imported", "nonce too low")
 
 def _past(intent: Intent, head: Block) -> bool:
     return 0 < intent.deadline < head.timestamp
+
+
+def _left(intent: Intent, head: Block) -> int | None:
+    """Seconds of chain time until the deadline; None without one."""
+    return intent.deadline - head.timestamp if intent.deadline else None

@@ -1,4 +1,4 @@
-"""EIP-1559 transactions: fees, signing, and the one-shot pipelined sending of deployments.
+"""EIP-1559 transactions: signing, and the one-shot pipelined sending of deployments.
 
 Actors never send from here: their writes go through `chain.sender`, which survives a crash (design section 2).
 """
@@ -11,26 +11,21 @@ from eth_account import Account
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.errors import ChainReverted, TryAgain, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from bytewise.service.clock import monotonic_s
-from chain.client import ChainClient, at_number, hex_bytes, quantity, reading_answer
+from chain.access import Chain
+from chain.client import ChainClient, Inclusion, at_number, quantity, reading_answer
+from chain.fees import Fees, fees_at
 
-TIP_WEI = 10**9
-"""Priority fee of a first attempt: 1 gwei, what public builders accept at quiet times."""
+EMPTY_GAS = 21_000
+"""Gas of a transaction that does nothing."""
 
 TX_GAS_CAP = 2**24
 """Most gas of one transaction (EIP-7825)."""
 
 _POLL_S = 0.1
-
-
-class Fees(NamedTuple):
-    """What a transaction offers per gas, in wei."""
-
-    max_fee: int
-    tip: int
 
 
 class Call(NamedTuple):
@@ -43,18 +38,7 @@ class Call(NamedTuple):
     gas: int
 
 
-def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
-    """Fees that stay valid while the base fee doubles: six full blocks."""
-    return Fees(2 * base_fee_wei + tip_wei, tip_wei)
-
-
-def bumped(old: Fees, base_fee_wei: int) -> Fees:
-    """Fees that replace `old` in every pool: at least 10 % more of both (geth's and anvil's rule), and enough for today."""
-    fresh = fees_at(base_fee_wei)
-    return Fees(max(_plus_tenth(old.max_fee), fresh.max_fee), max(_plus_tenth(old.tip), fresh.tip))
-
-
-def sign(client: ChainClient, call: Call, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
+def sign(client: Chain, call: Call, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
     """Raw bytes and hash of the signed transaction."""
     fields: dict[str, Any] = {
         "type": 2, "chainId": client.chain_id, "nonce": nonce, "gas": call.gas, "value": call.value_wei,
@@ -72,27 +56,9 @@ def fees_of(raw: bytes) -> tuple[Fees, int]:
     return Fees(int(fields["maxFeePerGas"]), int(fields["maxPriorityFeePerGas"])), int(fields["gas"])
 
 
-def account_nonce(client: ChainClient, account: Address, tag: str = "latest") -> int:
-    """Transactions of the account that the chain has at this block."""
-    return client.rpc_int("eth_getTransactionCount", account, tag)
-
-
-class Inclusion(NamedTuple):
-    """What a transaction's receipt says."""
-
-    number: int
-    """Block."""
-    block_hash: Digest
-    succeeded: bool
-    """Whether it did not revert."""
-    gas_used: int
-
-
-def inclusions(client: ChainClient, hashes: Sequence[Digest]) -> list[Inclusion | None]:
-    """The transactions' receipts in one round trip; None for each that the node has none of."""
-    answers = client.rpc_many([("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes])
-    with reading_answer("eth_getTransactionReceipt"):
-        return [None if raw is None else _inclusion(raw) for raw in answers]
+def is_empty(raw: bytes) -> bool:
+    """Whether signed bytes of ours do nothing but use their nonce: every act has calldata."""
+    return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 
 def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
@@ -120,14 +86,14 @@ def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> li
     return receipts
 
 
-def why_reverted(client: ChainClient, call: Call, block: int) -> str:
+def why_reverted(client: Chain, call: Call, block: int) -> str:
     """The decoded error of a reverted call repeated on the state after its block, which it did not change; best effort."""
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:
         request["to"] = call.to
     try:
-        client.rpc("eth_call", request, at_number(block))
-    except (ChainReverted, RpcRefused, TryAgain) as error:
+        client.replay(request, at_number(block))
+    except (ChainReverted, Unavailable) as error:
         return str(error)
     return "no reason on the state after its block"
 
@@ -136,23 +102,10 @@ def _wait(client: ChainClient, hashes: Sequence[Digest], timeout_s: float) -> li
     until = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:
-        looked = inclusions(client, hashes)
+        looked = client.receipts(hashes)
         found = [each for each in looked if each is not None]
         if len(found) == len(looked):
             return found
         if monotonic_s() > until:
             raise TryAgain("chain", f"no receipt of {len(looked) - len(found)} of {len(looked)} transactions after {timeout_s} s")
         pause.wait(_POLL_S)
-
-
-def _inclusion(raw: Any) -> Inclusion:
-    return Inclusion(
-        number=quantity(raw["blockNumber"]),
-        block_hash=digest(hex_bytes(raw["blockHash"])),
-        succeeded=quantity(raw["status"]) == 1,
-        gas_used=quantity(raw["gasUsed"]),
-    )
-
-
-def _plus_tenth(value: int) -> int:
-    return value + value // 10 + 1

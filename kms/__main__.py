@@ -11,7 +11,7 @@ from bytewise.protocol.network import Network
 from bytewise.service import telemetry
 from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
-from chain.client import ChainClient
+from chain.access import open_chain
 from chain.reader import ChainReader
 from kms import keyring
 from kms.chain_view import ChainKeyView
@@ -43,7 +43,7 @@ def _deal(config: Path) -> int:
 def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
     network = decode(Network, settings.network_file.read_bytes())
-    reader = ChainReader(ChainClient(settings.rpc_url, network.chain_id), network, settings.finality)
+    reader = ChainReader(open_chain(*settings.rpc, network.chain_id), network, settings.finality)
     view = ChainKeyView(reader, keyring.signer(settings.folder).address)
     return serve_shard(settings, network.contracts, view)
 

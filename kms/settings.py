@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64
+from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,18 @@ class ShardSettings:
     """Appraisal policy, canonical JSON."""
     network_file: Path
     """Address book of the network."""
-    rpc_url: str
-    """Chain node."""
     database_url: str
     """This shard's own database; the starter migrates it."""
     audits_per_epoch: int
     """Most distinct audits that this shard serves in one epoch; dispute seats are never refused for it."""
     production: bool
     """Refuses simulated evidence, policies and epochs, and the simulator itself, and blocks that are not final."""
+    rpc_url: str = ""
+    """JSON-RPC of a chain node; this, or `rpc_urls`."""
+    rpc_urls: tuple[str, ...] = ()
+    """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
+    rpc_quorum: int = 0
+    """How many of `rpc_urls` must agree; 0: more than half."""
     finality: str = "finalized"
     """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 
@@ -71,3 +76,10 @@ class ShardSettings:
             raise ConfigurationError("shard", f"finality {self.finality}")
         if self.production and self.finality != "finalized":
             raise ConfigurationError("shard", f"finality {self.finality} in production")
+        # Whatever is wrong with them is said at the start.
+        _ = self.rpc
+
+    @property
+    def rpc(self) -> Endpoints:
+        """The chain's endpoints."""
+        return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,27 @@ class Network:
 
     file: Path
     """`network.json`: chain id, addresses, deployment block, epochs."""
-    rpc: str
-    """URL of an Ethereum JSON-RPC node."""
     da: tuple[str, ...]
     """URLs of EigenDA proxies or of our store, in order of preference."""
+    rpc: str = ""
+    """URL of an Ethereum JSON-RPC node; this, or `rpc_urls`."""
+    rpc_urls: tuple[str, ...] = ()
+    """URLs of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
+    rpc_quorum: int = 0
+    """How many of `rpc_urls` must agree; 0: more than half."""
     timeout_s: float = 20.0
     """Of one call."""
     accept_simulated: bool = False
     """Whether to seal to a key epoch whose enclaves are simulated; without it such a network is refused (fence 5)."""
+
+    def __post_init__(self) -> None:
+        # Whatever is wrong with them is said at the start.
+        _ = self.endpoints
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """The chain's endpoints."""
+        return rpc_endpoints(self.rpc, self.rpc_urls, self.rpc_quorum)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
 from bytewise.storage.outbox import Outbox
-from chain.client import ChainClient
+from chain.access import open_chain
 from chain.deploy import read_network
 from chain.intents import ContractSender, check_round, classify
 from chain.keys import load_signer
@@ -153,7 +153,7 @@ class Operator:
             watch=Watch(max(FRESH_S, FRESH_TICKS * settings.limits.tick_s), monotonic_s), clock=clock, rng=os.urandom,
             anchor=network.anchor_domain,
         )  # fmt: skip
-        client = ChainClient(settings.network.rpc, network.chain_id, settings.network.timeout_s)
+        client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
         lane = Lane(database, clock, network.chain_id, operator.address)
         transactions = TransactionSender(client, Outbox(lane), operator, check_round(client, network), classify)
         standing = OperatorStanding(ChainReader(client, network), operator.address, offer.environment.digest, offer.model_id)

@@ -19,6 +19,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.lane import DEFAULT_TTL_S, Lane
 from bytewise.storage.migrate import migrate
+from chain.access import Chain
 from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force
 from chain.intents import ContractSender, contract_sender
 from chain.keys import devnet_signer
@@ -128,13 +129,14 @@ def sender(
     policy: SenderPolicy | None = None,
     owner: str = "",
     ttl_s: int = DEFAULT_TTL_S,
+    client: Chain | None = None,
 ) -> ContractSender:
     """A sender with its own database in a folder; the same folder again is the same outbox."""
     path = folder / f"{key.address}.db"
     if not path.exists():
         path.write_bytes(empty_database())
     lane = Lane(open_database(f"sqlite:///{path}"), SystemClock(), CHAIN_ID, key.address, owner, ttl_s)
-    return contract_sender(anvil.client, network, lane, key, "test", policy or SenderPolicy(confirmations=1))
+    return contract_sender(client or anvil.client, network, lane, key, "test", policy or SenderPolicy(confirmations=1))
 
 
 def pump(anvil: Anvil, senders: Sequence[ContractSender], rounds: int = 6) -> None:

@@ -24,7 +24,7 @@ from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
 from bytewise.storage.outbox import Outbox
-from chain.client import ChainClient
+from chain.access import open_chain
 from chain.history import ChainHistory
 from chain.intents import ContractSender, check_round, classify
 from chain.keys import load_signer
@@ -50,7 +50,7 @@ class World:
         self.signer = load_signer(settings.key_file)
         self.database = open_database(settings.database)
         check_revision(self.database)
-        client = ChainClient(settings.rpc_url, self.network.chain_id, settings.rpc_timeout_s)
+        client = open_chain(*settings.rpc, self.network.chain_id, settings.rpc_timeout_s)
         self.chain = ChainReader(client, self.network)
         self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
         self.lane = Lane(self.database, self.clock, self.network.chain_id, self.signer.address)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bytewise.protocol.decide import MovePolicy, VotePolicy, WatchPolicy
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
 
 class Role(enum.StrEnum):
@@ -23,8 +24,6 @@ class NodeSettings:
 
     role: Role
     """What it does."""
-    rpc_url: str
-    """JSON-RPC of a chain node."""
     network_file: Path
     """Address book."""
     key_file: Path
@@ -35,6 +34,12 @@ class NodeSettings:
     """Ed25519 key of the journal; made at the first start."""
     da_urls: tuple[str, ...]
     """EigenDA proxies, in order of preference."""
+    rpc_url: str = ""
+    """JSON-RPC of a chain node; this, or `rpc_urls`."""
+    rpc_urls: tuple[str, ...] = ()
+    """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
+    rpc_quorum: int = 0
+    """How many of `rpc_urls` must agree; 0: more than half."""
     enclave_socket: Path | None = None
     """Job socket of the own enclave; needed by role verifier."""
     confirmations: int = 2
@@ -73,3 +78,10 @@ class NodeSettings:
             raise ConfigurationError("enclave_socket", "role verifier needs one")
         if not self.da_urls:
             raise ConfigurationError("da_urls", "none")
+        # Whatever is wrong with them is said at the start.
+        _ = self.rpc
+
+    @property
+    def rpc(self) -> Endpoints:
+        """The chain's endpoints."""
+        return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)

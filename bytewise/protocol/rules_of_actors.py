@@ -161,6 +161,12 @@ class NotServed(Unavailable):
     rule, template = "R-66", "{0} is not served: {1}"
 
 
+class NoAgreement(Unavailable):
+    """Too few of several chain endpoints gave the same answer; which ones differ or said nothing is named by their places."""
+
+    rule, template = "R-67", "{0}: fewer than {1} chain endpoints agree: {2}"
+
+
 # --- inference ---
 
 

@@ -49,7 +49,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
     State.PLANNED: frozenset({State.SIGNED}) | _ENDS,
     State.SIGNED: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
     State.BROADCAST: frozenset({State.SIGNED, State.BROADCAST, State.MINED}) | _ENDS,
-    State.MINED: frozenset({State.BROADCAST, State.MINED, State.CONFIRMED, State.REVERTED, State.REPLACED}),
+    State.MINED: frozenset({State.BROADCAST, State.MINED, State.CONFIRMED, State.REVERTED, State.EXPIRED, State.REPLACED}),
     State.CONFIRMED: frozenset({State.BROADCAST, State.FINAL}),
     State.FINAL: frozenset(),
     State.REVERTED: frozenset({State.PLANNED, State.BROADCAST}),
@@ -207,6 +207,13 @@ class Outbox:
         with writing(self.lane.engine) as connection:
             self._move(connection, item_id, State.PLANNED)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
+        return self.item(item_id)
+
+    def set_deadline(self, item_id: int, deadline: int) -> Item:
+        """Gives a row another deadline: the chain moved it."""
+        with writing(self.lane.engine) as connection:
+            self.lane.held_in(connection)
+            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(deadline=deadline))
         return self.item(item_id)
 
     def _move(self, connection: Connection, item_id: int, state: State, expected: State | None = None) -> Row[Any]:

@@ -12,7 +12,7 @@ from bytewise.cli.demo.plan import CHAIN_ID, VERIFIERS
 from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import Site
 from bytewise.protocol.dispute import Dispute, Member, Phase, Snapshot
-from bytewise.protocol.units import Address, Digest, hex0x
+from bytewise.protocol.units import Address, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
@@ -126,8 +126,8 @@ class Director:
     def finish(self, reader: ChainReader) -> None:
         """Looks up whether the bytes that were signed before the kill are the ones on-chain."""
         if self._signed_hash is not None:
-            receipt = reader.client.rpc("eth_getTransactionReceipt", hex0x(self._signed_hash))
-            self.fates.same_bytes = bool(receipt) and int(receipt["status"], 16) == 1
+            (receipt,) = reader.client.receipts([self._signed_hash])
+            self.fates.same_bytes = receipt is not None and receipt.succeeded
 
     def _look_at_the_outbox(self, fate: Fate) -> None:
         engine = open_database(self._site.database(fate.member))

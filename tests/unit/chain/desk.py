@@ -6,10 +6,11 @@ from bytewise.protocol.network import Network
 from bytewise.storage.outbox import Item, Outbox
 from chain.artifacts import interface
 from chain.client import ChainClient
+from chain.fees import fees_at
 from chain.intents import ContractSender
 from chain.reader import ChainReader
 from chain.sender import SenderPolicy
-from chain.transactions import Call, account_nonce, fees_at, sign
+from chain.transactions import Call, sign
 from tests.anvil import Anvil
 from tests.devnet import MODEL, batch, deployed, reader, sender, signer
 
@@ -45,7 +46,7 @@ def governance(network: Network, function: str, status: int = 2) -> Call:
 
 
 def send(client: ChainClient, call: Call, tip_wei: int, nonce: int | None = None) -> None:
-    count = account_nonce(client, call.signer.address) if nonce is None else nonce
+    count = client.nonce(call.signer.address) if nonce is None else nonce
     raw, _ = sign(client, call, count, fees_at(client.head().base_fee_wei, tip_wei))
     client.rpc("eth_sendRawTransaction", "0x" + raw.hex())
 
@@ -60,4 +61,4 @@ def sign_only(desk: Desk) -> None:
     transactions, head = desk.sender.transactions, desk.anvil.client.head()
     desk.outbox.lane.acquire()
     make = transactions._maker(desk.row().intent, 400_000, fees_at(head.base_fee_wei))
-    desk.outbox.sign(desk.row().id, account_nonce(desk.anvil.client, signer(1).address), make)
+    desk.outbox.sign(desk.row().id, desk.anvil.client.nonce(signer(1).address), make)

@@ -14,7 +14,6 @@ from bytewise.protocol.units import Address, Digest
 from chain.artifacts import interface
 from chain.client import ChainClient
 from chain.intents import classify
-from chain.transactions import account_nonce, inclusions
 from tests.anvil import CHAIN_ID
 
 WHERE = Address("0x" + "11" * 20)
@@ -66,11 +65,11 @@ def _logs(client: ChainClient) -> object:
 
 
 def _nonce(client: ChainClient) -> object:
-    return account_nonce(client, WHERE)
+    return client.nonce(WHERE)
 
 
 def _receipts(client: ChainClient) -> object:
-    return inclusions(client, [Digest(b"h" * 32)])
+    return client.receipts([Digest(b"h" * 32)])
 
 
 @pytest.mark.parametrize("result", [None, "0x", "0xnone", "nonsense", 7, [], {}])

@@ -183,6 +183,8 @@ def test_a_second_different_vote_is_our_bug(court: Court) -> None:
     court.pump()
     made = ChainHistory(court.reader).commitments(0, court.reader.head())
     assert [each.commitment for each in made] == [word("one")]
+    row = court.members[who].find(court.network.addresses.disputes, "commit", found.id + b"\0\1")
+    assert row and row.intent.deadline == found.commit_end, "the nearer that comes, the more is paid"
 
 
 def test_what_somebody_else_did_first_is_superseded_and_costs_nothing(court: Court) -> None:

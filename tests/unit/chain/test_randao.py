@@ -13,7 +13,7 @@ from chain.artifacts import interface
 from chain.client import ChainClient, at_number, hex_bytes
 from chain.deploy import created_address
 from chain.headers import header_rlp
-from chain.transactions import Call, account_nonce, send_all
+from chain.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import signer
 
@@ -27,7 +27,7 @@ class Source:
         self.anvil, self.code = anvil, interface("RandaoSource")
         newest = anvil.mine(2)
         proof = [value for n in (newest - 1, newest) for value in (n, header_rlp(anvil.client, n))]
-        self.address = created_address(signer(0).address, account_nonce(anvil.client, signer(0).address))
+        self.address = created_address(signer(0).address, anvil.client.nonce(signer(0).address))
         self._send(None, self.code.creation(SHORTEST, LONGEST, *proof), 3_000_000)
 
     def announce(self, number: int) -> None:

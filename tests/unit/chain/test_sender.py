@@ -15,7 +15,7 @@ from chain.client import ChainClient
 from chain.deploy import write_network
 from chain.intents import ContractSender
 from chain.sender import SenderPolicy
-from chain.transactions import Call, account_nonce
+from chain.transactions import Call
 from tests.anvil import Anvil
 from tests.devnet import batch, deployed, pump, reader, sender, signer
 from tests.unit.chain.desk import Desk, governance, send
@@ -78,7 +78,7 @@ def test_a_kill_around_the_broadcast_leaves_exactly_one_transaction(anvil: Anvil
     assert [item.state for item in again.transactions.outbox.all()] == [State.CONFIRMED]
     assert [each.tx_hash for each in again.transactions.outbox.attempts(row.id)] == [attempt.tx_hash], "the same bytes"
     assert len(reader(anvil, network).batches(0, anvil.client.head().number)) == 1
-    assert account_nonce(anvil.client, signer(1).address) == attempt.nonce + 1
+    assert anvil.client.nonce(signer(1).address) == attempt.nonce + 1
 
 
 def test_two_processes_never_write_for_one_account(anvil: Anvil, tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None
     desk = Desk(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "setModel"), tip_wei=10**9)
     anvil.mine()
-    before = account_nonce(anvil.client, signer(1).address)
+    before = anvil.client.nonce(signer(1).address)
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (State.REVERTED, None)
-    assert account_nonce(anvil.client, signer(1).address) == before
+    assert anvil.client.nonce(signer(1).address) == before
 
 
 def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Path) -> None:

@@ -3,9 +3,13 @@
 import itertools
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bytewise.storage.outbox import State
+from chain.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
 from chain.sender import SenderPolicy
-from chain.transactions import TX_GAS_CAP, Fees, account_nonce, bumped, fees_at, fees_of
+from chain.transactions import TX_GAS_CAP, fees_of, is_empty
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import batch, deployed, pump, sender, signer
 from tests.unit.chain.desk import Desk, base_fee, governance, send, sign_only
@@ -59,7 +63,7 @@ def test_an_act_that_is_moot_still_frees_its_nonce_when_the_base_fee_outgrew_it(
         base_fee(anvil, 60 * base)
         desk.sender.pump()
         pump(anvil, [desk.sender])
-        assert desk.row().state is State.REVERTED and account_nonce(anvil.client, signer(1).address) == 3
+        assert desk.row().state is State.REVERTED and anvil.client.nonce(signer(1).address) == 3
 
 
 def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp_path: Path) -> None:
@@ -80,8 +84,8 @@ def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path
     assert (row.state, row.nonce) == (State.EXPIRED, None)
 
 
-def test_signed_bytes_are_not_sent_after_their_deadline(anvil: Anvil, tmp_path: Path) -> None:
-    desk = Desk(anvil, tmp_path, IMPATIENT)
+def test_signed_bytes_are_not_sent_after_their_deadline_and_their_nonce_is_used_for_nothing(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path, IMPATIENT._replace(replan_after_s=0))
     outbox = desk.outbox
     outbox.lane.acquire()
     outbox.mark(desk.row().id, State.EXPIRED)
@@ -90,10 +94,51 @@ def test_signed_bytes_are_not_sent_after_their_deadline(anvil: Anvil, tmp_path: 
     (attempt,) = outbox.attempts(desk.row().id)
     anvil.drop(attempt.tx_hash)
     anvil.pass_time(100)
-    for _ in range(3):
-        desk.sender.pump()
-    assert anvil.rpc("eth_getTransactionByHash", "0x" + attempt.tx_hash.hex()) is None
-    assert len(outbox.attempts(desk.row().id)) == 1 and desk.batches() == 0
+    desk.sender.pump()
+    assert not anvil.client.knows(attempt.tx_hash)
+    first, second = outbox.attempts(desk.row().id)
+    assert is_empty(second.raw) and not is_empty(first.raw) and first.nonce == second.nonce
+    pump(anvil, [desk.sender])
+    assert desk.row().state is State.EXPIRED and desk.batches() == 0
+    assert anvil.client.nonce(signer(1).address) == second.nonce + 1, "what comes later does not wait for it"
+    anvil.reorganise(2)
+    anvil.pass_time(300)
+    pump(anvil, [desk.sender])
+    assert desk.row().state is State.EXPIRED and anvil.client.nonce(signer(1).address) == second.nonce + 1
+    desk.post(1)
+    pump(anvil, [desk.sender])
+    assert desk.row().state is State.CONFIRMED and desk.batches() == 1
+
+
+def test_an_act_in_front_of_its_deadline_pays_more_the_nearer_it_comes(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    anvil.automine(False)
+    operator = sender(anvil, network, signer(1), tmp_path, SenderPolicy(confirmations=1, bump_after_s=10**6, max_attempts=1))
+    outbox, end = operator.transactions.outbox, anvil.client.head().timestamp + 2 * HURRY_S
+    operator.anchor(batch(network, signer(1), 1, 2, 0).header, deadline=end)
+    tips = []
+    for left in (2 * HURRY_S, HURRY_S + 60, 450, 250, 240, 110, 48, 5):
+        for attempt in outbox.attempts(1):
+            anvil.drop(attempt.tx_hash)
+        anvil.pass_time(max(end - left - anvil.client.head().timestamp - 1, 0))
+        operator.pump()
+        tips.append(fees_of(outbox.attempts(1)[-1].raw)[0].tip)
+    gwei = [tip / TIP_WEI for tip in tips]
+    assert gwei[:3] == [1, 1, 1] and gwei[3] == gwei[4] and gwei[-1] == HURRY_S / BLOCK_S
+    assert gwei == sorted(gwei) and len(set(gwei)) == len(outbox.attempts(1)) == 5
+    pump(anvil, [operator])
+    assert outbox.all()[0].state is State.CONFIRMED
+
+
+def test_a_deadline_that_the_chain_moved_is_the_rows(anvil: Anvil, tmp_path: Path) -> None:
+    network = deployed(anvil)
+    operator = sender(anvil, network, signer(1), tmp_path)
+    header, now = batch(network, signer(1), 1, 2, 0).header, anvil.client.head().timestamp
+    for deadline in (now - 5, now + 60):
+        operator.anchor(header, deadline=deadline)
+        assert operator.transactions.outbox.all()[0].intent.deadline == deadline
+    pump(anvil, [operator])
+    assert operator.transactions.outbox.all()[0].state is State.CONFIRMED
 
 
 def test_the_fee_ceiling_holds(anvil: Anvil, tmp_path: Path) -> None:
@@ -104,6 +149,44 @@ def test_the_fee_ceiling_holds(anvil: Anvil, tmp_path: Path) -> None:
     assert all(fees_of(each.raw)[0].max_fee <= ceiling for each in desk.outbox.attempts(desk.row().id))
 
 
-def test_a_raise_is_a_tenth_at_least() -> None:
-    assert bumped(Fees(100, 10), 0).max_fee >= 110
-    assert bumped(Fees(1, 1), 7) == fees_at(7)
+WEI = st.integers(1, 10**13)
+LEFT = st.none() | st.integers(-100, 10_000)
+
+
+@given(early=st.integers(-100, 10_000), late=st.integers(-100, 10_000))
+def test_a_tip_never_falls_as_a_deadline_comes_near(early: int, late: int) -> None:
+    early, late = max(early, late), min(early, late)
+    assert TIP_WEI <= tip_at(early) <= tip_at(late) <= TIP_WEI * HURRY_S // BLOCK_S
+    assert tip_at(early) == tip_at(None) or early < HURRY_S
+
+
+@given(base=WEI, left=LEFT, ceiling=WEI)
+def test_a_first_offer_is_within_the_ceiling_and_for_the_time_left(base: int, left: int | None, ceiling: int) -> None:
+    fees = offered(base, left, ceiling)
+    assert fees.tip <= fees.max_fee <= ceiling
+    assert fees.tip == tip_at(left) or fees.max_fee == ceiling
+
+
+@given(max_fee=WEI, tip=WEI, base=WEI, left=LEFT, ceiling=WEI)
+def test_a_raise_is_a_tenth_at_least_and_within_the_ceiling(
+    max_fee: int, tip: int, base: int, left: int | None, ceiling: int
+) -> None:
+    old = Fees(max(max_fee, tip), min(max_fee, tip))
+    new = raised(old, base, left, ceiling)
+    if new is None:
+        assert ceiling * 10 < old.max_fee * 11 + 20, "there was no room for a tenth"
+        return
+    assert new.max_fee * 10 >= old.max_fee * 11 and new.tip * 10 >= old.tip * 11
+    assert new.tip <= new.max_fee <= ceiling
+    assert new.max_fee == ceiling or (new.max_fee >= fees_at(base, tip_at(left)).max_fee and new.tip >= tip_at(left))
+
+
+@given(left=st.integers(0, 5_000), step=st.integers(1, 60), ceiling=st.integers(10 * TIP_WEI, 500 * TIP_WEI))
+def test_a_stuck_act_is_raised_a_few_times_and_pays_for_the_last_block(left: int, step: int, ceiling: int) -> None:
+    base, versions = 10**9, [offered(10**9, left, ceiling)]
+    for now in range(left - step, -1, -step):
+        if outgrown(versions[-1], now):
+            better = raised(versions[-1], base, now, ceiling)
+            versions += [] if better is None else [better]
+    assert len(versions) <= 7, "each is twice the one before, but the last, which the ceiling cuts"
+    assert versions[-1].tip * 2 > min(tip_at(step), ceiling) or versions[-1].max_fee * 11 > 10 * ceiling

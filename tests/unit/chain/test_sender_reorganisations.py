@@ -9,10 +9,10 @@ from hexbytes import HexBytes
 
 from bytewise.storage.outbox import Item, State
 from chain.aftercare import FINAL_AFTER
+from chain.fees import fees_at
 from chain.intents import ContractSender
 from chain.params import ETHER
 from chain.sender import SenderPolicy
-from chain.transactions import account_nonce, fees_at
 from tests.anvil import Anvil
 from tests.devnet import deployed, pump, reader, sender, signer
 from tests.unit.chain.desk import Desk
@@ -65,7 +65,7 @@ def out_of_gas(sender_: ContractSender, item: Item) -> None:
     outbox, client = transactions.outbox, transactions.client
     outbox.lane.acquire()
     make = transactions._maker(item.intent, 30_000, fees_at(client.head().base_fee_wei))
-    outbox.sign(item.id, account_nonce(client, outbox.lane.account), make)
+    outbox.sign(item.id, client.nonce(outbox.lane.account), make)
 
 
 def test_depths_from_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_bytes_left_behind_by_a_second_try_do_not_block_it_when_both_leave_the_c
     first, second = desk.outbox.attempts(desk.row().id)
     assert (second.nonce, desk.row().nonce) == (first.nonce + 1, second.nonce), "the first one's receipt is not the second's"
     anvil.reorganise(8)
-    assert account_nonce(anvil.client, signer(1).address) == first.nonce
+    assert anvil.client.nonce(signer(1).address) == first.nonce
     settle(desk)
-    assert account_nonce(anvil.client, signer(1).address) == second.nonce + 1
+    assert anvil.client.nonce(signer(1).address) == second.nonce + 1
     check(desk)
 
 

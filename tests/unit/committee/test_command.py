@@ -50,7 +50,10 @@ def test_a_watchtower_has_no_seats(tmp_path: Path) -> None:
     assert failed.returncode == EXIT_BUG and "R-55" in failed.stderr
 
 
-@pytest.mark.parametrize("changes", [{"enclave_socket": None}, {"unheard_of": 1}, {"da_urls": []}, {"role": "king"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"enclave_socket": None}, {"unheard_of": 1}, {"da_urls": []}, {"role": "king"}, {"rpc_url": None}, {"rpc_urls": ["u"]}],
+)
 def test_settings_that_cannot_be_right_are_refused_by_name(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):
         load_settings(NodeSettings, config(tmp_path, **changes))

@@ -1,0 +1,290 @@
+"""Several endpoints: what a quorum says is what one honest node says; whatever fewer say is nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, NoAgreement, RpcRefused, TryAgain, Unavailable
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import Digest
+from bytewise.storage.outbox import State
+from chain.access import open_chain
+from chain.artifacts import Reason, interface
+from chain.client import Block, ChainClient, at_hash, at_number
+from chain.fees import fees_at
+from chain.intents import ContractSender
+from chain.quorum import QuorumClient
+from chain.reader import ChainReader
+from chain.rest import FIRST_REST_S, LONGEST_REST_S, Rest
+from chain.transactions import Call, sign
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.devnet import batch, deployed, pump, sender, signer, word
+from tests.unit.chain.fronts import Change, Front, fronts, gone, lies, refuses
+
+WORD = "0x" + "11" * 32
+ACCOUNT = signer(1).address
+
+
+class HandClock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Square:
+    """A network that three endpoints show, and clients that want two of them to agree."""
+
+    def __init__(self, anvil: Anvil, endpoints: list[Front]) -> None:
+        self.anvil, self.endpoints, self.alone = anvil, endpoints, anvil.client
+        self.network: Network = deployed(anvil)
+        block = anvil.rpc("eth_getBlockByNumber", "latest", False)
+        self.transaction = Digest(bytes.fromhex(block["transactions"][0][2:]))
+        anvil.automine(False)
+        self.clock = HandClock()
+        self.chain = self.client()
+
+    def client(self, count: int = 3) -> QuorumClient:
+        """A client that has not heard anything yet."""
+        return QuorumClient([ChainClient(each.url, CHAIN_ID, 5.0) for each in self.endpoints[:count]], 2, self.clock)
+
+    def everything(self, chain: Any) -> list[object]:
+        """One read of each kind at one block."""
+        where, number = self.network.addresses, self.alone.head().number
+        return [
+            chain.block(number), chain.head(), chain.head("finalized").number,
+            chain.call("Lens", where.lens, "money", block=at_number(number)),
+            chain.call("Lens", where.lens, "money", block=at_hash(chain.block(number).hash)),
+            chain.call("Lens", where.lens, "money", block="latest"),
+            chain.logs("Registry", where.registry, ["VerifierRegistered", "OperatorRegistered"], 0, number),
+            chain.balance(ACCOUNT, at_number(number)), chain.nonce(ACCOUNT), chain.nonce(ACCOUNT, at_number(number - 1)),
+            chain.receipts([self.transaction, word("none")]), chain.knows(self.transaction), chain.knows(word("none")),
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Square]:
+    with running_anvil() as anvil, fronts(anvil, 3) as endpoints:
+        yield Square(anvil, endpoints)
+
+
+@pytest.fixture
+def square(place: Square) -> Square:
+    """The network, everybody honest again and nobody heard yet."""
+    for each in place.endpoints:
+        each.change, each.refused = None, frozenset()
+    place.clock = HandClock()
+    place.chain = place.client()
+    place.anvil.mine()
+    return place
+
+
+def changed(**fields: Any) -> Any:
+    return lambda result: result and result | fields
+
+
+LIES: dict[str, Change] = {
+    "another hash of every block": lies("eth_getBlockByNumber", changed(hash=WORD)),
+    "another time of every block": lies("eth_getBlockByNumber", changed(timestamp="0x7")),
+    "other results of views": lies("eth_call", lambda result: "0x" + "00" * 31 + "07" + (result or "")[66:]),
+    "no events": lies("eth_getLogs", lambda result: []),
+    "a balance": lies("eth_getBalance", lambda result: "0x7"),
+    "a count of transactions": lies("eth_getTransactionCount", lambda result: "0x77"),
+    "failures": lies("eth_getTransactionReceipt", changed(status="0x0")),
+    "receipts in other blocks": lies("eth_getTransactionReceipt", changed(blockHash=WORD)),
+    "no receipts": lies("eth_getTransactionReceipt", lambda result: None),
+    "a head far ahead": lies("eth_getBlockByNumber", changed(number="0xffffff")),
+    "nothing at all": gone,
+    "refusals of views": refuses("eth_call"),
+    "broken results of views": lies("eth_call", lambda result: None),
+}
+
+
+def test_several_honest_endpoints_say_what_one_says(square: Square) -> None:
+    assert square.everything(square.chain) == square.everything(square.alone)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_one_bad_endpoint_of_three_changes_nothing(square: Square, lie: str) -> None:
+    square.endpoints[0].change = LIES[lie]
+    assert square.everything(square.chain) == square.everything(square.alone)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_two_endpoints_do_not_share_is_not_read(square: Square, lie: str) -> None:
+    square.endpoints[1].change = LIES[lie]
+    with pytest.raises(NoAgreement, match="endpoint 1"):
+        square.everything(square.client(2))
+
+
+def test_an_endpoint_that_lags_or_boasts_does_not_move_the_head(square: Square) -> None:
+    early = square.alone.block(3)
+    square.anvil.mine(2)
+    raw = square.anvil.rpc("eth_getBlockByNumber", "0x3", False)
+    for bad in square.endpoints:
+        for change in (lies("eth_getBlockByNumber", lambda result: raw), LIES["a head far ahead"]):
+            bad.change = change
+            assert square.chain.head() == square.alone.head() != early
+        bad.change = None
+
+
+def test_a_quorum_that_is_down_is_named_by_places_and_comes_back(square: Square) -> None:
+    square.endpoints[0].change = square.endpoints[2].change = gone
+    with pytest.raises(NoAgreement, match="endpoint 0: TryAgain; endpoint 2: TryAgain") as caught:
+        square.chain.head()
+    assert not any(each.url in str(caught.value) for each in square.endpoints), "a URL may hold a key"
+    square.endpoints[0].change = None
+    assert square.chain.head() == square.alone.head()
+
+
+def test_a_dead_endpoint_is_asked_once_per_rest(square: Square) -> None:
+    dead = square.endpoints[1]
+    dead.change = gone
+    square.chain.head()
+    tries = dead.asked.total()
+    for _ in range(20):
+        square.chain.head()
+    assert dead.asked.total() == tries
+    square.clock.seconds += FIRST_REST_S
+    square.chain.head()
+    assert dead.asked.total() > tries
+
+
+def test_rests_grow_and_end_with_an_answer(square: Square) -> None:
+    clock, front = square.clock, square.endpoints[0]
+    rest = Rest(0, ChainClient(front.url, CHAIN_ID, 5.0), clock)
+    front.change, waited = gone, []
+    for _ in range(9):
+        with pytest.raises(TryAgain):
+            rest.ask(lambda node: node.head())
+        start = clock.seconds
+        while rest.rests:
+            clock.seconds += 0.5
+        waited.append(clock.seconds - start)
+    assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60] and LONGEST_REST_S == 60
+    front.change = None
+    rest.ask(lambda node: node.head())
+    front.change = gone
+    with pytest.raises(TryAgain):
+        rest.ask(lambda node: node.head())
+    clock.seconds += FIRST_REST_S
+    assert not rest.rests
+
+
+def test_a_node_of_another_chain_is_no_endpoint(square: Square) -> None:
+    square.endpoints[0].change = lies("eth_chainId", lambda result: "0x5")
+    assert square.everything(square.chain) == square.everything(square.alone)
+    square.endpoints[1].change = lies("eth_chainId", lambda result: "0x5")
+    with pytest.raises(NoAgreement, match="endpoint 0: ConfigurationError; endpoint 1: ConfigurationError"):
+        square.client().head()
+
+
+def test_a_revert_that_a_quorum_shares_is_a_revert_with_its_reason(square: Square) -> None:
+    square.endpoints[2].change = lies("eth_call", lambda result: WORD)
+    with pytest.raises(ChainReverted) as caught:
+        square.chain.call("Disputes", square.network.addresses.disputes, "draw", word("none"), block="latest")
+    assert isinstance(caught.value.values[2], Reason) and caught.value.values[2].name == "WrongPhase"
+
+
+def test_what_a_quorum_refuses_is_refused_and_not_a_disagreement(square: Square) -> None:
+    deposit = interface("StakeVault").call("deposit")
+    vault = square.network.addresses.stake_vault
+    request = {"from": ACCOUNT, "to": vault, "data": "0x" + deposit.hex(), "value": hex(10**30)}
+    with pytest.raises(RpcRefused):
+        square.chain.estimate(request)
+
+
+def test_an_absurd_estimate_of_one_is_not_taken(square: Square) -> None:
+    request = {"from": ACCOUNT, "to": ACCOUNT, "data": "0x", "value": "0x1"}
+    true = square.alone.estimate(request)
+    square.endpoints[0].change = lies("eth_estimateGas", lambda result: "0xffffff")
+    assert square.chain.estimate(request) == true
+    square.endpoints[0].change = lies("eth_estimateGas", lambda result: "0x1")
+    assert square.chain.estimate(request) == true
+
+
+def test_bytes_go_to_every_endpoint_and_one_that_takes_them_is_enough(square: Square) -> None:
+    call = Call(signer(9), signer(8).address, b"", 1, 21_000)
+    raw, tx_hash = sign(square.chain, call, square.chain.nonce(signer(9).address), fees_at(square.chain.head().base_fee_wei))
+    square.endpoints[0].change, square.endpoints[1].refused = gone, frozenset({"eth_sendRawTransaction"})
+    square.chain.broadcast(raw)
+    assert square.alone.knows(tx_hash)
+    with pytest.raises(RpcRefused, match=r"limit exceeded.*already"):
+        square.chain.broadcast(raw)
+
+
+def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: Square) -> None:
+    number, where = square.alone.head().number, square.network.addresses.registry
+    events = ["VerifierRegistered", "OperatorRegistered"]
+
+    def behind(method: str, params: list[Any], answer: Any) -> Any:
+        ahead = method == "eth_getBlockByNumber" and params[0] == hex(number)
+        return {"result": None if ahead else []} if ahead or method == "eth_getLogs" else answer
+
+    wanted = square.alone.logs("Registry", where, events, 0, number)
+    for bad in square.endpoints:
+        bad.change = behind
+        assert square.chain.logs("Registry", where, events, 0, number) == wanted != []
+        bad.change = None
+    square.endpoints[0].change = square.endpoints[1].change = behind
+    with pytest.raises(NoAgreement):
+        square.chain.logs("Registry", where, events, 0, number)
+
+
+ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", "failures", "no receipts", "nothing at all")
+
+
+@pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
+def test_a_sender_and_a_reader_live_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
+    network, chain, true = square.network, ChainReader(square.chain, square.network), ChainReader(square.alone, square.network)
+    last = true.last_seq(ACCOUNT, true.head())
+    square.endpoints[1].change = LIES[lie]
+    operator: ContractSender = sender(square.anvil, network, signer(1), tmp_path, client=square.chain)
+    operator.anchor(batch(network, signer(1), last + 1, 2, 0).header)
+    pump(square.anvil, [operator])
+    (row,) = operator.transactions.outbox.all()
+    assert row.state is State.CONFIRMED and chain.last_seq(ACCOUNT, chain.head()) == last + 2
+    assert len(operator.transactions.outbox.attempts(row.id)) == 1
+    assert chain.snapshot(ACCOUNT, chain.head()) == true.snapshot(ACCOUNT, true.head())
+
+
+class Scripted(ChainClient):
+    """A node that gives one answer for every block: a hash, nothing (None), or a refusal ("")."""
+
+    def __init__(self, says: str | None) -> None:
+        super().__init__("http://127.0.0.1:1", CHAIN_ID)
+        self._says = says
+
+    def block(self, number: int) -> Block:
+        """The scripted answer."""
+        if self._says is None:
+            raise TryAgain("chain", "scripted")
+        if not self._says:
+            raise RpcRefused("eth_getBlockByNumber", "scripted")
+        return Block(number, Digest(self._says.encode() * 32), Digest(bytes(32)), 1, 1)
+
+
+@given(says=st.lists(st.sampled_from(["a", "b", "c", "", None]), min_size=1, max_size=7), data=st.data())
+def test_an_answer_is_believed_exactly_if_a_quorum_gives_it(says: list[str | None], data: st.DataObject) -> None:
+    quorum = data.draw(st.integers(len(says) // 2 + 1, len(says)))
+    chain = QuorumClient([Scripted(each) for each in says], quorum, HandClock())
+    believed = {each for each in says if each is not None and says.count(each) >= quorum}
+    try:
+        answer = chain.block(1)
+    except Unavailable as error:
+        assert believed == ({""} if isinstance(error, RpcRefused) else set())
+    else:
+        assert believed == {chr(answer.hash[0])}
+
+
+@pytest.mark.parametrize(("count", "quorum"), [(2, 1), (3, 1), (4, 2), (3, 4), (2, 0)])
+def test_a_quorum_that_two_answers_could_reach_is_refused(count: int, quorum: int) -> None:
+    with pytest.raises(ConfigurationError, match="more than half"):
+        open_chain([f"http://127.0.0.1:{port}" for port in range(1, count + 1)], quorum, CHAIN_ID, 1.0)

@@ -1,0 +1,86 @@
+"""Which chain endpoints settings name: one, or several with a quorum that only one answer can reach."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.endpoints import Endpoints, rpc_endpoints
+from bytewise.service.settings import load_settings
+from kms.settings import ShardSettings
+from serving.settings import Network
+
+URLS = ("http://a", "http://b", "http://c")
+SHARD = """
+host = "h"
+port = 1
+folder = "."
+epoch_file = "e"
+policy_file = "p"
+network_file = "n"
+database_url = "sqlite:///x"
+audits_per_epoch = 1
+production = false
+"""
+
+
+def test_one_endpoint_is_a_quorum_of_itself() -> None:
+    assert rpc_endpoints("http://a", (), 0) == Endpoints(("http://a",), 1)
+
+
+def test_of_several_more_than_half_must_agree_unless_more_are_asked_for() -> None:
+    assert [rpc_endpoints("", URLS[:count], 0).quorum for count in (1, 2, 3)] == [1, 2, 2]
+    assert rpc_endpoints("", URLS, 3) == Endpoints(URLS, 3)
+
+
+@given(count=st.integers(1, 9), quorum=st.integers(0, 12))
+def test_no_two_answers_reach_a_quorum_that_is_accepted(count: int, quorum: int) -> None:
+    urls = tuple(f"http://{place}" for place in range(count))
+    try:
+        accepted = rpc_endpoints("", urls, quorum).quorum
+    except ConfigurationError:
+        assert quorum > count or 2 * quorum <= count
+    else:
+        assert accepted <= count < 2 * accepted and quorum in (0, accepted)
+
+
+@pytest.mark.parametrize(
+    ("url", "urls", "quorum", "why"),
+    [
+        ("", (), 0, "rpc_url"),
+        ("http://a", ("http://b",), 0, "not both"),
+        ("", ("http://a", "http://a"), 0, "named twice"),
+        ("", ("http://a", "http://a/"), 0, "named twice"),
+        ("", ("http://a", ""), 0, "empty"),
+        ("", URLS, 1, "more than half"),
+        ("", URLS, 4, "at most all"),
+        ("http://a", (), 2, "at most all"),
+        ("", URLS, -1, "more than half"),
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused(url: str, urls: tuple[str, ...], quorum: int, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        rpc_endpoints(url, urls, quorum)
+
+
+def test_a_file_names_them_and_the_old_name_of_one_stays_valid(tmp_path: Path) -> None:
+    file = tmp_path / "shard.toml"
+    file.write_text(SHARD + 'rpc_url = "http://a"\n')
+    assert load_settings(ShardSettings, file).rpc == Endpoints(("http://a",), 1)
+    file.write_text(SHARD + 'rpc_urls = ["http://a", "http://b", "http://c"]\n')
+    assert load_settings(ShardSettings, file).rpc == Endpoints(URLS, 2)
+    for wrong in ("", 'rpc_url = "http://a"\nrpc_urls = ["http://b"]\n', 'rpc_urls = ["http://a", "http://b"]\nrpc_quorum = 1\n'):
+        file.write_text(SHARD + wrong)
+        with pytest.raises(ConfigurationError, match=r"rpc_url|rpc_quorum"):
+            load_settings(ShardSettings, file)
+
+
+def test_an_operator_names_them_in_its_section() -> None:
+    network = Network(file=Path("n"), da=("http://da",), rpc="http://a")
+    assert network.endpoints == Endpoints(("http://a",), 1)
+    assert replace(network, rpc="", rpc_urls=URLS, rpc_quorum=3).endpoints == Endpoints(URLS, 3)
+    with pytest.raises(ConfigurationError, match="not both"):
+        replace(network, rpc_urls=URLS)
