@@ -10,7 +10,7 @@ import pytest
 from bytewise.protocol import dispute, errors
 from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
 from bytewise.protocol.dispute import TRANSITIONS, Event, Phase
-from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.rules_of_records import Defect
 from bytewise.protocol.signing import type_string
@@ -73,7 +73,7 @@ def test_no_phase_is_a_dead_end_but_the_last() -> None:
     assert {event for _, event in TRANSITIONS} == set(Event)
 
 
-@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release])
+@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession])
 def test_every_signed_type_is_written_out(cls: type) -> None:
     assert f"    {type_string(cls)}\n" in PROTOCOL
 

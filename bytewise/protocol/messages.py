@@ -1,4 +1,4 @@
-"""Signed statements about a receipt: Vote, AuditResult (under `Disputes`), Ticket, Release (under `KeyEpochs`)."""
+"""Signed statements: Vote, Finding, AuditResult (under `Disputes`), Ticket, Release (`KeyEpochs`), Possession (`BlsKeys`)."""
 
 import enum
 from dataclasses import dataclass
@@ -81,6 +81,36 @@ class Vote:
     """keccak256 of the result quote, or zero."""
     salt: Digest
     """Hides the vote until the reveal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What all signers of a verdict certificate say: a revealed vote without voter, seats, quote and salt."""
+
+    dispute: Digest
+    """Dispute id."""
+    round: U16
+    """1, 2, …"""
+    outcome: U8
+    """`Outcome`."""
+    code: U8
+    """Defect code or `CannotReason`; 0 otherwise."""
+    tokens_hash: Digest
+    """Recomputed tokens hash, or zero."""
+    trace_root: Digest
+    """Recomputed trace root, or zero."""
+    round_digest: Digest
+    """Hash over round seed, dispute and every leaf, or zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Possession:
+    """What a BLS key signs (under `BlsKeys`) to prove that an account holds it."""
+
+    account: Address
+    """Whose key it is."""
+    key_hash: Digest
+    """keccak256 of the key's 128 bytes."""
 
 
 @dataclass(frozen=True, slots=True)

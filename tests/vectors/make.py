@@ -14,7 +14,7 @@ from typing import Any
 from bytewise.protocol import digests, merkle, sortition
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.messages import AuditResult, Outcome, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import Domain, LocalSigner, camel, struct_hash, type_string, typed_digest
 from bytewise.protocol.tally import RevealedVote, tally
@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 TEST_KEY = bytes(range(1, 33))
 """The secp256k1 key 0x0102…20; its signatures are in the vectors."""
 DOMAIN = Domain(31337, Address("0x" + "c0" * 20))
-RECORDS: tuple[type, ...] = (Receipt, EmptyLeaf, Vote, AuditResult, Release, Ticket)
+RECORDS: tuple[type, ...] = (Receipt, EmptyLeaf, Vote, AuditResult, Release, Ticket, Finding, Possession)
 
 
 def word(*parts: object) -> Digest:

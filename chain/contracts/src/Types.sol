@@ -83,6 +83,23 @@ struct Ticket {
     uint64 expiresAt;
 }
 
+/// @notice What the signers of a verdict certificate all say: a revealed vote without voter, seats, quote and salt.
+struct Finding {
+    bytes32 dispute;
+    uint16 round; // first round is 1
+    uint8 outcome; // see Outcome
+    uint8 code; // reason of INVALID or CANNOT_EXECUTE, else 0
+    bytes32 tokensHash; // EXECUTED only, else 0
+    bytes32 traceRoot; // EXECUTED only, else 0
+    bytes32 roundDigest; // EXECUTED only, else 0
+}
+
+/// @notice What a BLS key signs to prove that it is held by an account.
+struct Possession {
+    address account;
+    bytes32 keyHash; // keccak256 of the key's 128 bytes
+}
+
 /// @notice Every number that governs the network. Times are seconds, amounts wei, shares basis points.
 struct ParamSet {
     uint64 window;
@@ -178,6 +195,11 @@ library Hashes {
         "Ticket(uint8 kind,bytes32 subject,uint16 round,bytes32 receiptId,address voter,bytes32 transportKeyHash,bytes32 instance,uint64 keyEpoch,uint64 expiresAt)"
     );
 
+    bytes32 internal constant FINDING = keccak256(
+        "Finding(bytes32 dispute,uint16 round,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest)"
+    );
+    bytes32 internal constant POSSESSION = keccak256("Possession(address account,bytes32 keyHash)");
+
     function receipt(Receipt memory r) internal pure returns (bytes32) {
         return keccak256(abi.encode(RECEIPT, r));
     }
@@ -200,6 +222,14 @@ library Hashes {
 
     function ticket(Ticket memory t) internal pure returns (bytes32) {
         return keccak256(abi.encode(TICKET, t));
+    }
+
+    function finding(Finding memory f) internal pure returns (bytes32) {
+        return keccak256(abi.encode(FINDING, f));
+    }
+
+    function possession(Possession memory p) internal pure returns (bytes32) {
+        return keccak256(abi.encode(POSSESSION, p));
     }
 
     /// @notice What byte equality compares: tokens and the computation that led to them.

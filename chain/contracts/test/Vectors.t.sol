@@ -5,7 +5,19 @@ import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProo
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {SortitionLib} from "../src/SortitionLib.sol";
 import {TallyLib} from "../src/TallyLib.sol";
-import {AuditResult, EmptyLeaf, Hashes, Outcome, Receipt, Release, Ticket, Verdict, Vote} from "../src/Types.sol";
+import {
+    AuditResult,
+    EmptyLeaf,
+    Finding,
+    Hashes,
+    Outcome,
+    Possession,
+    Receipt,
+    Release,
+    Ticket,
+    Verdict,
+    Vote
+} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Check} from "./Vm.sol";
 
@@ -158,6 +170,27 @@ contract VectorsTest is Check {
             hashes[i] = Hashes.vote(abi.decode(cases[i], (Vote)));
         }
         checkRecord(json, ".Vote", Hashes.VOTE, hashes);
+    }
+
+    function test_findings_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases =
+            rows(json, ".Finding", split("dispute round outcome code tokensHash traceRoot roundDigest"), "buuubbb");
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.finding(abi.decode(cases[i], (Finding)));
+        }
+        checkRecord(json, ".Finding", Hashes.FINDING, hashes);
+    }
+
+    function test_possessions_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(json, ".Possession", split("account keyHash"), "ab");
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.possession(abi.decode(cases[i], (Possession)));
+        }
+        checkRecord(json, ".Possession", Hashes.POSSESSION, hashes);
     }
 
     function test_audit_results_hash_and_recover_as_in_python() public view {

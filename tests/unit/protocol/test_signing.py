@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.errors import BadSignature
-from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import Domain, LocalSigner, camel, recover, type_string, typed_digest, verify_signature
 from bytewise.protocol.units import Address, Digest
@@ -77,7 +77,7 @@ def test_a_signer_prints_its_account_and_never_its_key() -> None:
     assert KEY.secret.hex() not in repr(KEY) + str(KEY)
 
 
-@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release])
+@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession])
 @given(data=st.data())
 def test_a_record_signed_for_one_contract_or_chain_means_nothing_to_another(cls: type, data: st.DataObject) -> None:
     value = data.draw(record(cls))

@@ -1,0 +1,125 @@
+"""Certificates' signatures in Python: as the reference library and the chain's own precompiles find them."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from py_ecc.bls.ciphersuites import G2ProofOfPossession as Suite
+from py_ecc.bls.g2_primitives import G1_to_pubkey, G2_to_signature
+from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, neg
+
+from bytewise.protocol.errors import BadSignature, ConfigurationError, MalformedValue
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import Address, Digest, unhex
+from chain import bls
+from chain.bls import BlsSignature, BlsSigner, PublicKey
+from tests.anvil import Anvil, running_anvil
+from tests.vectors import make_bls
+
+DOMAIN = Domain(31337, Address("0x" + "b1" * 20))
+MESSAGE = make_bls.word("message")
+NEGATIVE_GENERATOR = bls._encoded(neg(G1))
+MAP_TO_G2, ADD_G1, PAIRING = 0x11, 0x0B, 0x0F
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[Anvil]:
+    with running_anvil() as anvil:
+        yield anvil
+
+
+def precompile(chain: Anvil, number: int, data: bytes) -> bytes:
+    """What the chain answers; raises if it refuses."""
+    return unhex(chain.rpc("eth_call", {"to": f"0x{number:040x}", "data": "0x" + data.hex()}, "latest"))
+
+
+def test_the_committed_vectors_are_what_the_script_writes() -> None:
+    assert make_bls.FILE.read_text() == make_bls.text()
+
+
+def test_the_suite_is_the_one_of_the_reference() -> None:
+    secret = 7**40
+    key = BlsSigner(secret.to_bytes(32))
+    signature = key.sign(MESSAGE)
+    compressed = G2_to_signature(bls._point_of_g2(signature))
+    assert compressed == Suite.Sign(secret, MESSAGE)
+    assert G1_to_pubkey(bls._point_of_g1(key.public_key)) == Suite.SkToPk(secret)
+
+
+def test_the_chain_accepts_what_python_signs(chain: Anvil) -> None:
+    """e(key, hash) e(-generator, signature) = 1 by the precompile, for a committee with several seats."""
+    vectors = json.loads(make_bls.FILE.read_text())["aggregate"]
+    hashed = bls.hash_to_curve(Digest(unhex(vectors["message"])), Suite.DST)
+    pairs = unhex(vectors["key"]) + hashed + NEGATIVE_GENERATOR + unhex(vectors["signature"])
+    assert int.from_bytes(precompile(chain, PAIRING, pairs)) == 1
+    other = unhex(vectors["members"][0]) + pairs[128:]
+    assert int.from_bytes(precompile(chain, PAIRING, other)) == 0
+
+
+def test_the_chain_adds_keys_as_python_does(chain: Anvil) -> None:
+    keys = [make_bls.signer(i).public_key for i in range(2)]
+    assert precompile(chain, ADD_G1, keys[0] + keys[1]) == bls.committee_key((key, 1) for key in keys)
+    stray = PublicKey(unhex(make_bls.strays()[0]))
+    assert len(precompile(chain, ADD_G1, keys[0] + stray)) == 128, "the precompile does not look at the subgroup"
+    with pytest.raises(MalformedValue, match="outside the subgroup"):
+        bls.committee_key([(stray, 1)])
+
+
+def test_a_signature_is_checked_against_key_message_and_purpose() -> None:
+    """Few cases: a pairing in Python takes a second. The contracts' tests have many."""
+    key, account = make_bls.signer(1), Address("0x" + "ac" * 20)
+    signature = key.sign(MESSAGE)
+    bls.check_signature(key.public_key, MESSAGE, signature)
+    with pytest.raises(BadSignature, match="BLS signature"):
+        bls.check_signature(make_bls.signer(2).public_key, MESSAGE, signature)
+    proof = key.prove_possession(DOMAIN, account)
+    bls.check_possession(DOMAIN, account, key.public_key, proof)
+    with pytest.raises(BadSignature):
+        bls.check_signature(key.public_key, bls.possession_digest(DOMAIN, account, key.public_key), proof)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, curve_order - 1), st.integers(1, 9)), min_size=1, max_size=4))
+def test_sums_are_signatures_of_the_sum(parts: list[tuple[int, int]]) -> None:
+    total = sum(secret * seats for secret, seats in parts) % curve_order
+    signers = [BlsSigner(secret.to_bytes(32)) for secret, _ in parts]
+    keys = bls.committee_key((signer.public_key, seats) for signer, (_, seats) in zip(signers, parts, strict=True))
+    assert keys == (BlsSigner(total.to_bytes(32)).public_key if total else bytes(128))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 128 * 8 - 1))
+def test_a_key_with_one_other_bit_is_no_key(bit: int) -> None:
+    key = bytearray(make_bls.signer(1).public_key)
+    key[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(MalformedValue, match="BLS key"):
+        bls.committee_key([(PublicKey(bytes(key)), 1)])
+
+
+@pytest.mark.parametrize("size", [0, 96, 255, 257])
+def test_a_signature_of_another_length_is_named(size: int) -> None:
+    with pytest.raises(MalformedValue, match=f"{size} bytes instead of 256"):
+        bls.aggregate([(BlsSignature(bytes(size)), 1)])
+
+
+def test_infinity_signs_nothing_and_no_seat_counts_nothing() -> None:
+    with pytest.raises(MalformedValue, match="infinity"):
+        bls.check_signature(PublicKey(bytes(128)), MESSAGE, BlsSignature(bytes(256)))
+    with pytest.raises(MalformedValue, match="seats"):
+        bls.committee_key([(make_bls.signer(1).public_key, 0)])
+
+
+@pytest.mark.parametrize("secret", [b"", bytes(32), bytes(31), curve_order.to_bytes(32), b"\xff" * 32, b"\x01" * 33])
+def test_a_secret_outside_the_group_is_refused_without_quoting_it(secret: bytes) -> None:
+    with pytest.raises(ConfigurationError, match="no scalar") as caught:
+        BlsSigner(secret)
+    assert not secret or secret.hex() not in str(caught.value)
+
+
+def test_a_signer_prints_its_key_hash_and_never_its_secret() -> None:
+    secret = bytes(range(1, 33))
+    signer = BlsSigner(secret)
+    assert bls.key_hash(signer.public_key).hex() in repr(signer) and secret.hex() not in repr(signer)
+    assert b"".join(bls.words(signer.public_key)) == signer.public_key and len(bls.words(signer.public_key)) == 4
