@@ -83,6 +83,10 @@ class Answer:
             self._adjustment.add(token)
         self.reason = self._ending(token)
 
+    def forget(self) -> None:
+        """Lets go of the newest row's logits: there are no `scores` until the next."""
+        self._scores = lambda: None
+
     def finish(self) -> Generated:
         """The complete answer; only once there is a reason."""
         tokens = tuple(step.token for step in self.steps)

@@ -48,7 +48,7 @@ def open_path(
                 raise
     backends = _backends(threads)
     wanted = fastest_first(backends, threads) if backend is None else [backend_named(backend, backends)]
-    return Runner(artifact, self_test.first_exact(wanted, _verify))
+    return Runner(artifact, _own(self_test.first_exact(wanted, _verify), threads))
 
 
 def other_backend(first: AnyPath, threads: int) -> str:
@@ -71,6 +71,11 @@ def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
         path.close()
         raise CannotExecute(f"the native path is not exact on this machine: {error}", CannotReason.BACKEND) from None
     return path
+
+
+def _own(backend: Backend, threads: int) -> Backend:
+    # A pool serves one caller at a time, and the one that was measured belongs to the process.
+    return NativeBackend(Pool(backend.kernel, threads)) if isinstance(backend, NativeBackend) else backend
 
 
 def _verify(backend: Backend) -> None:

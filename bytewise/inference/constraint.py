@@ -61,7 +61,7 @@ class Schemas:
 
         try:
             grammar = _grammar(text)
-        except ValueError as error:
+        except (ValueError, ArithmeticError) as error:
             return Constraint(None, self._lexicon.vocabulary, f"schema: {error}")
         matcher = LLMatcher(self._tokens, grammar, log_level=0, limits=LLParserLimits(**LIMITS))
         return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())

@@ -51,6 +51,8 @@ class Judge:
         agrees = len(answer.steps) > before < len(self.believable) and answer.steps[before].token == self.believable[before]
         if not self._parted and not agrees:
             self._parted, self._gap = True, top_two_gap(answer.scores)
+        # A row's logits are a view of those of its whole piece.
+        answer.forget()
 
     def verdict(self) -> Verification:
         """Match or divergence, with the truth; only once the answer has ended."""

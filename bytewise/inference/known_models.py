@@ -6,7 +6,7 @@ computes the same rows in Python fractions.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from bytewise.inference.known_answers import integers
 from bytewise.inference.manifest import FORMAT, MAX_BOUND, Architecture, Generation, Manifest, Precision
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.paths import Path as ModelPath
+from bytewise.inference.sampling import greedy
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import PROFILE_EXACT_1
@@ -94,7 +95,19 @@ def digest_on(path: AnyPath) -> Digest:
     cache, prefilled = path.cache(1, TOKENS), TOKENS - DECODED
     rows = path.teacher_force(cache, [tokens[:prefilled]], [0], CHUNK)[0]
     rows += [path.feed(cache, tokens[i], i) for i in range(prefilled, TOKENS)]
+    _verify_choices(path, cache, rows)
     return digests.labelled(Label.VECTORS, *(part for row in rows for part in parts_of(row)))
+
+
+def _verify_choices(path: AnyPath, cache: Any, rows: Sequence[HeadRow]) -> None:
+    # What a greedy answer takes of a row without looking at its logits.
+    for row in rows:
+        if row.best != (None if row.logits is None else greedy(row.logits[None])[0]):
+            raise NotExact(f"{path.name} chose {row.best} where another logit is the largest")
+    cache.crop(TOKENS - 1)
+    again = path.feed(cache, tokens_of()[-1], TOKENS - 1, False)
+    if parts_of(again) != parts_of(rows[-1]) or again.best != rows[-1].best:
+        raise NotExact(f"{path.name}: logits that are computed when they are asked for differ from those that are kept")
 
 
 def parts_of(row: HeadRow) -> tuple[bytes, int, bytes]:

@@ -58,7 +58,10 @@ class _Counts:
         beside = len(schema.keys() - ANNOTATIONS) > 1
         self.merges |= (bool(branches) and beside) or _size(schema.get("allOf")) > 1
         multiple = schema.get("multipleOf")
-        if isinstance(multiple, int | float) and isfinite(multiple) and multiple > 0:
+        # A property may be called multipleOf, and an integer may be beyond every float.
+        if isinstance(multiple, bool) or not isinstance(multiple, int | float):
+            return
+        if (isinstance(multiple, int) or isfinite(multiple)) and multiple > 0:
             self.multiples.add(Decimal(repr(multiple)))
 
 

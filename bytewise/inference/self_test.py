@@ -29,7 +29,7 @@ def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object]
         try:
             (verify or verify_operations)(backend)
             return backend
-        except (NotExact, RuntimeError) as error:
+        except (NotExact, CannotExecute, RuntimeError) as error:
             reason = f"{backend.name}: {str(error)[:120]}"
     raise CannotExecute(f"no backend passes the known answers; {reason}")
 

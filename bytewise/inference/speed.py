@@ -14,6 +14,7 @@ from bytewise.inference.known_answers import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.inference.linear import SharedProduct
 from bytewise.inference.matmul import Backend, FusedBackend
 from bytewise.inference.quantise import ACTIVATION_BITS
+from bytewise.protocol.errors import CannotExecute
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
 """Rows, outputs and inputs of linear layers: a token of decode, a few of prefill."""
@@ -47,7 +48,7 @@ def _seconds(backend: Backend, threads: int) -> float:
     try:
         for work in _workload(backend):
             total *= min(_once(work) for _ in range(ROUNDS))
-    except RuntimeError:
+    except (RuntimeError, CannotExecute):
         return float("inf")
     finally:
         torch.set_num_threads(before)

@@ -41,7 +41,7 @@ class NativeBackend:
 
     def __init__(self, pool: Pool) -> None:
         self._pool, self._alone = pool, Pool(pool.kernel, 1)
-        self.name = f"native-{pool.kernel}"
+        self.kernel, self.name = pool.kernel, f"native-{pool.kernel}"
 
     def pack(self, weight: Tensor) -> Tensor:
         """int8 [N, K], as it is."""

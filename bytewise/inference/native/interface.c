@@ -213,7 +213,7 @@ EXPORT int native_logits(Engine *engine, const int16_t *head_row, int32_t head_e
         .model = engine->model, .buffers = &engine->buffers, .kept = 1, .head_rows = (int16_t *)head_row,
         .head_exponents = &head_exponent, .best = &best, .logits = logits,
     };
-    if (model_ready(engine->model) || !in_range(head_exponent, 0, NOT_FINITE))
+    if (model_ready(engine->model) || !in_range(head_exponent, LEAST_EXPONENT, NOT_FINITE))
         return FAILED_ARGUMENT;
     if (buffers_reserve(&engine->buffers, shape, 1, pool_threads(engine->pool)) ||
         pool_reserve(engine->pool, panel_bytes(shape->width), 0))

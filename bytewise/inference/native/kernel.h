@@ -16,6 +16,7 @@
 #define HALF_BITS 11   /* An attention weight is 2048 * high + low. */
 #define LIMB_BITS 7    /* A query component is 128 * high + low: with |high| <= 128, 256 products of 16383 stay below 2^31. */
 #define NOT_FINITE 255
+#define LEAST_EXPONENT 64 /* E of a row of zeros, and the least of any. */
 
 /* The largest of some logits, of equals the first: what one thread has seen of a row. */
 typedef struct {

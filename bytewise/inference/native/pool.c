@@ -202,8 +202,11 @@ void pool_close(Pool *pool)
         free(pool->workers[i].panel);
         free(pool->workers[i].scratch);
     }
-    pthread_cond_destroy(&pool->woken);
-    pthread_mutex_destroy(&pool->mutex);
+    if (getpid() == pool->owner) {
+        /* In a child after a fork this would wait for sleepers that are not there. */
+        pthread_cond_destroy(&pool->woken);
+        pthread_mutex_destroy(&pool->mutex);
+    }
     free(pool->workers);
     free(pool->handles);
     free(pool);

@@ -36,7 +36,7 @@ FN static int32_t exponent_of(const float *x, int64_t width)
         const int32_t bits = bits_of(x[i]) & 0x7fffffff;
         largest = bits > largest ? bits : largest;
     }
-    return largest >> 23 < 64 ? 64 : largest >> 23;
+    return largest >> 23 < LEAST_EXPONENT ? LEAST_EXPONENT : largest >> 23;
 }
 
 FN static int32_t quantise(const float *x, int64_t width, int16_t *integers, int64_t padded_width)

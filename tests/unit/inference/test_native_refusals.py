@@ -135,7 +135,7 @@ def test_c_refuses_what_python_would_not_have_passed_on(path: NativePath, call: 
 
 
 @needs_engine
-@pytest.mark.parametrize("exponent", [-1, 256])
+@pytest.mark.parametrize("exponent", [-1, 63, 256])
 def test_c_refuses_a_head_row_of_no_such_scale(path: NativePath, exponent: int) -> None:
     row, logits = torch.ones(24).short(), torch.zeros(64)
     assert path.pool.library.native_logits(path.handle, row.data_ptr(), exponent, logits.data_ptr()) == 3
@@ -177,6 +177,16 @@ def test_no_thread_is_left_behind(model: Artifact) -> None:
     assert len(os.listdir("/proc/self/task")) == before
     with pytest.raises(CannotExecute, match="closed"):
         path.feed(path.cache(1, 2) if path.handle else NativePath(model).cache(1, 2), 1, 0)
+
+
+@needs_engine
+def test_a_child_after_a_fork_may_close_its_pool() -> None:
+    script = (
+        "import os, sys, time\nfrom bytewise.inference.native.library import Pool\npool = Pool(None, 2)\ntime.sleep(0.3)\n"
+        "child = os.fork()\npool.close()\nsys.exit(0 if child == 0 else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_engine

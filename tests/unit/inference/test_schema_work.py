@@ -74,3 +74,15 @@ def at_limit(limit: str, more: int) -> dict[str, Any]:
 def test_a_limit_is_where_the_profile_says(limit: str) -> None:
     assert schema_work.excess(at_limit(limit, 0)) == ""
     assert limit in schema_work.excess(at_limit(limit, 1))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"multipleOf": True}}, {"multipleOf": True}, {"default": {"multipleOf": False}},
+        {"multipleOf": int("1" + "0" * 400)}, {"multipleOf": 10**400 + 1}, {"multipleOf": -(10**400)}, {"multipleOf": 5e-324},
+    ],
+)  # fmt: skip
+def test_no_multiple_ends_the_count(schema: dict[str, Any]) -> None:
+    assert bool(schema_work.excess(schema)) == (schema.get("multipleOf") == 10**400 + 1)
+    assert isinstance(SCHEMAS.refusal(json.dumps(schema)), str)
