@@ -115,7 +115,7 @@ def test_a_cache_takes_the_bytes_that_were_computed(model: Artifact) -> None:
     def mapped() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
-    torch_path: Any = ExactEngine(model, path="torch")._path
+    torch_path: Any = ExactEngine(model, backend="float64")._path
     tensors = torch_path.cache(3, 250)
     assert torch_path.cache_bytes(3, 250) == tensors._values.nbytes + tensors._scale.nbytes
     path: Any = ExactEngine(model)._path
