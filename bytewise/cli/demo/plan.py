@@ -98,7 +98,7 @@ class Options:
 
 PARAMS = {
     **DEVNET,
-    "window": 45,
+    "window": 65,
     "commitTime": 30,
     "revealTime": 25,
     "executionBound": 15,
