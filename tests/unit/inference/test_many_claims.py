@@ -112,19 +112,10 @@ def test_a_kept_conversation_takes_no_more_room_than_is_allowed(model: Artifact)
 
 
 def test_a_cache_takes_the_bytes_that_were_computed(model: Artifact) -> None:
-    def mapped() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-
-    torch_path: Any = ExactEngine(model, backend="float64")._path
-    tensors = torch_path.cache(3, 250)
-    assert torch_path.cache_bytes(3, 250) == tensors._values.nbytes + tensors._scale.nbytes
-    path: Any = ExactEngine(model)._path
-    before = mapped()
-    kept = path.cache(4000, 250)
-    computed = path.cache_bytes(4000, 250)
-    # C's arrays are so large that each is mapped for itself.
-    assert path.name.startswith("torch") or 0.95 * computed < mapped() - before < 1.05 * computed
-    del kept
+    """Of tensors; `starved` asks the same of C's arrays."""
+    path: Any = ExactEngine(model, backend="float64")._path
+    tensors = path.cache(3, 250)
+    assert path.cache_bytes(3, 250) == tensors._values.nbytes + tensors._scale.nbytes
 
 
 def test_an_operator_whose_longest_request_would_not_fit_does_not_start(model: Artifact) -> None:
@@ -134,7 +125,7 @@ def test_an_operator_whose_longest_request_would_not_fit_does_not_start(model: A
         open_engine(model.path, None, cache_bytes=needed - 1, room=256)
 
 
-def test_memory_that_runs_out_below_the_allowance_halves_the_batch(tmp_path: Path) -> None:
+def test_caches_take_what_was_computed_and_memory_that_runs_out_halves_the_batch(tmp_path: Path) -> None:
     """In a process of its own, whose address space is bounded: the library's allocator really fails."""
     make_model(tmp_path / "checkpoint", 7, layers=2, width=64, heads=4, key_value_heads=2, context=8192)
     convert(tmp_path / "checkpoint", tmp_path / "artifact", options=Options(equalise=False))
@@ -142,7 +133,7 @@ def test_memory_that_runs_out_below_the_allowance_halves_the_batch(tmp_path: Pat
         [sys.executable, "-m", "tests.unit.inference.starved", str(tmp_path / "artifact")], cwd=ROOT, env=child_environment(),
         capture_output=True, timeout=120, check=False,
     )  # fmt: skip
-    assert (child.returncode, child.stdout.split()) == (0, [b"RESOURCES", b"True", b"True", b"True"]), child.stderr
+    assert (child.returncode, child.stdout.split()) == (0, [b"True", b"RESOURCES", b"True", b"True", b"True"]), child.stderr
 
 
 def test_batches_are_as_large_as_fits_and_leave_nobody_out() -> None:
