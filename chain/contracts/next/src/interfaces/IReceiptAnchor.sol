@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EmptyLeaf, Receipt} from "../Types.sol";
+
+/// @title IReceiptAnchor: batches of receipts, membership, finality, equivocation, demands
+interface IReceiptAnchor {
+    /// @notice What an operator posts for a batch.
+    struct BatchHeader {
+        uint64 firstSeq; // sequence number of leaf 0; one more than the last anchored
+        uint32 count; // leaves, 1..maxBatch
+        bytes32 root; // OpenZeppelin commutative Merkle root over the leaves
+        bytes32 listHash; // digest of the list of signed receipts on DA
+        bytes32 environment; // ACTIVE
+        bytes32 modelId; // ACTIVE
+        uint64 keyEpoch; // open for inclusion
+        bytes locator; // where the list is
+    }
+
+    /// @notice A batch as stored. The locator is in the event only.
+    struct Batch {
+        address operator;
+        uint64 anchoredAt; // wall time of its block: what `anchorBy` and expiry are compared with
+        uint64 blockNumber;
+        uint64 startedAt; // protocol clock: the window runs from here
+        uint32 paramsVersion;
+        uint64 firstSeq;
+        uint32 count;
+        uint64 keyEpoch;
+        uint64 stoppedAtStart; // the pool's stopped seconds then
+        uint64 extended; // seconds by which list demands moved the window's end
+        bool isVoid; // its list was demanded in vain
+        bool released; // its collateral is free
+        bytes32 root;
+        bytes32 listHash;
+        bytes32 environment;
+        bytes32 modelId;
+    }
+
+    /// @notice What is demanded.
+    enum Kind {
+        NONE,
+        LIST, // subject: batch id
+        ENVELOPE, // subject: receipt id, member of a batch
+        ANCHOR // subject: receipt id, given out and not anchored
+    }
+    /// @notice How a demand stands.
+    enum State {
+        NONE,
+        OPEN,
+        ANSWERED,
+        EXPIRED
+    }
+
+    struct Demand {
+        Kind kind;
+        State state;
+        address by;
+        address operator;
+        uint64 batchId; // LIST, ENVELOPE
+        uint64 seq; // ANCHOR
+        uint64 openedAt; // protocol clock
+        uint64 deadline; // protocol clock
+        uint32 paramsVersion;
+        uint96 bond;
+    }
+
+    event BatchAnchored(uint64 indexed batchId, address indexed operator, BatchHeader header, Batch batch);
+    event Equivocation(
+        address indexed operator, uint64 indexed seq, bytes32 first, bytes32 second, address reporter, uint256 slashed
+    );
+    event Demanded(
+        bytes32 indexed subject, Kind kind, address indexed operator, address by, uint64 deadline, uint96 bond
+    );
+    /// @notice LIST: the list itself; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
+    event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
+    /// @notice Nobody answered; `slashed` wei were taken.
+    event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
+    event BatchVoided(uint64 indexed batchId);
+
+    error NotOperator(address who);
+    error SequenceGap(uint64 have, uint64 want);
+    error BadCount(uint256 count, uint256 max);
+    error EnvironmentNotActive(bytes32 environment);
+    error ModelNotActive(bytes32 modelId);
+    error EpochNotOpen(uint64 keyEpoch);
+    /// @notice The pool of the environment cannot seat the largest round.
+    error PoolTooSmall(bytes32 pool);
+    error StakeTooSmall(address operator, uint256 have, uint256 want);
+    error UnknownBatch(uint64 batchId);
+    error ForeignChain(uint256 have, uint256 want);
+    error HeaderMismatch(bytes32 field);
+    error SequenceOutsideBatch(uint64 seq, uint64 first, uint32 count);
+    error BadSignature(address recovered, address operator);
+    error BadProof(bytes32 root);
+    error UnsupportedMode(uint8 mode, address enclaveKey);
+    error UnknownClientMode(uint8 clientMode);
+    error WindowOpen(uint256 end);
+    error WindowClosed(uint256 now_, uint256 end);
+    error DisputePending(bytes32 dispute);
+    error DemandPending(bytes32 subject);
+    error ReceiptVoid(bytes32 dispute, uint8 verdict);
+    error BatchIsVoid(uint64 batchId);
+    error NoEquivocation();
+    error AlreadyPunished(address operator, uint64 seq);
+    error NothingToSlash(address operator, uint64 seq);
+    error FeeMismatch(uint256 have, uint256 want);
+    /// @notice A subject is demanded once.
+    error AlreadyDemanded(bytes32 subject);
+    error NotDemanded(bytes32 subject, State have);
+    error BondMismatch(uint256 have, uint256 want);
+    error BadAnswer(bytes32 have, bytes32 want);
+    error TooEarly(uint256 now_, uint256 notBefore);
+    error TooLate(uint256 now_, uint256 end);
+    /// @notice The receipt's number was anchored: look into the batch.
+    error NumberAnchored(uint64 seq, uint64 last);
+
+    /// @notice Anchor the caller's next batch; `IFeeMarket.feeFor(count)` is sent along and collateral bound.
+    function post(BatchHeader calldata header) external payable returns (uint64 batchId);
+    /// @notice Free the collateral of a batch whose window is over and that no demand or dispute holds. Anybody.
+    function release(uint64 batchId) external;
+    /// @notice Two different signed leaves with one number. Permissionless; alpha to the caller.
+    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
+    function equivocationWithEmpty(
+        Receipt calldata r,
+        bytes calldata sig,
+        EmptyLeaf calldata empty,
+        bytes calldata emptySig
+    ) external;
+
+    /// @notice Demand the list of a batch. The bond goes to who answers; unanswered, the batch is void and each receipt costs
+    ///         `withheldPenalty`. The window stands still meanwhile. Once per batch, inside its window.
+    function demandList(uint64 batchId) external payable;
+    /// @notice The list, whose digest must be the header's. Anybody may answer.
+    function answerList(uint64 batchId, bytes calldata list) external;
+    /// @notice Demand the envelope of a member. The operator answers with a locator; whether bytes are there only a dispute
+    ///         can find. The receipt's window stands still meanwhile. Once per receipt.
+    function demandEnvelope(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        payable;
+    function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
+    /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, and while its number is not.
+    function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
+    /// @notice Show the demanded receipt in a batch.
+    function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
+    /// @notice End a demand that nobody answered in time. Anybody.
+    function expire(bytes32 subject) external;
+
+    function receiptId(Receipt calldata r) external view returns (bytes32);
+    function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32);
+    /// @notice Subject of a demand for the list of a batch.
+    function listSubject(uint64 batchId) external view returns (bytes32);
+    /// @notice Check that a signed receipt is a member of a batch that is not void; revert with the reason if it is not.
+    function checkMember(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        view
+        returns (bytes32 id);
+    /// @notice Last second (protocol clock) to question a receipt of a batch: window, stops of the pool and of demands included.
+    ///         While something stands still it moves with the clock.
+    function windowEnd(bytes32 receiptId_, uint64 batchId) external view returns (uint64);
+    /// @notice True if the receipt is accepted for good; reverts with the reason otherwise. Nothing else means "accepted".
+    function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        view
+        returns (bool);
+    function batch(uint64 batchId) external view returns (Batch memory);
+    function batchCount() external view returns (uint64);
+    function lastSeq(address operator) external view returns (uint64);
+    function demand(bytes32 subject) external view returns (Demand memory);
+    /// @notice A dispute about a receipt of this batch opened or ended. The court only: open disputes hold the collateral.
+    function onDispute(uint64 batchId, bool opened) external;
+}

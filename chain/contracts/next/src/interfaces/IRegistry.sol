@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {IStakeTree} from "../../../src/interfaces/IStakeTree.sol";
+import {Status} from "../Types.sol";
+
+/// @title IRegistry: who takes part, in which pool, on which platform, and what may be run
+/// @notice A pool is the verifiers among whom a dispute draws: one per arithmetic profile under exact-1, one per environment
+///         under pinned-1. Each has a stake tree, in which a verifier weighs its stake, or nothing below `minVerifierStake`.
+interface IRegistry {
+    struct Verifier {
+        bytes32 pool; // 0: not a verifier
+        bytes32 platformId; // of its machine: no two verifiers have one
+        bytes32 measurement; // of its enclave, one of the allowed
+        uint64 joinedAt; // block
+    }
+
+    /// @notice An environment or a model.
+    struct Item {
+        Status status;
+        bytes32 pool; // who judges it; 0 for a model
+        bytes32 vectors; // digest of the golden vectors' results: what certifiers say they reproduced
+        uint64 certified; // units of the verifiers that did
+    }
+
+    event OperatorRegistered(address indexed operator, string endpoint);
+    event PoolAdded(bytes32 indexed pool, address tree);
+    event VerifierJoined(address indexed verifier, bytes32 indexed pool, bytes32 platformId, bytes32 measurement);
+    event VerifierLeft(address indexed verifier, bytes32 indexed pool);
+    /// @notice `document` hashes to `digest` off-chain.
+    event ItemProposed(bytes32 indexed digest, bytes32 indexed pool, bytes32 vectors, bytes document);
+    event ItemCertified(bytes32 indexed digest, address indexed verifier, uint32 units, uint64 certified);
+    event ItemMoved(bytes32 indexed digest, Status from, Status to);
+    event MeasurementSet(bytes32 indexed measurement, bool allowed);
+    event PolicySet(bytes32 indexed digest, uint64 indexed serial, bytes document);
+    /// @notice A pool became too small to judge, or large enough again; `stopped` seconds of its windows stood still in all.
+    event PoolStopped(bytes32 indexed pool, uint64 since);
+    event PoolResumed(bytes32 indexed pool, uint64 stopped);
+
+    error UnknownPool(bytes32 pool);
+    error PoolExists(bytes32 pool);
+    error AlreadyVerifier(address who, bytes32 pool);
+    error NotVerifier(address who);
+    error StakeTooSmall(address who, uint256 have, uint256 want);
+    /// @notice That machine is another verifier's, or was until `freeAt`.
+    error PlatformTaken(bytes32 platformId, address holder, uint64 freeAt);
+    error MeasurementNotAllowed(bytes32 measurement);
+    error BadStatus(bytes32 digest, Status have, Status want);
+    error AlreadyCertified(bytes32 digest, address who);
+    /// @notice The certifier reproduced other results than were proposed.
+    error OtherVectors(bytes32 have, bytes32 want);
+    error TooFewCertified(bytes32 digest, uint256 have, uint256 want);
+    error SerialNotGrowing(uint64 have, uint64 given);
+
+    /// @notice Register the caller as operator, or move its endpoint.
+    function registerOperator(string calldata endpoint) external;
+    /// @notice Make the caller a verifier of one pool. It must hold `minVerifierStake`.
+    function join(bytes32 pool, bytes32 platformId, bytes32 measurement) external;
+    /// @notice The caller weighs nothing from the next epoch on; its platform stays taken for `unbondDelay`.
+    function quit() external;
+    /// @notice Propose an environment (with its pool) or a model (pool 0). Anybody; `certified` begins at 0.
+    function propose(bytes32 digest, bytes32 pool, bytes32 vectors, bytes calldata document) external;
+    /// @notice The caller reproduced vectors and artifact: its units count for the item, once.
+    function certify(bytes32 digest, bytes32 vectors) external;
+    /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified (a model: of any one pool).
+    function activate(bytes32 digest) external;
+    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker.
+    function close(bytes32 digest) external;
+    /// @notice Governance.
+    function addPool(bytes32 pool, IStakeTree tree) external;
+    /// @notice Governance.
+    function setMeasurement(bytes32 measurement, bool allowed) external;
+    /// @notice Governance; serials grow, so that an old policy cannot come back.
+    function setPolicy(bytes32 digest, uint64 serial, bytes calldata document) external;
+    /// @notice The stake of `account` is now `stake`. The vault only; never reverts for a known account.
+    function onStake(address account, uint256 stake) external;
+
+    function isOperator(address who) external view returns (bool);
+    function verifier(address who) external view returns (Verifier memory);
+    /// @notice The verifiers of a pool that ever joined, by the place of its tree: `IStakeTree.accountAt`.
+    function treeOf(bytes32 pool) external view returns (IStakeTree);
+    function item(bytes32 digest) external view returns (Item memory);
+    function policyDigest() external view returns (bytes32);
+    function policySerial() external view returns (uint64);
+    /// @notice Whether a pool can seat the largest round: `minPool` verifiers with weight.
+    function isSeatable(bytes32 pool) external view returns (bool);
+    /// @notice Seconds of the protocol clock for which the windows of a pool have stood still in all.
+    function stoppedSeconds(bytes32 pool) external view returns (uint64);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Standing, Verdict} from "../Types.sol";
+
+/// @title ISettlement: the money of a dispute, one function per row of the table of design section 9
+/// @notice Every amount is rounded down and what remains is burned. A dispute ends at a cost that does not grow with its
+///         committees: seats are paid and charged afterwards, in steps that anybody may take.
+///         For each dispute, when all seats are settled:
+///         bonds + appealBond + advanced + slashed + penalties == toChallengers + toAppellant + toOperator + toVerifiers + repaid + burned.
+interface ISettlement {
+    /// @notice What a dispute holds and where it went. Wei.
+    struct Account {
+        uint96 bonds; // of all challengers
+        uint96 appealBond;
+        uint96 advanced; // by the treasury, for rounds after the first
+        uint96 operatorLocked; // operator stake that it binds
+        uint96 slashed; // really taken from the operator; 0 until the end
+        uint96 penalties; // taken from verifiers so far, all burned
+        uint96 perSeat; // pay of a right (or working) seat
+        uint96 toChallengers;
+        uint96 toAppellant;
+        uint96 toOperator;
+        uint96 toVerifiers; // set aside for seats
+        uint96 repaid; // to the treasury
+        uint96 burned; // without penalties
+        address appellant;
+        bool ended;
+        bool paid; // everybody but the seats has its money
+    }
+
+    event Opened(bytes32 indexed id, address indexed challenger, uint256 bond, uint256 operatorLocked);
+    event Advanced(bytes32 indexed id, uint256 amount);
+    event Ended(bytes32 indexed id, Verdict indexed verdict, Account account);
+    event Paid(bytes32 indexed id);
+    event SeatSettled(
+        bytes32 indexed id,
+        uint16 indexed round,
+        uint16 seat,
+        address indexed voter,
+        Standing standing,
+        uint256 pay,
+        uint256 penalty
+    );
+
+    /// @notice Only a dispute that has ended.
+    error NotEnded(bytes32 id);
+    /// @notice Slashed stake is still on its way: the pot has `have` of `want`.
+    error NotArrived(bytes32 id, uint256 have, uint256 want);
+    /// @notice Everybody has its money.
+    error AlreadyPaid(bytes32 id);
+    /// @notice No seat was left to settle.
+    error NoProgress(bytes32 id, uint16 round);
+
+    /// @notice Take the opener's bond and lock the operator's stake. Court only, as are the next four.
+    function opened(bytes32 id, address operator, address challenger, uint32 paramsVersion) external payable;
+    function joined(bytes32 id, address challenger) external payable;
+    function appealed(bytes32 id, address by) external payable;
+    /// @notice Advance the fees of another round from the treasury, as far as it reaches.
+    function advance(bytes32 id, uint16 seats) external;
+    /// @notice Slash, split and pay, as the verdict says; what has not arrived is paid by `payOut` later.
+    /// @param appellantWon the verdict is another than the one that was appealed
+    function end(bytes32 id, Verdict verdict, bool appellantWon) external;
+
+    /// @notice Pay everybody but the seats once slashed stake has arrived. Anybody.
+    function payOut(bytes32 id) external;
+    /// @notice Pay or charge up to `count` seats of a round from its first unsettled one. Anybody; at least one or revert.
+    function settleSeats(bytes32 id, uint16 round, uint256 count) external;
+
+    function accountOf(bytes32 id) external view returns (Account memory);
+    /// @notice Seats of a round that are settled.
+    function settledSeats(bytes32 id, uint16 round) external view returns (uint16);
+}

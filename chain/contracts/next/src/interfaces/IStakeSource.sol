@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+/// @title IStakeSource: stake that can be drawn by, bound and slashed
+/// @notice For every account: locked + collateral <= active + unbonding, and what is unbonding is slashable to its last
+///         second. Whatever is left after a payment must cover what is bound.
+interface IStakeSource {
+    event Deposited(address indexed account, uint256 amount, uint256 stake);
+    /// @notice `amount` of `account` is on its way out and stops counting now; payable from `finishAt` (protocol clock).
+    event UnbondRequested(address indexed account, uint256 amount, uint64 finishAt);
+    event Unbonded(address indexed account, uint256 amount);
+    /// @notice `amount` of `account` is bound by reference `ref`; `want` was asked for.
+    event Locked(address indexed account, bytes32 indexed ref, uint256 want, uint256 amount);
+    event Unlocked(address indexed account, bytes32 indexed ref, uint256 amount);
+    /// @notice `amount` of `account` is bound by the open receipts of batch `batchId`, or free again.
+    event Reserved(address indexed account, uint64 indexed batchId, uint256 amount);
+    event Released(address indexed account, uint64 indexed batchId, uint256 amount);
+    /// @notice `taken` of the `want` wei were taken from `account`.
+    event Slashed(address indexed account, bytes32 indexed ref, uint256 want, uint256 taken);
+
+    error ZeroAmount();
+    error StakeTooSmall(address account, uint256 have, uint256 want);
+    /// @notice The queue of requests is full: finish one first.
+    error QueueFull(uint256 size);
+    /// @notice No request can be finished before `notBefore` (0: there is none).
+    error NothingUnbonded(address account, uint64 notBefore);
+    /// @notice Locks and collateral need this stake.
+    error StakeBound(address account, uint256 bound, uint256 left);
+    error PaymentRefused(address account);
+
+    /// @notice Wei of `account` that count for draws and for posting: staked and not unbonding.
+    function stakeOf(address account) external view returns (uint256);
+    /// @notice What `stakeOf` was at the end of block `blockNumber`, which must be past to be final.
+    function stakeAt(address account, uint256 blockNumber) external view returns (uint256);
+    /// @notice Wei bound by open disputes.
+    function lockedOf(address account) external view returns (uint256);
+    /// @notice Wei bound by open receipts.
+    function collateralOf(address account) external view returns (uint256);
+    /// @notice `stakeOf` minus what is bound, or zero.
+    function freeStakeOf(address account) external view returns (uint256);
+    /// @notice Wei on their way out; `due` of them can be paid now but for what is bound; `nextAt` is when the next can.
+    function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt);
+    function totalStake() external view returns (uint256);
+    function totalUnbonding() external view returns (uint256);
+
+    /// @notice Add the sent wei to the caller's stake.
+    function deposit() external payable;
+    /// @notice Start the exit of `amount` wei. Several may be under way, up to a bound.
+    function requestUnbond(uint256 amount) external;
+    /// @notice Pay the caller what has waited long enough, and only what no lock and no collateral needs.
+    function finishUnbond() external returns (uint256 amount);
+
+    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. Anchor only.
+    function reserve(address account, uint64 batchId, uint256 amount) external;
+    /// @notice Free what `reserve` bound. Anchor only.
+    function release(address account, uint64 batchId, uint256 amount) external;
+    /// @notice Bind up to `want` wei of `account`, unbonding stake included; collateral may be bound again, for it exists for
+    ///         disputes. Never reverts for lack of stake. Movers only.
+    function lock(address account, uint256 want, bytes32 ref) external returns (uint256 locked);
+    /// @notice Free `amount` wei that `lock` returned. Movers only.
+    function unlock(address account, uint256 amount, bytes32 ref) external;
+    /// @notice Free `boundBefore` wei that `lock` returned, then take up to `want` wei that no other lock needs and bring
+    ///         them to the ledger's pot `ref`, at once or later. The draw weighs the rest from the next epoch on. Movers only.
+    /// @return taken wei really taken; the pot may get them later (`Ledger.potOf` says whether it has)
+    function slash(address account, uint256 boundBefore, uint256 want, bytes32 ref) external returns (uint256 taken);
+}
