@@ -17,7 +17,7 @@ SPARE_BYTES = 48 * 2**20
 CLAIMS, ROOM = 60, 8000
 """Their caches have 132 MiB together."""
 MANY = 300
-"""Claims whose smallest array of a cache has 37 MiB: above 32 MiB the allocator maps each for itself, whatever was freed before."""
+"""Claims whose smallest array of a cache has 37 MiB: above 32 MiB the allocator maps each for itself, whatever was freed."""
 
 
 def mapped() -> int:
