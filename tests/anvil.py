@@ -14,7 +14,7 @@ from chain.client import ChainClient
 
 PROGRAM = Path(__file__).parents[1] / "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 CHAIN_ID = 31337
-STOP_S = 10
+STOP_S = 60
 
 
 class Anvil:

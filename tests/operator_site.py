@@ -73,7 +73,7 @@ class Operator:
 
     def wait_anchored(self, count: int) -> None:
         """Until the chain has so many receipts of this operator."""
-        reader, deadline, pause = ChainReader(self.anvil.client, self.network), monotonic_s() + 30, threading.Event()
+        reader, deadline, pause = ChainReader(self.anvil.client, self.network), monotonic_s() + READY_S, threading.Event()
         while reader.last_seq(self.account.address, reader.head()) < count:
             assert monotonic_s() < deadline, self.log()
             pause.wait(0.1)
@@ -125,7 +125,7 @@ def process(folder: Path, module: str, *arguments: str, exit_code: int = 0) -> I
         yield child
     finally:
         child.terminate()
-        code = child.wait(30)
+        code = child.wait(60)
     assert code == exit_code, (folder / f"{module}.log").read_text()[-2000:]
 
 

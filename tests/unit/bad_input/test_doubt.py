@@ -117,11 +117,12 @@ def lived(town: Town, ticks: int = 14) -> list[Outcome]:
                 node.tick()
             except Unavailable:
                 continue
-            for _ in range(500):
+            for _ in range(6000):
                 if not worker.busy():
                     break
                 threading.Event().wait(0.01)
                 node._finished += worker.collect()
+            assert not worker.busy(), "never quiet"
             posted = [result for _, result in town.chain.posted]
             town.chain.posted += [(town.chain.number + 1, r) for r, _ in town.sender.of("audit") if r not in posted]
         stored = protection.known(dispute.id, 1, ME.address)

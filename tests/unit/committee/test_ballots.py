@@ -57,7 +57,7 @@ class Seated:
 
     def until_quiet(self) -> None:
         """Ticks until no job runs and nothing is collected any more; chain time stands still."""
-        for _ in range(500):
+        for _ in range(3000):
             self.tick()
             if not self.worker.busy():
                 self.tick()

@@ -15,7 +15,7 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment, developer_variable
 from tests.source import ROOT
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 
 
 def free_port() -> int:
@@ -52,7 +52,7 @@ def run_store(folder: Path, **extra: str) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.send_signal(signal.SIGTERM)
-            code = process.wait(timeout=30)
+            code = process.wait(timeout=60)
     assert code == 0
 
 

@@ -128,7 +128,7 @@ def serving(on_chain: OnChain, *indices: int, finality: str = 'finality = "lates
     finally:
         for process in processes:
             process.send_signal(signal.SIGTERM)
-        logs = [process.communicate(timeout=30)[1] for process in processes]
+        logs = [process.communicate(timeout=60)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), logs
 
 

@@ -57,7 +57,7 @@ def test_two_shard_processes_open_an_envelope_and_stop_cleanly(fresh: World) -> 
     finally:
         for process in processes:
             process.send_signal(signal.SIGTERM)
-        logs = [process.communicate(timeout=30)[1] for process in processes]
+        logs = [process.communicate(timeout=60)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     share = fresh.shard(1)._share.scalar().to_bytes(32, "big").hex().encode()
     assert all(b"kms.released" in log and share not in log and b"prompt" not in log for log in logs)

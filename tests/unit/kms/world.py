@@ -251,7 +251,7 @@ def empty_database() -> bytes:
         return path.read_bytes()
 
 
-def wait_until(condition: object, timeout_s: float = 20.0) -> None:
+def wait_until(condition: object, timeout_s: float = 60.0) -> None:
     """Polls a condition; fails after the timeout."""
     for _ in range(int(timeout_s / 0.02)):
         if condition():  # type: ignore[operator]

@@ -11,6 +11,7 @@ from bytewise.protocol.units import Digest
 from serving.desk import Desk, request_key
 
 KEY = Digest(b"k" * 32)
+WAIT_S = 60.0
 
 
 class Kitchen:
@@ -25,7 +26,7 @@ class Kitchen:
 
     def work(self, key: Digest, answer: bytes) -> Callable[[], Callable[[], bytes]]:
         def run() -> bytes:
-            assert self.go.wait(10)
+            assert self.go.wait(WAIT_S)
             self.runs += 1
             self.memory[key] = answer
             return answer
@@ -45,7 +46,7 @@ def test_equal_requests_in_flight_are_one_run(kitchen: Kitchen) -> None:
     with ThreadPoolExecutor(8) as pool:
         futures = list(pool.map(lambda _: kitchen.desk.submit(KEY, kitchen.work(KEY, b"a")), range(8)))
         kitchen.go.set()
-    assert [future.result(10) for future in futures] == [b"a"] * 8 and kitchen.runs == 1
+    assert [future.result(WAIT_S) for future in futures] == [b"a"] * 8 and kitchen.runs == 1
 
 
 def test_a_remembered_answer_is_given_without_a_run_or_a_check(kitchen: Kitchen) -> None:
@@ -54,7 +55,7 @@ def test_a_remembered_answer_is_given_without_a_run_or_a_check(kitchen: Kitchen)
     def refuse() -> Callable[[], bytes]:
         raise TryAgain("operator", "closed")
 
-    assert kitchen.desk.submit(KEY, refuse).result(1) == b"old" and kitchen.runs == 0
+    assert kitchen.desk.submit(KEY, refuse).result(WAIT_S) == b"old" and kitchen.runs == 0
 
 
 def test_a_full_queue_refuses_new_requests_and_still_joins_old_ones(kitchen: Kitchen) -> None:
@@ -64,7 +65,7 @@ def test_a_full_queue_refuses_new_requests_and_still_joins_old_ones(kitchen: Kit
         kitchen.desk.submit(keys[2], kitchen.work(keys[2], b"x"))
     assert kitchen.desk.submit(keys[0], kitchen.work(keys[0], b"y")) is held[0]
     kitchen.go.set()
-    assert [future.result(10) for future in held] == [b"x", b"x"]
+    assert [future.result(WAIT_S) for future in held] == [b"x", b"x"]
 
 
 def test_a_refused_request_leaves_no_trace(kitchen: Kitchen) -> None:
@@ -74,7 +75,7 @@ def test_a_refused_request_leaves_no_trace(kitchen: Kitchen) -> None:
     with pytest.raises(BadRequest):
         kitchen.desk.submit(KEY, refuse)
     kitchen.go.set()
-    assert kitchen.desk.submit(KEY, kitchen.work(KEY, b"fresh")).result(10) == b"fresh"
+    assert kitchen.desk.submit(KEY, kitchen.work(KEY, b"fresh")).result(WAIT_S) == b"fresh"
 
 
 def test_a_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitchen) -> None:
@@ -86,10 +87,10 @@ def test_a_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitc
 
     for error, bugs in ((TryAgain("da", "down"), 0), (NotExact("row"), 1)):
         with pytest.raises(type(error)):
-            kitchen.desk.submit(KEY, failing(error)).result(10)
+            kitchen.desk.submit(KEY, failing(error)).result(WAIT_S)
         assert len(kitchen.bugs) == bugs
     kitchen.go.set()
-    assert kitchen.desk.submit(KEY, kitchen.work(KEY, b"fresh")).result(10) == b"fresh"
+    assert kitchen.desk.submit(KEY, kitchen.work(KEY, b"fresh")).result(WAIT_S) == b"fresh"
 
 
 def test_a_request_is_named_by_caller_body_and_idempotency_key() -> None:

@@ -14,7 +14,7 @@ from bytewise.storage.books import Books
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from chain.reader import ChainReader
-from tests.operator_site import MODEL_NAME, Operator, process, running_operator_site, serving, wait_ready
+from tests.operator_site import MODEL_NAME, READY_S, Operator, process, running_operator_site, serving, wait_ready
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(op
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
         wait_ready(operator, child)
         post_and_leave(operator)
-        deadline = monotonic_s() + 30
+        deadline = monotonic_s() + READY_S
         while books.last_issued() < 1:
             assert monotonic_s() < deadline
         child.kill()

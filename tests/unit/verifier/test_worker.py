@@ -11,7 +11,7 @@ from tests.unit.verifier import bench as b
 from tests.world import word
 from verifier.worker import AUDIT, VOTE, Finished, JobKey, Worker
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def result() -> JobResult:
