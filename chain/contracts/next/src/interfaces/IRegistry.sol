@@ -20,7 +20,8 @@ interface IRegistry {
         Status status;
         bytes32 pool; // who judges it; 0 for a model
         bytes32 vectors; // digest of the golden vectors' results: what certifiers say they reproduced
-        uint64 certified; // units of the verifiers that did
+        uint64 certified; // units of the verifiers that did; of a model: in all pools
+        uint64 certifyUntil; // last second (protocol clock) to certify, so that no stake can leave, come back and count twice
     }
 
     event OperatorRegistered(address indexed operator, string endpoint);
@@ -44,9 +45,14 @@ interface IRegistry {
     error StakeTooSmall(address who, uint256 have, uint256 want);
     /// @notice That machine is another verifier's, or was until `freeAt`.
     error PlatformTaken(bytes32 platformId, address holder, uint64 freeAt);
+    /// @notice A machine has an id.
+    error NoPlatform(address who);
+    /// @notice The stake is less than one unit of the pool's tree.
+    error NoUnit(address who, uint256 stake);
     error MeasurementNotAllowed(bytes32 measurement);
     error BadStatus(bytes32 digest, Status have, Status want);
     error AlreadyCertified(bytes32 digest, address who);
+    error CertifyOver(bytes32 digest, uint64 until);
     /// @notice The certifier reproduced other results than were proposed.
     error OtherVectors(bytes32 have, bytes32 want);
     error TooFewCertified(bytes32 digest, uint256 have, uint256 want);
@@ -58,13 +64,17 @@ interface IRegistry {
     function join(bytes32 pool, bytes32 platformId, bytes32 measurement) external;
     /// @notice The caller weighs nothing from the next epoch on; its platform stays taken for `unbondDelay`.
     function quit() external;
-    /// @notice Propose an environment (with its pool) or a model (pool 0). Anybody; `certified` begins at 0.
+    /// @notice Weigh a verifier again by what the vault says now, and its pool by the parameters in force. Anybody may, and
+    ///         somebody should after a change of parameters or measurements, or after the vault said `WeightStale`.
+    function refresh(address account) external;
+    /// @notice Propose an environment (with its pool) or a model (pool 0). Anybody; `certified` begins at 0. Governance may put
+    ///         another proposal in the place of one that waits, and anybody in the place of one that nobody can certify any more.
     function propose(bytes32 digest, bytes32 pool, bytes32 vectors, bytes calldata document) external;
     /// @notice The caller reproduced vectors and artifact: its units count for the item, once.
     function certify(bytes32 digest, bytes32 vectors) external;
     /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified (a model: of any one pool).
     function activate(bytes32 digest) external;
-    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker.
+    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE.
     function close(bytes32 digest) external;
     /// @notice Governance.
     function addPool(bytes32 pool, IStakeTree tree) external;
@@ -82,7 +92,9 @@ interface IRegistry {
     function item(bytes32 digest) external view returns (Item memory);
     function policyDigest() external view returns (bytes32);
     function policySerial() external view returns (uint64);
-    /// @notice Whether a pool can seat the largest round: `minPool` verifiers with weight.
+    /// @notice Verifiers of a pool that weigh something from the next epoch on.
+    function weighing(bytes32 pool) external view returns (uint32);
+    /// @notice Whether a pool can seat the largest round: `minPool` verifiers with weight, when one of them last changed.
     function isSeatable(bytes32 pool) external view returns (bool);
     /// @notice Seconds of the protocol clock for which the windows of a pool have stood still in all.
     function stoppedSeconds(bytes32 pool) external view returns (uint64);

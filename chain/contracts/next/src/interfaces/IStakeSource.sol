@@ -2,8 +2,9 @@
 pragma solidity 0.8.37;
 
 /// @title IStakeSource: stake that can be drawn by, bound and slashed
-/// @notice For every account: locked + collateral <= active + unbonding, and what is unbonding is slashable to its last
-///         second. Whatever is left after a payment must cover what is bound.
+/// @notice What is unbonding is slashable to its last second. For every account: locked <= active + unbonding, always; and
+///         locked + collateral <= what is left after a payment, and <= active after `reserve` (a lock or a slash may break
+///         this later, for they take the stake that collateral is there for).
 interface IStakeSource {
     event Deposited(address indexed account, uint256 amount, uint256 stake);
     /// @notice `amount` of `account` is on its way out and stops counting now; payable from `finishAt` (protocol clock).
@@ -17,6 +18,8 @@ interface IStakeSource {
     event Released(address indexed account, uint64 indexed batchId, uint256 amount);
     /// @notice `taken` of the `want` wei were taken from `account`.
     event Slashed(address indexed account, bytes32 indexed ref, uint256 want, uint256 taken);
+    /// @notice The registry failed to weigh `account` by its new `stake`; `IRegistry.refresh` does it when it can.
+    event WeightStale(address indexed account, uint256 stake);
 
     error ZeroAmount();
     error StakeTooSmall(address account, uint256 have, uint256 want);
@@ -27,6 +30,8 @@ interface IStakeSource {
     /// @notice Locks and collateral need this stake.
     error StakeBound(address account, uint256 bound, uint256 left);
     error PaymentRefused(address account);
+    /// @notice Too little gas to tell a registry that fails from one that was starved.
+    error GasTooLow(uint256 have, uint256 want);
 
     /// @notice Wei of `account` that count for draws and for posting: staked and not unbonding.
     function stakeOf(address account) external view returns (uint256);
