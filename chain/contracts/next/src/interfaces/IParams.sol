@@ -31,6 +31,10 @@ interface IParams {
     function shares(uint32 version_) external view returns (Shares memory);
     /// @notice Seconds from the issue of a receipt to the end of its last possible dispute under a version.
     function longestDispute(uint32 version_) external view returns (uint256);
+    /// @notice The longest dispute that the version in force, or one before it, can still have: what no delay may undercut.
+    function longestLive() external view returns (uint256);
+    /// @notice The longest pause that every version allows whose disputes can still run.
+    function pauseLimit() external view returns (uint256);
     /// @notice Bond that opens a dispute: the fees of the first round and the privacy price.
     function requiredBond(uint32 version_) external view returns (uint256);
     /// @notice Bond of who joins.

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Committee, Money, ParamSet, Shares, Times} from "./Types.sol";
+import {IParams} from "./interfaces/IParams.sol";
+
+/// @title ParamLaw: hard bounds of every parameter, and the static law of design section 9
+/// @notice No governance can leave these bounds. A version that does is refused by name of the parameter.
+library ParamLaw {
+    uint256 private constant BPS = 10_000;
+    /// @dev alpha + beta may take 80 % of a slash: an operator that challenges itself always loses the other 20 %.
+    uint256 private constant MAX_REWARD_BPS = 8_000;
+    uint256 private constant MAX_OPERATOR_SHARE_BPS = 5_000;
+    uint256 private constant MAX_WINDOW = 14 days;
+    uint256 private constant MAX_PAUSE = 3 days;
+    /// @dev Nobody's stake or credit can be kept for longer by a vote.
+    uint256 private constant MAX_UNBOND_DELAY = 365 days;
+    uint256 private constant MAX_WITHDRAW_DELAY = 30 days;
+    uint256 private constant MAX_BREAKER_TIME = 90 days;
+    uint256 private constant MAX_ROUNDS = 3;
+    /// @dev With the rounds at most ten committees in a dispute: what one word of `Settlement` counts.
+    uint256 private constant MAX_RERUNS = 7;
+    uint256 private constant MIN_SEATS = 3;
+    uint256 private constant MAX_SEATS = 255;
+    uint256 private constant MAX_POOL = 10_000;
+    uint256 private constant MAX_BATCH = 65_536;
+
+    /// @notice Revert with `ParamOutOfBounds` or `StaticLawBroken` unless `p` may come into force.
+    function check(ParamSet memory p) internal pure {
+        _checkTimes(p.times);
+        _checkCommittee(p.committee);
+        _checkShares(p.shares);
+        _checkStakes(p.money, p.committee.seats[p.committee.rounds - 1]);
+        _checkPrices(p.money);
+        checkDelays(p.times, longest(p));
+        _checkRounds(p.times, p.committee.maxReruns);
+    }
+
+    /// @notice Seconds from the issue of a receipt to the end of its last possible dispute. `cure` counts twice: a demand for
+    ///         the list can be followed by one for the envelope.
+    function longest(ParamSet memory p) internal pure returns (uint256) {
+        Times memory t = p.times;
+        uint256 rounds = p.committee.rounds * (_round(t) + t.appealTime);
+        return uint256(t.maxAnchorDelay) + t.window + 2 * uint256(t.cure) + rounds + t.rerunTime + t.airgap + t.maxPause;
+    }
+
+    /// @notice Stake, data and keys stay for longer than `longest_` seconds.
+    function checkDelays(Times memory t, uint256 longest_) internal pure {
+        _outlasts("unbondDelay", t.unbondDelay, longest_);
+        _outlasts("daRetention", t.daRetention > t.daMargin ? t.daRetention - t.daMargin : 0, longest_);
+        _outlasts("keyRetention", t.keyRetention, longest_);
+    }
+
+    function _checkRounds(Times memory t, uint256 maxReruns) private pure {
+        uint256 needed = 2 * uint256(t.executionBound);
+        if (t.commitTime < needed) revert IParams.StaticLawBroken("commitTime", t.commitTime, needed);
+        needed = maxReruns * _round(t);
+        if (t.rerunTime < needed) revert IParams.StaticLawBroken("rerunTime", t.rerunTime, needed);
+    }
+
+    function _round(Times memory t) private pure returns (uint256) {
+        return uint256(t.seedTime) + t.drawTime + t.commitTime + t.revealTime;
+    }
+
+    function _checkTimes(Times memory t) private pure {
+        _within(t.window, 1, MAX_WINDOW, "window");
+        _within(t.cure, 1, MAX_WINDOW, "cure");
+        _within(t.seedTime, 1, MAX_WINDOW, "seedTime");
+        _within(t.drawTime, 1, MAX_WINDOW, "drawTime");
+        _within(t.commitTime, 1, MAX_WINDOW, "commitTime");
+        _within(t.revealTime, 1, MAX_WINDOW, "revealTime");
+        _within(t.appealTime, 1, MAX_WINDOW, "appealTime");
+        _within(t.airgap, 1, MAX_WINDOW, "airgap");
+        _within(t.maxPause, 0, MAX_PAUSE, "maxPause");
+        _within(t.unbondDelay, 1, MAX_UNBOND_DELAY, "unbondDelay");
+        _within(t.withdrawDelay, 0, MAX_WITHDRAW_DELAY, "withdrawDelay");
+        // Convictions that wait in one airgap are counted together at least.
+        _within(t.breakerTime, t.airgap, MAX_BREAKER_TIME, "breakerTime");
+    }
+
+    function _checkCommittee(Committee memory c) private pure {
+        _within(c.rounds, 1, MAX_ROUNDS, "rounds");
+        uint256 before = MIN_SEATS - 1;
+        for (uint256 i = 0; i < MAX_ROUNDS; ++i) {
+            if (i >= c.rounds) {
+                _within(c.seats[i], 0, 0, "seats");
+                continue;
+            }
+            _within(c.seats[i], before + 1, MAX_SEATS, "seats");
+            _require(c.seats[i] % 2 == 1, "seats");
+            before = c.seats[i];
+        }
+        _within(c.maxReruns, 0, MAX_RERUNS, "maxReruns");
+        // With 0 the first conviction would be held already.
+        _within(c.breakerOperators, 1, type(uint8).max, "breakerOperators");
+        // Two thirds, so that more than a third must lie for a wrong verdict to need more than silence; four fifths, so that
+        // a few absent ones do not prevent every verdict.
+        _require(c.tauDen != 0 && uint256(c.tauNum) * 3 >= uint256(c.tauDen) * 2, "tau");
+        _require(uint256(c.tauNum) * 5 <= uint256(c.tauDen) * 4, "tau");
+        _within(c.minPool, 1, MAX_POOL, "minPool");
+        _within(c.certifyBps, 1, BPS, "certifyBps");
+    }
+
+    function _checkShares(Shares memory s) private pure {
+        _require(uint256(s.alphaBps) + s.betaBps <= MAX_REWARD_BPS, "alphaBps+betaBps");
+        _within(s.operatorShareBps, 0, MAX_OPERATOR_SHARE_BPS, "operatorShareBps");
+        _within(s.joinBps, 1, BPS, "joinBps");
+        _within(s.auditRateBps, 0, BPS, "auditRateBps");
+        _within(s.maxBatch, 1, MAX_BATCH, "maxBatch");
+    }
+
+    /// @dev Whatever an account may lose in one round, its least stake holds: a verifier may hold every seat.
+    function _checkStakes(Money memory m, uint256 mostSeats) private pure {
+        _within(m.slashAmount, 1, m.minOperatorStake, "slashAmount");
+        _require(m.minVerifierStake != 0, "minVerifierStake");
+        uint256 most = m.minVerifierStake / mostSeats;
+        _within(m.absentPenalty, 0, most, "absentPenalty");
+        _within(m.noRevealPenalty, 0, most, "noRevealPenalty");
+        _within(m.wrongPenalty, 0, most, "wrongPenalty");
+        _within(m.receiptCollateral, 1, m.minOperatorStake, "receiptCollateral");
+        _within(m.withheldPenalty, 1, m.minOperatorStake, "withheldPenalty");
+        _within(m.unanchoredPenalty, 1, m.minOperatorStake, "unanchoredPenalty");
+    }
+
+    /// @dev What would be free could be flooded with.
+    function _checkPrices(Money memory m) private pure {
+        _require(m.feePerSeat != 0, "feePerSeat");
+        _require(m.demandBond != 0, "demandBond");
+        _require(m.auditUnit != 0, "auditUnit");
+    }
+
+    function _outlasts(bytes32 limit, uint256 have, uint256 longest_) private pure {
+        if (have <= longest_) revert IParams.StaticLawBroken(limit, have, longest_);
+    }
+
+    function _within(uint256 x, uint256 least, uint256 most, bytes32 key) private pure {
+        _require(x >= least && x <= most, key);
+    }
+
+    function _require(bool ok, bytes32 key) private pure {
+        if (!ok) revert IParams.ParamOutOfBounds(key);
+    }
+}
