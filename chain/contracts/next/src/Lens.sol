@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
+import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IRandaoSource} from "../../src/interfaces/IRandaoSource.sol";
 import {IStakeTree} from "../../src/interfaces/IStakeTree.sol";
 import {IAudits} from "./interfaces/IAudits.sol";

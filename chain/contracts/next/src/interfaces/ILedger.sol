@@ -15,7 +15,8 @@ interface ILedger {
         DEMAND_BOND,
         SLASH, // operator's stake
         PENALTY, // verifier's stake
-        ADVANCE // from the treasury
+        ADVANCE, // from the treasury
+        FEE // for audits, by whoever anchors or gives
     }
     /// @notice Why an account was credited.
     enum Reason {

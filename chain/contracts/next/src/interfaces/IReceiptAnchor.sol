@@ -29,7 +29,7 @@ interface IReceiptAnchor {
         uint64 keyEpoch;
         uint64 stoppedAtStart; // the pool's stopped seconds then
         uint64 extended; // seconds by which list demands moved the window's end
-        bool isVoid; // its list was demanded in vain
+        bool isVoid; // its list was demanded in vain: no receipt of it is ever accepted
         bool released; // its collateral is free
         bytes32 root;
         bytes32 listHash;
@@ -42,7 +42,7 @@ interface IReceiptAnchor {
         NONE,
         LIST, // subject: batch id
         ENVELOPE, // subject: receipt id, member of a batch
-        ANCHOR // subject: receipt id, given out and not anchored
+        ANCHOR // subject: `anchorSubject` of a receipt that was given out and not anchored
     }
     /// @notice How a demand stands.
     enum State {
@@ -74,8 +74,10 @@ interface IReceiptAnchor {
     );
     /// @notice LIST: the list itself; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
     event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
-    /// @notice Nobody answered; `slashed` wei were taken.
+    /// @notice Nobody answered; `slashed` wei were taken. Again if a call took what the first could not.
     event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
+    /// @notice Stake that was slashed by report `ref` has been shared between `to` and nobody.
+    event Collected(bytes32 indexed ref, address indexed to, uint256 share, uint256 burned);
     event BatchVoided(uint64 indexed batchId);
 
     error NotOperator(address who);
@@ -104,7 +106,19 @@ interface IReceiptAnchor {
     error NoEquivocation();
     error AlreadyPunished(address operator, uint64 seq);
     error NothingToSlash(address operator, uint64 seq);
+    /// @notice Less was sent than the places cost.
     error FeeMismatch(uint256 have, uint256 want);
+    /// @notice The caller refused what it had sent too much.
+    error PaymentRefused(address account);
+    error AlreadyReleased(uint64 batchId);
+    /// @notice Demands or disputes hold the collateral.
+    error BatchHeld(uint64 batchId, uint32 holds);
+    /// @notice Shards may no longer open envelopes of this epoch for new receipts.
+    error EpochCompromised(uint64 keyEpoch);
+    /// @notice Nothing slashed by this report waits to be shared.
+    error NothingToCollect(bytes32 ref);
+    /// @notice Slashed stake is still on its way: the pot has `have` of `want`.
+    error NotArrived(bytes32 ref, uint256 have, uint256 want);
     /// @notice A subject is demanded once.
     error AlreadyDemanded(bytes32 subject);
     error NotDemanded(bytes32 subject, State have);
@@ -115,11 +129,13 @@ interface IReceiptAnchor {
     /// @notice The receipt's number was anchored: look into the batch.
     error NumberAnchored(uint64 seq, uint64 last);
 
-    /// @notice Anchor the caller's next batch; `IFeeMarket.feeFor(count)` is sent along and collateral bound.
+    /// @notice Anchor the caller's next batch; `IFeeMarket.feeFor(count)` at least is sent along, the rest comes back, and
+    ///         collateral is bound. The list must fit into one transaction, for it may have to be the answer to a demand.
     function post(BatchHeader calldata header) external payable returns (uint64 batchId);
-    /// @notice Free the collateral of a batch whose window is over and that no demand or dispute holds. Anybody.
+    /// @notice Free the collateral of a batch whose windows are over and that no demand or dispute holds. Anybody.
     function release(uint64 batchId) external;
-    /// @notice Two different signed leaves with one number. Permissionless; alpha to the caller.
+    /// @notice Two different signed leaves with one number. Permissionless; alpha to the caller. A report that takes less
+    ///         than a slash, because disputes bind the rest, can be repeated for it.
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
     function equivocationWithEmpty(
         Receipt calldata r,
@@ -129,7 +145,8 @@ interface IReceiptAnchor {
     ) external;
 
     /// @notice Demand the list of a batch. The bond goes to who answers; unanswered, the batch is void and each receipt costs
-    ///         `withheldPenalty`. The window stands still meanwhile. Once per batch, inside its window.
+    ///         `withheldPenalty`, all of them at least one slash. The window stands still meanwhile. Once per batch, inside its
+    ///         window. Who wants to dispute after the answer demands while enough of the window is left.
     function demandList(uint64 batchId) external payable;
     /// @notice The list, whose digest must be the header's. Anybody may answer.
     function answerList(uint64 batchId, bytes calldata list) external;
@@ -139,24 +156,35 @@ interface IReceiptAnchor {
         external
         payable;
     function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
-    /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, and while its number is not.
+    /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not, and while
+    ///         its environment and model take batches. The operator has `maxAnchorDelay` and must show the batch itself.
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
-    /// @notice End a demand that nobody answered in time. Anybody.
+    /// @notice End a demand that nobody answered in time. Anybody. Where the operator had less free stake than the penalty it
+    ///         can be called again for the rest.
     function expire(bytes32 subject) external;
+    /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
+    /// @param ref `equivocationRef`, or the subject of the demand
+    function collect(bytes32 ref) external;
 
     function receiptId(Receipt calldata r) external view returns (bytes32);
     function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32);
     /// @notice Subject of a demand for the list of a batch.
     function listSubject(uint64 batchId) external view returns (bytes32);
-    /// @notice Check that a signed receipt is a member of a batch that is not void; revert with the reason if it is not.
+    /// @notice Subject of a demand to anchor a receipt.
+    function anchorSubject(bytes32 receiptId_) external view returns (bytes32);
+    /// @notice Reference under which an equivocation is punished.
+    function equivocationRef(address operator, uint64 seq) external view returns (bytes32);
+    /// @notice Check that a signed receipt is a member of a batch; revert with the reason if it is not. A member of a void batch
+    ///         is one: it can be disputed and never accepted, so that no operator escapes a challenge by withholding.
     function checkMember(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
         external
         view
         returns (bytes32 id);
     /// @notice Last second (protocol clock) to question a receipt of a batch: window, stops of the pool and of demands included.
-    ///         While something stands still it moves with the clock.
+    ///         While something stands still it moves with the clock. Compare it with the clock of the same block only: once
+    ///         the clock is past it, it is past it for good, whatever stops come later.
     function windowEnd(bytes32 receiptId_, uint64 batchId) external view returns (uint64);
     /// @notice True if the receipt is accepted for good; reverts with the reason otherwise. Nothing else means "accepted".
     function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)

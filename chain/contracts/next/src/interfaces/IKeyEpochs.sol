@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Release, Ticket} from "../Types.sol";
+
+/// @title IKeyEpochs: which public key receipts are sealed to, and who holds its shares
+/// @notice An epoch's shard keys are the network's keys per epoch; accounts and BLS keys do not change with epochs.
+interface IKeyEpochs {
+    /// @notice Life of an epoch: PENDING, ACTIVE, DRAINING, RETIRED; COMPROMISED from any of them.
+    enum EpochState {
+        NONE,
+        PENDING,
+        ACTIVE,
+        DRAINING,
+        RETIRED,
+        COMPROMISED
+    }
+    /// @notice What stands behind the enclaves of an epoch.
+    enum Assurance {
+        NONE,
+        SIMULATED,
+        HARDWARE
+    }
+
+    /// @notice An epoch. Times are of the protocol clock, 0 where it has not happened.
+    struct Epoch {
+        EpochState state;
+        Assurance assurance;
+        uint8 threshold;
+        uint64 openedAt;
+        uint64 activatedAt;
+        uint64 drainedAt; // or when it was compromised: no receipt is issued in it any more
+        uint32 paramsVersion; // in force then: for how long its batches are still taken
+        bytes32 policyDigest;
+        bytes publicKey;
+        bytes commitments;
+        address[] shards;
+    }
+
+    /// @notice A new epoch waits for its activation.
+    event EpochOpened(
+        uint64 indexed epoch,
+        bytes publicKey,
+        bytes commitments,
+        address[] shards,
+        uint8 threshold,
+        Assurance assurance,
+        bytes32 policyDigest
+    );
+    /// @notice An epoch changed state.
+    event EpochMoved(uint64 indexed epoch, EpochState from, EpochState to);
+
+    /// @notice The epoch exists.
+    error EpochExists(uint64 epoch);
+    /// @notice There is no such epoch.
+    error UnknownKeyEpoch(uint64 epoch);
+    /// @notice That step is not in the table.
+    error BadTransition(uint64 epoch, EpochState from, EpochState to);
+    /// @notice The retention of the epoch's key is not over.
+    error RetentionNotOver(uint64 epoch, uint256 until);
+    /// @notice The public key is not an uncompressed P-256 point.
+    error BadPublicKey(uint256 length);
+    /// @notice Zero, repeated or too many shards, or a threshold outside 1..shards.
+    error BadShards(uint256 shards, uint256 threshold);
+    /// @notice A simulated epoch on a chain that is not a test chain.
+    error SimulatedOnProductionChain(uint256 chainId);
+    /// @notice An epoch says what stands behind it.
+    error BadAssurance();
+
+    /// @notice Announce an epoch. Governance.
+    /// @param publicKey 65 bytes, 0x04 and both coordinates of a P-256 point
+    /// @param commitments the Feldman commitments, as the key ceremony encodes them
+    function openEpoch(
+        uint64 epoch,
+        bytes calldata publicKey,
+        bytes calldata commitments,
+        address[] calldata shards,
+        uint8 threshold,
+        Assurance assurance,
+        bytes32 policyDigest
+    ) external;
+    /// @notice PENDING to ACTIVE; the epoch active before drains. Governance.
+    function activate(uint64 epoch) external;
+    /// @notice ACTIVE to DRAINING. Governance.
+    function drain(uint64 epoch) external;
+    /// @notice DRAINING to RETIRED, once `keyRetention` is over. Governance.
+    function retire(uint64 epoch) external;
+    /// @notice Any state to COMPROMISED: at once no new receipts and no audits. Governance.
+    function compromise(uint64 epoch) external;
+
+    /// @notice The epoch that receipts should be sealed to, or 0.
+    function activeEpoch() external view returns (uint64);
+    /// @notice Where an epoch stands.
+    function stateOf(uint64 epoch) external view returns (EpochState);
+    /// @notice Whether receipts of this epoch may be audited: ACTIVE or DRAINING.
+    function isOpenForAudits(uint64 epoch) external view returns (bool);
+    /// @notice Whether shards must serve disputes of this epoch: ACTIVE, DRAINING, or COMPROMISED for its retention.
+    function isOpenForDisputes(uint64 epoch) external view returns (bool);
+    /// @notice What is known of an epoch.
+    function epochInfo(uint64 epoch) external view returns (Epoch memory);
+    /// @notice Whether a batch of this epoch may be anchored: ACTIVE, or DRAINING for at most `maxAnchorDelay`.
+    function isOpenForInclusion(uint64 epoch) external view returns (bool);
+    /// @notice EIP-712 digest of a release record.
+    function hashRelease(Release calldata release) external view returns (bytes32);
+    /// @notice EIP-712 digest of a ticket.
+    function hashTicket(Ticket calldata ticket) external view returns (bytes32);
+}
