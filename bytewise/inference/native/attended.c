@@ -11,45 +11,22 @@ typedef struct {
     int64_t block_count;
 } Work;
 
-/* Integers of one head's row; returns their scale. */
-static float quantise_head(const Worker *worker, const float *x, int64_t width, int16_t *integers)
-{
-    return scale_of(worker->kernel->quantise(x, width, integers, padded(width, PANEL)), ACTIVATION_BITS);
-}
-
-/* Queries of one key head become limbs; its key and value go to the cache. */
-static void prepare(const Worker *worker, const Work *work, int64_t row, int64_t key_head)
-{
-    const Attended *call = work->call;
-    const Shape *shape = &call->shape;
-    const int64_t width = shape->head_width, wide = padded(width, PANEL), group = shape->heads / shape->key_value_heads;
-    int16_t integers[MOST_HEAD_WIDTH], values[MOST_HEAD_WIDTH];
-    for (int64_t query = row * shape->heads + key_head * group; query < row * shape->heads + (key_head + 1) * group; query++) {
-        work->factors[query] = call->scale * quantise_head(worker, call->queries + query * width, width, integers);
-        int16_t *limbs = work->limbs + query * 2 * wide;
-        worker->kernel->split(integers, wide, limbs, limbs + wide);
-    }
-    const int64_t at = (row * shape->key_value_heads + key_head) * width;
-    const float key_scale = quantise_head(worker, call->keys + at, width, integers);
-    const float value_scale = quantise_head(worker, call->values + at, width, values);
-    const int64_t line = (call->layer * call->cache->sequences + work->sequences[row]) * shape->key_value_heads + key_head;
-    cache_store(call->cache, line, work->positions[row], integers, key_scale, values, value_scale);
-}
-
 static void task(Worker *worker, void *argument)
 {
     const Work *work = argument;
     const Attended *call = work->call;
     const Shape *shape = &call->shape;
+    const int64_t width = shape->head_width, group = shape->heads / shape->key_value_heads;
     const int64_t items = call->sequences * call->tokens * shape->key_value_heads;
-    for (int64_t item = pool_next(worker->pool); item < items; item = pool_next(worker->pool))
-        prepare(worker, work, item / shape->key_value_heads, item % shape->key_value_heads);
-    pool_sync(worker->pool);
     const Attention attention = {
-        .shape = shape, .cache = call->cache, .layer = call->layer, .window = call->window, .limbs = work->limbs,
-        .factors = work->factors, .sequences = work->sequences, .positions = work->positions, .blocks = work->blocks,
-        .block_count = work->block_count, .out = call->out, .stride = shape->heads * shape->head_width,
+        .shape = shape, .cache = call->cache, .layer = call->layer, .window = call->window, .scale = call->scale,
+        .limbs = work->limbs, .factors = work->factors, .sequences = work->sequences, .positions = work->positions,
+        .blocks = work->blocks, .block_count = work->block_count, .out = call->out, .stride = shape->heads * width,
     };
+    for (int64_t item = pool_next(worker->pool); item < items; item = pool_next(worker->pool))
+        attention_put(worker, &attention, item / shape->key_value_heads, item % shape->key_value_heads,
+                      call->queries + item * group * width, call->keys + item * width, call->values + item * width);
+    pool_sync(worker->pool);
     attend(worker, &attention);
 }
 

@@ -162,6 +162,31 @@ static void mix(const Item *item)
     }
 }
 
+/* Integers of one head, padded with zeros; returns their scale. */
+static float quantise_head(const Worker *worker, const float *x, int64_t width, int16_t *integers)
+{
+    return scale_of(worker->kernel->quantise(x, width, integers, padded(width, PANEL)), ACTIVATION_BITS);
+}
+
+void attention_put(const Worker *worker, const Attention *attention, int64_t row, int64_t key_head, const float *queries,
+                   const float *key, const float *value)
+{
+    const Shape *shape = attention->shape;
+    Cache *cache = attention->cache;
+    const int64_t width = shape->head_width, wide = cache->width, group = shape->heads / shape->key_value_heads;
+    const int64_t first = row * shape->heads + key_head * group;
+    int16_t integers[MOST_HEAD_WIDTH], values[MOST_HEAD_WIDTH];
+    for (int64_t i = 0; i < group; i++) {
+        attention->factors[first + i] = attention->scale * quantise_head(worker, queries + i * width, width, integers);
+        int16_t *limbs = attention->limbs + (first + i) * 2 * wide;
+        worker->kernel->split(integers, wide, limbs, limbs + wide);
+    }
+    const float key_scale = quantise_head(worker, key, width, integers);
+    const float value_scale = quantise_head(worker, value, width, values);
+    const int64_t line = (attention->layer * cache->sequences + attention->sequences[row]) * shape->key_value_heads + key_head;
+    cache_store(cache, line, attention->positions[row], integers, key_scale, values, value_scale);
+}
+
 void attend(Worker *worker, const Attention *attention)
 {
     const Shape *shape = attention->shape;

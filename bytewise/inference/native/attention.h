@@ -12,10 +12,11 @@ typedef struct {
 
 typedef struct {
     const Shape *shape;
-    const Cache *cache;
+    Cache *cache;
     int64_t layer, window;
-    const int16_t *limbs; /* Queries [row][head][2][cache width]: high limb, low limb. */
-    const float *factors; /* attention_scale * s of each query [row][head]. */
+    float scale;
+    int16_t *limbs; /* Queries [row][head][2][cache width]: high limb, low limb. */
+    float *factors; /* scale * s of each query [row][head]. */
     const int32_t *sequences, *positions;
     const Block *blocks;
     int64_t block_count;
@@ -27,6 +28,10 @@ typedef struct {
 int64_t block_tokens(const Shape *shape);
 /* Bytes of Worker.scratch that attention over that many keys needs. */
 size_t attention_bytes(const Shape *shape, int64_t keys);
+/* Before `attend`, for each row and key head: its queries, side by side, become limbs and factors, its key and value go to the
+   cache. All are rotated and in floats. */
+void attention_put(const Worker *worker, const Attention *attention, int64_t row, int64_t key_head, const float *queries,
+                   const float *key, const float *value);
 /* Inside a task, by all threads; ends with a pool_sync. */
 void attend(Worker *worker, const Attention *attention);
 

@@ -93,36 +93,28 @@ static Rows rows_of(const Call *call, int64_t width)
     return (Rows){call->buffers->integers, call->buffers->exponents, call->count, spread(width, sizeof(int16_t))};
 }
 
-/* Norm (if the family has one), rotation and integers of one head; returns their scale. */
-static float prepare_head(const Worker *worker, const Call *call, int64_t row, const float *norm, float *head, int16_t *integers)
+/* Norm (if the family has one) and rotation of one head, in place. */
+static void turn_head(const Worker *worker, const Call *call, int64_t row, const float *norm, float *head)
 {
     const int64_t width = call->model->shape.head_width, half = row * width / 2;
+    int16_t integers[MOST_HEAD_WIDTH];
     if (norm)
         worker->kernel->normalise(head, norm, call->model->epsilon, width, integers, head);
     worker->kernel->rotate(call->buffers->cos + half, call->buffers->sin + half, width / 2, head);
-    const int32_t exponent = worker->kernel->quantise(head, width, integers, padded(width, PANEL));
-    return scale_of(exponent, ACTIVATION_BITS);
 }
 
-/* Queries of one key head become limbs; its key and value go to the cache. */
-static void prepare(const Worker *worker, const Call *call, int64_t layer, int64_t row, int64_t key_head)
+/* Turns the queries of one key head and its key, and gives them and its value to attention. */
+static void prepare(const Worker *worker, const Call *call, const Attention *attention, int64_t row, int64_t key_head)
 {
     const Shape *shape = &call->model->shape;
-    const float *const *norms = call->model->layers[layer].norms;
-    const int64_t width = shape->head_width, wide = padded(width, PANEL), group = shape->heads / shape->key_value_heads;
-    float *query = call->buffers->projected + row * call->buffers->wide;
-    float *key = query + (shape->heads + key_head) * width, *value = key + shape->key_value_heads * width;
-    int16_t integers[MOST_HEAD_WIDTH], keys[MOST_HEAD_WIDTH];
-    for (int64_t head = key_head * group; head < (key_head + 1) * group; head++) {
-        const float scale = prepare_head(worker, call, row, norms[QUERY_NORM], query + head * width, integers);
-        int16_t *limbs = call->buffers->limbs + (row * shape->heads + head) * 2 * wide;
-        worker->kernel->split(integers, wide, limbs, limbs + wide);
-        call->buffers->factors[row * shape->heads + head] = call->model->attention_scale * scale;
-    }
-    const float key_scale = prepare_head(worker, call, row, norms[KEY_NORM], key, keys);
-    const int32_t exponent = worker->kernel->quantise(value, width, integers, wide);
-    const int64_t line = (layer * call->cache->sequences + call->sequences[row]) * shape->key_value_heads + key_head;
-    cache_store(call->cache, line, call->positions[row], keys, key_scale, integers, scale_of(exponent, ACTIVATION_BITS));
+    const float *const *norms = call->model->layers[attention->layer].norms;
+    const int64_t width = shape->head_width, group = shape->heads / shape->key_value_heads;
+    float *heads = call->buffers->projected + row * call->buffers->wide, *queries = heads + key_head * group * width;
+    float *key = heads + (shape->heads + key_head) * width;
+    for (int64_t i = 0; i < group; i++)
+        turn_head(worker, call, row, norms[QUERY_NORM], queries + i * width);
+    turn_head(worker, call, row, norms[KEY_NORM], key);
+    attention_put(worker, attention, row, key_head, queries, key, key + shape->key_value_heads * width);
 }
 
 static void attention_block(Worker *worker, const Call *call, int64_t index)
@@ -139,15 +131,15 @@ static void attention_block(Worker *worker, const Call *call, int64_t index)
         {.weight = &layer->linears[VALUE], .out = buffers->projected + inner + layer->linears[KEY].outputs, .stride = stride},
     };
     multiply(worker, &rows, projections, 3);
+    const Attention attention = {
+        .shape = shape, .cache = call->cache, .layer = index, .window = layer->window, .scale = call->model->attention_scale,
+        .limbs = buffers->limbs, .factors = buffers->factors, .sequences = call->sequences, .positions = call->positions,
+        .blocks = buffers->blocks, .block_count = call->block_count, .out = buffers->mixed, .stride = buffers->inner,
+    };
     const int64_t items = call->count * shape->key_value_heads;
     for (int64_t item = pool_next(worker->pool); item < items; item = pool_next(worker->pool))
-        prepare(worker, call, index, item / shape->key_value_heads, item % shape->key_value_heads);
+        prepare(worker, call, &attention, item / shape->key_value_heads, item % shape->key_value_heads);
     pool_sync(worker->pool);
-    const Attention attention = {
-        .shape = shape, .cache = call->cache, .layer = index, .window = layer->window, .limbs = buffers->limbs,
-        .factors = buffers->factors, .sequences = call->sequences, .positions = call->positions, .blocks = buffers->blocks,
-        .block_count = call->block_count, .out = buffers->mixed, .stride = buffers->inner,
-    };
     attend(worker, &attention);
     quantise_rows(worker, call, buffers->mixed, buffers->inner, inner, NULL);
     const Rows mixed = rows_of(call, inner);

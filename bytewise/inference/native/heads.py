@@ -14,6 +14,7 @@ from bytewise.protocol.errors import CannotExecute, OutsideLimits
 from bytewise.protocol.messages import CannotReason
 
 MOST_HEAD_WIDTH = 256
+"""Of attention.h."""
 
 
 class _Shape(ctypes.Structure):

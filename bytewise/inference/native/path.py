@@ -15,6 +15,7 @@ from bytewise.inference.artifact import Artifact
 from bytewise.inference.golden import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
 from bytewise.inference.native.backend import NativeBackend
+from bytewise.inference.native.heads import MOST_HEAD_WIDTH
 from bytewise.inference.native.library import Pool, checked
 from bytewise.inference.native.slots import EMBEDDING_TYPES, GLOBAL_SLOTS, LAYER_SLOTS
 from bytewise.inference.paths import HeadRow
@@ -27,8 +28,6 @@ CHUNK = 512
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Families whose graph the C engine has."""
-
-MOST_HEAD_WIDTH = 256
 
 _SHORT, _INT = ctypes.c_int16, ctypes.c_int32
 
