@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from bytewise.inference import memory
 from bytewise.inference.manifest import ArtifactFile, Piece
 from bytewise.protocol.digests import RunningSha256
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute
@@ -32,15 +33,19 @@ STEP = 8 * 2**20
 def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int], None] | None) -> memoryview:
     """The file's bytes, after every piece was compared with its digest; `ArtifactMismatch` names file and piece.
 
-    `CannotExecute` without memory for it.
+    `CannotExecute` without memory for it: before a byte is read where the machine, or this process's share of it, is smaller.
     """
     try:
         with (folder / file.name).open("rb") as source:
             size = os.fstat(source.fileno()).st_size
             if size != file.size:
                 raise ArtifactMismatch(folder.name, f"{file.name}: {size} bytes, the manifest says {file.size}")
-            memory = _pages(size)
-            different = _first_different(source.fileno(), memoryview(memory), file, _Report(file, progress))
+            most = memory.of_machine()
+            if size > most:
+                # A system that promises too much would end the process while it reads, without a word.
+                raise CannotExecute(f"{file.name} has {size} bytes, this process can have {most}", CannotReason.RESOURCES)
+            pages = _pages(size)
+            different = _first_different(source.fileno(), memoryview(pages), file, _Report(file, progress))
     except OSError as error:
         if error.errno == errno.ENOMEM:
             raise CannotExecute(f"out of memory for {file.name}, {file.size} bytes", CannotReason.RESOURCES) from None
@@ -48,8 +53,8 @@ def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int
     if different is not None:
         where = "" if different.name == file.name else f" in {different.name}"
         raise ArtifactMismatch(folder.name, f"{file.name}: bytes{where} differ from the manifest")
-    _protect(memory)
-    return memoryview(memory).toreadonly()
+    _protect(pages)
+    return memoryview(pages).toreadonly()
 
 
 def tensor(view: memoryview, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
@@ -63,19 +68,19 @@ def tensor(view: memoryview, offset: int, dtype: torch.dtype, shape: tuple[int, 
 def _pages(size: int) -> mmap.mmap | bytearray:
     if size == 0:
         return bytearray()
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         # A kernel without them refuses: small pages are slower, nothing else.
         with contextlib.suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
-def _protect(memory: mmap.mmap | bytearray) -> None:
-    if memory:
-        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+def _protect(pages: mmap.mmap | bytearray) -> None:
+    if pages:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         library = ctypes.CDLL(None, use_errno=True)
-        if library.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(len(memory)), mmap.PROT_READ):
+        if library.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(len(pages)), mmap.PROT_READ):
             raise CannotExecute(f"weights cannot be protected: {os.strerror(ctypes.get_errno())}", CannotReason.RESOURCES)
 
 
@@ -108,10 +113,10 @@ def _parts(view: memoryview, file: ArtifactFile) -> Iterator[tuple[Piece, int, m
 
 def _read(source: int, part: tuple[Piece, int, memoryview], report: _Report) -> bool:
     # Whether the piece is the manifest's. It is hashed after it was copied: nobody else can change the copy.
-    piece, offset, memory = part
+    piece, offset, pages = part
     state, done = RunningSha256(), 0
-    while done < len(memory):
-        step = memory[done : done + STEP]
+    while done < len(pages):
+        step = pages[done : done + STEP]
         count = os.preadv(source, [step], offset + done)
         if count == 0:
             return False

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.inference import artifact
+from bytewise.inference import artifact, memory
 from bytewise.inference.artifact import Artifact
+from bytewise.inference.manifest import WEIGHTS_FILE
+from bytewise.protocol.errors import CannotExecute
+from bytewise.protocol.messages import CannotReason
 
 
 def test_weights_ask_for_huge_pages(model: Artifact) -> None:
@@ -48,11 +51,30 @@ def test_weights_that_memory_does_not_hold_are_no_mismatch(tmp_path: Path) -> No
         "import pathlib, resource, sys; from bytewise.inference import held\n"
         "from bytewise.inference.manifest import ArtifactFile, Piece\n"
         "from bytewise.protocol.errors import CannotExecute\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34))\n"
-        "try: held.verified(pathlib.Path(sys.argv[1]), ArtifactFile('big', (Piece('big', 2**35, bytes(32)),)), None)\n"
+        "mapped = int(pathlib.Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (mapped + 2**27, mapped + 2**27))\n"
+        "try: held.verified(pathlib.Path(sys.argv[1]), ArtifactFile('big', (Piece('big', 2**28, bytes(32)),)), None)\n"
         "except CannotExecute as error: print(error)"
     )
     (tmp_path / "big").touch()
-    os.truncate(tmp_path / "big", 2**35)
+    os.truncate(tmp_path / "big", 2**28)
     done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and f"out of memory for big, {2**35} bytes" in done.stdout, done.stderr
+    assert done.returncode == 0 and f"out of memory for big, {2**28} bytes" in done.stdout, done.stderr
+
+
+def test_weights_that_the_machine_cannot_hold_are_refused_before_they_are_read(
+    model: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine being a control group that a test writes down."""
+    size = next(file.size for file in model.manifest.files if file.name == WEIGHTS_FILE)
+    (tmp_path / "membership").write_text("0::/small\n")
+    (tmp_path / "small").mkdir()
+    monkeypatch.setattr(memory, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    (tmp_path / "small/memory.max").write_text(str(size))
+    assert artifact.load(model.path).model_id == model.model_id
+    (tmp_path / "small/memory.max").write_text(str(size - 1))
+    told: list[int] = []
+    with pytest.raises(CannotExecute, match=f"{WEIGHTS_FILE} has {size} bytes, this process can have {size - 1}") as caught:
+        artifact.load(model.path, lambda name, done, _total: told.append(done) if name == WEIGHTS_FILE else None)
+    assert caught.value.values[1] is CannotReason.RESOURCES and told == []
