@@ -238,6 +238,28 @@ def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: Squ
         square.chain.logs("Registry", where, events, 0, number)
 
 
+def test_logs_that_were_read_across_a_reorganisation_are_not_given(square: Square) -> None:
+    """All endpoints agree, and on another last block than the one that was there before they were asked."""
+    number, where = square.alone.head().number, square.network.addresses.registry
+    taken: list[int] = []
+
+    def late(method: str, params: list[Any], answer: Any) -> Any:
+        if method == "eth_getLogs" and not taken:
+            taken.append(number)
+            square.anvil.reorganise(1)
+        return answer
+
+    before = square.alone.block(number)
+    for each in square.endpoints:
+        each.change = late
+    with pytest.raises(NoAgreement, match="reorganised while they were read"):
+        square.chain.logs("Registry", where, ["VerifierRegistered"], 0, number)
+    assert taken and square.alone.block(number) != before
+    assert square.chain.logs("Registry", where, ["VerifierRegistered"], 0, number) == square.alone.logs(
+        "Registry", where, ["VerifierRegistered"], 0, number
+    )
+
+
 ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", "failures", "no receipts", "nothing at all")
 
 
