@@ -72,8 +72,7 @@ contract Ledger is Books, AccessManaged, Wired, ReentrancyGuardTransient {
         if (account == address(0)) revert CreditToZero(ref);
         if (amount == 0) return;
         _credit(ref, amount);
-        uint256 delay = PARAMS.times(PARAMS.version()).withdrawDelay;
-        uint64 unlockAt = _credits[account].push(amount, GUARDIAN.clock(), delay);
+        uint64 unlockAt = _credits[account].push(amount, GUARDIAN.clock(), PARAMS.withdrawDelay());
         emit Credited(account, amount, reason, ref, unlockAt);
     }
 

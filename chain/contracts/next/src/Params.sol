@@ -99,6 +99,18 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
+    function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount) {
+        _known(version_);
+        Money storage m = _money[version_];
+        return (m.feePerSeat, m.slashAmount);
+    }
+
+    /// @inheritdoc IParams
+    function withdrawDelay() external view returns (uint256) {
+        return _times[version].withdrawDelay;
+    }
+
+    /// @inheritdoc IParams
     function requiredBond(uint32 version_) public view returns (uint256) {
         _known(version_);
         Money storage m = _money[version_];

@@ -35,6 +35,10 @@ interface IParams {
     function longestLive() external view returns (uint256);
     /// @notice The longest pause that every version allows whose disputes can still run.
     function pauseLimit() external view returns (uint256);
+    /// @notice The fee of one seat and the slash of a conviction: what every dispute reads, for the price of two words.
+    function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount);
+    /// @notice Seconds that a credit waits under the version in force.
+    function withdrawDelay() external view returns (uint256);
     /// @notice Bond that opens a dispute: the fees of the first round and the privacy price.
     function requiredBond(uint32 version_) external view returns (uint256);
     /// @notice Bond of who joins.

@@ -33,16 +33,20 @@ interface ISettlement {
     event Advanced(bytes32 indexed id, uint256 amount);
     event Ended(bytes32 indexed id, Verdict indexed verdict, Account account);
     event Paid(bytes32 indexed id);
-    event SeatSettled(
+    /// @notice `seats` seats from `seat` on, which one voter holds with one standing.
+    event SeatsSettled(
         bytes32 indexed id,
         uint16 indexed round,
-        uint16 seat,
         address indexed voter,
+        uint16 seat,
+        uint16 seats,
         Standing standing,
         uint256 pay,
         uint256 penalty
     );
 
+    /// @notice A dispute ends once.
+    error AlreadyEnded(bytes32 id);
     /// @notice Only a dispute that has ended.
     error NotEnded(bytes32 id);
     /// @notice Slashed stake is still on its way: the pot has `have` of `want`.
@@ -62,12 +66,15 @@ interface ISettlement {
     /// @param appellantWon the verdict is another than the one that was appealed
     function end(bytes32 id, Verdict verdict, bool appellantWon) external;
 
-    /// @notice Pay everybody but the seats once slashed stake has arrived. Anybody.
+    /// @notice Pay everybody but the seats once slashed stake has arrived, and burn penalties that came late. Anybody.
     function payOut(bytes32 id) external;
-    /// @notice Pay or charge up to `count` seats of a round from its first unsettled one. Anybody; at least one or revert.
+    /// @notice Pay or charge up to `count` seats of a round from its first unsettled one. Anybody, once everybody else has its
+    ///         money; at least one or revert.
     function settleSeats(bytes32 id, uint16 round, uint256 count) external;
 
     function accountOf(bytes32 id) external view returns (Account memory);
+    /// @notice The ledger's pot for penalties of a dispute, apart from what its seats are still to get.
+    function penaltyPot(bytes32 id) external pure returns (bytes32);
     /// @notice Seats of a round that are settled.
     function settledSeats(bytes32 id, uint16 round) external view returns (uint16);
 }

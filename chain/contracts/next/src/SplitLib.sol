@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {Verdict} from "./Types.sol";
+
+/// @title SplitLib: who gets what of a dispute, one function per row of the table of design section 9
+/// @notice Everything is wei. Every share is rounded down, and `burned` is what no share took: what comes in goes out.
+library SplitLib {
+    uint256 private constant BPS = 10_000;
+    /// @dev Challengers and committee together get at most 80 % of a slash; 20 % are burned, always.
+    uint256 private constant MAX_REWARD_BPS = 8_000;
+
+    /// @notice What is known when a dispute ends.
+    struct Facts {
+        Verdict verdict;
+        bool appellantWon;
+        uint256 bonds; // of all challengers
+        uint256 joinBond; // of each but the first
+        uint256 challengers;
+        uint256 knew; // challengers that committed to what the verdict says
+        uint256 appealBond;
+        uint256 advanced; // by the treasury
+        uint256 slashed; // really taken
+        uint256 seats; // that were right; in a draw or refund those that worked
+    }
+
+    /// @notice Prices and shares of its version.
+    struct Terms {
+        uint256 feePerSeat;
+        uint256 alphaBps;
+        uint256 betaBps;
+        uint256 operatorShareBps;
+    }
+
+    /// @notice Where it goes.
+    struct Split {
+        uint256 perSeat;
+        uint256 openerBack;
+        uint256 joinerBack; // each
+        uint256 alphaEach; // to each challenger that knew
+        uint256 toAppellant;
+        uint256 toOperator;
+        uint256 repaid;
+        uint256 burned;
+    }
+
+    /// @notice The whole split. Never reverts for a verdict and amounts of ether.
+    function split(Facts memory f, Terms memory t) internal pure returns (Split memory s) {
+        if (f.verdict == Verdict.UPHELD) _upheld(f, t, s);
+        else if (f.verdict == Verdict.DRAW) _draw(f, t, s);
+        else if (f.verdict == Verdict.REFUNDED) _refunded(f, t, s);
+        else _convicted(f, t, s);
+        s.burned = f.bonds + f.appealBond + f.advanced + f.slashed - toChallengers(f, s) - s.perSeat * f.seats
+            - s.toAppellant - s.toOperator - s.repaid;
+    }
+
+    /// @notice What all challengers get together.
+    function toChallengers(Facts memory f, Split memory s) internal pure returns (uint256) {
+        return s.openerBack + (f.challengers - 1) * s.joinerBack + f.knew * s.alphaEach;
+    }
+
+    /// @notice What a draw takes from the operator: half of the fees. The bonds pay the other half.
+    function drawSlash(uint256 fees) internal pure returns (uint256) {
+        return fees / 2;
+    }
+
+    /// @dev Fees come from the lost bonds, and from the treasury beyond that; then it has its advance back, then the operator its
+    ///      share for having been questioned.
+    function _upheld(Facts memory f, Terms memory t, Split memory s) private pure {
+        uint256 lost = _appealLost(f, s);
+        uint256 funds = f.bonds + lost + f.advanced;
+        if (f.seats != 0) s.perSeat = Math.min(t.feePerSeat, funds / f.seats);
+        uint256 remaining = funds - s.perSeat * f.seats;
+        s.repaid = Math.min(f.advanced, remaining);
+        s.toOperator = (remaining - s.repaid) * t.operatorShareBps / BPS;
+    }
+
+    /// @dev alpha to challengers who knew (withholding is nobody's answer), beta and fees to the right seats; all of it from the
+    ///      slash and a lost appeal bond, and from the treasury only as far as these do not reach the fees.
+    function _convicted(Facts memory f, Terms memory t, Split memory s) private pure {
+        uint256 lost = _appealLost(f, s);
+        _bondsBack(f, f.bonds, s);
+        uint256 alpha;
+        if (f.verdict != Verdict.UNAVAILABLE && f.knew != 0) alpha = f.slashed * t.alphaBps / BPS;
+        if (f.knew != 0) s.alphaEach = alpha / f.knew;
+        s.repaid = f.advanced;
+        if (f.seats == 0) return;
+        uint256 fees = f.seats * t.feePerSeat;
+        uint256 most = f.slashed * MAX_REWARD_BPS / BPS - alpha + lost;
+        uint256 pay = Math.min(f.slashed * t.betaBps / BPS + fees, most);
+        uint256 used = pay < fees ? Math.min(f.advanced, fees - pay) : 0;
+        s.repaid -= used;
+        s.perSeat = (pay + used) / f.seats;
+    }
+
+    /// @dev Nobody was found wrong: fees half from the operator, half from the bonds, and from the treasury where these are short.
+    function _draw(Facts memory f, Terms memory t, Split memory s) private pure {
+        uint256 fees = f.seats * t.feePerSeat;
+        uint256 fromBonds = Math.min(fees - drawSlash(fees), f.bonds);
+        uint256 paid = f.slashed + fromBonds;
+        uint256 used = paid < fees ? Math.min(f.advanced, fees - paid) : 0;
+        if (f.seats != 0) s.perSeat = (paid + used) / f.seats;
+        s.repaid = f.advanced - used;
+        s.toAppellant = f.appealBond;
+        _bondsBack(f, f.bonds - fromBonds, s);
+    }
+
+    /// @dev Everybody has its own back; who worked is paid by the treasury.
+    function _refunded(Facts memory f, Terms memory t, Split memory s) private pure {
+        if (f.seats != 0) s.perSeat = Math.min(t.feePerSeat, f.advanced / f.seats);
+        s.repaid = f.advanced - s.perSeat * f.seats;
+        s.toAppellant = f.appealBond;
+        _bondsBack(f, f.bonds, s);
+    }
+
+    /// @dev The bond of an appeal that changed nothing is lost.
+    function _appealLost(Facts memory f, Split memory s) private pure returns (uint256 lost) {
+        if (f.appellantWon) s.toAppellant = f.appealBond;
+        else lost = f.appealBond;
+    }
+
+    /// @dev `back` wei of the bonds, in proportion to them.
+    function _bondsBack(Facts memory f, uint256 back, Split memory s) private pure {
+        if (f.bonds == 0) return;
+        s.openerBack = back * (f.bonds - (f.challengers - 1) * f.joinBond) / f.bonds;
+        s.joinerBack = back * f.joinBond / f.bonds;
+    }
+}
