@@ -76,6 +76,7 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@$(FORGE) fmt --check
 	@$(FORGE) build --silent
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
+	@$(PY) $(CONTRACTS)/tools/phase_page.py --check
 	@$(FORGE) test
 	@$(MAKE) --no-print-directory test
 

@@ -38,6 +38,7 @@ class Verdict(enum.IntEnum):
     INVALID = 3
     UNAVAILABLE = 4
     DRAW = 5
+    REFUNDED = 6
 
 
 class AuditOutcome(enum.IntEnum):

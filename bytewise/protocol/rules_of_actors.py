@@ -86,6 +86,36 @@ class ProtectionMissing(Bug):
     rule, template = "R-44", "chain shows our vote in dispute {0} round {1}, the protection table does not"
 
 
+class WrongPhase(Fault):
+    """A step that the phase table does not know for where the dispute stands."""
+
+    rule, template = "R-45", "dispute {0} is in {1}, this step is for {2}"
+
+
+class TooEarly(Unavailable):
+    """A step before its time, or while the protocol clock stands still."""
+
+    rule, template = "R-46", "{0} is not before {1}, now {2}"
+
+
+class NoProgress(Fault):
+    """A step that would change nothing: it was taken already, or nothing is left of it."""
+
+    rule, template = "R-47", "{0}: {1}"
+
+
+class BondMismatch(Fault):
+    """Another amount than the step costs."""
+
+    rule, template = "R-48", "{0}: {1} wei sent, {2} asked"
+
+
+class Held(Unavailable):
+    """The breaker holds convictions in this environment until governance has looked."""
+
+    rule, template = "R-49", "convictions in environment {0} are held"
+
+
 # --- the world ---
 
 

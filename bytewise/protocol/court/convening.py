@@ -1,0 +1,88 @@
+"""From a question to a seated committee: open, join, draw, rearm (`DisputeDraw.sol`)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bytewise.protocol.court import checks, verdicts
+from bytewise.protocol.court.params import MAX_CHALLENGERS, MAX_REARMS
+from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
+from bytewise.protocol.digests import keccak256_abi
+from bytewise.protocol.errors import MalformedValue, NoProgress, TooEarly
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+
+
+def dispute_id(court: Court, receipt_id: Digest) -> Digest:
+    """The one dispute that a receipt can have."""
+    return keccak256_abi(("uint256", "address", "bytes32"), (court.domain.chain_id, court.domain.contract, receipt_id))
+
+
+def open_dispute(court: Court, claim: Claim, who: Address, bond: int, alt_commit: Digest, seed_block: int) -> Court:
+    """Question a receipt: bond taken, operator's stake bound, seed block named."""
+    checks.running(court)
+    dispute_ = dispute_id(court, claim.receipt_id)
+    checks.new(dispute_ not in court.disputes, f"receipt {claim.receipt_id.hex()}", "disputed already")
+    checks.not_after("the window", claim.window_end, court.now)
+    p = court.params[claim.params_version]
+    checks.paid("opening", bond, p.required_bond)
+    _known(who, claim.operator, alt_commit)
+    books, locked = court.books.take(dispute_, bond).bind(claim.operator, p.money.slash_amount)
+    found = Dispute(
+        dispute_, claim, court.now, Phase.SEED, (Challenger(who, bond, alt_commit),),
+        (Round(1, p.seats(1), seed_block),), Account(bonds=bond, operator_locked=locked),
+    )  # fmt: skip
+    return replace(court, books=books).put(found)
+
+
+def join(court: Court, dispute: Digest, who: Address, bond: int, alt_commit: Digest) -> Court:
+    """Become one of at most five challengers, before the seed of the first round can be known."""
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.SEED)
+    if len(found.rounds) > 1 or court.block >= found.round.seed_block:
+        raise NoProgress(f"dispute {dispute.hex()}", "the seed block is over")
+    checks.new(all(each.account != who for each in found.challengers), who, "a challenger already")
+    checks.new(len(found.challengers) < MAX_CHALLENGERS, f"dispute {dispute.hex()}", "no more challengers")
+    checks.paid("joining", bond, court.params_of(found).join_bond)
+    _known(who, found.claim.operator, alt_commit)
+    account = replace(found.account, bonds=found.account.bonds + bond)
+    challengers = (*found.challengers, Challenger(who, bond, alt_commit))
+    books = court.books.take(dispute, bond)
+    return replace(court, books=books).put(replace(found, challengers=challengers, account=account))
+
+
+def draw(court: Court, dispute: Digest, holders: Sequence[Address | None]) -> Court:
+    """Seat the next holders, as `StakeTree.draw` names them for the seed of the seed block, in its stake epoch."""
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.SEED, Phase.DRAWING)
+    current = found.round
+    if court.block <= current.seed_block:
+        raise TooEarly("a draw", f"block {current.seed_block + 1}", f"block {court.block}")
+    left = current.seats - len(current.holders)
+    if not 1 <= len(holders) <= left:
+        raise MalformedValue("draw", f"{len(holders)} seats, {left} are left")
+    found = found.with_round(holders=(*current.holders, *holders))
+    if not found.round.drawn:
+        return court.put(replace(found, phase=Phase.DRAWING))
+    times = court.params_of(found).times
+    ends = {"commit_end": court.now + times.commit_time, "reveal_end": court.now + times.commit_time + times.reveal_time}
+    return court.put(replace(found.with_round(**ends), phase=Phase.COMMIT))
+
+
+def rearm(court: Court, dispute: Digest, seed_block: int) -> Court:
+    """Name another seed block where the seed was lost or its stake epoch is over, which the caller has seen.
+
+    Once too often, and the dispute ends as after a last round without a verdict.
+    """
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.SEED, Phase.DRAWING)
+    if found.round.rearms == MAX_REARMS:
+        return verdicts.undecided(court, found.with_round(holders=()))
+    changed = found.with_round(holders=(), seed_block=seed_block, rearms=found.round.rearms + 1)
+    return court.put(replace(changed, phase=Phase.SEED))
+
+
+def _known(who: Address, operator: Address, alt_commit: Digest) -> None:
+    if who == operator:
+        raise MalformedValue("challenger", f"{who} is the operator")
+    if alt_commit == ZERO_DIGEST:
+        raise MalformedValue("alt commit", "empty")

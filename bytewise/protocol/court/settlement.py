@@ -1,0 +1,127 @@
+"""Money of a dispute's end, one function per row of the table of design section 9 (`Settlement.sol`).
+
+Each is arithmetic on one dispute: who gets what of bonds, slash and advance. Every amount is rounded down; what nobody gets is
+burned. `bytewise.protocol.court.payment` moves it.
+"""
+
+from dataclasses import dataclass
+
+from bytewise.protocol.court.params import BPS, ParamSet
+from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.messages import Verdict
+
+MAX_REWARD_BPS = 8_000
+"""Of a slash, to challengers and seats together: the other fifth is burned, always."""
+
+CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE})
+"""Verdicts against the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pot:
+    """What a dispute has when it ends."""
+
+    bonds: int
+    """Of all challengers."""
+    appeal_bond: int
+    """Of who appealed, else 0."""
+    advanced: int
+    """By the treasury."""
+    slashed: int
+    """Taken from the operator for this end."""
+    seats: int
+    """Right seats of all rounds; in a draw or refund those that worked."""
+    appellant_won: bool
+    """Whether the verdict is another than the one that was appealed."""
+    knew: int
+    """Challengers who showed that they knew the winning answer."""
+
+    @property
+    def total(self) -> int:
+        """Everything that went in."""
+        return self.bonds + self.appeal_bond + self.advanced + self.slashed
+
+    @property
+    def lost_appeal(self) -> int:
+        """The appeal bond, if it is lost."""
+        return 0 if self.appellant_won else self.appeal_bond
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Where it goes; the parts are `Pot.total`."""
+
+    bonds_back: int
+    """To challengers, by their bonds."""
+    alpha_each: int
+    """To each challenger who knew."""
+    to_appellant: int
+    """The appeal bond, back."""
+    to_operator: int
+    """Its share of lost bonds."""
+    per_seat: int
+    """To each paid seat."""
+    repaid: int
+    """To the treasury."""
+
+
+def wanted_slash(verdict: Verdict, seats: int, p: ParamSet) -> int:
+    """What the end of a dispute asks of the operator's stake: all of a slash, half the fees of a draw, or nothing."""
+    if verdict in CONVICTIONS:
+        return p.money.slash_amount
+    return seats * p.money.fee_per_seat // 2 if verdict is Verdict.DRAW else 0
+
+
+def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
+    """What a refund asks of the treasury beyond what it gave: fees of seats that worked."""
+    return max(0, pot.seats * p.money.fee_per_seat - pot.advanced) if verdict is Verdict.REFUNDED else 0
+
+
+def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
+    """Where the money of an ended dispute goes; `MalformedValue` for a verdict that ends none."""
+    if verdict is Verdict.UPHELD:
+        return _upheld(pot, p)
+    if verdict in CONVICTIONS:
+        return _convicted(verdict, pot, p)
+    if verdict is Verdict.DRAW:
+        return _drawn(pot, p)
+    if verdict is Verdict.REFUNDED:
+        return _refunded(pot, p)
+    raise MalformedValue("verdict", verdict.name)
+
+
+def _upheld(pot: Pot, p: ParamSet) -> Split:
+    """Fees from lost bonds, then the treasury its advance, then the operator its share."""
+    funds = pot.bonds + pot.lost_appeal + pot.advanced
+    per_seat = min(p.money.fee_per_seat, funds // pot.seats) if pot.seats else 0
+    remaining = funds - per_seat * pot.seats
+    repaid = min(pot.advanced, remaining)
+    share = (remaining - repaid) * p.shares.operator_share_bps // BPS
+    return Split(0, 0, pot.appeal_bond - pot.lost_appeal, share, per_seat, repaid)
+
+
+def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
+    """Bonds back; α to who knew, β and fees to the right seats, at most 80 % of the slash together; then the advance."""
+    alpha = 0 if verdict is Verdict.UNAVAILABLE or not pot.knew else pot.slashed * p.shares.alpha_bps // BPS
+    fees = pot.seats * p.money.fee_per_seat
+    due = pot.slashed * p.shares.beta_bps // BPS + fees if pot.seats else 0
+    pay = min(due, pot.slashed * MAX_REWARD_BPS // BPS - alpha + pot.lost_appeal)
+    used = min(pot.advanced, max(0, fees - pay))
+    per_seat = (pay + used) // pot.seats if pot.seats else 0
+    each = alpha // pot.knew if pot.knew else 0
+    return Split(pot.bonds, each, pot.appeal_bond - pot.lost_appeal, 0, per_seat, pot.advanced - used)
+
+
+def _drawn(pot: Pot, p: ParamSet) -> Split:
+    """Fees half from the operator, half from the bonds, what is short from the advance; everything else back."""
+    fees = pot.seats * p.money.fee_per_seat
+    from_bonds = min(fees - fees // 2, pot.bonds)
+    used = min(pot.advanced, fees - pot.slashed - from_bonds)
+    per_seat = (pot.slashed + from_bonds + used) // pot.seats if pot.seats else 0
+    return Split(pot.bonds - from_bonds, 0, pot.appeal_bond, 0, per_seat, pot.advanced - used)
+
+
+def _refunded(pot: Pot, p: ParamSet) -> Split:
+    """Everybody its own; who worked is paid by the treasury as far as it reached."""
+    per_seat = min(p.money.fee_per_seat, pot.advanced // pot.seats) if pot.seats else 0
+    return Split(pot.bonds, 0, pot.appeal_bond, 0, per_seat, pot.advanced - per_seat * pot.seats)

@@ -1,0 +1,128 @@
+"""From a counted round to the end: settle, appeal, open the other answer, refund, finalize, and the breaker (`Disputes.sol`)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bytewise.protocol.court import checks, payment
+from bytewise.protocol.court.count import judge
+from bytewise.protocol.court.state import Court, Dispute, Round
+from bytewise.protocol.digests import keccak256_abi
+from bytewise.protocol.errors import CommitmentMismatch, Held, MalformedValue, TooEarly
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import Address, Digest
+
+
+def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
+    """Count the round: decided, or a larger one, or one more of this size because nobody got the key."""
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.REVEAL)
+    current, p = found.round, court.params_of(found)
+    if not court.reveals_closed(current):
+        raise TooEarly("settling", current.reveal_end + 1, court.now)
+    found = found.with_round(settled=True)
+    quorum = p.quorum(current.seats)
+    said = judge(current.count, found.claim.out_hash, quorum, p.committee.paper_rule)
+    if said.verdict is not Verdict.NONE:
+        found = replace(
+            found, verdict=said.verdict, key=said.key, second_key=said.second_key, replacement=said.replacement
+        )  # fmt: skip
+        last = current.level == p.committee.rounds or found.appealed is not Verdict.NONE
+        return _decided(court, found, 0 if last else p.times.appeal_time)
+    if current.count.no_key > current.seats - quorum and found.reruns < p.committee.max_reruns:
+        return _next(court, replace(found, reruns=found.reruns + 1), current.level, seed_block)
+    if current.level == p.committee.rounds:
+        return undecided(court, found)
+    books, amount = court.books.advance(dispute, p.seats(current.level + 1) * p.money.fee_per_seat)
+    account = replace(found.account, advanced=found.account.advanced + amount)
+    return _next(replace(court, books=books), replace(found, account=account), current.level + 1, seed_block)
+
+
+def undecided(court: Court, found: Dispute) -> Court:
+    """No committee will say more: an earlier verdict stands, else it is a draw."""
+    verdict = Verdict.DRAW if found.verdict is Verdict.NONE else found.verdict
+    return _decided(court, replace(found, verdict=verdict), 0)
+
+
+def appeal(court: Court, dispute: Digest, who: Address, bond: int, seed_block: int) -> Court:
+    """Ask for the next level, once in a dispute, for twice its fees."""
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.APPEAL)
+    level = found.round.level + 1
+    checks.paid("an appeal", bond, court.params_of(found).appeal_bond(level))
+    account = replace(found.account, appeal_bond=bond, appellant=who)
+    books = court.books.take(dispute, bond)
+    return _next(replace(court, books=books), replace(found, account=account, appealed=found.verdict), level, seed_block)
+
+
+def alt_commit(court: Court, dispute: Digest, who: Address, key: Digest, salt: Digest) -> Digest:
+    """What a challenger commits to: nobody else's commitment opens to it, here or elsewhere."""
+    kinds = ("uint256", "address", "bytes32", "address", "bytes32", "bytes32")
+    return keccak256_abi(kinds, (court.domain.chain_id, court.domain.contract, dispute, who, key, salt))
+
+
+def open_alt(court: Court, dispute: Digest, who: Address, salt: Digest) -> Court:
+    """Show that a challenger committed to what the verdict says."""
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.APPEAL, Phase.AIRGAP)
+    checks.not_after("the airgap", found.airgap_end, court.now)
+    place = next((i for i, each in enumerate(found.challengers) if each.account == who), None)
+    if place is None:
+        raise MalformedValue("challenger", who)
+    one = found.challengers[place]
+    checks.new(one.opened is None, who, "opened already")
+    if one.alt_commit != alt_commit(court, dispute, who, found.key, salt):
+        raise CommitmentMismatch(who, one.alt_commit.hex())
+    challengers = (*found.challengers[:place], replace(one, opened=found.key), *found.challengers[place + 1 :])
+    return court.put(replace(found, challengers=challengers))
+
+
+def finalize(court: Court, dispute: Digest) -> Court:
+    """End the dispute and move its money."""
+    checks.running(court)
+    found = checks.in_phase(court, dispute, Phase.AIRGAP)
+    if court.now <= found.airgap_end:
+        raise TooEarly("the end", found.airgap_end + 1, court.now)
+    if found.verdict is Verdict.OVERTURNED and court.breaker(found.claim.environment).held:
+        raise Held(found.claim.environment.hex())
+    return payment.end(court, replace(found, phase=Phase.FINAL))
+
+
+def refund(court: Court, dispute: Digest) -> Court:
+    """The guardian gives everybody its own back."""
+    found = checks.in_phase(court, dispute, Phase.APPEAL, Phase.AIRGAP)
+    return payment.end(court, replace(found, phase=Phase.FINAL, verdict=Verdict.REFUNDED))
+
+
+def reset_breaker(court: Court, environment: Digest) -> Court:
+    """Governance has looked: convictions go on, and are counted from nothing."""
+    return replace(court, breakers={**court.breakers, environment: replace(court.breaker(environment), held=False, convicted={})})
+
+
+def _decided(court: Court, found: Dispute, appeal_time: int) -> Court:
+    appeal_end = court.now + appeal_time
+    airgap_end = appeal_end + court.params_of(found).times.airgap
+    phase = Phase.APPEAL if appeal_time else Phase.AIRGAP
+    return _count_breaker(court, found).put(replace(found, phase=phase, appeal_end=appeal_end, airgap_end=airgap_end))
+
+
+def _next(court: Court, found: Dispute, level: int, seed_block: int) -> Court:
+    added = Round(level, court.params_of(found).seats(level), seed_block)
+    return court.put(replace(found, phase=Phase.SEED, rounds=(*found.rounds, added)))
+
+
+def _count_breaker(court: Court, found: Dispute) -> Court:
+    """Operators convicted, or disputes drawn, in one environment of late: too many, and it is not the operators."""
+    breaker, p = court.breaker(found.claim.environment), court.params_of(found)
+    since, most = court.now - p.times.breaker_time, p.committee.breaker_operators
+    if found.verdict is Verdict.OVERTURNED:
+        convicted = _of_late(breaker.convicted, found.claim.operator, court.now, since)
+        breaker = replace(breaker, convicted=convicted, held=breaker.held or len(convicted) > most)
+    elif found.verdict is Verdict.DRAW:
+        drawn = _of_late(breaker.drawn, found.claim.operator, court.now, since)
+        breaker = replace(breaker, drawn=drawn, closed=breaker.closed or len(drawn) > most)
+    return replace(court, breakers={**court.breakers, found.claim.environment: breaker})
+
+
+def _of_late(seen: Mapping[Address, int], operator: Address, now: int, since: int) -> Mapping[Address, int]:
+    return {who: when for who, when in {**seen, operator: now}.items() if when > since}

@@ -1,0 +1,128 @@
+"""Phases of a dispute under the second contracts (`chain/contracts/next`), as data: what leads where, who may, and when.
+
+`Disputes` and `bytewise.protocol.court` are two implementations of this one table; `docs/contracts.md` prints it.
+"""
+
+import enum
+from dataclasses import dataclass
+
+
+class Phase(enum.IntEnum):
+    """Where a dispute stands; numbered as in `Types.sol`."""
+
+    NONE = 0
+    SEED = 1
+    DRAWING = 2
+    COMMIT = 3
+    REVEAL = 4
+    APPEAL = 5
+    AIRGAP = 6
+    FINAL = 7
+
+
+DERIVED = frozenset({Phase.REVEAL, Phase.AIRGAP})
+"""Phases that follow from time and are never stored as such."""
+
+
+class Event(enum.StrEnum):
+    """What a party, or time, does to a dispute."""
+
+    OPEN = "open"
+    JOIN = "join"
+    REARM = "rearm"
+    SEED_LOST = "rearm once too often"
+    DRAW_SOME = "draw some seats"
+    DRAW_LAST = "draw the last seat"
+    COMMIT = "commit"
+    COMMITS_CLOSED = "commits closed"
+    REVEAL = "reveal"
+    CERTIFY = "certify"
+    SETTLE_APPEALABLE = "settle, may be appealed"
+    SETTLE_LAST = "settle, cannot be appealed"
+    SETTLE_RERUN = "settle without a key"
+    SETTLE_LARGER = "settle, inconclusive"
+    SETTLE_DRAW = "settle, inconclusive at last"
+    APPEAL = "appeal"
+    APPEAL_OVER = "appeal time over"
+    OPEN_ALT = "open the other answer"
+    REFUND = "refund"
+    FINALIZE = "finalize"
+
+
+class Who(enum.StrEnum):
+    """Who may bring an event about."""
+
+    ANYBODY = "anybody"
+    OTHERS = "anybody but the operator"
+    MEMBER = "a drawn member, or who brings its signature"
+    OPENS = "anybody who knows the vote"
+    TIME = "time"
+    GUARDIAN = "the guardian"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of the table."""
+
+    start: Phase
+    """Where the dispute stands."""
+    event: Event
+    """What happens."""
+    end: Phase
+    """Where it stands then."""
+    who: Who
+    """Who may."""
+    guard: str
+    """When, in words."""
+
+
+_SEEDED = "seed known, its stake epoch runs"
+_SEED_GONE = "the seed can no longer be read, or its stake epoch is over; at most 3 times a round"
+
+TRANSITIONS = (
+    Transition(Phase.NONE, Event.OPEN, Phase.SEED, Who.OTHERS, "member of a batch, inside its window, never disputed, bond sent"),
+    Transition(Phase.SEED, Event.JOIN, Phase.SEED, Who.OTHERS, "first round, before its first seed block, at most 4, bond sent"),
+    Transition(Phase.SEED, Event.REARM, Phase.SEED, Who.ANYBODY, _SEED_GONE),
+    Transition(Phase.DRAWING, Event.REARM, Phase.SEED, Who.ANYBODY, _SEED_GONE + "; seats drawn so far are forgotten"),
+    Transition(Phase.SEED, Event.SEED_LOST, Phase.AIRGAP, Who.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"),
+    Transition(Phase.DRAWING, Event.SEED_LOST, Phase.AIRGAP, Who.ANYBODY, "the 4th time: the earlier verdict stands, else DRAW"),
+    Transition(Phase.SEED, Event.DRAW_SOME, Phase.DRAWING, Who.ANYBODY, _SEEDED),
+    Transition(Phase.DRAWING, Event.DRAW_SOME, Phase.DRAWING, Who.ANYBODY, _SEEDED),
+    Transition(Phase.SEED, Event.DRAW_LAST, Phase.COMMIT, Who.ANYBODY, _SEEDED),
+    Transition(Phase.DRAWING, Event.DRAW_LAST, Phase.COMMIT, Who.ANYBODY, _SEEDED),
+    Transition(Phase.COMMIT, Event.COMMIT, Phase.COMMIT, Who.MEMBER, "until `commitEnd`, once, all seats of the member"),
+    Transition(Phase.COMMIT, Event.COMMITS_CLOSED, Phase.REVEAL, Who.TIME, "`commitEnd` passed, or all seats committed"),
+    Transition(Phase.REVEAL, Event.REVEAL, Phase.REVEAL, Who.OPENS, "until `revealEnd`, once"),
+    Transition(
+        Phase.REVEAL, Event.CERTIFY, Phase.REVEAL, Who.ANYBODY, "until `revealEnd`, once, for a quorum under a posted root"
+    ),
+    Transition(
+        Phase.REVEAL, Event.SETTLE_APPEALABLE, Phase.APPEAL, Who.ANYBODY, "reveals closed; a verdict below the last level"
+    ),
+    Transition(Phase.REVEAL, Event.SETTLE_LAST, Phase.AIRGAP, Who.ANYBODY, "reveals closed; a verdict, last level or appealed"),
+    Transition(Phase.REVEAL, Event.SETTLE_RERUN, Phase.SEED, Who.ANYBODY, "so many NO_KEY that no verdict was left; reruns left"),
+    Transition(Phase.REVEAL, Event.SETTLE_LARGER, Phase.SEED, Who.ANYBODY, "reveals closed; no verdict, levels left"),
+    Transition(
+        Phase.REVEAL, Event.SETTLE_DRAW, Phase.AIRGAP, Who.ANYBODY, "no verdict at last: the earlier one stands, else DRAW"
+    ),
+    Transition(Phase.APPEAL, Event.APPEAL, Phase.SEED, Who.ANYBODY, "until `appealEnd`, once a dispute, twice the fees sent"),
+    Transition(Phase.APPEAL, Event.APPEAL_OVER, Phase.AIRGAP, Who.TIME, "`appealEnd` passed"),
+    Transition(Phase.APPEAL, Event.OPEN_ALT, Phase.APPEAL, Who.ANYBODY, "the commitment of a challenger opens to the verdict"),
+    Transition(Phase.AIRGAP, Event.OPEN_ALT, Phase.AIRGAP, Who.ANYBODY, "the same, until `airgapEnd`"),
+    Transition(Phase.APPEAL, Event.REFUND, Phase.FINAL, Who.GUARDIAN, "once: REFUNDED"),
+    Transition(Phase.AIRGAP, Event.REFUND, Phase.FINAL, Who.GUARDIAN, "once, held or not, until somebody finalizes: REFUNDED"),
+    Transition(
+        Phase.AIRGAP, Event.FINALIZE, Phase.FINAL, Who.ANYBODY, "`airgapEnd` passed; a conviction is not held by the breaker"
+    ),
+)
+"""Every legal move. While the clock is paused none but `refund` is taken."""
+
+
+def ends(start: Phase, event: Event) -> Phase | None:
+    """Where an event leads from a phase; None where it is no move."""
+    return next((row.end for row in TRANSITIONS if (row.start, row.event) == (start, event)), None)
+
+
+def is_way(start: Phase, end: Phase) -> bool:
+    """Whether one row leads from a phase to another (or back to the same)."""
+    return any((row.start, row.end) == (start, end) for row in TRANSITIONS)

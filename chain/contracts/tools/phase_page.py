@@ -1,0 +1,64 @@
+"""The phase table and its diagram in `docs/contracts.md`, written from `bytewise.protocol.phases` between their marks.
+
+python chain/contracts/tools/phase_page.py           # write
+python chain/contracts/tools/phase_page.py --check   # compare; exit 1 on drift
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bytewise.protocol.phases import DERIVED, TRANSITIONS, Phase, Who
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "contracts.md"
+
+
+def main() -> int:
+    """Exit status: 0, or 1 if the page is not what would be written."""
+    page = PAGE.read_text()
+    made = written(page)
+    if "--check" not in sys.argv:
+        PAGE.write_text(made)
+        return 0
+    if made != page:
+        print(f"{PAGE.name} is not what {Path(__file__).name} writes", file=sys.stderr)
+    return int(made != page)
+
+
+def written(page: str) -> str:
+    """The page with each part between `<!-- NAME -->` and `<!-- /NAME -->` made again; `ValueError` where one has no marks."""
+    for name, make in PARTS.items():
+        head, mark, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, tail = rest.partition(f"<!-- /{name} -->")
+        if not mark or not end:
+            raise ValueError(f"{PAGE.name}: no part {name}")
+        page = f"{head}{mark}{make()}\n{end}{tail}"
+    return page
+
+
+def table() -> str:
+    """Every row, as Markdown."""
+    rows = [f"| {row.start.name} | {row.event} | {row.end.name} | {row.who} | {row.guard} |" for row in TRANSITIONS]
+    return "\n".join(["| from | event | to | who | when |", "|---|---|---|---|---|", *rows])
+
+
+def diagram() -> str:
+    """The ways between phases, as a Mermaid state diagram: events that share a way share its label."""
+    ways: dict[tuple[Phase, Phase], list[str]] = {}
+    for row in TRANSITIONS:
+        ways.setdefault((row.start, row.end), []).append(f"({row.event})" if row.who is Who.TIME else str(row.event))
+    lines = [f"    {_node(start)} --> {_node(end)}: {' / '.join(events)}" for (start, end), events in ways.items()]
+    notes = [f"    note right of {phase.name}: follows from time, never stored" for phase in sorted(DERIVED)]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, *notes, "    FINAL --> [*]", "```"])
+
+
+def _node(phase: Phase) -> str:
+    return "[*]" if phase is Phase.NONE else phase.name
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"phases": table, "diagram": diagram}
+"""Parts of the page by the name of their marks."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

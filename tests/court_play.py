@@ -1,0 +1,236 @@
+"""Parties of disputes that do one thing after another, chosen by whoever plays: on the model alone, or on a chain beside it.
+
+Each step is a function of `bytewise.protocol.court` by name. A step that is refused leaves everything as it was; one that is
+taken must be a row of the phase table.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bytewise.protocol.court import convening, payment, verdicts, voting
+from bytewise.protocol.court.count import said_by
+from bytewise.protocol.court.params import MAX_REARMS
+from bytewise.protocol.court.state import Account, Claim, Court, Dispute, Round, Word
+from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.messages import Finding, Outcome, Vote
+from bytewise.protocol.phases import Event, Phase, ends
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import Address, Digest
+from tests.court_world import SPEECHES, vote, word
+
+Choose = Callable[[Sequence[Any]], Any]
+"""Picks one of several."""
+
+SALT = word("salt of an alt commit")
+
+STEPS: Mapping[str, Callable[..., Court]] = {
+    "open": convening.open_dispute,
+    "join": convening.join,
+    "draw": convening.draw,
+    "rearm": convening.rearm,
+    "commit": voting.commit,
+    "post_root": voting.post_root,
+    "reveal": voting.reveal,
+    "certify": voting.certify,
+    "settle": verdicts.settle,
+    "appeal": verdicts.appeal,
+    "open_alt": verdicts.open_alt,
+    "refund": verdicts.refund,
+    "finalize": verdicts.finalize,
+    "settle_seats": payment.settle_seats,
+}
+"""Every step of the model."""
+
+LEANINGS = {
+    name: [SPEECHES[i]] * 12 + list(SPEECHES) for name, i in (("guilty", 1), ("innocent", 0), ("gone", 5), ("keyless", 6))
+}
+"""What most seats of a dispute find."""
+
+SETTLED = frozenset(event for event in Event if event.startswith("settle"))
+"""What a count can lead to."""
+
+ANY_TIME = ("draw", "rearm", "commit", "reveal", "certify", "settle", "appeal", "open_alts", "finalize")
+"""What somebody may try whenever it likes."""
+
+
+class Play:
+    """One court, its parties and what they said."""
+
+    def __init__(self, court: Court, challengers: Sequence[Address], verifiers: Sequence[Address]) -> None:
+        self.court, self.challengers, self.verifiers = court, challengers, verifiers
+        self.votes: dict[tuple[Digest, int, Address], Vote] = {}
+        self.leaning: dict[Digest, str] = {}
+        self.paid_in = 0
+
+    def do(self, name: str, dispute: Digest, allowed: frozenset[Event] | Event | None, *args: Any) -> bool:
+        """Takes a step; whether it was allowed."""
+        before, start = self.court, self.phase(dispute)
+        try:
+            self.court = STEPS[name](self.court, *args)
+        except (Fault, Unavailable):
+            assert self.court is before
+            return False
+        if allowed is not None:
+            events = {allowed} if isinstance(allowed, Event) else allowed
+            assert self.phase(dispute, stored=True) in {ends(start, event) for event in events}, (name, start)
+        return True
+
+    def phase(self, dispute: Digest, stored: bool = False) -> Phase:
+        """Where a dispute stands by now, or as the last step left it."""
+        found = self.court.disputes.get(dispute)
+        return Phase.NONE if found is None else found.phase if stored else self.court.phase(found)
+
+    def now(self, dispute: Dispute) -> Dispute:
+        """The dispute as it is by now."""
+        return self.court.disputes[dispute.id]
+
+    def wait(self, seconds: int) -> None:
+        """Lets time pass; each second is a block."""
+        self.court = self.court.at(self.court.now + seconds, self.court.block + seconds)
+
+    def seed_block(self, round_number: int) -> int:
+        """The block that the court would name now."""
+        return self.court.block + 4
+
+    def holders(self, found: Dispute, count: int, choose: Choose) -> list[Address | None]:
+        """Who holds the next seats."""
+        return [choose([*self.verifiers, *self.verifiers, None]) for _ in range(count)]
+
+    # --- the steps, each of one party ---
+
+    def open(self, claim: Claim, who: Address, alt_key: Digest, leaning: str) -> bool:
+        """Somebody questions a receipt."""
+        dispute, bond = convening.dispute_id(self.court, claim.receipt_id), self.court.params[claim.params_version].required_bond
+        alt = verdicts.alt_commit(self.court, dispute, who, alt_key, SALT)
+        done = self.do("open", dispute, Event.OPEN, claim, who, bond, alt, self.seed_block(1))
+        if done:
+            self.leaning[dispute], self.paid_in = leaning, self.paid_in + bond
+        return done
+
+    def join(self, found: Dispute, who: Address, alt_key: Digest) -> bool:
+        """Somebody joins."""
+        bond = self.court.params_of(found).join_bond
+        alt = verdicts.alt_commit(self.court, found.id, who, alt_key, SALT)
+        done = self.do("join", found.id, Event.JOIN, found.id, who, bond, alt)
+        self.paid_in += bond * done
+        return done
+
+    def draw(self, found: Dispute, choose: Choose) -> bool:
+        """Some of the seats or all that are left."""
+        left = found.round.seats - len(found.round.holders)
+        count = choose([left, left, 1])
+        event = Event.DRAW_LAST if count == left else Event.DRAW_SOME
+        return self.do("draw", found.id, event, found.id, self.holders(found, count, choose))
+
+    def rearm(self, found: Dispute) -> bool:
+        """Another seed block."""
+        event = Event.SEED_LOST if found.round.rearms == MAX_REARMS else Event.REARM
+        return self.do("rearm", found.id, event, found.id, self.seed_block(len(found.rounds)))
+
+    def commit(self, found: Dispute, who: Address, choose: Choose) -> bool:
+        """A member commits to what it found; some know the result and have not held every leaf."""
+        said = vote(found, who, choose(LEANINGS[self.leaning[found.id]]), lazy=choose([False] * 9 + [True]))
+        digest = typed_digest(self.court.domain, said)
+        done = self.do("commit", found.id, None, found.id, who, said.seat_mask, digest)
+        if done:
+            self.votes[found.id, len(found.rounds), who] = said
+        return done
+
+    def reveal(self, found: Dispute, who: Address) -> bool:
+        """A member opens its vote."""
+        said = self.votes.get((found.id, len(found.rounds), who))
+        return said is not None and self.do("reveal", found.id, None, said)
+
+    def certify(self, found: Dispute, choose: Choose) -> bool:
+        """Members who have not revealed sign together, under the one root of the round."""
+        words = self.now(found).round.words
+        signers = [who for who in found.round.members if words.get(who, Word()).said is None]
+        if not signers:
+            return False
+        one = vote(found, signers[0], choose(LEANINGS[self.leaning[found.id]]))
+        finding = Finding(one.dispute, one.round, one.outcome, one.code, one.tokens_hash, one.trace_root, one.round_digest)
+        return self.do("certify", found.id, None, finding, self.root(found), signers)
+
+    def root(self, found: Dispute) -> Digest:
+        """A commit root of the current round."""
+        return word("root", found.id, len(found.rounds))
+
+    def settle(self, found: Dispute) -> bool:
+        """Count the round."""
+        return self.do("settle", found.id, SETTLED, found.id, self.seed_block(len(found.rounds) + 1))
+
+    def appeal(self, found: Dispute, who: Address) -> bool:
+        """Ask for the next level."""
+        p = self.court.params_of(found)
+        if found.round.level >= p.committee.rounds:
+            return False
+        bond, seed = p.appeal_bond(found.round.level + 1), self.seed_block(len(found.rounds) + 1)
+        done = self.do("appeal", found.id, Event.APPEAL, found.id, who, bond, seed)
+        self.paid_in += bond * done
+        return done
+
+    def open_alts(self, found: Dispute) -> None:
+        """Challengers show what they knew."""
+        for each in found.challengers:
+            self.do("open_alt", found.id, Event.OPEN_ALT, found.id, each.account, SALT)
+
+    def attempt(self, name: str, found: Dispute, choose: Choose) -> None:
+        """One of `ANY_TIME`, whether it is its time or not."""
+        match name:
+            case "draw" | "certify":
+                getattr(self, name)(found, choose)
+            case "commit" if found.round.members:
+                self.commit(found, choose(found.round.members), choose)
+            case "reveal" if found.round.members:
+                self.reveal(found, choose(found.round.members))
+            case "appeal":
+                self.appeal(found, choose(self.challengers))
+            case "rearm" | "settle" | "open_alts":
+                getattr(self, name)(found)
+            case "finalize":
+                self.do(name, found.id, Event.FINALIZE, found.id)
+
+    # --- what the parties of a dispute would do next ---
+
+    def advance(self, found: Dispute, choose: Choose) -> None:
+        """Brings a dispute on by one phase."""
+        match self.phase(found.id):
+            case Phase.SEED | Phase.DRAWING:
+                self.wait(max(0, found.round.seed_block + 1 - self.court.block))
+                self.draw(found, choose)
+            case Phase.COMMIT:
+                self._vote(found, choose)
+            case Phase.REVEAL:
+                self._count(found, choose)
+            case Phase.APPEAL if choose([True, False]):
+                self.appeal(found, choose(self.challengers))
+            case Phase.APPEAL | Phase.AIRGAP:
+                self.open_alts(found)
+                self.wait(max(0, found.airgap_end + 1 - self.court.now))
+                self.do("finalize", found.id, Event.FINALIZE, found.id)
+
+    def _vote(self, found: Dispute, choose: Choose) -> None:
+        if choose([False, False, True]):
+            self.do("post_root", found.id, None, found.id, self.root(found))
+        for who in found.round.members:
+            if choose([True] * 7 + [False]):
+                self.commit(found, who, choose)
+        if self.phase(found.id) is Phase.COMMIT:
+            self.wait(found.round.commit_end + 1 - self.court.now)
+
+    def _count(self, found: Dispute, choose: Choose) -> None:
+        if found.round.roots and choose([True, False]):
+            self.certify(found, choose)
+        for who in found.round.members:
+            if choose([True] * 9 + [False]):
+                self.reveal(found, who)
+        if not self.court.reveals_closed(self.now(found).round):
+            self.wait(found.round.reveal_end + 1 - self.court.now)
+        self.settle(found)
+
+
+def alt_keys(found: Claim) -> list[Digest]:
+    """What challengers may expect: the claim, and the other answer."""
+    dummy = Dispute(word(), found, 0, Phase.NONE, (), (Round(1, 1, 0),), Account())
+    nobody = Address("0x" + "00" * 20)
+    return [said_by(vote(dummy, nobody, speech)).key for speech in SPEECHES if speech[0] is Outcome.EXECUTED][:2]

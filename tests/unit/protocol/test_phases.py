@@ -1,0 +1,50 @@
+"""The phase table of the second contracts: whole, without dead ends, and numbered as the contracts number it."""
+
+import re
+import runpy
+
+import pytest
+
+from bytewise.protocol.court.standing import Standing
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
+from tests.source import ROOT
+
+TYPES = (ROOT / "chain/contracts/next/src/Types.sol").read_text()
+
+
+@pytest.mark.parametrize("kind", [Phase, Verdict, Standing])
+def test_numbers_are_those_of_the_contracts(kind: type[Phase] | type[Verdict] | type[Standing]) -> None:
+    found = re.search(rf"^enum {kind.__name__} {{(.*?)^}}", TYPES, re.MULTILINE | re.DOTALL)
+    assert found
+    names = re.findall(r"^    (\w+)", found[1], re.MULTILINE)
+    assert names == [each.name for each in kind]
+    assert [each.value for each in kind] == list(range(len(names)))
+
+
+def test_every_phase_and_event_is_used_and_leads_to_one_place() -> None:
+    assert {row.end for row in TRANSITIONS} | {Phase.NONE} == set(Phase)
+    assert {row.event for row in TRANSITIONS} == set(Event)
+    assert len({(row.start, row.event) for row in TRANSITIONS}) == len(TRANSITIONS)
+    assert ends(Phase.FINAL, Event.FINALIZE) is None
+
+
+def test_from_every_phase_an_end_is_reached_without_anybody_in_particular() -> None:
+    reaches = {Phase.FINAL}
+    ways = [row for row in TRANSITIONS if row.who in (Who.ANYBODY, Who.TIME)]
+    for _ in Phase:
+        reaches |= {row.start for row in ways if row.end in reaches}
+    assert reaches == set(Phase) - {Phase.NONE}
+
+
+def test_the_page_prints_the_table() -> None:
+    tool = runpy.run_path(str(ROOT / "chain/contracts/tools/phase_page.py"))
+    page = tool["PAGE"].read_text()
+    assert tool["written"](page) == page, "python chain/contracts/tools/phase_page.py writes it again"
+    assert page.count("\n| SEED |") == sum(row.start is Phase.SEED for row in TRANSITIONS)
+    with pytest.raises(ValueError, match="phases"):
+        tool["written"](page.replace("<!-- phases -->", ""))
+
+
+def test_derived_phases_follow_from_time_or_a_count() -> None:
+    assert DERIVED == {row.end for row in TRANSITIONS if row.who is Who.TIME}
