@@ -272,6 +272,9 @@ contract ParamsTest is Check {
         same(keccak256(abi.encode(params.get(2))), keccak256(abi.encode(p)), "the second as it was set");
         bytes memory parts = abi.encode(params.times(2), params.committee(2), params.money(2), params.shares(2));
         same(keccak256(parts), keccak256(abi.encode(p.times, p.committee, p.money, p.shares)), "in parts");
+        (uint256 feePerSeat, uint256 slashAmount) = params.feeAndSlash(2);
+        that(feePerSeat == p.money.feePerSeat && slashAmount == p.money.slashAmount, "and in short");
+        same(params.withdrawDelay(), p.times.withdrawDelay, "of the version in force");
     }
 
     function test_only_who_governs_sets_a_version(address who) public {

@@ -6,8 +6,9 @@ import {Standing, Verdict} from "../Types.sol";
 /// @title ISettlement: the money of a dispute, one function per row of the table of design section 9
 /// @notice Every amount is rounded down and what remains is burned. A dispute ends at a cost that does not grow with its
 ///         committees: seats are paid and charged afterwards, in steps that anybody may take.
-///         For each dispute, when all seats are settled:
-///         bonds + appealBond + advanced + slashed + penalties == toChallengers + toAppellant + toOperator + toVerifiers + repaid + burned.
+///         For each dispute that has ended:
+///         bonds + appealBond + advanced + slashed == toChallengers + toAppellant + toOperator + toVerifiers + repaid + burned.
+///         Penalties are taken beside this and burned whole.
 interface ISettlement {
     /// @notice What a dispute holds and where it went. Wei.
     struct Account {
