@@ -14,12 +14,13 @@ from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, EmptyLeaf, Receipt, receipt_id
 from bytewise.protocol.signing import LocalSigner, struct_values
-from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.protocol.units import Blob, Digest
 from bytewise.storage.lane import Lane
-from bytewise.storage.outbox import OPEN, Intent, Item, Outbox
+from bytewise.storage.outbox import Intent, Outbox
 from chain.access import Chain
 from chain.artifacts import Reason, interface
 from chain.client import reading_answer
+from chain.planner import Planner
 from chain.sender import Answer, SenderPolicy, TransactionSender
 
 _ROUND_STEPS = frozenset({"draw", "rearm", "commit", "reveal", "settle"})
@@ -34,22 +35,13 @@ class Slot(enum.Enum):
     VOTE = "a second, different one would be a second vote"
 
 
-class ContractSender:
+class ContractSender(Planner):
     """Acts of one account; `pump` (each tick) moves them on without waiting."""
 
     def __init__(self, transactions: TransactionSender, network: Network, role: str) -> None:
-        self.transactions = transactions
+        super().__init__(transactions, role)
         self._network = network
         self._at = network.addresses
-        self._role = role
-
-    def pump(self) -> int:
-        """One step for every open transaction; returns how many stay open. See `TransactionSender.pump`."""
-        return self.transactions.pump()
-
-    def find(self, contract: Address, function: str, subject: bytes) -> Item | None:
-        """How far an act has come."""
-        return self.transactions.outbox.find(contract, function, subject, self._role)
 
     # --- operators ---
 
@@ -130,9 +122,8 @@ class ContractSender:
 
     def withdraw(self, credit_wei: int) -> None:
         """Collects everything that is due; nothing if `credit_wei` is 0 or a collection is on its way."""
-        earlier = [item for item in self.transactions.outbox.all() if item.intent.function == "withdraw"]
-        if credit_wei > 0 and not any(item.state in OPEN for item in earlier):
-            self._plan("Ledger", self._at.ledger, "withdraw", len(earlier).to_bytes(8, "big"), ())
+        if credit_wei > 0:
+            self._plan_again("Ledger", self._at.ledger, "withdraw")
 
     def _step(
         self,
@@ -148,20 +139,6 @@ class ContractSender:
         item = self._plan("Disputes", self._at.disputes, function, subject, arguments, deadline=deadline)
         if slot is Slot.VOTE and item.intent.calldata != interface("Disputes").call(function, *arguments):
             raise SecondVote(dispute.hex(), round_number, item.id)
-
-    def _plan(
-        self,
-        contract: str,
-        at: Address,
-        function: str,
-        subject: bytes,
-        arguments: tuple[Any, ...],
-        value_wei: int = 0,
-        deadline: int = 0,
-        repeatable: bool = False,
-    ) -> Item:
-        calldata = interface(contract).call(function, *arguments)
-        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline), repeatable)
 
     def _view(self, dispute: Digest) -> dict[str, Any]:
         view: dict[str, Any] = self.transactions.client.call("Lens", self._at.lens, "disputeView", dispute, block="latest")

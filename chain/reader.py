@@ -18,44 +18,25 @@ from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U8, U32, U64, ZERO_ADDRESS, Address, Blob, Digest
 from chain.access import Chain
 from chain.artifacts import Log
-from chain.client import Block, at_hash, at_number, reading_answer
+from chain.blocks import BlockReader
+from chain.client import at_hash, at_number, reading_answer
 
 DISPUTES_PER_SNAPSHOT = 64
 """Disputes in one call: some 10 million gas, below any node's cap for `eth_call`."""
-
-TAGS = ("latest", "safe", "finalized")
-"""What `ChainReader.head` may follow: the newest block, the newest justified or the newest finalized one (beacon chain)."""
 
 ASSURANCE = {1: "simulated", 2: "hardware"}
 """`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
 
 
-class ChainReader:
+class ChainReader(BlockReader):
     """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
             raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
-        if tag not in TAGS:
-            raise ConfigurationError("chain", f"no finality is called {tag}")
-        self.client = client
+        super().__init__(client, tag)
         self.network = network
         self._at = network.addresses
-        self._tag = tag
-
-    # --- blocks ---
-
-    def head(self) -> int:
-        """Number of the newest block at the configured finality."""
-        return self.client.head(self._tag).number
-
-    def block(self, number: int) -> Block:
-        """The canonical block at a height."""
-        return self.client.block(number)
-
-    def block_hash(self, number: int) -> Digest:
-        """Hash of the canonical block at a height."""
-        return self.client.block(number).hash
 
     # --- one view for one decision ---
 
@@ -192,10 +173,6 @@ class ChainReader:
     def credit(self, account: Address, block: int) -> int:
         """Wei that the account may withdraw."""
         return int(self.client.call("Ledger", self._at.ledger, "creditOf", account, block=at_number(block)))
-
-    def balance(self, account: Address, block: int) -> int:
-        """Wei in the account itself."""
-        return self.client.balance(account, at_number(block))
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
         raw: Mapping[str, Any] = self.client.call("KeyEpochs", self._at.key_epochs, "epochInfo", epoch, block=at_number(block))
