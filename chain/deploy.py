@@ -23,8 +23,8 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, Address, Digest, address
 from chain.artifacts import CONTRACTS, FOLDER, interface
 from chain.client import ChainClient
+from chain.epochs import ASSURANCE
 from chain.params import param_set
-from chain.reader import ASSURANCE
 from chain.transactions import Call, send_all
 
 DEFAULT_TIMEOUT_S = 60.0

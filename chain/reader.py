@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bytewise.protocol.dispute import Dispute, Member, Params, Phase, Snapshot
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, UnknownKeyEpoch
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.ledger import Money
@@ -20,12 +20,10 @@ from chain.access import Chain
 from chain.artifacts import Log
 from chain.blocks import BlockReader
 from chain.client import at_hash, at_number, reading_answer
+from chain.epochs import pinned_epoch
 
 DISPUTES_PER_SNAPSHOT = 64
 """Disputes in one call: some 10 million gas, below any node's cap for `eth_call`."""
-
-ASSURANCE = {1: "simulated", 2: "hardware"}
-"""`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
 
 
 class ChainReader(BlockReader):
@@ -115,21 +113,7 @@ class ChainReader(BlockReader):
         `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it
         and contradict each other.
         """
-        raw = self._epoch(epoch, block)
-        if raw["state"] == EpochState.NONE:
-            raise UnknownKeyEpoch(epoch)
-        record = self.network.epoch(epoch)
-        with reading_answer("assurance"):
-            assurance = ASSURANCE[raw["assurance"]]
-        for what, listed, pinned in (
-            ("public key", record.public_key, raw["publicKey"]),
-            ("threshold", record.threshold, raw["threshold"]),
-            ("shards", tuple(shard.address for shard in record.shards), raw["shards"]),
-            ("assurance", record.assurance, assurance),
-        ):
-            if listed != pinned:
-                raise ConfigurationError("network.json", f"{what} of key epoch {epoch} is not the chain's")
-        return record
+        return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
         """State of a key epoch at a block; NONE if there is none."""

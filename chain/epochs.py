@@ -1,0 +1,34 @@
+"""Key epochs: the address book's endpoints against what the chain pins."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bytewise.protocol.errors import ConfigurationError, UnknownKeyEpoch
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.keys import EpochState
+from chain.client import reading_answer
+
+ASSURANCE = {1: "simulated", 2: "hardware"}
+"""`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
+
+
+def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], EpochRecord]) -> EpochRecord:
+    """The listed record of an epoch, if everything in it that the chain pins is `raw`, the answer of `KeyEpochs.epochInfo`.
+
+    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it and
+    contradict each other.
+    """
+    if raw["state"] == EpochState.NONE:
+        raise UnknownKeyEpoch(epoch)
+    record = listed(epoch)
+    with reading_answer("assurance"):
+        assurance = ASSURANCE[raw["assurance"]]
+    for what, ours, pinned in (
+        ("public key", record.public_key, raw["publicKey"]),
+        ("threshold", record.threshold, raw["threshold"]),
+        ("shards", tuple(shard.address for shard in record.shards), raw["shards"]),
+        ("assurance", record.assurance, assurance),
+    ):
+        if ours != pinned:
+            raise ConfigurationError("network.json", f"{what} of key epoch {epoch} is not the chain's")
+    return record
