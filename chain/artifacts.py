@@ -27,6 +27,9 @@ CONTRACTS = (
 NOT_WIRED = ("RandaoSource", "StakeTree")
 """Contracts that no deployment has yet; their ABI is committed all the same."""
 
+NEXT = "next/"
+"""Before the names of the contracts that replace these (`chain.next`)."""
+
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
     {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
@@ -136,7 +139,9 @@ def interface(name: str) -> Interface:
 @cache
 def all_errors() -> Mapping[bytes, Any]:
     """Errors of all contracts by selector: a call into one reverts with those of others."""
-    return {selector: entry for name in (*CONTRACTS, *NOT_WIRED) for selector, entry in interface(name).errors.items()}
+    following = [NEXT + path.stem for path in sorted((FOLDER / NEXT).glob("*.json"))]
+    names = (*following, *CONTRACTS, *NOT_WIRED)
+    return {selector: entry for name in names for selector, entry in interface(name).errors.items()}
 
 
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:

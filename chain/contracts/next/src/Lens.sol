@@ -145,6 +145,7 @@ contract Lens is ILens {
         p.epochStart = uint64(tree.epochStart(p.epoch));
         p.epochEnd = uint64(tree.epochStart(p.epoch + 1) - 1);
         p.units = tree.totalAt(p.epoch);
+        p.weighing = REGISTRY.weighing(pool);
         p.seatable = REGISTRY.isSeatable(pool);
         p.stopped = REGISTRY.stoppedSeconds(pool);
     }
@@ -211,7 +212,6 @@ contract Lens is ILens {
         uint32 epoch = tree.epoch();
         uint256 length = tree.epochStart(epoch + 1) - tree.epochStart(epoch);
         s.epochEnd = uint64((seedBlock / length + 1) * length - 1);
-        s.announced = SEEDS.isAnnounced(seedBlock);
         s.proven = SEEDS.mixOf(seedBlock) != 0;
         s.lost = block.number > s.epochEnd || SEEDS.isExpired(seedBlock);
         s.drawable = s.proven && !s.lost && seedBlock >= tree.epochStart(epoch);

@@ -12,7 +12,6 @@ import {Phase} from "../Types.sol";
 interface ILens {
     /// @notice Whether the seed of the current round can be had.
     struct SeedView {
-        bool announced;
         bool proven;
         bool lost; // it can never be read, or its stake epoch is over: rearm
         bool drawable; // proven, in its stake epoch
@@ -75,6 +74,7 @@ interface ILens {
         uint64 epochStart; // block
         uint64 epochEnd; // last block
         uint256 units;
+        uint32 weighing; // verifiers that weigh something from the next epoch on
         bool seatable;
         uint64 stopped; // seconds for which its windows have stood still
     }

@@ -1,0 +1,233 @@
+"""The second court as one block shows it to one account: everything a decision needs (`chain/contracts/next`, `Lens.sol`).
+
+Times are of the protocol clock (wall time without pauses) unless said otherwise; blocks are block numbers.
+"""
+
+from dataclasses import dataclass
+
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import Address, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One member of the current round with all its seats."""
+
+    voter: Address
+    """Account; zero if nobody holds these seats."""
+    seat_mask: int
+    """Bit i set: seat i."""
+    commitment: Digest
+    """As the court stores it (`ballots.sealed`); zero until committed, and again after the reveal."""
+    group: Digest
+    """Hash of everything revealed (`court.count.said_by`); zero until revealed."""
+
+    @property
+    def committed(self) -> bool:
+        """Whether it committed, revealed or not."""
+        return any(self.commitment) or any(self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """Whether the seed of the current round can be had."""
+
+    block: int
+    """Whose mix is the seed."""
+    proven: bool
+    """Whether its header was shown."""
+    lost: bool
+    """It can never be read, or its stake epoch is over."""
+    drawable: bool
+    """Proven, in its stake epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSeats:
+    """How far the seats of one round are paid or charged."""
+
+    seats: int
+    """Seats of the round."""
+    settled: int
+    """From the first one on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenger:
+    """Who put a bond on a receipt."""
+
+    account: Address
+    """Its account."""
+    knew: bool
+    """Whether it has shown that it knew the other answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One dispute at one block."""
+
+    id: Digest
+    """Dispute id."""
+    receipt_id: Digest
+    """Disputed receipt."""
+    batch_id: int
+    """Its batch."""
+    operator: Address
+    """Accused."""
+    environment: Digest
+    """Whose pool judges, and whose breaker may hold."""
+    claimed_out_hash: Digest
+    """out_hash of the receipt."""
+    key_epoch: int
+    """Epoch of the receipt."""
+    params_version: int
+    """Of its batch."""
+    phase: Phase
+    """By the block's clock."""
+    level: int
+    """Size of the committee, 1, 2, 3."""
+    round: int
+    """Committees drawn so far, the current one included."""
+    seats: int
+    """Seats of this round."""
+    drawn: int
+    """Seats drawn so far."""
+    quorum: int
+    """Seats that make a verdict."""
+    rearms: int
+    """How often this round's seed was lost."""
+    seed: Seed
+    """Of this round."""
+    round_seed: Digest
+    """Zero before the draw."""
+    opened_at: int
+    """When it was opened."""
+    commit_s: int
+    """Length of a commit phase under its parameters."""
+    commit_end: int
+    """0 before the draw."""
+    reveal_end: int
+    """0 before the draw."""
+    settleable: bool
+    """Whether the round can be counted now."""
+    committee: Digest
+    """Zero until somebody formed it for certificates."""
+    certified_group: Digest
+    """What the certificate said; zero without one."""
+    appealed: bool
+    """Whether its one appeal was used."""
+    appeal_bond_wei: int
+    """What an appeal costs; 0 on the last level."""
+    appeal_end: int
+    """Last second to appeal."""
+    airgap_end: int
+    """Money moves after it."""
+    held: bool
+    """Whether the breaker holds convictions of its environment."""
+    verdict: Verdict
+    """Of the last conclusive round; final in FINAL."""
+    key: Digest
+    """What the verdict says; zero without one."""
+    replacement: Digest
+    """out_hash that replaces the claim, or zero."""
+    ended: bool
+    """Whether its money was split."""
+    paid: bool
+    """Whether everybody but the seats has its money."""
+    members: tuple[Seat, ...]
+    """Of the current round."""
+    challengers: tuple[Challenger, ...]
+    """The opener first."""
+    rounds: tuple[RoundSeats, ...]
+    """All rounds, the first one first."""
+
+    def seat_of(self, who: Address) -> Seat | None:
+        """The seats of `who` in this round, if it has any."""
+        return next((each for each in self.members if each.voter == who), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """An account in its roles; wei."""
+
+    balance_wei: int
+    """In the account itself."""
+    stake_wei: int
+    """Counts for draws and for posting."""
+    free_wei: int
+    """Of the stake, not bound by receipts or disputes."""
+    unbonding_wei: int
+    """On its way out."""
+    unbond_due_wei: int
+    """Of that, what has waited long enough."""
+    credit_wei: int
+    """What the ledger owes it."""
+    credit_due_wei: int
+    """Of that, what it can withdraw now."""
+    is_operator: bool
+    """Whether it is registered as operator."""
+    last_seq: int
+    """Its last anchored receipt; operators."""
+    pool: Digest
+    """Where it is a verifier; zero if nowhere."""
+    place: int
+    """In the pool's tree; 0 without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Docket:
+    """All reads that serve one decision of one account, at one block."""
+
+    block_hash: Digest
+    """Hash of the block."""
+    number: int
+    """Its number."""
+    timestamp: int
+    """Its wall time: `anchor_by` and expiry are compared with it."""
+    clock: int
+    """Protocol clock: every deadline is on it."""
+    paused: bool
+    """Whether the clock stands still."""
+    params_version: int
+    """In force."""
+    required_bond_wei: int
+    """Bond of a dispute."""
+    join_bond_wei: int
+    """Bond of who joins one."""
+    price_wei: int
+    """Fee of a place for one receipt."""
+    me: Holdings
+    """The reader's own account."""
+    case_count: int
+    """All disputes ever."""
+    cases: tuple[Case, ...]
+    """Those that were asked for, oldest first."""
+    batch_count: int
+    """All batches ever."""
+    active_epoch: int
+    """Key epoch to seal to; 0 if none."""
+    policy: Digest
+    """Digest of the appraisal policy in force."""
+    policy_serial: int
+    """Its serial."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnchoredBatch:
+    """A batch as far as its operator's duties go."""
+
+    batch_id: int
+    """Its number."""
+    operator: Address
+    """Who posted it."""
+    window_end: int
+    """Last second to question a receipt of it."""
+    is_void: bool
+    """Whether its list was demanded in vain."""
+    released: bool
+    """Whether its collateral is free."""
+    list_demanded: bool
+    """Whether a demand for its list is open."""
+    list_deadline: int
+    """Until when that is answered; 0 without one."""

@@ -1,0 +1,129 @@
+"""The address book of a network with the second contracts: where each is, and what code it must have (`network.json`)."""
+
+from dataclasses import dataclass
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.jobs import Contracts, EpochRecord
+from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U64, U256, Address, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where each contract is (design section 13)."""
+
+    access_manager: Address
+    """OpenZeppelin's `AccessManager`: who may call what, after which delay."""
+    timelock_controller: Address
+    """OpenZeppelin's `TimelockController`, which owns it."""
+    governance_token: Address
+    """Whose holders vote."""
+    bytewise_governor: Address
+    """Who proposes to the timelock."""
+    params: Address
+    """`Params`."""
+    guardian: Address
+    """`Guardian`, the protocol clock."""
+    ledger: Address
+    """`Ledger`."""
+    stake_vault: Address
+    """`StakeVault`."""
+    registry: Address
+    """`Registry`."""
+    randao_source: Address
+    """`RandaoSource`."""
+    bls_keys: Address
+    """`BlsKeys`."""
+    certifier: Address
+    """`Certifier`."""
+    key_epochs: Address
+    """`KeyEpochs`."""
+    fee_market: Address
+    """`FeeMarket`."""
+    receipt_anchor: Address
+    """`ReceiptAnchor`."""
+    settlement: Address
+    """`Settlement`."""
+    disputes: Address
+    """`Disputes`."""
+    audits: Address
+    """`Audits`."""
+    lens: Address
+    """`Lens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Verifiers among whom a dispute draws."""
+
+    digest: Digest
+    """The pool's name."""
+    tree: Address
+    """Its `StakeTree`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeHash:
+    """What the code of a contract must hash to: immutable values included, so each deployment has its own."""
+
+    contract: Address
+    """Where."""
+    digest: Digest
+    """keccak256 of the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One deployment. The chain pins keys and shard accounts; endpoints and certificates are only here."""
+
+    chain_id: U256
+    """EIP-155 chain id."""
+    deploy_block: U64
+    """First block that can hold an event of ours."""
+    addresses: Addresses
+    """Contracts."""
+    pools: tuple[Pool, ...]
+    """Pools."""
+    code: tuple[CodeHash, ...]
+    """Of all contracts and trees."""
+    epochs: tuple[EpochDocument, ...]
+    """Key epochs with their shards' endpoints."""
+
+    @property
+    def anchor_domain(self) -> Domain:
+        """EIP-712 domain of receipts."""
+        return Domain(self.chain_id, self.addresses.receipt_anchor)
+
+    @property
+    def disputes_domain(self) -> Domain:
+        """EIP-712 domain of votes, commits, findings and audit results."""
+        return Domain(self.chain_id, self.addresses.disputes)
+
+    @property
+    def epochs_domain(self) -> Domain:
+        """EIP-712 domain of tickets and releases."""
+        return Domain(self.chain_id, self.addresses.key_epochs)
+
+    @property
+    def keys_domain(self) -> Domain:
+        """EIP-712 domain of proofs of possession."""
+        return Domain(self.chain_id, self.addresses.bls_keys)
+
+    @property
+    def contracts(self) -> Contracts:
+        """What an enclave needs to know of the addresses."""
+        where = self.addresses
+        return Contracts(
+            chain_id=self.chain_id, anchor=where.receipt_anchor, disputes=where.disputes, key_epochs=where.key_epochs
+        )
+
+    def epoch(self, number: int) -> EpochRecord:
+        """The listed record of a key epoch; `TryAgain` if the book does not have it.
+
+        Governance opens epochs while actors run: whose book is older than that waits for a newer one.
+        """
+        for document in self.epochs:
+            if document.record.epoch == number:
+                return document.record
+        raise TryAgain("network.json", f"key epoch {number} is not listed")

@@ -1,0 +1,59 @@
+"""What all acts of `chain.next` share: addresses, and deadlines of the protocol clock as the sender counts them."""
+
+from typing import Any
+
+from bytewise.protocol.network_next import Network
+from bytewise.protocol.units import Address, Digest
+from bytewise.storage.outbox import Item
+from chain.artifacts import NEXT
+from chain.client import at_hash
+from chain.planner import Planner
+from chain.sender import TransactionSender
+
+CONTRACT_OF = {
+    "Params": "params", "Guardian": "guardian", "Ledger": "ledger", "StakeVault": "stake_vault", "Registry": "registry",
+    "RandaoSource": "randao_source", "BlsKeys": "bls_keys", "KeyEpochs": "key_epochs", "ReceiptAnchor": "receipt_anchor",
+    "Settlement": "settlement", "Disputes": "disputes", "Audits": "audits", "Lens": "lens",
+}  # fmt: skip
+"""Contract → its field of the address book."""
+
+
+class Acts(Planner):
+    """Acts of one account on one network."""
+
+    def __init__(self, transactions: TransactionSender, network: Network, role: str) -> None:
+        super().__init__(transactions, role)
+        self._network = network
+
+    def _act(
+        self,
+        contract: str,
+        function: str,
+        subject: bytes,
+        arguments: tuple[Any, ...],
+        value_wei: int = 0,
+        deadline: int = 0,
+        repeatable: bool = False,
+    ) -> Item:
+        """Plans a call; `deadline` on the protocol clock, 0 for none."""
+        until = self._wall(deadline) if deadline else 0
+        return self._plan(NEXT + contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable)
+
+    def _again(self, contract: str, function: str) -> None:
+        self._plan_again(NEXT + contract, self._at(contract), function)
+
+    def _view(self, dispute: Digest) -> dict[str, Any]:
+        where = (NEXT + "Lens", self._at("Lens"), "disputeView")
+        view: dict[str, Any] = self.transactions.client.call(*where, dispute, block="latest")
+        return view
+
+    def _at(self, contract: str) -> Address:
+        where: Address = getattr(self._network.addresses, CONTRACT_OF[contract])
+        return where
+
+    def _wall(self, deadline: int) -> int:
+        """Unix seconds at which the protocol clock shows `deadline` if no pause comes; one that does makes us give up early."""
+        client = self.transactions.client
+        head = client.head()
+        clock: int = client.call(NEXT + "Guardian", self._at("Guardian"), "clock", block=at_hash(head.hash))
+        return deadline + head.timestamp - clock

@@ -1,0 +1,189 @@
+"""Typed reads of the network, each at a named block; everything that serves one decision is one call of `Lens`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.keys import EpochState
+from bytewise.protocol.messages import AuditResult
+from bytewise.protocol.network_next import Network
+from bytewise.protocol.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.signing import struct_values
+from bytewise.protocol.units import Address, Blob, Digest
+from chain.access import Chain
+from chain.artifacts import NEXT
+from chain.blocks import BlockReader
+from chain.client import at_hash, at_number, reading_answer
+from chain.epochs import pinned_epoch
+from chain.next import decoding
+from chain.next.records import DemandRecord, Item, MoneyTotals, Pool, PoolMember
+from chain.next.structs import from_struct
+from chain.reader import audit_of
+
+CASES_PER_DOCKET = 32
+"""Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
+
+BATCHES_PER_PAGE = 128
+"""Batches in one call."""
+
+MEMBERS_PER_PAGE = 256
+"""Verifiers in one call."""
+
+
+class DocketReader(BlockReader):
+    """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
+
+    def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
+        if network.chain_id != client.chain_id:
+            raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
+        super().__init__(client, tag)
+        self.network = network
+        self._at = network.addresses
+        self._versions: dict[int, ParamSet] = {}
+
+    # --- one view for one decision ---
+
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        """Everything a decision of `who` needs, at one block: at most `CASES_PER_DOCKET` disputes from index `from_case` on."""
+        seen = self.client.block(block)
+        at = at_hash(seen.hash)
+        raw = self.client.call(NEXT + "Lens", self._at.lens, "snapshot", who, from_case, CASES_PER_DOCKET, block=at)
+        with reading_answer("snapshot"):
+            return decoding.docket(raw, seen.hash)
+
+    def case(self, dispute: Digest, block: int) -> Case | None:
+        """One dispute with its current round, or None if it does not exist."""
+        raw = self._lens("disputeView", dispute, block=block)
+        with reading_answer("disputeView"):
+            return decoding.case(raw) if raw["phase"] else None
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        """An account in its roles."""
+        raw = self._lens("accountView", who, block=block)
+        with reading_answer("accountView"):
+            return decoding.holdings(raw)
+
+    def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
+        """Members of any round of a dispute, in the order of their first seats."""
+        at = at_number(block)
+        raw = self.client.call(NEXT + "Disputes", self._at.disputes, "membersOf", dispute, round_number, block=at)
+        with reading_answer("membersOf"):
+            return tuple(decoding.seat(each) for each in raw)
+
+    # --- parameters ---
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters; versions never change, so each is read once."""
+        if version not in self._versions:
+            raw = self.client.call(NEXT + "Params", self._at.params, "get", version, block=at_number(block))
+            with reading_answer("Params.get"):
+                self._versions[version] = from_struct(ParamSet, raw)
+        return self._versions[version]
+
+    def params_version(self, block: int) -> int:
+        """The version in force."""
+        return int(self.client.call(NEXT + "Params", self._at.params, "version", block=at_number(block)))
+
+    # --- receipts ---
+
+    def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
+        """Batches anchored in these blocks, oldest first."""
+        logs = self.client.logs(NEXT + "ReceiptAnchor", self._at.receipt_anchor, ["BatchAnchored"], from_block, to_block)
+        with reading_answer("BatchAnchored"):
+            found = [(log.values["batchId"], log.values["batch"], log.values["header"]["locator"]) for log in logs]
+            return tuple(decoding.header(*each) for each in found)
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        """Windows, demands and collateral of at most `BATCHES_PER_PAGE` batches from an id on."""
+        raw = self._lens("batches", from_batch, BATCHES_PER_PAGE, block=block)
+        with reading_answer("batches"):
+            return tuple(decoding.anchored(each) for each in raw)
+
+    def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
+        """Demands by subject, in that order."""
+        raw = self._lens("demands", subjects, block=block)
+        with reading_answer("demands"):
+            return tuple(from_struct(DemandRecord, each) for each in raw)
+
+    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
+        """Last second (protocol clock) to question a receipt; while something stands still it moves with the clock."""
+        arguments = (receipt, batch_id)
+        where = (NEXT + "ReceiptAnchor", self._at.receipt_anchor, "windowEnd")
+        return int(self.client.call(*where, *arguments, block=at_number(block)))
+
+    def verify_final(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], block: int) -> SignedReceipt:
+        """The receipt, if the chain says at this block that it is accepted for good; `ChainReverted` names why not."""
+        arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
+        where = (NEXT + "ReceiptAnchor", self._at.receipt_anchor, "isFinal")
+        self.client.call(*where, *arguments, block=at_number(block))
+        return signed
+
+    def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
+        """Audit results posted in these blocks, with their signatures."""
+        logs = self.client.logs(NEXT + "Audits", self._at.audits, ["AuditPosted"], from_block, to_block)
+        return tuple(audit_of(log) for log in logs)
+
+    # --- registry ---
+
+    def pool(self, digest: Digest, block: int) -> Pool:
+        """A pool and its stake epoch."""
+        raw = self._lens("poolView", digest, block=block)
+        with reading_answer("poolView"):
+            return from_struct(Pool, raw)
+
+    def verifiers(self, pool: Digest, block: int) -> tuple[PoolMember, ...]:
+        """All accounts that ever joined a pool, by place."""
+        found: list[PoolMember] = []
+        while True:
+            raw = self._lens("verifiers", pool, len(found), MEMBERS_PER_PAGE, block=block)
+            with reading_answer("verifiers"):
+                found += [from_struct(PoolMember, each) for each in raw]
+            if len(raw) < MEMBERS_PER_PAGE:
+                return tuple(found)
+
+    def item(self, digest: Digest, block: int) -> Item:
+        """An environment or a model."""
+        raw = self.client.call(NEXT + "Registry", self._at.registry, "item", digest, block=at_number(block))
+        with reading_answer("item"):
+            return from_struct(Item, raw)
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for the account at the end of an earlier block."""
+        arguments = (account, stake_block)
+        where = (NEXT + "StakeVault", self._at.stake_vault, "stakeAt")
+        return int(self.client.call(*where, *arguments, block=at_number(block)))
+
+    # --- keys ---
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
+
+        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it
+        and contradict each other.
+        """
+        return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
+
+    def epoch_state(self, epoch: int, block: int) -> EpochState:
+        """State of a key epoch at a block; NONE if there is none."""
+        raw = self._epoch(epoch, block)
+        with reading_answer("epoch state"):
+            return EpochState(raw["state"])
+
+    # --- money ---
+
+    def money(self, block: int) -> MoneyTotals:
+        """All wei of the network."""
+        raw = self._lens("money", block=block)
+        with reading_answer("money"):
+            return from_struct(MoneyTotals, raw)
+
+    def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
+        where = (NEXT + "KeyEpochs", self._at.key_epochs, "epochInfo")
+        raw: Mapping[str, Any] = self.client.call(*where, epoch, block=at_number(block))
+        return raw
+
+    def _lens(self, function: str, *arguments: Any, block: int) -> Any:
+        return self.client.call(NEXT + "Lens", self._at.lens, function, *arguments, block=at_number(block))
