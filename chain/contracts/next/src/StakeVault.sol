@@ -105,6 +105,7 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
     /// @inheritdoc IStakeSource
     function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt) {
         (due, nextAt) = _leaving[account].due(GUARDIAN.clock());
+        if (GUARDIAN.pausedUntil() != 0) due = 0;
         amount = _leaving[account].total;
     }
 
