@@ -64,19 +64,34 @@ library Bls {
         if (!ok) revert PrecompileFailed(G1_ADD);
     }
 
+    /// @notice Add `b` to `sum`, in its place.
+    function addTo(G1 memory sum, G1 calldata b) internal view {
+        bool ok;
+        address precompile = G1_ADD;
+        assembly ("memory-safe") {
+            let input := mload(0x40)
+            mcopy(input, sum, 128)
+            calldatacopy(add(input, 128), b, 128)
+            ok := staticcall(750, precompile, input, 256, sum, 128)
+            ok := and(ok, eq(returndatasize(), 128))
+        }
+        if (!ok) revert PrecompileFailed(G1_ADD);
+    }
+
+    /// @notice `hashOf` of a key that is not in memory.
+    function hashOfGiven(G1 calldata a) internal pure returns (bytes32 result) {
+        assembly ("memory-safe") {
+            let input := mload(0x40)
+            calldatacopy(input, a, 128)
+            result := keccak256(input, 128)
+        }
+    }
+
     /// @notice The name of a key: keccak256 of its 128 bytes.
     function hashOf(G1 memory a) internal pure returns (bytes32 result) {
         // Assembly because `abi.encode` would copy the four words first.
         assembly ("memory-safe") {
             result := keccak256(a, 128)
-        }
-    }
-
-    /// @notice a + times * b. Adding is cheaper than the precompile's product up to 32 times.
-    function addTimes(G1 memory a, G1 memory b, uint256 times) internal view returns (G1 memory sum) {
-        sum = a;
-        for (uint256 i = 0; i < times; ++i) {
-            sum = add(sum, b);
         }
     }
 

@@ -66,10 +66,18 @@ contract BlsKeys is IBlsKeys, EIP712 {
     }
 
     /// @inheritdoc IBlsKeys
-    function ownerAt(bytes32 keyHash, uint256 blockNumber) external view returns (address) {
+    function ownerAt(bytes32 keyHash, uint256 blockNumber) public view returns (address) {
         Key memory key = _keys[keyHash];
         bool then = key.since <= blockNumber && (key.until == 0 || blockNumber < key.until);
         return then ? key.account : address(0);
+    }
+
+    /// @inheritdoc IBlsKeys
+    function ownersAt(bytes32[] calldata keyHashes, uint256 blockNumber) external view returns (address[] memory owners) {
+        owners = new address[](keyHashes.length);
+        for (uint256 i = 0; i < keyHashes.length; ++i) {
+            owners[i] = ownerAt(keyHashes[i], blockNumber);
+        }
     }
 
     /// @inheritdoc IBlsKeys

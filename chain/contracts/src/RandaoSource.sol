@@ -8,9 +8,10 @@ import {IRandomness} from "./interfaces/IRandomness.sol";
 
 /// @title RandaoSource: a mix is a seed once its header was shown to hash to the block hash that the chain knows
 contract RandaoSource is IRandaoSource {
-    /// @notice Blocks after the current one before which no block can be announced. Main net: 128, four epochs.
+    /// @inheritdoc IRandaoSource
+    /// @dev Main net: 128, four epochs.
     uint256 public immutable SHORTEST;
-    /// @notice Blocks after the current one behind which no block can be announced.
+    /// @inheritdoc IRandaoSource
     uint256 public immutable LONGEST;
 
     /// @inheritdoc IRandaoSource

@@ -35,6 +35,8 @@ contract StakeTree is IStakeTree, Wired {
     uint256 public constant MAX_EXCLUDED = 8;
     /// @notice Most seats of one call.
     uint256 public constant MAX_SEATS = 255;
+    /// @notice In the place of a seat that nobody holds; never a place.
+    uint16 public constant NOBODY = type(uint16).max;
     /// @dev Nodes above the leaves: (7^5 - 1) / 6.
     uint256 private constant INNER = 2_801;
 
@@ -108,14 +110,28 @@ contract StakeTree is IStakeTree, Wired {
         uint256 from,
         uint256 count
     ) external view returns (address[] memory holders) {
+        return accountsAt(drawPlaces(seed, seedBlock, id, round, excluded, from, count));
+    }
+
+    /// @inheritdoc IStakeTree
+    function drawPlaces(
+        bytes32 seed,
+        uint256 seedBlock,
+        bytes32 id,
+        uint16 round,
+        address[] calldata excluded,
+        uint256 from,
+        uint256 count
+    ) public view returns (uint16[] memory places) {
         if (count > MAX_SEATS) revert TooMany(count, MAX_SEATS);
         if (excluded.length > MAX_EXCLUDED) revert TooMany(excluded.length, MAX_EXCLUDED);
         uint32 now_ = _epochOfSeed(seedBlock);
         Draw memory d = Draw(seed, id, round, now_, _sums(0, now_).total());
         if (d.total == 0) revert NobodyToDraw(now_);
-        holders = new address[](count);
+        uint256[] memory barred = _placesPlusOne(excluded);
+        places = new uint16[](count);
         for (uint256 i = 0; i < count; ++i) {
-            holders[i] = _holder(d, from + i, excluded);
+            places[i] = _drawn(d, from + i, barred);
         }
     }
 
@@ -141,6 +157,26 @@ contract StakeTree is IStakeTree, Wired {
     /// @inheritdoc IStakeTree
     function accountAt(uint16 place) external view returns (address) {
         return _accountAt[place];
+    }
+
+    /// @inheritdoc IStakeTree
+    function accountsAt(uint16[] memory places) public view returns (address[] memory accounts) {
+        accounts = new address[](places.length);
+        for (uint256 i = 0; i < places.length; ++i) {
+            accounts[i] = _accountAt[places[i]];
+        }
+    }
+
+    /// @inheritdoc IStakeTree
+    function seedBlockFrom(uint256 earliest) external view returns (uint256) {
+        uint256 first = earliest / EPOCH_BLOCKS * EPOCH_BLOCKS + LOOKAHEAD;
+        if (earliest < first) return first;
+        return earliest <= first + (EPOCH_BLOCKS - LOOKAHEAD - 1) / 2 ? earliest : first + EPOCH_BLOCKS;
+    }
+
+    /// @inheritdoc IStakeTree
+    function isOver(uint256 seedBlock) external view returns (bool) {
+        return seedBlock / EPOCH_BLOCKS < block.number / EPOCH_BLOCKS;
     }
 
     /// @inheritdoc IStakeTree
@@ -188,13 +224,22 @@ contract StakeTree is IStakeTree, Wired {
         }
     }
 
-    function _holder(Draw memory d, uint256 seat, address[] calldata excluded) private view returns (address) {
+    function _drawn(Draw memory d, uint256 seat, uint256[] memory barred) private view returns (uint16) {
         for (uint256 attempt = 0; attempt < MAX_TRIES; ++attempt) {
             uint256 point = uint256(keccak256(abi.encode(d.seed, d.id, d.round, seat, attempt))) % d.total;
-            address holder = _accountAt[_find(point, d.epoch)];
-            if (!_among(holder, excluded)) return holder;
+            uint256 place = _find(point, d.epoch);
+            // Safe: the capacity is below 2^16.
+            if (!_among(place + 1, barred)) return uint16(place);
         }
-        return address(0);
+        return NOBODY;
+    }
+
+    /// @dev Zero for an account without a place, which no draw meets.
+    function _placesPlusOne(address[] calldata accounts) private view returns (uint256[] memory list) {
+        list = new uint256[](accounts.length);
+        for (uint256 i = 0; i < accounts.length; ++i) {
+            list[i] = _placeOf[accounts[i]];
+        }
     }
 
     function _epochOfSeed(uint256 seedBlock) private view returns (uint32 now_) {
@@ -236,7 +281,7 @@ contract StakeTree is IStakeTree, Wired {
         if (epoch_ != now_ && epoch_ != now_ + 1) revert WrongEpoch(now_, epoch_);
     }
 
-    function _among(address who, address[] calldata list) private pure returns (bool) {
+    function _among(uint256 who, uint256[] memory list) private pure returns (bool) {
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i] == who) return true;
         }

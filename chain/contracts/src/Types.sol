@@ -94,6 +94,12 @@ struct Finding {
     bytes32 roundDigest; // EXECUTED only, else 0
 }
 
+/// @notice What signers of a verdict certificate sign: a finding, under the commitments that were collected before it.
+struct Certified {
+    bytes32 finding; // EIP-712 struct hash of the Finding
+    bytes32 commitRoot; // posted before anybody revealed
+}
+
 /// @notice What a BLS key signs to prove that it is held by an account.
 struct Possession {
     address account;
@@ -198,6 +204,7 @@ library Hashes {
     bytes32 internal constant FINDING = keccak256(
         "Finding(bytes32 dispute,uint16 round,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest)"
     );
+    bytes32 internal constant CERTIFIED = keccak256("Certified(bytes32 finding,bytes32 commitRoot)");
     bytes32 internal constant POSSESSION = keccak256("Possession(address account,bytes32 keyHash)");
 
     function receipt(Receipt memory r) internal pure returns (bytes32) {
@@ -226,6 +233,10 @@ library Hashes {
 
     function finding(Finding memory f) internal pure returns (bytes32) {
         return keccak256(abi.encode(FINDING, f));
+    }
+
+    function certified(Certified memory c) internal pure returns (bytes32) {
+        return keccak256(abi.encode(CERTIFIED, c));
     }
 
     function possession(Possession memory p) internal pure returns (bytes32) {

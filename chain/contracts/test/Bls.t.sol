@@ -32,7 +32,7 @@ contract BlsTest is BlsSigner {
         uint256[] memory seats = vm.parseJsonUintArray(json, ".aggregate.seats");
         Bls.G1 memory sum;
         for (uint256 i = 0; i < members.length; ++i) {
-            sum = Bls.addTimes(sum, abi.decode(members[i], (Bls.G1)), seats[i]);
+            sum = addTimes(sum, abi.decode(members[i], (Bls.G1)), seats[i]);
         }
         same(hashOf(sum), hashOf(key), "sum");
     }
@@ -58,7 +58,7 @@ contract BlsTest is BlsSigner {
     function test_sums_are_products(uint256 a, uint256 b, uint8 n) public view {
         (a, b) = (secret(a, 0), secret(b, 1));
         uint256 sum = addmod(a, mulmod(b, n % 9, ORDER), ORDER);
-        Bls.G1 memory got = Bls.addTimes(publicKey(a), publicKey(b), n % 9);
+        Bls.G1 memory got = addTimes(publicKey(a), publicKey(b), n % 9);
         same(hashOf(got), hashOf(publicKey(sum)), "a + n b");
         got = Bls.subtract(got, publicKey(b));
         same(hashOf(got), hashOf(publicKey(addmod(sum, ORDER - b, ORDER))), "minus b");

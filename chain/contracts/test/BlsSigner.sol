@@ -9,30 +9,64 @@ import {Finding} from "../src/Types.sol";
 import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
 import {Check} from "./Vm.sol";
 
-/// @title The court's part of a certificate: members in storage, one word for their keys, an EIP-712 domain
+/// @title The court's part of a certificate: who holds the seats, one word for their keys, an EIP-712 domain
 contract Court is EIP712 {
     IBlsKeys private immutable KEYS;
-    Certificate.Holder[] public holders;
+    address[] private _holders;
+    uint256 private _formedAt;
+    bytes32 private _root = keccak256("commitments");
     bytes32 public committee;
 
     constructor(IBlsKeys keys) EIP712("Bytewise", "1") {
         KEYS = keys;
     }
 
-    function seat(address account, uint16 seats) external {
-        holders.push(Certificate.Holder(account, seats));
+    function seat(address account, uint256 seats) external {
+        for (uint256 i = 0; i < seats; ++i) {
+            _holders.push(account);
+        }
+    }
+
+    function collect(bytes32 root) external {
+        _root = root;
     }
 
     function form(uint256 blockNumber, uint256 seated, Bls.G1[] calldata points) external {
-        committee = Certificate.form(KEYS, holders, blockNumber, seated, points);
+        committee = Certificate.form(KEYS, _holders, blockNumber, seated, points);
+        _formedAt = blockNumber;
     }
 
-    function certify(Finding calldata finding, Certificate.Proof calldata proof) external view returns (uint256) {
-        return Certificate.verify(KEYS, holders, committee, digest(finding), proof);
+    /// @dev How many seats it speaks for.
+    function certify(Finding calldata finding, Certificate.Proof calldata proof)
+        external
+        view
+        returns (uint256 seats)
+    {
+        check(finding, proof);
+        for (uint256 mask = proof.signers; mask != 0; mask &= mask - 1) {
+            ++seats;
+        }
+    }
+
+    function check(Finding calldata finding, Certificate.Proof calldata proof) public view {
+        address[] memory absent = _in(proof.seated & ~proof.signers);
+        Certificate.verify(KEYS, absent, _formedAt, committee, digest(finding), proof);
     }
 
     function digest(Finding calldata finding) public view returns (bytes32) {
-        return Certificate.digestOf(_domainSeparatorV4(), finding);
+        return Certificate.digestOf(_domainSeparatorV4(), finding, _root);
+    }
+
+    function _in(uint256 mask) private view returns (address[] memory out) {
+        if (mask == 0) return out;
+        uint256 count = 0;
+        out = new address[](_holders.length);
+        for (uint256 i = 0; i < _holders.length; ++i) {
+            if (mask & (1 << i) != 0) out[count++] = _holders[i];
+        }
+        assembly ("memory-safe") {
+            mstore(out, count)
+        }
     }
 }
 
@@ -112,5 +146,13 @@ abstract contract BlsSigner is Check {
             if (signers & (1 << i) != 0) sum = addmod(sum, mulmod(secrets[i], seats[i], ORDER), ORDER);
         }
         return signed(sum, digest);
+    }
+
+    /// @dev a + times * b.
+    function addTimes(Bls.G1 memory a, Bls.G1 memory b, uint256 count) internal view returns (Bls.G1 memory sum) {
+        sum = a;
+        for (uint256 i = 0; i < count; ++i) {
+            sum = Bls.add(sum, b);
+        }
     }
 }

@@ -57,16 +57,15 @@ contract CertificateGasTest is BlsSigner {
         Finding memory f = Finding(salt, 1, uint8(Outcome.EXECUTED), 0, ~salt, salt, ~salt);
         Certificate.Proof memory p = Certificate.Proof({
             seated: (1 << size) - 1,
-            seats: size,
             signers: (1 << (size - absent)) - 1,
             committeeKey: publicKey(secretOf(size)),
             signature: signed(secretOf(size - absent), place.digest(f)),
             absentKeys: keysOf(size - absent, size)
         });
         gas = gasleft();
-        uint256 seats = place.certify(f, p);
+        place.check(f, p);
         gas -= gasleft();
-        same(seats, size - absent, "seats");
+        same(place.certify(f, p), size - absent, "seats");
     }
 
     function cheap(string memory what, uint256 gas, uint256 most) private {
@@ -95,7 +94,7 @@ contract CertificateGasTest is BlsSigner {
     function test_gas_with_everybody_present_does_not_depend_on_the_size(bytes32 salt) public {
         uint256 small = certified(formedCheaply("form_31", 31, 380_000), 31, 0, salt);
         uint256 large = certified(formedCheaply("form_63", 63, 720_000), 63, 0, salt);
-        cheap("certificate_31", small, 190_000);
+        cheap("certificate_31", small, 200_000);
         cheap("certificate_63", large, small + 1_000);
     }
 
@@ -105,7 +104,7 @@ contract CertificateGasTest is BlsSigner {
         (Court place,) = formed(31);
         uint256 all = certified(place, 31, 0, salt);
         uint256 third = certified(place, 31, 10, salt);
-        cheap("certificate_31, 10 absent", third, 278_000);
+        cheap("certificate_31, 10 absent", third, 285_000);
         cheap("each absent", (third - all) / 10, 8_800);
         (place,) = formed(63);
         cheap("certificate_63, 21 absent", certified(place, 63, 21, salt), all + 21 * 8_800);

@@ -30,6 +30,8 @@ interface IBlsKeys {
     function ownerOf(bytes32 keyHash) external view returns (address);
     /// @notice The account whose key it was at the end of a block; 0 for none.
     function ownerAt(bytes32 keyHash, uint256 blockNumber) external view returns (address);
+    /// @notice `ownerAt` of each.
+    function ownersAt(bytes32[] calldata keyHashes, uint256 blockNumber) external view returns (address[] memory);
     /// @notice EIP-712 digest that a proof of possession signs; it binds chain, contract, account and key.
     function hashPossession(address account, bytes32 keyHash) external view returns (bytes32);
 }

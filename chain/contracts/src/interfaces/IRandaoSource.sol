@@ -25,6 +25,10 @@ interface IRandaoSource is IRandomness {
     /// @notice The header does not hash to the hash of the block.
     error WrongHeader(uint256 blockNumber, bytes32 have, bytes32 want);
 
+    /// @notice Blocks after the current one before which no block can be announced.
+    function SHORTEST() external view returns (uint256);
+    /// @notice Blocks after the current one behind which no block can be announced.
+    function LONGEST() external view returns (uint256);
     /// @notice Name a block whose mix nobody knows yet. Anyone may; again is no change.
     function announce(uint256 blockNumber) external;
     /// @notice Show the header of an announced block while the chain still knows its hash: 8,191 blocks. Anyone may; again

@@ -72,4 +72,20 @@ interface IStakeTree {
         uint256 from,
         uint256 count
     ) external view returns (address[] memory holders);
+    /// @notice The same draw as places of the tree, `NOBODY` (65,535) for a seat that nobody holds.
+    function drawPlaces(
+        bytes32 seed,
+        uint256 seedBlock,
+        bytes32 id,
+        uint16 round,
+        address[] calldata excluded,
+        uint256 from,
+        uint256 count
+    ) external view returns (uint16[] memory places);
+    /// @notice Who holds each of the places; zero if nobody.
+    function accountsAt(uint16[] calldata places) external view returns (address[] memory);
+    /// @notice The first block from `earliest` on whose beacon is a seed and that leaves half of its epoch's seed blocks for the draw.
+    function seedBlockFrom(uint256 earliest) external view returns (uint256);
+    /// @notice Whether the epoch of `seedBlock` has ended: nothing can be drawn by it any more.
+    function isOver(uint256 seedBlock) external view returns (bool);
 }

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {DisputeVotes} from "./DisputeVotes.sol";
+import {IBallots} from "./interfaces/IBallots.sol";
+import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
+import {SeatsLib} from "./SeatsLib.sol";
+import {Outcome, Phase, Standing, Verdict} from "./Types.sol";
+
+/// @title DisputeViews: what others ask the court
+abstract contract DisputeViews is DisputeVotes {
+    using SeatsLib for uint256;
+    using SeatsLib for uint256[16];
+    using SeatsLib for uint16[];
+
+    /// @inheritdoc IBallots
+    function disputeId(bytes32 receiptId) public view returns (bytes32) {
+        return _idOf(receiptId);
+    }
+
+    /// @inheritdoc IBallots
+    function phaseOf(bytes32 id) external view returns (Phase) {
+        return _phaseOf(id);
+    }
+
+    /// @inheritdoc IBallots
+    function tallyOf(bytes32 id, uint16 round) external view returns (Tally memory) {
+        return _tallyOf(_rounds[id][round]);
+    }
+
+    /// @inheritdoc IBallots
+    function isHeld(bytes32 environment) external view returns (bool) {
+        return _held[environment];
+    }
+
+    /// @inheritdoc IBallots
+    function disputeCount() external view returns (uint256) {
+        return _receipts.length;
+    }
+
+    /// @inheritdoc IBallots
+    function disputeAt(uint256 index) external view returns (bytes32) {
+        return disputeId(_receipts[index]);
+    }
+
+    /// @inheritdoc IBallots
+    function dispute(bytes32 id) external view returns (Dispute memory out) {
+        Case storage d = _cases[id];
+        if (d.phase == Phase.NONE) return out;
+        IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
+        (out.receiptId, out.claimedOutHash) = (_receipts[d.index], d.claimed);
+        (out.environment, out.operator, out.keyEpoch) = (batch.environment, batch.operator, batch.keyEpoch);
+        (out.challenger, out.batchId, out.openedAt) = (d.challenger, d.batchId, d.openedAt);
+        (out.paramsVersion, out.phase, out.level) = (d.paramsVersion, d.phase, d.level);
+        (out.round, out.reruns, out.verdict) = (d.round, d.reruns, d.verdict);
+        (out.appealed, out.refunded) = (d.appealed != Verdict.NONE, d.verdict == Verdict.REFUNDED);
+        (out.appealEnd, out.airgapEnd) = (d.appealEnd, d.airgapEnd);
+        (out.key, out.secondKey) = _keysOf(id, d);
+        out.replacement = _replacementOf(id, d);
+    }
+
+    /// @inheritdoc IBallots
+    function roundOf(bytes32 id, uint16 round) external view returns (Round memory out) {
+        RoundData storage r = _rounds[id][round];
+        (out.seedBlock, out.commitEnd, out.revealEnd) = (r.seedBlock, r.commitEnd, r.revealEnd);
+        (out.seats, out.drawn, out.level, out.rearms) = (r.seats, r.drawn, r.level, r.rearms);
+        (out.settled, out.committedMask, out.revealedMask) = (r.settled, r.committed, _revealed(r));
+        (out.committee, out.certifiedGroup, out.certifiedMask) = (r.committee, r.certifiedGroup, r.certifiedMask);
+        if (r.commitEnd != 0) out.roundSeed = keccak256(abi.encode(RANDOMNESS.seed(r.seedBlock), id, round));
+    }
+
+    /// @inheritdoc IBallots
+    function membersOf(bytes32 id, uint16 round) external view returns (Member[] memory members) {
+        RoundData storage r = _rounds[id][round];
+        uint16[] memory places = r.places.all(r.drawn);
+        address[] memory holders = places.length == 0 ? new address[](0) : _cases[id].tree.accountsAt(places);
+        members = new Member[](places.length);
+        uint256 count = 0;
+        uint256 seen = 0;
+        for (uint256 seat = 0; seat < places.length; ++seat) {
+            if (seen & (1 << seat) != 0) continue;
+            uint256 mask = places.maskIn(places[seat]);
+            seen |= mask;
+            members[count++] = _memberAt(r, holders[seat], mask);
+        }
+        assembly ("memory-safe") {
+            mstore(members, count)
+        }
+    }
+
+    /// @inheritdoc IBallots
+    function challengersOf(bytes32 id) external view returns (address[] memory who, bool[] memory knew) {
+        Case storage d = _cases[id];
+        if (d.phase == Phase.NONE) return (who, knew);
+        Joiner[] storage joiners = _joiners[id];
+        (who, knew) = (new address[](joiners.length + 1), new bool[](joiners.length + 1));
+        for (uint256 i = 0; i < who.length; ++i) {
+            who[i] = i == 0 ? d.challenger : joiners[i - 1].who;
+            knew[i] = d.knew & (1 << i) != 0;
+        }
+    }
+
+    /// @inheritdoc IBallots
+    function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked) {
+        RoundData storage r = _rounds[id][round];
+        (bytes32 key, bytes32 second) = _keysOf(id, _cases[id]);
+        // Safe: at most 255 seats.
+        right = uint16(_sizeOf(r, _largestOf(r, key)) + _sizeOf(r, _largestOf(r, second)));
+        worked = uint16(_revealed(r).size() - r.noKey - r.cannotExecute);
+    }
+
+    /// @inheritdoc IBallots
+    function standingOf(bytes32 id, uint16 round, uint16 seat)
+        external
+        view
+        returns (address holder, Standing standing)
+    {
+        Case storage d = _cases[id];
+        RoundData storage r = _rounds[id][round];
+        if (r.commitEnd == 0 || seat >= r.seats) return (address(0), Standing.NONE);
+        uint16 place = r.places.placeAt(seat);
+        if (place == SeatsLib.NOBODY) return (address(0), Standing.NONE);
+        holder = d.tree.accountAt(place);
+        if (d.phase == Phase.FINAL) standing = _standing(id, d, r, 1 << seat, place);
+    }
+
+    /// @inheritdoc IBallots
+    function isSettleable(bytes32 id) external view returns (bool) {
+        Case storage d = _cases[id];
+        return _phaseOf(id) == Phase.REVEAL && _revealsClosed(_rounds[id][d.round], _clock());
+    }
+
+    /// @inheritdoc IBallots
+    function receiptStatus(bytes32 receiptId)
+        external
+        view
+        returns (bytes32 id, Phase phase, Verdict verdict, bytes32 replacement)
+    {
+        id = disputeId(receiptId);
+        Case storage d = _cases[id];
+        return (id, _phaseOf(id), d.verdict, _replacementOf(id, d));
+    }
+
+    function _memberAt(RoundData storage r, address voter, uint256 mask) private view returns (Member memory m) {
+        bytes32 word = r.words[mask.lowest()];
+        (m.voter, m.seatMask) = (voter, mask);
+        // Safe: at most 255 seats.
+        m.seats = uint16(mask.size());
+        if (r.certified != Outcome.NONE && mask & r.certifiedMask != 0) m.group = r.certifiedGroup;
+        else if (mask & r.opened != 0) m.group = word;
+        else m.commitment = word;
+    }
+
+    /// @dev The largest group that says `key`, or 0.
+    function _largestOf(RoundData storage r, bytes32 key) private view returns (bytes32) {
+        return key == bytes32(0) ? bytes32(0) : r.largest[key];
+    }
+
+    function _standing(bytes32 id, Case storage d, RoundData storage r, uint256 bit, uint16 place)
+        private
+        view
+        returns (Standing)
+    {
+        bool calm = d.verdict == Verdict.DRAW || d.verdict == Verdict.REFUNDED;
+        if (_revealed(r) & bit == 0) {
+            if (calm) return Standing.NEUTRAL;
+            return r.committed & bit == 0 ? Standing.ABSENT : Standing.NOT_REVEALED;
+        }
+        (bytes32 group, Outcome outcome) = _voteOf(r, bit, place);
+        if (outcome == Outcome.NO_KEY) return Standing.NEUTRAL;
+        if (outcome == Outcome.CANNOT_EXECUTE) return calm ? Standing.NEUTRAL : Standing.ABSENT;
+        if (calm) return Standing.WORKED;
+        (bytes32 key, bytes32 second) = _keysOf(id, d);
+        // Under the paper's rule a verdict can rest on silence alone: then no vote was against it.
+        if (key == bytes32(0)) return Standing.NEUTRAL;
+        return group == _largestOf(r, key) || group == _largestOf(r, second) ? Standing.RIGHT : Standing.WRONG;
+    }
+
+    function _voteOf(RoundData storage r, uint256 bit, uint16 place) private view returns (bytes32, Outcome) {
+        if (r.certified != Outcome.NONE && r.certifiedMask & bit != 0) return (r.certifiedGroup, r.certified);
+        bytes32 group = r.words[r.places.maskOf(r.seats, place).lowest()];
+        return (group, r.groups[group].outcome);
+    }
+}
