@@ -14,7 +14,9 @@ library ParamLaw {
     uint256 private constant MAX_WINDOW = 14 days;
     uint256 private constant MAX_PAUSE = 3 days;
     /// @dev Nobody's stake or credit can be kept for longer by a vote.
-    uint256 private constant MAX_UNBOND_DELAY = 365 days;
+    uint256 private constant MAX_UNBOND_DELAY = 30 days;
+    /// @notice Longest way out for stake, whatever is voted meanwhile: with one pause, and the full hour of its queue.
+    uint256 internal constant LONGEST_EXIT = MAX_UNBOND_DELAY + MAX_PAUSE + 1 hours;
     uint256 private constant MAX_WITHDRAW_DELAY = 30 days;
     uint256 private constant MAX_BREAKER_TIME = 90 days;
     uint256 private constant MAX_ROUNDS = 3;

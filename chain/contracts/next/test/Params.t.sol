@@ -140,7 +140,8 @@ contract ParamsTest is Check {
     function test_one_word_counts_every_committee(uint8 reruns) public {
         ParamSet memory p = Defaults.parameters();
         p.committee.maxReruns = reruns;
-        (p.times.rerunTime, p.times.unbondDelay) = (40 days, 100 days);
+        (p.times.rerunTime, p.times.unbondDelay) = (uint32(uint256(reruns) * 3 hours), 30 days);
+        if (reruns > 64) p.times.rerunTime = 3 days;
         (p.times.daRetention, p.times.keyRetention) = (100 days, 100 days);
         create(p, reruns <= 7, "maxReruns");
     }
@@ -200,7 +201,7 @@ contract ParamsTest is Check {
     function test_delays_that_keep_money_are_bounded(uint8 which, uint32 value) public {
         ParamSet memory p = Defaults.parameters();
         bytes32[4] memory keys = [bytes32("maxPause"), "unbondDelay", "withdrawDelay", "breakerTime"];
-        uint32[4] memory most = [uint32(3 days), 365 days, 30 days, 90 days];
+        uint32[4] memory most = [uint32(3 days), 30 days, 30 days, 90 days];
         uint32 x = uint32(bound(value, most[which % 4] + 1, type(uint32).max));
         if (which % 4 == 0) p.times.maxPause = x;
         else if (which % 4 == 1) p.times.unbondDelay = x;
@@ -339,7 +340,7 @@ contract ParamsTest is Check {
     /// @dev Who asked for its stake under the old delay has it back before a longer dispute would end.
     function test_new_disputes_end_before_stake_asked_back_is_gone(uint32 more, uint32 passed) public {
         ParamSet memory p = Defaults.parameters();
-        (p.times.unbondDelay, p.times.daRetention, p.times.keyRetention) = (100 days, 101 days, 100 days);
+        (p.times.unbondDelay, p.times.daRetention, p.times.keyRetention) = (30 days, 101 days, 100 days);
         params.set(p);
         vm.warp(block.timestamp + passed % 30 days);
         p.times.window += uint32(more % 13 days);
