@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {Wired} from "../../src/Wired.sol";
 import {StakeVault} from "../src/StakeVault.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
-import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {Staking} from "./Staking.sol";
 
@@ -155,32 +152,6 @@ contract StakeVaultTest is Staking {
         finishes(who);
     }
 
-    function test_what_is_bound_does_not_leave(uint96 amount, uint96 lock_, uint96 collateral, bool all_) public {
-        address who = person(0);
-        staked(who, 100 ether);
-        uint256 c = bound(collateral, 0, 100 ether);
-        uint256 l = bound(lock_, 0, 100 ether);
-        uint256 a = all_ ? 100 ether : bound(amount, 1, 100 ether);
-        reserves(who, c);
-        locks(who, l);
-        unbonds(who, a);
-        passes(DELAY + 1 hours);
-        uint256 left = c + l < 100 ether ? 100 ether - c - l : 0;
-        if (left == 0) {
-            vm.expectRevert(abi.encodeWithSelector(IStakeSource.StakeBound.selector, who, c + l, 100 ether));
-        }
-        uint256 paid = finishes(who);
-        same(paid, a < left ? a : left, "what nothing needs");
-        // The rest when it is free.
-        vm.prank(ANCHOR);
-        vault.release(who, 1, c);
-        vm.prank(SETTLEMENT);
-        vault.unlock(who, l, REF);
-        if (paid != a) same(finishes(who), a - paid, "the rest");
-        same(who.balance, a, "all");
-        held();
-    }
-
     function test_unbonding_stake_is_slashed_to_its_last_second(uint96 amount, uint96 want, uint8 requests) public {
         address who = person(0);
         staked(who, 100 ether);
@@ -238,40 +209,6 @@ contract StakeVaultTest is Staking {
         same(finishes(who), uint256(many) + 1, "together");
     }
 
-    function test_stake_is_bound_once_by_receipts(uint96 amount, uint96 leaving, uint96 lock_) public {
-        address who = person(0);
-        staked(who, 100 ether);
-        uint256 out = bound(leaving, 1, 50 ether);
-        unbonds(who, out);
-        uint256 l = locks(who, bound(lock_, 0, 30 ether));
-        uint256 free = 100 ether - out - l;
-        same(vault.freeStakeOf(who), free, "what counts and is not bound");
-        uint256 first = bound(amount, 0, free);
-        reserves(who, first);
-        vm.expectRevert(
-            abi.encodeWithSelector(IStakeSource.StakeTooSmall.selector, who, free - first, free - first + 1)
-        );
-        reserves(who, free - first + 1);
-        // A dispute may bind it again: that is what it is for.
-        same(locks(who, 200 ether), 100 ether - l, "all that no other lock needs");
-        same(locks(who, 1), 0, "and nothing twice");
-        same(vault.freeStakeOf(who), 0, "free");
-    }
-
-    function test_a_slash_leaves_what_other_locks_need(uint96 a, uint96 b, uint96 want) public {
-        address who = person(0);
-        staked(who, 10 ether);
-        uint256 first = locks(who, bound(a, 0, 10 ether));
-        uint256 second = locks(who, b);
-        that(first + second <= 10 ether, "bound once");
-        uint256 taken = slashes(who, first, want);
-        uint256 most = 10 ether - second;
-        same(taken, want < most ? want : most, "taken");
-        same(vault.lockedOf(who), second, "the other lock");
-        same(slashes(who, second, second), second, "is served");
-        held();
-    }
-
     function test_history_remembers_every_block(uint8[8] memory deposits) public {
         address who = person(0);
         uint256[8] memory want;
@@ -302,49 +239,6 @@ contract StakeVaultTest is Staking {
         unbonds(who, want);
         vm.expectRevert(abi.encodeWithSelector(IStakeSource.NothingUnbonded.selector, who, 0));
         finishes(who);
-    }
-
-    function test_only_movers_bind_and_take(address who, uint96 amount, uint8 what) public {
-        vm.assume(who != SETTLEMENT && who != ANCHOR);
-        if (what % 5 > 2 && what % 2 == 0) who = SETTLEMENT; // a mover is not the anchor
-        vm.prank(who);
-        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, who));
-        if (what % 5 == 0) vault.lock(person(0), amount, REF);
-        else if (what % 5 == 1) vault.unlock(person(0), amount, REF);
-        else if (what % 5 == 2) vault.slash(person(0), 0, amount, REF);
-        else if (what % 5 == 3) vault.reserve(person(0), 1, amount);
-        else vault.release(person(0), 1, amount);
-    }
-
-    function test_only_governance_names_another_court(address who, address settlement) public {
-        vm.assume(who != address(this) && settlement != SETTLEMENT && settlement != ANCHOR);
-        vm.prank(who);
-        vm.expectRevert(abi.encodeWithSelector(IAccessManaged.AccessManagedUnauthorized.selector, who));
-        vault.setMover(settlement, true);
-        vault.setMover(settlement, true);
-        vault.setMover(SETTLEMENT, false);
-        staked(person(0), 1 ether);
-        vm.prank(settlement);
-        same(vault.lock(person(0), 1 ether, REF), 1 ether, "the new one");
-        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, SETTLEMENT));
-        locks(person(0), 1);
-    }
-
-    function test_wiring_happens_once_by_the_deployer_to_somebody(address who, uint8 zero) public {
-        vm.expectRevert(Wired.AlreadyWired.selector);
-        vault.wire(registry, SETTLEMENT, ANCHOR);
-        StakeVault fresh = freshVault();
-        if (who != address(this)) {
-            vm.prank(who);
-            vm.expectRevert(abi.encodeWithSelector(Wired.NotDeployer.selector, who));
-            fresh.wire(registry, SETTLEMENT, ANCHOR);
-        }
-        (IRegistry r, address s, address a) = (IRegistry(registry), SETTLEMENT, ANCHOR);
-        if (zero % 3 == 0) r = IRegistry(address(0));
-        else if (zero % 3 == 1) s = address(0);
-        else a = address(0);
-        vm.expectRevert(Wired.ZeroAddress.selector);
-        fresh.wire(r, s, a);
     }
 
     function test_a_receiver_that_refuses_or_asks_again_harms_itself_only(uint96 amount, uint88 left) public {
