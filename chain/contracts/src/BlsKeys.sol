@@ -73,7 +73,11 @@ contract BlsKeys is IBlsKeys, EIP712 {
     }
 
     /// @inheritdoc IBlsKeys
-    function ownersAt(bytes32[] calldata keyHashes, uint256 blockNumber) external view returns (address[] memory owners) {
+    function ownersAt(bytes32[] calldata keyHashes, uint256 blockNumber)
+        external
+        view
+        returns (address[] memory owners)
+    {
         owners = new address[](keyHashes.length);
         for (uint256 i = 0; i < keyHashes.length; ++i) {
             owners[i] = ownerAt(keyHashes[i], blockNumber);

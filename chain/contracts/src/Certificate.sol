@@ -107,13 +107,11 @@ library Certificate {
     }
 
     /// @dev The sum of the points, each of which must have been its holder's key at the end of the block.
-    function _sum(
-        IBlsKeys keys,
-        address[] memory holders,
-        uint256 count,
-        uint256 blockNumber,
-        Bls.G1[] calldata points
-    ) private view returns (Bls.G1 memory sum) {
+    function _sum(IBlsKeys keys, address[] memory holders, uint256 count, uint256 blockNumber, Bls.G1[] calldata points)
+        private
+        view
+        returns (Bls.G1 memory sum)
+    {
         if (points.length != count) revert KeyCount(points.length, count);
         if (count == 0) return sum;
         bytes32[] memory hashes = new bytes32[](count);

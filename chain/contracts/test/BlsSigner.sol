@@ -37,11 +37,7 @@ contract Court is EIP712 {
     }
 
     /// @dev How many seats it speaks for.
-    function certify(Finding calldata finding, Certificate.Proof calldata proof)
-        external
-        view
-        returns (uint256 seats)
-    {
+    function certify(Finding calldata finding, Certificate.Proof calldata proof) external view returns (uint256 seats) {
         check(finding, proof);
         for (uint256 mask = proof.signers; mask != 0; mask &= mask - 1) {
             ++seats;

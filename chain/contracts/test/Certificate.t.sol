@@ -95,8 +95,7 @@ contract CertificateTest is BlsSigner {
 
     function proofOf(uint256 signers, bytes32 digest) private view returns (Certificate.Proof memory) {
         Bls.G2 memory signature = aggregate(secrets, seats, signers, digest);
-        return
-            Certificate.Proof(seatsIn(all), seatsIn(signers), committeeKey(), signature, points(all & ~signers));
+        return Certificate.Proof(seatsIn(all), seatsIn(signers), committeeKey(), signature, points(all & ~signers));
     }
 
     function refused(Finding memory f, Certificate.Proof memory p) private {

@@ -30,11 +30,7 @@ library TallyLib {
     /// @notice The verdict of a tally.
     /// @param quorum seats that make a verdict
     /// @param paperRule slash whenever the equal votes fall short, as the paper writes
-    function judge(ICourt.Tally memory t, uint256 quorum, bool paperRule)
-        internal
-        pure
-        returns (Judgement memory j)
-    {
+    function judge(ICourt.Tally memory t, uint256 quorum, bool paperRule) internal pure returns (Judgement memory j) {
         if (t.equal >= quorum) return Judgement(Verdict.UPHELD, false, false);
         if (t.lead >= quorum || paperRule) {
             if (t.leadVerdict == Verdict.INVALID) return Judgement(Verdict.INVALID, false, false);

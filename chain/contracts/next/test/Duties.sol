@@ -8,7 +8,7 @@ import {Params} from "../src/Params.sol";
 import {Registry} from "../src/Registry.sol";
 import {StakeVault} from "../src/StakeVault.sol";
 import {Charter} from "../src/governance/Charter.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IProceedings} from "../src/interfaces/IProceedings.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";
 
 /// @title Every restricted function and the role that design and operating notes give it
@@ -55,7 +55,7 @@ library Duties {
         d[11] = Duty(g.keyEpochs, IKeyEpochs.activate.selector, 5);
         d[12] = Duty(g.keyEpochs, IKeyEpochs.drain.selector, 5);
         d[13] = Duty(g.keyEpochs, IKeyEpochs.retire.selector, 5);
-        d[14] = Duty(g.disputes, IDisputes.resetBreaker.selector, 5);
+        d[14] = Duty(g.disputes, IProceedings.resetBreaker.selector, 5);
         d[15] = Duty(g.registry, Registry.activate.selector, 5);
         d[16] = Duty(g.registry, Registry.close.selector, 5);
         d[17] = Duty(g.registry, Registry.propose.selector, 5);

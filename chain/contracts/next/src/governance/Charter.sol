@@ -8,7 +8,7 @@ import {Ledger} from "../Ledger.sol";
 import {ParamLaw} from "../ParamLaw.sol";
 import {Registry} from "../Registry.sol";
 import {StakeBook} from "../StakeBook.sol";
-import {IDisputes} from "../interfaces/IDisputes.sol";
+import {IProceedings} from "../interfaces/IProceedings.sol";
 import {IFeeMarket} from "../interfaces/IFeeMarket.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
@@ -115,7 +115,7 @@ contract Charter {
         (items[2], items[3]) = (IRegistry.close.selector, IRegistry.addPool.selector);
         (items[4], items[5]) = (IRegistry.setMeasurement.selector, IRegistry.setPolicy.selector);
         _assign(manager, g.registry, CURATOR, items);
-        _assign(manager, g.disputes, CURATOR, _one(IDisputes.resetBreaker.selector));
+        _assign(manager, g.disputes, CURATOR, _one(IProceedings.resetBreaker.selector));
     }
 
     function _giveAway(AccessManager manager, Holders calldata h) private {
