@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig
 
 from bytewise.inference.families import MOST_PARTS, Family, family_of, verify
 from bytewise.inference.generation import token_ids
@@ -108,6 +107,9 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
         # Now: the library makes lists of that length.
         raise UnsupportedModel(f"config.json: more than {MOST_PARTS} layers")
     try:
+        # Imported here: whoever only runs an artifact need not wait for it.
+        from transformers import AutoConfig
+
         config = AutoConfig.for_model(**raw)
     except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         # What the library's validators raise; each means that the file is not what the class expects.

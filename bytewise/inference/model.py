@@ -5,13 +5,12 @@ rotary tables, routing, experts, cache and attention are ours.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel
-from transformers.modeling_utils import AttentionInterface
 
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.attention import IMPLEMENTATION, AttentionRule, exact_attention
@@ -23,8 +22,6 @@ from bytewise.inference.moe import ExactExperts, ExactRouter
 from bytewise.inference.rounding import nearest_float32
 from bytewise.protocol.errors import ArtifactMismatch
 from bytewise.protocol.units import Decimal, fraction
-
-AttentionInterface.register(IMPLEMENTATION, exact_attention)
 
 
 def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
@@ -54,9 +51,19 @@ def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Ba
     return layer.eval()
 
 
+@functools.cache
+def library() -> Any:
+    """transformers, which knows our attention from then on. It takes seconds, which the native path need not wait for."""
+    import transformers
+    from transformers.modeling_utils import AttentionInterface
+
+    AttentionInterface.register(IMPLEMENTATION, exact_attention)
+    return transformers
+
+
 def _graph(shape: Architecture) -> Any:
     """The family's model without weights. Members that a family does not know change nothing in it."""
-    config = AutoConfig.for_model(
+    config = library().AutoConfig.for_model(
         shape.family, vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads,
         head_dim=shape.head_width, max_position_embeddings=shape.max_context, attention_bias=shape.attention_bias,
@@ -64,7 +71,7 @@ def _graph(shape: Architecture) -> Any:
         moe_intermediate_size=shape.intermediate, pad_token_id=None, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     with torch.device("meta"):
-        return AutoModel.from_config(config, attn_implementation=IMPLEMENTATION)
+        return library().AutoModel.from_config(config, attn_implementation=IMPLEMENTATION)
 
 
 def _cap(value: Decimal) -> Tensor | None:

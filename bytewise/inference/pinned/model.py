@@ -1,13 +1,13 @@
-"""The float path: transformers' own model, one sequence, fed in the same shapes when it generates and when it verifies."""
+"""The float path: transformers' own model, one sequence, fed in the same shapes when it generates and when it verifies.
+
+The library is imported at first use: the other profile's engine need not wait for it.
+"""
 
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import AutoConfig, DynamicCache
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
-from transformers.utils import logging as transformers_logging
 
 from bytewise.inference.paths import HeadRow
 from bytewise.inference.pinned.checkpoint import PinnedArtifact
@@ -28,6 +28,8 @@ class FloatModel:
 
     def begin(self, prompt: tuple[int, ...]) -> tuple[Any, HeadRow]:
         """A new cache that holds the whole prompt, fed at once, and the row of its last position."""
+        from transformers import DynamicCache
+
         cache = DynamicCache(config=self._model.config)
         return cache, self._feed(cache, prompt)
 
@@ -49,11 +51,15 @@ def head_row(logits: Tensor) -> HeadRow:
 
 
 def _build(artifact: PinnedArtifact) -> Any:
+    from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+    from transformers.utils import logging
+
     tensors = artifact.tensors()
     kinds = {tensor.dtype for tensor in tensors.values()}
     if len(kinds) != 1 or not next(iter(kinds)).is_floating_point:
         raise ArtifactMismatch(artifact.name, f"tensors of types {', '.join(sorted(map(str, kinds)))}, wanted is one float type")
-    transformers_logging.disable_progress_bar()
+    logging.disable_progress_bar()
     try:
         config = AutoConfig.for_model(**artifact.config)
         kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
