@@ -85,7 +85,8 @@ test: install ## all Python tests, one whole demo run included; the skipped ones
 	@echo '    whole networks first, one at a time: they keep deadlines'
 	@$(PY) -m pytest -q tests/e2e
 	@echo '    the others, on up to four cores'
-	@$(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --ignore=tests/e2e $(ARGS)
+	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --ignore=tests/e2e $(ARGS)
 
 fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .
