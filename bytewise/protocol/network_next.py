@@ -13,14 +13,18 @@ from bytewise.protocol.units import U64, U256, Address, Digest
 class Addresses:
     """Where each contract is (design section 13)."""
 
+    charter: Address
+    """`Charter`, which gave the roles away; powerless since."""
     access_manager: Address
-    """OpenZeppelin's `AccessManager`: who may call what, after which delay."""
-    timelock_controller: Address
-    """OpenZeppelin's `TimelockController`, which owns it."""
+    """OpenZeppelin's `AccessManager`: who may call what."""
     governance_token: Address
     """Whose holders vote."""
     bytewise_governor: Address
-    """Who proposes to the timelock."""
+    """Who proposes to the short timelock what was voted."""
+    short_timelock: Address
+    """OpenZeppelin's `TimelockController` before parameters and prices, proposer of the long one."""
+    long_timelock: Address
+    """The same before whatever moves stake; administrator of all roles."""
     params: Address
     """`Params`."""
     guardian: Address
@@ -45,6 +49,8 @@ class Addresses:
     """`ReceiptAnchor`."""
     settlement: Address
     """`Settlement`."""
+    proceedings: Address
+    """`Proceedings`, the other half of the court's code."""
     disputes: Address
     """`Disputes`."""
     audits: Address

@@ -7,15 +7,9 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.storage.outbox import Item
 from chain.artifacts import NEXT
 from chain.client import at_hash
+from chain.next.book import address_of
 from chain.planner import Planner
 from chain.sender import TransactionSender
-
-CONTRACT_OF = {
-    "Params": "params", "Guardian": "guardian", "Ledger": "ledger", "StakeVault": "stake_vault", "Registry": "registry",
-    "RandaoSource": "randao_source", "BlsKeys": "bls_keys", "KeyEpochs": "key_epochs", "ReceiptAnchor": "receipt_anchor",
-    "Settlement": "settlement", "Disputes": "disputes", "Audits": "audits", "Lens": "lens",
-}  # fmt: skip
-"""Contract → its field of the address book."""
 
 
 class Acts(Planner):
@@ -48,8 +42,7 @@ class Acts(Planner):
         return view
 
     def _at(self, contract: str) -> Address:
-        where: Address = getattr(self._network.addresses, CONTRACT_OF[contract])
-        return where
+        return address_of(self._network, contract)
 
     def _wall(self, deadline: int) -> int:
         """Unix seconds at which the protocol clock shows `deadline` if no pause comes; one that does makes us give up early."""

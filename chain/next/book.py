@@ -24,6 +24,17 @@ def read_network(path: Path) -> Network:
         raise ConfigurationError(path.name, error.strerror) from None
 
 
+def address_of(network: Network, contract: str) -> Address:
+    """Where the contract of that name is."""
+    where: Address = getattr(network.addresses, field_of(contract))
+    return where
+
+
+def field_of(contract: str) -> str:
+    """The field of `Addresses` that has the contract of that name: `StakeVault`, `stake_vault`."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in contract).lstrip("_")
+
+
 def contracts(network: Network) -> dict[str, Address]:
     """Every contract of the book by name, trees included."""
     named = {name: getattr(network.addresses, name) for name in Addresses.__dataclass_fields__}

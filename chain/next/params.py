@@ -50,6 +50,19 @@ def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
     return dataclasses.replace(params, **parts)
 
 
+def complete(values: Mapping[str, Any]) -> ParamSet:
+    """A set of which nothing is left to a default; `ConfigurationError` names what is missing, unknown or of another type."""
+    missing = [
+        f"{part}.{name}"
+        for part in sorted(_names(DEVNET))
+        for name in sorted(_names(getattr(DEVNET, part)))
+        if not isinstance(values.get(part), Mapping) or name not in values[part]
+    ]
+    if missing:
+        raise ConfigurationError("parameters", f"missing {', '.join(missing)}")
+    return changed(DEVNET, values)
+
+
 def read_changes(path: Path) -> Mapping[str, Any]:
     """The changes in a TOML file, one table for each part; `ConfigurationError` for what is none."""
     try:

@@ -17,8 +17,8 @@ from chain.access import Chain
 from chain.artifacts import NEXT, interface
 from chain.client import at_number
 from chain.next.account_acts import AccountActs
-from chain.next.acts import CONTRACT_OF
 from chain.next.answers import check_round, classify
+from chain.next.book import address_of
 from chain.next.demand_acts import DemandActs
 from chain.next.dispute_acts import DisputeActs
 from chain.next.rules import as_rule
@@ -51,7 +51,7 @@ def dry_run(
     client: Chain, network: Network, who: Address, contract: str, function: str, *arguments: Any, value_wei: int = 0
 ) -> None:
     """Tries a call of `who` on the newest block without sending it; raises the rule that the contract's refusal names."""
-    to = getattr(network.addresses, CONTRACT_OF[contract])
+    to = address_of(network, contract)
     data = interface(NEXT + contract).call(function, *arguments)
     request: Mapping[str, str] = {"from": who, "to": to, "data": "0x" + data.hex(), "value": hex(value_wei)}
     try:

@@ -1,4 +1,5 @@
-"""Write `chain/abi/<Name>.json` and `chain/abi/deploy_order.json` from what `forge build` left in `out/`.
+"""Write `chain/abi/<Name>.json` and `chain/abi/deploy_order.json` from what `forge build` left in `out/`, and
+`chain/abi/next/<Name>.json` from what it left in `out-next/` (profile `next`: the contracts that replace those).
 
 The Python client reads these files, so it needs neither Node nor Foundry at run time. Usage:
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 OUT = PROJECT / "out"
+OUT_NEXT = PROJECT / "out-next"
 ABI = PROJECT.parent / "abi"
 
 DEPLOY_ORDER = {
@@ -44,16 +46,35 @@ DEPLOY_ORDER = {
 NOT_WIRED = ("RandaoSource", "StakeTree")
 """Written and tested, and part of no deployment yet."""
 
+NEXT = (
+    "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
+    "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
+    "Settlement", "Proceedings", "Disputes", "Audits", "Lens",
+)  # fmt: skip
+"""Contracts of a deployment of `next`; `chain.next.plan` knows their order."""
+
+HALVES = {"Disputes": "Proceedings"}
+"""The court's code is in two contracts, and callers see one."""
+
 
 def rendered() -> dict[str, str]:
     """File name to content of everything in `chain/abi`."""
     files = {"deploy_order.json": _dump(DEPLOY_ORDER)}
     for name in (*(step["contract"] for step in DEPLOY_ORDER["deploy"]), *NOT_WIRED):
-        built = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())
-        code = built["bytecode"]
-        content = {"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"]}
-        files[f"{name}.json"] = _dump(content)
+        files[f"{name}.json"] = _artifact(OUT, name)
+    for name in NEXT:
+        files[f"next/{name}.json"] = _artifact(OUT_NEXT, name, HALVES.get(name))
     return files
+
+
+def _artifact(out: Path, name: str, more: str | None = None) -> str:
+    """`more` is a contract whose functions the named one runs as its own."""
+    built = json.loads((out / f"{name}.sol" / f"{name}.json").read_text())
+    code, abi = built["bytecode"], built["abi"]
+    if more is not None:
+        others = json.loads((out / f"{more}.sol" / f"{more}.json").read_text())["abi"]
+        abi += [entry for entry in others if entry["type"] != "constructor" and entry not in abi]
+    return _dump({"abi": abi, "bytecode": code["object"], "linkReferences": code["linkReferences"]})
 
 
 def _dump(content: object) -> str:
@@ -64,7 +85,7 @@ def main(arguments: list[str]) -> int:
     """Write or check; 0 if the committed files are what the sources compile to."""
     files = rendered()
     if arguments == ["--check"]:
-        present = {path.name: path.read_text() for path in ABI.glob("*.json")}
+        present = {path.relative_to(ABI).as_posix(): path.read_text() for path in ABI.rglob("*.json")}
         drifted = sorted(n for n in files.keys() | present.keys() if files.get(n) != present.get(n))
         for name in drifted:
             print(f"chain/abi/{name} is not what chain/contracts compiles to", file=sys.stderr)
@@ -72,7 +93,7 @@ def main(arguments: list[str]) -> int:
     if arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    ABI.mkdir(exist_ok=True)
+    (ABI / "next").mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (ABI / name).write_text(content)
     return 0

@@ -1,0 +1,82 @@
+"""What `bytewise chain status` shows: plain JSON data, and tables for people. Amounts in wei as decimal strings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bytewise.cli.status_table import ether
+from bytewise.protocol.units import ZERO_ADDRESS, hex0x
+from chain.next.book import contracts
+from chain.next.reader import DocketReader
+from chain.next.records import MoneyTotals
+from chain.next.roles import holders, irregularities
+
+
+def collect(reader: DocketReader) -> dict[str, Any]:
+    """A deployment at the newest block; its code is checked before (`book.verify_code`)."""
+    block, network = reader.head(), reader.network
+    docket = reader.docket(ZERO_ADDRESS, block)
+    held = holders(reader, block)
+    money = reader.money(block)
+    return {
+        "chain_id": network.chain_id,
+        "block": block,
+        "clock": {"timestamp": docket.timestamp, "clock": docket.clock, "paused": docket.paused},
+        "contracts": contracts(network),
+        "roles": {role: list(accounts) for role, accounts in held.items()},
+        "irregular": list(irregularities(network, held)),
+        "params_version": docket.params_version,
+        "pools": [_pool(reader, pool.digest, block) for pool in network.pools],
+        "active_epoch": docket.active_epoch,
+        "policy": {"digest": hex0x(docket.policy), "serial": docket.policy_serial},
+        "batches": docket.batch_count,
+        "disputes": docket.case_count,
+        "price_wei": str(docket.price_wei),
+        "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
+        "money_sums": money.sums,
+    }
+
+
+def _pool(reader: DocketReader, digest: Any, block: int) -> dict[str, Any]:
+    pool = reader.pool(digest, block)
+    return {
+        "pool": hex0x(digest),
+        "verifiers": pool.weighing,
+        "units": pool.units,
+        "seatable": pool.seatable,
+        "stake_epoch": pool.epoch,
+        "epoch_ends_in_blocks": pool.epoch_end - block,
+        "stopped_s": pool.stopped,
+    }
+
+
+def show(state: Mapping[str, Any], console: Console) -> None:
+    """Prints a collected state."""
+    clock = state["clock"]
+    stands = "stands still" if clock["paused"] else "runs"
+    console.print(f"chain {state['chain_id']}, block {state['block']}; the clock {stands} at {clock['clock']}", style="bold")
+    console.print(_table("contracts, with the code of the address book", ("contract", "address"), state["contracts"].items()))
+    roles = [(role, "\n".join(accounts)) for role, accounts in state["roles"].items()]
+    console.print(_table("roles", ("role", "held by"), roles))
+    columns = ("pool", "verifiers", "units", "seatable", "stake epoch", "ends in blocks", "stopped s")
+    rows = [(each["pool"][:10], *(str(value) for name, value in each.items() if name != "pool")) for each in state["pools"]]
+    console.print(_table("pools", columns, rows))
+    console.print(
+        f"parameters version {state['params_version']}, key epoch {state['active_epoch']}, "
+        f"{state['batches']} batches, {state['disputes']} disputes, a place costs {ether(state['price_wei'])}"
+    )
+    word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
+    console.print(f"stake {ether(state['money']['total_stake'])}, all money {word}")
+    for line in state["irregular"]:
+        console.print(line, style="red")
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:
+    table = Table(title=title, title_justify="left")
+    for each in columns:
+        table.add_column(each, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

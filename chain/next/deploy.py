@@ -1,0 +1,191 @@
+"""Deploys a network, puts documents, models and key epochs in force, and lets accounts join: one-shot acts of a starter.
+
+The deployer has no power once `deploy` is done: roles are the charter's to give (`plan.Vote`).
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.network_next import Addresses, Network, Pool
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest
+from chain.artifacts import NEXT, interface
+from chain.client import ChainClient
+from chain.deploy import DEFAULT_TIMEOUT_S, Policy, created_address
+from chain.epochs import ASSURANCE
+from chain.headers import header_rlp
+from chain.next.book import address_of, code_hashes, field_of
+from chain.next.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
+from chain.transactions import TX_GAS_CAP, Call, send_all
+
+_CALL_GAS = 1_000_000
+_DOCUMENT_GAS_PER_BYTE = 60
+_CREATION_GAS_PER_BYTE = 240
+"""200 for storing code and 16 for calldata, and some more for the constructor."""
+
+
+class Proposed(NamedTuple):
+    """An environment or a model to be put in force."""
+
+    digest: Digest
+    pool: Digest
+    """Who judges an environment; zero for a model."""
+    vectors: Digest
+    """What certifiers say that they reproduced."""
+    document: bytes
+
+
+class Rehearsed(NamedTuple):
+    """A step that was not taken."""
+
+    step: Step
+    at: Address
+    """The contract's address, then."""
+    limit: int
+    """Gas that it would be given."""
+    estimate: int | None
+    """Gas that it would use; None where that cannot be known before others are taken."""
+
+
+class Joiner(NamedTuple):
+    """An account that stakes and registers: as operator with its endpoint, or as verifier of a pool with its machine."""
+
+    signer: LocalSigner
+    stake_wei: int
+    endpoint: str | None
+    """Operators only; None for a verifier."""
+    pool: Digest = ZERO_DIGEST
+    platform_id: Digest = ZERO_DIGEST
+    measurement: Digest = ZERO_DIGEST
+
+
+def survey(client: ChainClient, deployer: Address, params: ParamSet, shape: Shape, pools: Sequence[Digest], vote: Vote) -> Site:
+    """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks."""
+    newest = client.head().number
+    if newest < 2:
+        raise ConfigurationError("chain", f"needs two blocks to show that mixes change, has {newest}")
+    first = client.nonce(deployer)
+    listed = names(pools)
+    at = {name: created_address(deployer, first + place) for place, name in enumerate(listed)}
+    headers = (Header(newest - 1, header_rlp(client, newest - 1)), Header(newest, header_rlp(client, newest)))
+    return Site(deployer, at, params, shape, headers, tuple(pools), vote)
+
+
+def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
+    """Deploys and wires all contracts; `ChainReverted` names a broken parameter or law, or a delay too short."""
+    if deployer.address != site.deployer:
+        raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
+    receipts = send_all(client, [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)], timeout_s)
+    book = Network(
+        chain_id=U256(client.chain_id),
+        deploy_block=U64(min(receipt.number for receipt in receipts)),
+        addresses=Addresses(**{field_of(name): at for name, at in site.at.items() if not name.startswith(TREE)}),
+        pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
+        code=(),
+        epochs=(),
+    )
+    return replace(book, code=code_hashes(client, list(site.at.values())))
+
+
+def rehearse(client: ChainClient, site: Site) -> list[Rehearsed]:
+    """What `deploy` would send, with gas; nothing is sent."""
+    found = []
+    for step in steps(site):
+        estimate = None
+        if step.to is None:
+            # A constructor that asks a contract which is not there yet reverts.
+            with contextlib.suppress(ChainReverted):
+                estimate = client.estimate({"from": site.deployer, "data": "0x" + step.data.hex()})
+        found.append(Rehearsed(step, site.at[step.contract], gas_limit(step), estimate))
+    return found
+
+
+def gas_limit(step: Step) -> int:
+    """Gas that a step is given: enough, and never more than one transaction may have."""
+    per_byte = _DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
+    return min(_CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
+
+
+def put_in_force(
+    client: ChainClient,
+    network: Network,
+    curator: LocalSigner,
+    measurements: Sequence[Digest],
+    proposals: Sequence[Proposed],
+    policy: Policy,
+    epochs: Sequence[EpochDocument],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Network:
+    """Adds pools, allows measurements, proposes items, sets the policy, activates key epochs; the address book with the epochs.
+
+    Items become ACTIVE by `activate`, once verifiers certified them.
+    """
+    calls = [_call(curator, network, "Registry", "addPool", pool.digest, pool.tree) for pool in network.pools]
+    calls += [_call(curator, network, "Registry", "setMeasurement", each, True) for each in measurements]
+    calls += [
+        _call(curator, network, "Registry", "propose", each.digest, each.pool, each.vectors, each.document) for each in proposals
+    ]
+    calls.append(_call(curator, network, "Registry", "setPolicy", policy.digest, policy.serial, policy.document))
+    for document in epochs:
+        record = document.record
+        assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
+        shards = [shard.address for shard in record.shards]
+        opening = (record.epoch, record.public_key, b"".join(document.commitments), shards, record.threshold, assurance)
+        calls.append(_call(curator, network, "KeyEpochs", "openEpoch", *opening, policy.digest))
+        calls.append(_call(curator, network, "KeyEpochs", "activate", record.epoch))
+    send_all(client, calls, timeout_s)
+    return replace(network, epochs=(*network.epochs, *epochs))
+
+
+def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> Proposed:
+    """The proposal of an environment."""
+    return Proposed(environment.digest, pool, vectors, encode(environment))
+
+
+def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Deposits every joiner's stake and registers it."""
+    calls = []
+    for each in joiners:
+        calls.append(_call(each.signer, network, "StakeVault", "deposit", value_wei=each.stake_wei))
+        if each.endpoint is not None:
+            calls.append(_call(each.signer, network, "Registry", "registerOperator", each.endpoint))
+        else:
+            machine = (each.pool, each.platform_id, each.measurement)
+            calls.append(_call(each.signer, network, "Registry", "join", *machine))
+    send_all(client, calls, timeout_s)
+
+
+def certify(
+    client: ChainClient,
+    network: Network,
+    verifiers: Sequence[LocalSigner],
+    items: Mapping[Digest, Digest],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
+    send_all(
+        client, [_call(who, network, "Registry", "certify", *item) for who in verifiers for item in items.items()], timeout_s
+    )
+
+
+def activate(
+    client: ChainClient,
+    network: Network,
+    curator: LocalSigner,
+    items: Sequence[Digest],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Puts certified items in force."""
+    send_all(client, [_call(curator, network, "Registry", "activate", item) for item in items], timeout_s)
+
+
+def _call(signer: LocalSigner, network: Network, contract: str, function: str, *arguments: Any, value_wei: int = 0) -> Call:
+    data = interface(NEXT + contract).call(function, *arguments)
+    return Call(signer, address_of(network, contract), data, value_wei, _CALL_GAS + _DOCUMENT_GAS_PER_BYTE * len(data))
