@@ -134,8 +134,8 @@ interface IReceiptAnchor {
     function post(BatchHeader calldata header) external payable returns (uint64 batchId);
     /// @notice Free the collateral of a batch whose windows are over and that no demand or dispute holds. Anybody.
     function release(uint64 batchId) external;
-    /// @notice Two different signed leaves with one number. Permissionless; alpha to the caller. A report that takes less
-    ///         than a slash, because disputes bind the rest, can be repeated for it.
+    /// @notice Two different signed leaves with one number. Permissionless; alpha to who reports first. A report that takes
+    ///         less than a slash, because disputes bind the rest, can be repeated for it by anybody.
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
     function equivocationWithEmpty(
         Receipt calldata r,

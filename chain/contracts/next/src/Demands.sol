@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {LabelLib} from "./LabelLib.sol";
+import {Reports} from "./Reports.sol";
+import {Money, Receipt, Status, Times} from "./Types.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
+import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
+import {ILedger} from "./interfaces/ILedger.sol";
+import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+
+/// @title Demands: windows, and what stands still while an operator owes an answer
+abstract contract Demands is Reports {
+    /// @notice The protocol clock.
+    IGuardian public immutable GUARDIAN;
+    /// @notice Operators, environments, models, pools.
+    IRegistry public immutable REGISTRY;
+    /// @notice Key epochs.
+    IKeyEpochs public immutable EPOCHS;
+
+    modifier running() {
+        _checkRunning();
+        _;
+    }
+
+    constructor(IGuardian guardian, IRegistry registry, IKeyEpochs epochs) {
+        GUARDIAN = guardian;
+        REGISTRY = registry;
+        EPOCHS = epochs;
+    }
+
+    // --- list ---
+
+    /// @inheritdoc IReceiptAnchor
+    function demandList(uint64 batchId) external payable running {
+        Stored storage b = _known(batchId);
+        _checkWindow(windowEnd(0, batchId));
+        _open(Kind.LIST, listSubject(batchId), b.operator, batchId, b.paramsVersion);
+        ++b.holds;
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function answerList(uint64 batchId, bytes calldata list) external {
+        Stored storage b = _known(batchId);
+        bytes32 digest = LabelLib.list(list);
+        if (digest != b.listHash) revert BadAnswer(digest, b.listHash);
+        bytes32 subject = listSubject(batchId);
+        _answer(subject, Kind.LIST, list);
+        --b.holds;
+    }
+
+    // --- envelope ---
+
+    /// @inheritdoc IReceiptAnchor
+    function demandEnvelope(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        payable
+        running
+    {
+        bytes32 id = checkMember(r, sig, batchId, proof);
+        Stored storage b = _known(batchId);
+        _checkWindow(windowEnd(id, batchId));
+        _open(Kind.ENVELOPE, id, b.operator, batchId, b.paramsVersion);
+        ++b.holds;
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function answerEnvelope(bytes32 receiptId_, bytes calldata locator) external {
+        StoredDemand storage d = _demands[receiptId_];
+        // Anybody else could answer with nothing and take the bond.
+        if (d.state == State.OPEN && msg.sender != d.operator) revert NotOperator(msg.sender);
+        _answer(receiptId_, Kind.ENVELOPE, locator);
+        _endHold(d);
+    }
+
+    // --- anchor ---
+
+    /// @inheritdoc IReceiptAnchor
+    function demandAnchor(Receipt calldata r, bytes calldata sig) external payable running {
+        bytes32 id = _signedReceipt(r, sig);
+        if (!REGISTRY.isOperator(r.operator)) revert NotOperator(r.operator);
+        if (block.timestamp <= r.anchorBy) revert TooEarly(block.timestamp, uint256(r.anchorBy) + 1);
+        uint64 last = lastSeq[r.operator];
+        if (r.seq <= last) revert NumberAnchored(r.seq, last);
+        // What the network itself closed meanwhile is no fault of the operator.
+        _checkServable(r.environment, r.modelId);
+        if (EPOCHS.stateOf(r.keyEpoch) == IKeyEpochs.EpochState.COMPROMISED) revert EpochCompromised(r.keyEpoch);
+        _open(Kind.ANCHOR, anchorSubject(id), r.operator, r.seq, PARAMS.version());
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external {
+        bytes32 id = checkMember(r, sig, batchId, proof);
+        _answer(anchorSubject(id), Kind.ANCHOR, "");
+    }
+
+    // --- end ---
+
+    /// @inheritdoc IReceiptAnchor
+    function expire(bytes32 subject) external {
+        StoredDemand storage d = _demands[subject];
+        bool first = d.state == State.OPEN;
+        if (first) _close(subject, d);
+        else if (d.state != State.EXPIRED) revert NotDemanded(subject, d.state);
+        uint256 slashed = 0;
+        uint256 penalty = _penaltyOf(d);
+        if (penalty != 0) slashed = _punish(d.operator, d.number, subject, penalty, d.paramsVersion, d.by);
+        if (!first && slashed == 0) revert NothingToSlash(d.operator, d.number);
+        emit Expired(subject, d.kind, slashed);
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function anchorSubject(bytes32 receiptId_) public view returns (bytes32) {
+        return keccak256(abi.encode("anchor", block.chainid, address(this), receiptId_));
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function windowEnd(bytes32 receiptId_, uint64 batchId) public view returns (uint64) {
+        return SafeCast.toUint64(_batchEnd(batchId) + _heldFor(receiptId_));
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function demand(bytes32 subject) external view returns (Demand memory shown) {
+        StoredDemand storage d = _demands[subject];
+        if (d.state == State.NONE) return shown;
+        shown.kind = d.kind;
+        shown.state = d.state;
+        shown.by = d.by;
+        shown.operator = d.operator;
+        if (d.kind == Kind.ANCHOR) shown.seq = d.number;
+        else shown.batchId = d.number;
+        shown.openedAt = d.openedAt;
+        shown.deadline = SafeCast.toUint64(_deadline(d));
+        shown.paramsVersion = d.paramsVersion;
+        shown.bond = _money(d.paramsVersion).demandBond;
+    }
+
+    /// @dev Last second to question any receipt of a batch but those whose envelopes were demanded.
+    function _batchEnd(uint64 batchId) internal view returns (uint256) {
+        Stored storage b = _known(batchId);
+        // The clock less the pool's stops never goes back, so a window that was over stays over.
+        uint256 stopped = REGISTRY.stoppedSeconds(_service(b).pool) - b.stoppedAtStart;
+        return uint256(b.startedAt) + _times(b.paramsVersion).window + stopped + _heldFor(listSubject(batchId));
+    }
+
+    /// @dev Seconds for which a demand made a window stand still: at most up to its deadline.
+    function _heldFor(bytes32 subject) internal view returns (uint256) {
+        StoredDemand storage d = _demands[subject];
+        if (d.state == State.NONE) return 0;
+        if (d.state == State.OPEN) return Math.min(_clock(), _deadline(d)) - d.openedAt;
+        return d.closedAt - d.openedAt;
+    }
+
+    /// @dev Environment and model take batches, and the environment's pool can judge them.
+    function _checkServable(bytes32 environment, bytes32 modelId) internal view returns (bytes32 pool) {
+        IRegistry.Item memory item = REGISTRY.item(environment);
+        // A model is an item too, without a pool.
+        if (item.status != Status.ACTIVE || item.pool == 0) revert EnvironmentNotActive(environment);
+        if (REGISTRY.item(modelId).status != Status.ACTIVE) revert ModelNotActive(modelId);
+        if (!REGISTRY.isSeatable(item.pool)) revert PoolTooSmall(item.pool);
+        return item.pool;
+    }
+
+    function _clock() internal view returns (uint64) {
+        return GUARDIAN.clock();
+    }
+
+    function _times(uint32 version) private view returns (Times memory) {
+        return PARAMS.times(version);
+    }
+
+    function _checkRunning() private view {
+        if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
+    }
+
+    function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version) private {
+        StoredDemand storage d = _demands[subject];
+        if (d.state != State.NONE) revert AlreadyDemanded(subject);
+        uint96 bond = _money(version).demandBond;
+        if (msg.value != bond) revert BondMismatch(msg.value, bond);
+        (d.by, d.openedAt) = (msg.sender, SafeCast.toUint40(_clock()));
+        (d.kind, d.state) = (kind, State.OPEN);
+        (d.operator, d.number, d.paramsVersion) = (operator, number, version);
+        LEDGER.take{value: msg.value}(subject, msg.sender, ILedger.Source.DEMAND_BOND);
+        emit Demanded(subject, kind, operator, msg.sender, SafeCast.toUint64(_deadline(d)), bond);
+    }
+
+    function _answer(bytes32 subject, Kind kind, bytes memory answer) private {
+        StoredDemand storage d = _demands[subject];
+        if (d.state != State.OPEN) revert NotDemanded(subject, d.state);
+        uint64 clock = _clock();
+        uint256 deadline = _deadline(d);
+        if (clock > deadline) revert TooLate(clock, deadline);
+        (d.state, d.closedAt) = (State.ANSWERED, SafeCast.toUint40(clock));
+        _bondTo(subject, msg.sender, ILedger.Reason.DEMAND_ANSWERED);
+        emit Answered(subject, kind, msg.sender, answer);
+    }
+
+    /// @dev Nobody answered: the bond goes back, the window goes on.
+    function _close(bytes32 subject, StoredDemand storage d) private {
+        uint64 clock = _clock();
+        uint256 deadline = _deadline(d);
+        if (clock <= deadline) revert TooEarly(clock, deadline + 1);
+        (d.state, d.closedAt) = (State.EXPIRED, SafeCast.toUint40(deadline));
+        _bondTo(subject, d.by, ILedger.Reason.BOND_BACK);
+        if (d.kind == Kind.ENVELOPE) _endHold(d);
+        if (d.kind != Kind.LIST) return;
+        --_known(d.number).holds;
+        emit BatchVoided(d.number);
+    }
+
+    /// @dev The collateral of the batch stays as long as the longest window of its receipts.
+    function _endHold(StoredDemand storage d) private {
+        --_known(d.number).holds;
+        uint64 held = d.closedAt - d.openedAt;
+        if (held > _longestHeld[d.number]) _longestHeld[d.number] = held;
+    }
+
+    function _bondTo(bytes32 subject, address who, ILedger.Reason reason) private {
+        LEDGER.credit(subject, who, _money(_demands[subject].paramsVersion).demandBond, reason);
+    }
+
+    function _checkWindow(uint64 end) private view {
+        uint64 clock = _clock();
+        if (clock > end) revert WindowClosed(clock, end);
+    }
+
+    function _deadline(StoredDemand storage d) private view returns (uint256) {
+        Times memory t = _times(d.paramsVersion);
+        return uint256(d.openedAt) + (d.kind == Kind.ANCHOR ? t.maxAnchorDelay : t.cure);
+    }
+
+    /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.
+    function _penaltyOf(StoredDemand storage d) private view returns (uint256) {
+        if (d.kind == Kind.ENVELOPE) return 0;
+        Money memory m = _money(d.paramsVersion);
+        if (d.kind == Kind.ANCHOR) return m.unanchoredPenalty;
+        return Math.max(m.slashAmount, uint256(m.withheldPenalty) * _known(d.number).count);
+    }
+}

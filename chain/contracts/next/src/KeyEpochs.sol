@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
+import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
+import {IParams} from "./interfaces/IParams.sol";
+import {Hashes, Release, Ticket} from "./Types.sol";
+
+/// @title KeyEpochs: the life of the network's encryption keys
+contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
+    uint256 private constant MAX_SHARDS = 64;
+    uint256 private constant POINT_BYTES = 65;
+
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+    /// @notice The protocol clock.
+    IGuardian public immutable GUARDIAN;
+
+    /// @inheritdoc IKeyEpochs
+    uint64 public activeEpoch;
+
+    mapping(uint64 epoch => Epoch) private _epochs;
+
+    constructor(address authority_, IParams params, IGuardian guardian)
+        AccessManaged(authority_)
+        EIP712("Bytewise", "1")
+    {
+        PARAMS = params;
+        GUARDIAN = guardian;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function openEpoch(
+        uint64 epoch,
+        bytes calldata publicKey,
+        bytes calldata commitments,
+        address[] calldata shards,
+        uint8 threshold,
+        Assurance assurance,
+        bytes32 policyDigest
+    ) external restricted {
+        Epoch storage e = _epochs[epoch];
+        // Epoch 0 stays free: it means "none" in `activeEpoch`.
+        if (epoch == 0 || e.state != EpochState.NONE) revert EpochExists(epoch);
+        if (publicKey.length != POINT_BYTES || publicKey[0] != 0x04) revert BadPublicKey(publicKey.length);
+        _checkAssurance(assurance);
+        _checkShards(shards, threshold);
+        e.state = EpochState.PENDING;
+        e.assurance = assurance;
+        e.threshold = threshold;
+        e.openedAt = GUARDIAN.clock();
+        e.policyDigest = policyDigest;
+        e.publicKey = publicKey;
+        e.commitments = commitments;
+        e.shards = shards;
+        emit EpochOpened(epoch, publicKey, commitments, shards, threshold, assurance, policyDigest);
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function activate(uint64 epoch) external restricted {
+        _move(epoch, EpochState.PENDING, EpochState.ACTIVE);
+        _epochs[epoch].activatedAt = GUARDIAN.clock();
+        if (activeEpoch != 0) _drain(activeEpoch);
+        activeEpoch = epoch;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function drain(uint64 epoch) external restricted {
+        _drain(epoch);
+        activeEpoch = 0;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function retire(uint64 epoch) external restricted {
+        uint256 until = _retainedUntil(_epochs[epoch]);
+        _move(epoch, EpochState.DRAINING, EpochState.RETIRED);
+        if (GUARDIAN.clock() < until) revert RetentionNotOver(epoch, until);
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function compromise(uint64 epoch) external restricted {
+        EpochState from = _epochs[epoch].state;
+        if (from == EpochState.COMPROMISED) revert BadTransition(epoch, from, EpochState.COMPROMISED);
+        _move(epoch, from, EpochState.COMPROMISED);
+        if (from < EpochState.DRAINING) _end(epoch);
+        if (activeEpoch == epoch) activeEpoch = 0;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function epochInfo(uint64 epoch) external view returns (Epoch memory) {
+        return _epochs[epoch];
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function stateOf(uint64 epoch) external view returns (EpochState) {
+        return _epochs[epoch].state;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function isOpenForInclusion(uint64 epoch) external view returns (bool) {
+        Epoch storage e = _epochs[epoch];
+        if (e.state == EpochState.ACTIVE) return true;
+        if (e.state != EpochState.DRAINING) return false;
+        return GUARDIAN.clock() <= uint256(e.drainedAt) + PARAMS.times(e.paramsVersion).maxAnchorDelay;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function isOpenForAudits(uint64 epoch) external view returns (bool) {
+        EpochState state = _epochs[epoch].state;
+        return state == EpochState.ACTIVE || state == EpochState.DRAINING;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function isOpenForDisputes(uint64 epoch) external view returns (bool) {
+        Epoch storage e = _epochs[epoch];
+        if (e.state == EpochState.ACTIVE || e.state == EpochState.DRAINING) return true;
+        return e.state == EpochState.COMPROMISED && GUARDIAN.clock() < _retainedUntil(e);
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function hashRelease(Release calldata release) external view returns (bytes32) {
+        return _hashTypedDataV4(Hashes.release(release));
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function hashTicket(Ticket calldata ticket) external view returns (bytes32) {
+        return _hashTypedDataV4(Hashes.ticket(ticket));
+    }
+
+    function _drain(uint64 epoch) private {
+        _move(epoch, EpochState.ACTIVE, EpochState.DRAINING);
+        _end(epoch);
+    }
+
+    /// @dev No receipt is issued in the epoch from now on.
+    function _end(uint64 epoch) private {
+        _epochs[epoch].drainedAt = GUARDIAN.clock();
+        _epochs[epoch].paramsVersion = PARAMS.version();
+    }
+
+    /// @dev By the version in force now: `Params` takes none whose retention ends before the disputes of those before it.
+    function _retainedUntil(Epoch storage e) private view returns (uint256) {
+        return uint256(e.drainedAt) + PARAMS.times(PARAMS.version()).keyRetention;
+    }
+
+    function _move(uint64 epoch, EpochState from, EpochState to) private {
+        EpochState have = _epochs[epoch].state;
+        if (have == EpochState.NONE) revert UnknownKeyEpoch(epoch);
+        if (have != from) revert BadTransition(epoch, have, to);
+        _epochs[epoch].state = to;
+        emit EpochMoved(epoch, from, to);
+    }
+
+    function _checkAssurance(Assurance assurance) private view {
+        if (assurance == Assurance.NONE) revert BadAssurance();
+        if (assurance != Assurance.SIMULATED) return;
+        uint256 c = block.chainid;
+        bool test = c == 31337 || c == 1337 || c == 11155111 || c == 17000 || c == 560048;
+        if (!test) revert SimulatedOnProductionChain(c);
+    }
+
+    function _checkShards(address[] calldata shards, uint256 threshold) private pure {
+        uint256 n = shards.length;
+        if (n == 0 || n > MAX_SHARDS || threshold == 0 || threshold > n) revert BadShards(n, threshold);
+        for (uint256 i = 0; i < n; ++i) {
+            if (shards[i] == address(0)) revert BadShards(n, threshold);
+            for (uint256 j = 0; j < i; ++j) {
+                if (shards[i] == shards[j]) revert BadShards(n, threshold);
+            }
+        }
+    }
+}

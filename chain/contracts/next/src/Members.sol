@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
+import {BatchStore} from "./BatchStore.sol";
+import {EmptyLeaf, Hashes, Receipt} from "./Types.sol";
+import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
+
+/// @title Members: what a signed receipt is, and of which batch it is a member
+abstract contract Members is BatchStore, EIP712 {
+    uint8 private constant MODE_PLAIN = 2;
+    uint8 private constant CLIENT_SIGNED = 1;
+    uint8 private constant CLIENT_DELEGATED = 2;
+
+    /// @inheritdoc IReceiptAnchor
+    function receiptId(Receipt calldata r) public view returns (bytes32) {
+        return _hashTypedDataV4(Hashes.receipt(r));
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function emptyLeafId(EmptyLeaf calldata e) public view returns (bytes32) {
+        return _hashTypedDataV4(Hashes.emptyLeaf(e));
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function checkMember(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        public
+        view
+        returns (bytes32 id)
+    {
+        Stored storage b = _known(batchId);
+        _checkModes(r);
+        _checkHeader(r, b);
+        id = _signedReceipt(r, sig);
+        if (!MerkleProof.verifyCalldata(proof, b.root, Hashes.batchLeaf(id, r.seq))) revert BadProof(b.root);
+    }
+
+    function _signedReceipt(Receipt calldata r, bytes calldata sig) internal view returns (bytes32 id) {
+        _checkChain(r.chainId);
+        id = receiptId(r);
+        _checkSigner(id, sig, r.operator);
+    }
+
+    function _signedEmptyLeaf(EmptyLeaf calldata e, bytes calldata sig) internal view returns (bytes32 id) {
+        _checkChain(e.chainId);
+        id = emptyLeafId(e);
+        _checkSigner(id, sig, e.operator);
+    }
+
+    function _checkModes(Receipt calldata r) private pure {
+        // Who wants the mark of an enclave must bring its signature; nothing here could check one yet.
+        if (r.mode != MODE_PLAIN || r.enclaveKey != address(0)) revert UnsupportedMode(r.mode, r.enclaveKey);
+        if (r.clientMode != CLIENT_SIGNED && r.clientMode != CLIENT_DELEGATED) revert UnknownClientMode(r.clientMode);
+    }
+
+    function _checkHeader(Receipt calldata r, Stored storage b) private view {
+        Service storage s = _service(b);
+        if (r.operator != b.operator) revert HeaderMismatch("operator");
+        if (r.environment != s.environment) revert HeaderMismatch("environment");
+        if (r.modelId != s.modelId) revert HeaderMismatch("modelId");
+        if (r.keyEpoch != s.keyEpoch) revert HeaderMismatch("keyEpoch");
+        if (r.seq < b.firstSeq || r.seq - b.firstSeq >= b.count) {
+            revert SequenceOutsideBatch(r.seq, b.firstSeq, b.count);
+        }
+    }
+
+    function _checkChain(uint256 chainId) private view {
+        if (chainId != block.chainid) revert ForeignChain(chainId, block.chainid);
+    }
+
+    function _checkSigner(bytes32 digest, bytes calldata sig, address operator) private pure {
+        // A malformed signature recovers to nobody; an operator of zero would then match it.
+        (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(digest, sig);
+        if (err != ECDSA.RecoverError.NoError || recovered != operator) revert BadSignature(recovered, operator);
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {Wired} from "../../src/Wired.sol";
+import {Demands} from "./Demands.sol";
+import {Reports} from "./Reports.sol";
+import {Money, Phase, Receipt, Verdict} from "./Types.sol";
+import {IDisputes} from "./interfaces/IDisputes.sol";
+import {IFeeMarket} from "./interfaces/IFeeMarket.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
+import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
+import {ILedger} from "./interfaces/ILedger.sol";
+import {IParams} from "./interfaces/IParams.sol";
+import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {IStakeSource} from "./interfaces/IStakeSource.sol";
+
+/// @title ReceiptAnchor: where a receipt's window begins, and the only place that says "accepted"
+contract ReceiptAnchor is Demands, Wired {
+    /// @notice What this contract works with.
+    struct Parts {
+        IParams params;
+        IGuardian guardian;
+        IRegistry registry;
+        IStakeSource vault;
+        ILedger ledger;
+        IKeyEpochs epochs;
+        IFeeMarket fees;
+    }
+
+    /// @notice What places cost.
+    IFeeMarket public immutable FEES;
+    /// @notice The dispute court.
+    IDisputes public disputes;
+
+    constructor(Parts memory p)
+        EIP712("Bytewise", "1")
+        Reports(p.params, p.vault, p.ledger)
+        Demands(p.guardian, p.registry, p.epochs)
+    {
+        FEES = p.fees;
+    }
+
+    /// @notice Name the dispute court. Once, by the deployer.
+    function wire(IDisputes disputes_) external wiring {
+        disputes = IDisputes(_nonZero(address(disputes_)));
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function post(BatchHeader calldata header) external payable running returns (uint64 batchId) {
+        if (!REGISTRY.isOperator(msg.sender)) revert NotOperator(msg.sender);
+        uint32 version = PARAMS.version();
+        _checkSequence(header, version);
+        bytes32 pool = _checkServable(header.environment, header.modelId);
+        if (!EPOCHS.isOpenForInclusion(header.keyEpoch)) revert EpochNotOpen(header.keyEpoch);
+        batchId = _push(header, pool, _clock(), version, REGISTRY.stoppedSeconds(pool));
+        emit BatchAnchored(batchId, msg.sender, header, _shown(batchId));
+        _bind(batchId, header.count, version);
+        _pay(header.count);
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function release(uint64 batchId) external {
+        Stored storage b = _known(batchId);
+        if (b.released) revert AlreadyReleased(batchId);
+        if (b.holds != 0) revert BatchHeld(batchId, b.holds);
+        uint256 end = _batchEnd(batchId) + _longestHeld[batchId];
+        if (_clock() <= end) revert WindowOpen(end);
+        b.released = true;
+        uint256 each = _money(b.paramsVersion).receiptCollateral;
+        VAULT.release(b.operator, batchId, b.count * each);
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        view
+        returns (bool)
+    {
+        bytes32 id = checkMember(r, sig, batchId, proof);
+        if (_isVoid(batchId)) revert BatchIsVoid(batchId);
+        bytes32 subject = listSubject(batchId);
+        if (_demands[subject].state == State.OPEN) revert DemandPending(subject);
+        if (_demands[id].state == State.OPEN) revert DemandPending(id);
+        (bytes32 dispute, Phase phase, Verdict verdict,) = disputes.receiptStatus(id);
+        if (phase != Phase.NONE && phase != Phase.FINAL) revert DisputePending(dispute);
+        if (phase == Phase.FINAL && verdict != Verdict.UPHELD) revert ReceiptVoid(dispute, uint8(verdict));
+        // Upheld early, a receipt could still fall with its list: accepted is for good.
+        uint64 end = windowEnd(id, batchId);
+        if (_clock() <= end) revert WindowOpen(end);
+        return true;
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function onDispute(uint64 batchId, bool opened) external {
+        if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
+        Stored storage b = _known(batchId);
+        if (opened) ++b.holds;
+        else --b.holds;
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function batch(uint64 batchId) external view returns (Batch memory shown) {
+        shown = _shown(batchId);
+        shown.extended = uint64(_heldFor(listSubject(batchId)));
+    }
+
+    function _checkSequence(BatchHeader calldata h, uint32 version) private view {
+        uint64 want = lastSeq[msg.sender] + 1;
+        if (h.firstSeq != want) revert SequenceGap(h.firstSeq, want);
+        uint256 max = _shares(version).maxBatch;
+        if (h.count == 0 || h.count > max) revert BadCount(h.count, max);
+    }
+
+    /// @dev A whole minimum beside what is bound, and the collateral of these receipts.
+    function _bind(uint64 batchId, uint256 count, uint32 version) private {
+        Money memory m = _money(version);
+        uint256 have = VAULT.freeStakeOf(msg.sender);
+        if (have < m.minOperatorStake) revert StakeTooSmall(msg.sender, have, m.minOperatorStake);
+        VAULT.reserve(msg.sender, batchId, count * m.receiptCollateral);
+    }
+
+    function _pay(uint256 count) private {
+        uint256 fee = FEES.feeFor(count);
+        if (msg.value < fee) revert FeeMismatch(msg.value, fee);
+        FEES.use{value: fee}(count);
+        // The price may have moved since the transaction was made: what is too much comes back, last of all.
+        if (msg.value == fee) return;
+        (bool ok,) = msg.sender.call{value: msg.value - fee}("");
+        if (!ok) revert PaymentRefused(msg.sender);
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {Members} from "./Members.sol";
+import {EmptyLeaf, Money, Receipt, Shares} from "./Types.sol";
+import {ILedger} from "./interfaces/ILedger.sol";
+import {IParams} from "./interfaces/IParams.sol";
+import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
+import {IStakeSource} from "./interfaces/IStakeSource.sol";
+
+/// @title Reports: faults that need no committee cost stake, a share of it for who showed them
+/// @dev Stake that disputes bind is theirs, so one report may take less than its penalty; it can be repeated for the rest.
+///      A stake source may bring slashed stake later: then it is shared by `collect`.
+abstract contract Reports is Members {
+    uint256 private constant BPS = 10_000;
+
+    /// @dev `waiting` wei of the `taken` are not shared yet; `shareBps` of them are for `to`.
+    struct Report {
+        uint96 taken;
+        uint96 waiting;
+        uint16 shareBps;
+        address to;
+    }
+
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+    /// @notice Where stakes are.
+    IStakeSource public immutable VAULT;
+    /// @notice Where bonds and slashed stake go.
+    ILedger public immutable LEDGER;
+
+    mapping(bytes32 ref => Report) private _reports;
+
+    constructor(IParams params, IStakeSource vault, ILedger ledger) {
+        PARAMS = params;
+        VAULT = vault;
+        LEDGER = ledger;
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external {
+        bytes32 first = _signedReceipt(r1, sig1);
+        bytes32 second = _signedReceipt(r2, sig2);
+        if (r1.operator != r2.operator || r1.seq != r2.seq) revert NoEquivocation();
+        _equivocated(r1.operator, r1.seq, first, second);
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function equivocationWithEmpty(
+        Receipt calldata r,
+        bytes calldata sig,
+        EmptyLeaf calldata empty,
+        bytes calldata emptySig
+    ) external {
+        bytes32 first = _signedReceipt(r, sig);
+        bytes32 second = _signedEmptyLeaf(empty, emptySig);
+        if (r.operator != empty.operator || r.seq != empty.seq) revert NoEquivocation();
+        _equivocated(r.operator, r.seq, first, second);
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function collect(bytes32 ref) external {
+        Report storage r = _reports[ref];
+        uint256 want = r.waiting;
+        if (want == 0) revert NothingToCollect(ref);
+        uint256 have = LEDGER.potOf(ref);
+        if (have < want) revert NotArrived(ref, have, want);
+        _share(ref, r);
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function equivocationRef(address operator, uint64 seq) public view returns (bytes32) {
+        return keccak256(abi.encode("equivocation", block.chainid, address(this), operator, seq));
+    }
+
+    /// @dev Take what is left of `penalty`; `taken` is what this call took. Who reported first keeps the share with which
+    ///      the report began.
+    function _punish(address operator, uint64 seq, bytes32 ref, uint256 penalty, uint32 version, address to)
+        internal
+        returns (uint256 taken)
+    {
+        Report storage r = _reports[ref];
+        uint256 before = r.taken;
+        if (before >= penalty) revert AlreadyPunished(operator, seq);
+        taken = VAULT.slash(operator, 0, penalty - before, ref);
+        if (taken == 0) return 0;
+        if (before == 0) (r.to, r.shareBps) = (to, _shares(version).alphaBps);
+        r.taken = SafeCast.toUint96(before + taken);
+        r.waiting += SafeCast.toUint96(taken);
+        if (LEDGER.potOf(ref) >= r.waiting) _share(ref, r);
+    }
+
+    function _money(uint32 version) internal view returns (Money memory) {
+        return PARAMS.money(version);
+    }
+
+    function _shares(uint32 version) internal view returns (Shares memory) {
+        return PARAMS.shares(version);
+    }
+
+    function _equivocated(address operator, uint64 seq, bytes32 first, bytes32 second) private {
+        if (first == second) revert NoEquivocation();
+        uint32 version = PARAMS.version();
+        uint256 penalty = _money(version).slashAmount;
+        uint256 taken = _punish(operator, seq, equivocationRef(operator, seq), penalty, version, msg.sender);
+        if (taken == 0) revert NothingToSlash(operator, seq);
+        emit Equivocation(operator, seq, first, second, msg.sender, taken);
+    }
+
+    function _share(bytes32 ref, Report storage r) private {
+        uint256 amount = r.waiting;
+        uint256 share = amount * r.shareBps / BPS;
+        r.waiting = 0;
+        LEDGER.credit(ref, r.to, share, ILedger.Reason.REPORT);
+        LEDGER.burn(ref, amount - share, ILedger.BurnReason.REPORT);
+        emit Collected(ref, r.to, share, amount - share);
+    }
+}

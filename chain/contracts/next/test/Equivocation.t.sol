@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EmptyLeaf, Receipt} from "../src/Types.sol";
+import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {AnchorBase} from "./AnchorBase.sol";
+
+/// @title Two leaves with one number
+contract EquivocationTest is AnchorBase {
+    address private reporter = address(0x4E90);
+
+    function reported(Receipt memory a, Receipt memory b) private {
+        (bytes memory x, bytes memory y) = (signature(a), signature(b));
+        vm.prank(reporter);
+        anchor.equivocation(a, x, b, y);
+    }
+
+    function twins(uint64 seq) private view returns (Receipt memory a, Receipt memory b) {
+        (a, b) = (receipt(seq), receipt(seq));
+        b.reqHash = keccak256("another");
+    }
+
+    function test_two_leaves_with_one_number_cost_a_slash_once(uint64 seq, bool reversed) public {
+        (Receipt memory a, Receipt memory b) = twins(seq);
+        if (reversed) (a, b) = (b, a);
+        reported(a, b);
+        same(vault.stakeOf(operator), 90 ether, "stake");
+        same(ledger.creditOf(reporter), 3 ether, "alpha");
+        same(ledger.totalBurned(), 7 ether, "burned");
+        same(ledger.potOf(anchor.equivocationRef(operator, seq)), 0, "pot");
+        (bytes memory x, bytes memory y) = (signature(a), signature(b));
+        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
+        anchor.equivocation(b, y, a, x);
+        balanced();
+    }
+
+    function test_a_receipt_beside_an_empty_leaf_is_equivocation(uint64 seq, uint64 other) public {
+        vm.assume(other != seq);
+        Receipt memory r = receipt(seq);
+        EmptyLeaf memory e = EmptyLeaf(operator, other, block.chainid);
+        (bytes memory x, bytes memory y) = (signature(r), emptySignature(e));
+        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
+        anchor.equivocationWithEmpty(r, x, e, y);
+        e.seq = seq;
+        y = emptySignature(e);
+        anchor.equivocationWithEmpty(r, x, e, y);
+        same(vault.stakeOf(operator), 90 ether, "stake");
+        e.chainId = 1;
+        vm.expectRevert(err(IReceiptAnchor.ForeignChain.selector, 1, block.chainid));
+        anchor.equivocationWithEmpty(r, x, e, y);
+    }
+
+    function test_one_leaf_twice_or_two_numbers_or_operators_are_no_equivocation(uint64 seq, uint64 next) public {
+        vm.assume(next != seq);
+        (Receipt memory a, Receipt memory b) = twins(seq);
+        bytes memory x = signature(a);
+        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
+        anchor.equivocation(a, x, a, x);
+        b.seq = next;
+        bytes memory y = signature(b);
+        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
+        anchor.equivocation(a, x, b, y);
+        (b.seq, b.operator) = (seq, vm.addr(77));
+        y = signed(77, anchor.receiptId(b));
+        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
+        anchor.equivocation(a, x, b, y);
+    }
+
+    /// @dev An operator that binds its stake in disputes about itself pays when they are over.
+    function test_what_disputes_bind_is_taken_when_they_are_over(uint96 free, uint64 seq) public {
+        free = uint96(bound(free, 0, 12 ether));
+        vault.lock(operator, 100 ether - free, "dispute");
+        (Receipt memory a, Receipt memory b) = twins(seq);
+        if (free != 0) {
+            reported(a, b);
+            same(vault.stakeOf(operator), 100 ether - (free < 10 ether ? free : 10 ether), "first");
+        }
+        if (free >= 10 ether) return;
+        (bytes memory x, bytes memory y) = (signature(a), signature(b));
+        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, seq));
+        anchor.equivocation(a, x, b, y);
+        vault.unlock(operator, 100 ether - free, "dispute");
+        reported(a, b);
+        same(vault.stakeOf(operator), 90 ether, "all");
+        same(ledger.creditOf(reporter), uint256(free) * 3 / 10 + (10 ether - uint256(free)) * 3 / 10, "alpha");
+        balanced();
+    }
+
+    function test_what_is_unbonding_is_taken_too(uint64 seq, uint32 wait) public {
+        (Receipt memory a, Receipt memory b) = twins(seq);
+        vm.prank(operator);
+        vault.requestUnbond(100 ether);
+        vm.warp(block.timestamp + wait);
+        reported(a, b);
+        same(vault.totalUnbonding(), 90 ether, "left");
+    }
+}
