@@ -306,14 +306,17 @@ contract AnchorTest is AnchorBase {
     }
 
     /// @dev Stops before, in and after the window: only those in it move its end, and what was over stays over.
-    function test_a_window_stands_still_while_its_pool_is_too_small(uint16 before, uint16 at, uint16 stop, uint16 rest)
-        public
-    {
+    function test_a_window_stands_still_while_its_pool_is_too_small(
+        uint16 before,
+        uint16 from,
+        uint16 stop,
+        uint16 rest
+    ) public {
         stopped(before);
         Receipt memory r = receipt(1);
         anchored(r);
         uint256 start = guardian.clock();
-        uint256 inside = bound(at, 0, 2 hours);
+        uint256 inside = bound(from, 0, 2 hours);
         vm.warp(block.timestamp + inside);
         bool over = guardian.clock() > anchor.windowEnd(0, 0);
         same(over ? 1 : 0, inside > 1 hours ? 1 : 0, "over before the stop");
@@ -331,10 +334,10 @@ contract AnchorTest is AnchorBase {
     }
 
     /// @dev While the pool is stopped the end moves with the clock.
-    function test_no_window_ends_while_its_pool_is_stopped(uint16 at, uint32 later) public {
+    function test_no_window_ends_while_its_pool_is_stopped(uint16 from, uint32 later) public {
         anchored(receipt(1));
         uint256 start = guardian.clock();
-        uint256 inside = bound(at, 0, 1 hours);
+        uint256 inside = bound(from, 0, 1 hours);
         vm.warp(block.timestamp + inside);
         vm.prank(verifier(0));
         registry.quit();
@@ -375,13 +378,13 @@ contract AnchorTest is AnchorBase {
         Receipt memory r = receipt(1);
         anchored(r);
         bytes32 id = anchor.receiptId(r);
-        Phase at = Phase(bound(phase, 1, uint8(Phase.FINAL)));
+        Phase phase_ = Phase(bound(phase, 1, uint8(Phase.FINAL)));
         Verdict v = Verdict(verdict % (uint8(type(Verdict).max) + 1));
-        bench.put(id, at, v);
+        bench.put(id, phase_, v);
         uint256 end = anchor.windowEnd(id, 0);
         if (!early) vm.warp(end + 1);
         bytes memory sig = signature(r);
-        if (at != Phase.FINAL) {
+        if (phase_ != Phase.FINAL) {
             vm.expectRevert(err(IReceiptAnchor.DisputePending.selector, uint256(id)));
         } else if (v != Verdict.UPHELD) {
             vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.ReceiptVoid.selector, id, uint8(v)));
@@ -389,7 +392,7 @@ contract AnchorTest is AnchorBase {
             // Its list can still be demanded in vain.
             vm.expectRevert(err(IReceiptAnchor.WindowOpen.selector, end));
         }
-        that(anchor.isFinal(r, sig, 0, none()) || at != Phase.FINAL || v != Verdict.UPHELD || early, "accepted");
+        that(anchor.isFinal(r, sig, 0, none()) || phase_ != Phase.FINAL || v != Verdict.UPHELD || early, "accepted");
     }
 
     // --- collateral ---

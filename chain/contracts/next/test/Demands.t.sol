@@ -55,12 +55,12 @@ abstract contract DemandsBase is AnchorBase {
 
 /// @title A list that is demanded
 contract ListDemandTest is DemandsBase {
-    function test_who_answers_has_the_bond_and_the_window_goes_on(uint16 at, uint16 wait) public {
+    function test_who_answers_has_the_bond_and_the_window_goes_on(uint16 from, uint16 wait) public {
         Receipt memory r = receipt(1);
         anchored(r);
         uint256 end = guardian.clock() + 1 hours;
         uint256 wait_ = bound(wait, 0, 1 hours);
-        vm.warp(block.timestamp + bound(at, 0, 1 hours));
+        vm.warp(block.timestamp + bound(from, 0, 1 hours));
         listDemanded(0);
         bytes32 subject = anchor.listSubject(0);
         IReceiptAnchor.Demand memory d = anchor.demand(subject);

@@ -19,7 +19,7 @@ contract LateStake {
         LEDGER = ledger;
     }
 
-    function leave(uint256 amount) external {
+    function keep(uint256 amount) external {
         left = amount;
     }
 
@@ -75,9 +75,9 @@ contract LateStakeTest is AnchorBase {
 
     function test_two_reports_that_wait_together_are_paid_together(uint96 first, uint64 seq) public {
         first = uint96(bound(first, 1, 10 ether - 1));
-        late.leave(first);
+        late.keep(first);
         reported(seq);
-        late.leave(100 ether);
+        late.keep(100 ether);
         reported(seq);
         bytes32 ref = anchor.equivocationRef(operator, seq);
         same(late.owed(ref), 10 ether, "one slash in all");
@@ -93,12 +93,12 @@ contract LateStakeTest is AnchorBase {
     /// @dev What comes of the first part before the second is reported is shared then.
     function test_what_arrived_is_shared_with_the_next_report(uint96 first, uint64 seq) public {
         first = uint96(bound(first, 1, 10 ether - 1));
-        late.leave(first);
+        late.keep(first);
         reported(seq);
         bytes32 ref = anchor.equivocationRef(operator, seq);
         late.bring{value: first}(ref);
         anchor.collect(ref);
-        late.leave(100 ether);
+        late.keep(100 ether);
         reported(seq);
         late.bring{value: 10 ether - first}(ref);
         anchor.collect(ref);

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {TimelockController} from "@openzeppelin/contracts/governance/TimelockController.sol";
-import {IKeyEpochs} from "../../../src/interfaces/IKeyEpochs.sol";
+import {IKeyEpochs} from "../interfaces/IKeyEpochs.sol";
 import {Ledger} from "../Ledger.sol";
 import {ParamLaw} from "../ParamLaw.sol";
 import {Registry} from "../Registry.sol";
