@@ -25,7 +25,7 @@ def end(court: Court, found: Dispute) -> Court:
         books, slashed = books.slash(found.id, operator, account.operator_locked, wanted_slash(verdict, seats, p))
     else:
         books = books.free(operator, account.operator_locked)
-    knew = sum(map(found.knew, found.challengers))
+    knew = sum(each.knew for each in found.challengers)
     won = found.appealed not in (Verdict.NONE, verdict)
     pot = Pot(account.bonds, account.appeal_bond, account.advanced, slashed, seats, won, knew)
     books, more = books.advance(found.id, wanted_advance(verdict, pot, p))
@@ -38,8 +38,10 @@ def end(court: Court, found: Dispute) -> Court:
 def settle_seats(court: Court, dispute: Digest, round_number: int, count: int) -> Court:
     """Pay or charge up to `count` seats of a round from its first unsettled one; `NoProgress` if none is left."""
     found = checks.in_phase(court, dispute, Phase.FINAL)
+    checks.new(0 < round_number <= len(found.rounds), f"round {round_number}", "no such round")
     one, first = found.rounds[round_number - 1], found.settled_seats[round_number - 1]
-    seats = one.holders[first : first + count] if one.drawn else ()
+    holders = one.holders if one.drawn else (None,) * one.seats
+    seats = holders[first : first + count]
     checks.new(bool(seats), f"round {round_number}", "no seat is left to settle")
     books, account, money = court.books, found.account, court.params_of(found).money
     for holder in seats:
@@ -47,7 +49,7 @@ def settle_seats(court: Court, dispute: Digest, round_number: int, count: int) -
         if holder is not None and of in PAID:
             books = books.credit(dispute, holder, account.per_seat)
         elif holder is not None:
-            books, taken = books.slash(dispute, holder, 0, penalty(found.verdict, of, money))
+            books, taken = books.slash(dispute, holder, 0, penalty(of, money))
             books = books.burn(dispute, taken)
             account = replace(account, penalties=account.penalties + taken)
     settled = (*found.settled_seats[: round_number - 1], first + len(seats), *found.settled_seats[round_number:])
@@ -58,7 +60,7 @@ def _paid(books: Books, found: Dispute, pot: Pot, parts: Split) -> tuple[Books, 
     """Everybody but the seats has its money; theirs stays in the pot, the rest is burned."""
     to_challengers = 0
     for each in found.challengers:
-        due = parts.bonds_back * each.bond // pot.bonds + (parts.alpha_each if found.knew(each) else 0)
+        due = parts.bonds_back * each.bond // pot.bonds + (parts.alpha_each if each.knew else 0)
         books, to_challengers = books.credit(found.id, each.account, due), to_challengers + due
     if found.account.appellant is not None:
         books = books.credit(found.id, found.account.appellant, parts.to_appellant)

@@ -33,14 +33,14 @@ def standing(found: Dispute, one: Round, holder: Address | None) -> Standing:
     if holder is None or not one.drawn:
         return Standing.NONE
     word = one.words.get(holder, Word())
+    if found.verdict in WITHOUT_ANSWER:
+        return Standing.WORKED if word.said is not None and word.said.outcome in WORKED else Standing.NEUTRAL
     if word.said is None:
         return Standing.NOT_REVEALED if word.commitment != ZERO_DIGEST else Standing.ABSENT
     if word.said.outcome is Outcome.CANNOT_EXECUTE:
         return Standing.ABSENT
     if word.said.outcome is Outcome.NO_KEY:
         return Standing.NEUTRAL
-    if found.verdict in WITHOUT_ANSWER:
-        return Standing.WORKED if word.said.outcome in WORKED else Standing.NEUTRAL
     # Under the paper's rule a verdict can rest on silence alone: then no vote was against it.
     if found.key == ZERO_DIGEST:
         return Standing.NEUTRAL
@@ -52,10 +52,8 @@ def paid_seats(found: Dispute) -> int:
     return sum(standing(found, one, holder) in PAID for one in found.rounds for holder in one.holders)
 
 
-def penalty(verdict: Verdict, of: Standing, money: Money) -> int:
-    """Wei of one seat; nothing where nobody is right."""
-    if verdict in WITHOUT_ANSWER:
-        return 0
+def penalty(of: Standing, money: Money) -> int:
+    """Wei of one seat."""
     rates = {
         Standing.ABSENT: money.absent_penalty,
         Standing.NOT_REVEALED: money.no_reveal_penalty,

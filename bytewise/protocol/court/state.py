@@ -46,8 +46,8 @@ class Challenger:
     """What it put in."""
     alt_commit: Digest
     """Commitment to the answer that it expects to win."""
-    opened: Digest | None = None
-    """The verdict's key to which it was opened."""
+    knew: bool = False
+    """Whether it was opened to what the verdict says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Round:
     holders: tuple[Address | None, ...] = ()
     """Of the seats drawn so far; None: nobody."""
     commit_end: int = 0
-    """Last second to commit; 0 before the draw."""
+    """Last second to commit, the one before if every seat has; 0 before the draw."""
     reveal_end: int = 0
     """Last second to reveal; 0 before the draw."""
     words: Mapping[Address, Word] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class Dispute:
     appealed: Verdict = Verdict.NONE
     """The verdict that somebody appealed; NONE while nobody did."""
     appeal_end: int = 0
-    """Last second to appeal."""
+    """Last second to appeal; 0 for a verdict that cannot be."""
     airgap_end: int = 0
     """Money moves after it."""
     key: Digest = ZERO_DIGEST
@@ -199,10 +199,6 @@ class Dispute:
         """The current committee."""
         return self.rounds[-1]
 
-    def knew(self, challenger: Challenger) -> bool:
-        """Whether a challenger has shown that it expected what the verdict says now."""
-        return challenger.opened == self.key
-
     def with_round(self, **changes: object) -> "Dispute":
         """The dispute with its current committee changed."""
         return replace(self, rounds=(*self.rounds[:-1], replace(self.round, **changes)))  # type: ignore[arg-type]
@@ -213,9 +209,9 @@ class Breaker:
     """What happened in one environment of late: accused operator → when."""
 
     convicted: Mapping[Address, int] = field(default_factory=dict)
-    """Operators overturned."""
+    """Operators overturned; forgotten when it trips."""
     drawn: Mapping[Address, int] = field(default_factory=dict)
-    """Operators whose dispute found no verdict."""
+    """Operators whose committees agreed on nothing; forgotten when it trips."""
     held: bool = False
     """Whether convictions wait for governance."""
     closed: bool = False
@@ -267,7 +263,7 @@ class Court:
 
     def commits_closed(self, current: Round) -> bool:
         """Whether nobody can commit any more."""
-        return current.drawn and (self.now > current.commit_end or current.committed == (1 << current.seats) - 1)
+        return current.drawn and self.now > current.commit_end
 
     def reveals_closed(self, current: Round) -> bool:
         """Whether the round can be counted. A posted commit root may stand for members that nobody sees, until a certificate."""

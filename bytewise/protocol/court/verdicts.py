@@ -24,15 +24,15 @@ def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
     quorum = p.quorum(current.seats)
     said = judge(current.count, found.claim.out_hash, quorum, p.committee.paper_rule)
     if said.verdict is not Verdict.NONE:
+        asked = tuple(replace(each, knew=False) for each in found.challengers)
         found = replace(
-            found, verdict=said.verdict, key=said.key, second_key=said.second_key, replacement=said.replacement
+            found, verdict=said.verdict, key=said.key, second_key=said.second_key, replacement=said.replacement, challengers=asked
         )  # fmt: skip
-        last = current.level == p.committee.rounds or found.appealed is not Verdict.NONE
-        return _decided(court, found, 0 if last else p.times.appeal_time)
+        return _decided(court, found, current.level < p.committee.rounds and found.appealed is Verdict.NONE)
     if current.count.no_key > current.seats - quorum and found.reruns < p.committee.max_reruns:
         return _next(court, replace(found, reruns=found.reruns + 1), current.level, seed_block)
     if current.level == p.committee.rounds:
-        return undecided(court, found)
+        return undecided(_disagreed(court, found) if found.verdict is Verdict.NONE else court, found)
     books, amount = court.books.advance(dispute, p.seats(current.level + 1) * p.money.fee_per_seat)
     account = replace(found.account, advanced=found.account.advanced + amount)
     return _next(replace(court, books=books), replace(found, account=account), current.level + 1, seed_block)
@@ -41,12 +41,11 @@ def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
 def undecided(court: Court, found: Dispute) -> Court:
     """No committee will say more: an earlier verdict stands, else it is a draw."""
     verdict = Verdict.DRAW if found.verdict is Verdict.NONE else found.verdict
-    return _decided(court, replace(found, verdict=verdict), 0)
+    return _decided(court, replace(found, verdict=verdict), appealable=False)
 
 
 def appeal(court: Court, dispute: Digest, who: Address, bond: int, seed_block: int) -> Court:
     """Ask for the next level, once in a dispute, for twice its fees."""
-    checks.running(court)
     found = checks.in_phase(court, dispute, Phase.APPEAL)
     level = found.round.level + 1
     checks.paid("an appeal", bond, court.params_of(found).appeal_bond(level))
@@ -63,17 +62,16 @@ def alt_commit(court: Court, dispute: Digest, who: Address, key: Digest, salt: D
 
 def open_alt(court: Court, dispute: Digest, who: Address, salt: Digest) -> Court:
     """Show that a challenger committed to what the verdict says."""
-    checks.running(court)
     found = checks.in_phase(court, dispute, Phase.APPEAL, Phase.AIRGAP)
     checks.not_after("the airgap", found.airgap_end, court.now)
     place = next((i for i, each in enumerate(found.challengers) if each.account == who), None)
     if place is None:
         raise MalformedValue("challenger", who)
     one = found.challengers[place]
-    checks.new(one.opened is None, who, "opened already")
+    checks.new(not one.knew, who, "opened already")
     if one.alt_commit != alt_commit(court, dispute, who, found.key, salt):
         raise CommitmentMismatch(who, one.alt_commit.hex())
-    challengers = (*found.challengers[:place], replace(one, opened=found.key), *found.challengers[place + 1 :])
+    challengers = (*found.challengers[:place], replace(one, knew=True), *found.challengers[place + 1 :])
     return court.put(replace(found, challengers=challengers))
 
 
@@ -95,15 +93,18 @@ def refund(court: Court, dispute: Digest) -> Court:
 
 
 def reset_breaker(court: Court, environment: Digest) -> Court:
-    """Governance has looked: convictions go on, and are counted from nothing."""
-    return replace(court, breakers={**court.breakers, environment: replace(court.breaker(environment), held=False, convicted={})})
+    """Governance has looked: convictions go on."""
+    return replace(court, breakers={**court.breakers, environment: replace(court.breaker(environment), held=False)})
 
 
-def _decided(court: Court, found: Dispute, appeal_time: int) -> Court:
-    appeal_end = court.now + appeal_time
-    airgap_end = appeal_end + court.params_of(found).times.airgap
-    phase = Phase.APPEAL if appeal_time else Phase.AIRGAP
-    return _count_breaker(court, found).put(replace(found, phase=phase, appeal_end=appeal_end, airgap_end=airgap_end))
+def _decided(court: Court, found: Dispute, appealable: bool) -> Court:
+    times = court.params_of(found).times
+    appeal_end = court.now + times.appeal_time if appealable else 0
+    airgap_end = (appeal_end or court.now) + times.airgap
+    if found.verdict is Verdict.OVERTURNED:
+        court = _convicted(court, found)
+    phase = Phase.APPEAL if appealable else Phase.AIRGAP
+    return court.put(replace(found, phase=phase, appeal_end=appeal_end, airgap_end=airgap_end))
 
 
 def _next(court: Court, found: Dispute, level: int, seed_block: int) -> Court:
@@ -111,18 +112,27 @@ def _next(court: Court, found: Dispute, level: int, seed_block: int) -> Court:
     return court.put(replace(found, phase=Phase.SEED, rounds=(*found.rounds, added)))
 
 
-def _count_breaker(court: Court, found: Dispute) -> Court:
-    """Operators convicted, or disputes drawn, in one environment of late: too many, and it is not the operators."""
-    breaker, p = court.breaker(found.claim.environment), court.params_of(found)
-    since, most = court.now - p.times.breaker_time, p.committee.breaker_operators
-    if found.verdict is Verdict.OVERTURNED:
-        convicted = _of_late(breaker.convicted, found.claim.operator, court.now, since)
-        breaker = replace(breaker, convicted=convicted, held=breaker.held or len(convicted) > most)
-    elif found.verdict is Verdict.DRAW:
-        drawn = _of_late(breaker.drawn, found.claim.operator, court.now, since)
-        breaker = replace(breaker, drawn=drawn, closed=breaker.closed or len(drawn) > most)
-    return replace(court, breakers={**court.breakers, found.claim.environment: breaker})
+def _convicted(court: Court, found: Dispute) -> Court:
+    """Convictions of many operators at once look like a fault of their environment: they wait for a look at it."""
+    breaker = court.breaker(found.claim.environment)
+    if breaker.held:
+        return court
+    seen, trips = _of_late(breaker.convicted, court, found)
+    changed = replace(breaker, convicted={} if trips else seen, held=trips)
+    return replace(court, breakers={**court.breakers, found.claim.environment: changed})
 
 
-def _of_late(seen: Mapping[Address, int], operator: Address, now: int, since: int) -> Mapping[Address, int]:
-    return {who: when for who, when in {**seen, operator: now}.items() if when > since}
+def _disagreed(court: Court, found: Dispute) -> Court:
+    """Committees that agree on nothing, for many operators: no new batches there."""
+    breaker = court.breaker(found.claim.environment)
+    seen, trips = _of_late(breaker.drawn, court, found)
+    changed = replace(breaker, drawn={} if trips else seen, closed=breaker.closed or trips)
+    return replace(court, breakers={**court.breakers, found.claim.environment: changed})
+
+
+def _of_late(seen: Mapping[Address, int], court: Court, found: Dispute) -> tuple[Mapping[Address, int], bool]:
+    """Operators to whom it happened within the breaker's time, this one included; and whether they are too many."""
+    p = court.params_of(found)
+    late = {who: when for who, when in seen.items() if when + p.times.breaker_time >= court.now}
+    late[found.claim.operator] = court.now
+    return late, len(late) > p.committee.breaker_operators

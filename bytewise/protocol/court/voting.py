@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from bytewise.protocol import digests
 from bytewise.protocol.court import checks
-from bytewise.protocol.court.count import Said, said_by
+from bytewise.protocol.court.count import said_by
 from bytewise.protocol.court.state import Court, Dispute, Word
 from bytewise.protocol.errors import CommitmentMismatch, MalformedValue, NotAMember, TooEarly
 from bytewise.protocol.messages import Finding, Vote
@@ -23,9 +23,10 @@ def commit(court: Court, dispute: Digest, who: Address, seat_mask: int, commitme
     if commitment == ZERO_DIGEST:
         raise MalformedValue("commitment", "empty")
     found = found.with_round(words={**found.round.words, who: Word(commitment)})
-    if court.commits_closed(found.round):
+    if found.round.committed == (1 << found.round.seats) - 1:
+        # Nobody is left to wait for: commits ended before this second, and reveals begin in it.
         reveal_end = court.now + court.params_of(found).times.reveal_time
-        found = found.with_round(commit_end=court.now, reveal_end=reveal_end)
+        found = found.with_round(commit_end=court.now - 1, reveal_end=reveal_end)
     return court.put(found)
 
 
@@ -33,7 +34,8 @@ def post_root(court: Court, dispute: Digest, root: Digest) -> Court:
     """Say that commitments of this root existed before anybody revealed."""
     checks.running(court)
     found = _committing(court, dispute)
-    checks.new(root not in found.round.roots, f"root {root.hex()}", "posted already")
+    if root == ZERO_DIGEST:
+        raise MalformedValue("commit root", "empty")
     return court.put(found.with_round(roots=found.round.roots | {root}))
 
 
@@ -52,34 +54,36 @@ def reveal(court: Court, vote: Vote, quote: bytes = b"") -> Court:
     have = digests.keccak256(quote) if quote else ZERO_DIGEST
     if have != vote.quote_hash:
         raise MalformedValue("quote", f"hash {have.hex()} instead of {vote.quote_hash.hex()}")
-    return court.put(_spoke(found, vote.voter, said))
+    words = {**found.round.words, vote.voter: replace(word, said=said)}
+    count = found.round.count.add(said, vote.seat_mask.bit_count(), found.claim.out_hash)
+    return court.put(found.with_round(words=words, count=count))
 
 
 def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Address]) -> Court:
-    """One signature, checked by the caller, of members whose seats make a quorum and who have not revealed."""
+    """One signature, checked by the caller, of members whose seats make a quorum without those that have revealed."""
     checks.running(court)
     found = _revealing(court, finding.dispute)
     if finding.round != len(found.rounds) or root not in found.round.roots:
         raise MalformedValue("certificate", f"round {finding.round}, root {root.hex()}")
     checks.new(not found.round.certified, f"round {finding.round}", "certified already")
-    said, seats = said_by(finding), 0
+    said, seats, spoken = said_by(finding), 0, list[Address]()
     for who in signers:
         mask = found.round.mask(who)
         if not mask:
             raise NotAMember(who, found.id.hex(), finding.round)
-        checks.new(found.round.words.get(who, Word()).said is None, who, "revealed already")
-        found, seats = _spoke(found, who, said), seats | mask
+        if found.round.words.get(who, Word()).said is None:
+            spoken, seats = [*spoken, who], seats | mask
     quorum = court.params_of(found).quorum(found.round.seats)
     if seats.bit_count() < quorum:
         raise MalformedValue("certificate", f"{seats.bit_count()} seats of {quorum}")
-    return court.put(found.with_round(certified=seats))
+    words = {**found.round.words, **{who: replace(found.round.words.get(who, Word()), said=said) for who in spoken}}
+    count = found.round.count.add(said, seats.bit_count(), found.claim.out_hash)
+    return court.put(found.with_round(words=words, count=count, certified=seats))
 
 
 def _committing(court: Court, dispute: Digest) -> Dispute:
     found = checks.in_phase(court, dispute, Phase.COMMIT, Phase.REVEAL)
-    if court.commits_closed(found.round):
-        checks.not_after("the commit phase", found.round.commit_end, court.now)
-        checks.new(False, f"dispute {dispute.hex()}", "every seat has committed")
+    checks.not_after("the commit phase", found.round.commit_end, court.now)
     return found
 
 
@@ -97,10 +101,3 @@ def _masked(found: Dispute, who: Address, seat_mask: int) -> None:
         raise NotAMember(who, found.id.hex(), len(found.rounds))
     if seat_mask != mask:
         raise MalformedValue("seat mask", f"{seat_mask:b} instead of {mask:b}")
-
-
-def _spoke(found: Dispute, who: Address, said: Said) -> Dispute:
-    current = found.round
-    word = replace(current.words.get(who, Word()), said=said)
-    count = current.count.add(said, current.mask(who).bit_count(), found.claim.out_hash)
-    return found.with_round(words={**current.words, who: word}, count=count)

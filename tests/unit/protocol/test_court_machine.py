@@ -176,9 +176,9 @@ class CourtMachine(RuleBasedStateMachine):
             return
         court = replace(self.play.court, paused=False)
         for dispute in court.disputes:
-            court = verdicts.reset_breaker(court, ENVIRONMENT)
             began = court.now
             for _ in range(40):
+                court = verdicts.reset_breaker(court, ENVIRONMENT)
                 if court.disputes[dispute].phase is not Phase.FINAL:
                     court = pushed(court, court.disputes[dispute])
             assert court.disputes[dispute].phase is Phase.FINAL
