@@ -7,6 +7,7 @@ taken must be a row of the phase table.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bytewise.protocol import ballots
 from bytewise.protocol.court import convening, payment, verdicts, voting
 from bytewise.protocol.court.count import said_by
 from bytewise.protocol.court.params import MAX_REARMS
@@ -100,8 +101,11 @@ class Play:
 
     def open(self, claim: Claim, who: Address, alt_key: Digest, leaning: str) -> bool:
         """Somebody questions a receipt."""
-        dispute, bond = convening.dispute_id(self.court, claim.receipt_id), self.court.params[claim.params_version].required_bond
-        alt = verdicts.alt_commit(self.court, dispute, who, alt_key, SALT)
+        dispute, bond = (
+            ballots.dispute_id(self.court.domain, claim.receipt_id),
+            self.court.params[claim.params_version].required_bond,
+        )
+        alt = ballots.alt_commit(self.court.domain, dispute, who, alt_key, SALT)
         done = self.do("open", dispute, Event.OPEN, claim, who, bond, alt, self.seed_block(1))
         if done:
             self.leaning[dispute], self.paid_in = leaning, self.paid_in + bond
@@ -110,7 +114,7 @@ class Play:
     def join(self, found: Dispute, who: Address, alt_key: Digest) -> bool:
         """Somebody joins."""
         bond = self.court.params_of(found).join_bond
-        alt = verdicts.alt_commit(self.court, found.id, who, alt_key, SALT)
+        alt = ballots.alt_commit(self.court.domain, found.id, who, alt_key, SALT)
         done = self.do("join", found.id, Event.JOIN, found.id, who, bond, alt)
         self.paid_in += bond * done
         return done

@@ -37,14 +37,14 @@ def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3, paper_rule:
     """Parameters under which each phase takes a few seconds and money is small enough to run out."""
     return ParamSet(
         Times(
-            window=100, max_anchor_delay=10, cure=0, seed_time=20, draw_time=20, commit_time=12, reveal_time=9, appeal_time=7,
-            rerun_time=120, airgap=5, max_pause=30, execution_bound=6, unbond_delay=2000, da_retention=9000, da_margin=10,
+            window=100, max_anchor_delay=10, cure=1, seed_time=20, draw_time=20, commit_time=12, reveal_time=9, appeal_time=7,
+            rerun_time=130, airgap=5, max_pause=30, execution_bound=6, unbond_delay=2000, da_retention=9000, da_margin=10,
             key_retention=2000, withdraw_delay=60, breaker_time=300,
         ),
         Committee(seats, rounds, 2, 2, 2, 3, 3, 5000, paper_rule),
         Money(
             fee_per_seat=11, privacy_price=17, slash_amount=1000, absent_penalty=3, no_reveal_penalty=5, wrong_penalty=13,
-            min_operator_stake=1000, min_verifier_stake=50, receipt_collateral=1, withheld_penalty=1, unanchored_penalty=1,
+            min_operator_stake=1000, min_verifier_stake=100, receipt_collateral=1, withheld_penalty=1, unanchored_penalty=1,
             demand_bond=1, audit_unit=1, bounty=1,
         ),
         Shares(3000, 4000, 5000, 2500, 9000, 5, 256),

@@ -52,6 +52,12 @@ class TreeShape:
             raise MalformedValue("seed block", f"{block} is not {self.lookahead_blocks} blocks into its epoch")
         return self.epoch(block)
 
+    def seed_block_from(self, earliest: int) -> int:
+        """The first block from `earliest` on that is a seed block and leaves half of its epoch's seed blocks for the draw."""
+        first = earliest // self.epoch_blocks * self.epoch_blocks + self.lookahead_blocks
+        spare = (self.epoch_blocks - self.lookahead_blocks - 1) // 2
+        return max(earliest, first) if earliest <= first + spare else first + self.epoch_blocks
+
     def units(self, stake_wei: int) -> int:
         """Units that a stake is worth: rounded down, capped."""
         return min(stake_wei // self.unit_wei, self.max_units)

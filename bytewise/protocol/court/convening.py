@@ -3,24 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bytewise.protocol import ballots
 from bytewise.protocol.court import checks, verdicts
 from bytewise.protocol.court.params import MAX_CHALLENGERS, MAX_REARMS
 from bytewise.protocol.court.state import Account, Challenger, Claim, Court, Dispute, Round
-from bytewise.protocol.digests import keccak256_abi
 from bytewise.protocol.errors import MalformedValue, NoProgress, TooEarly
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 
-def dispute_id(court: Court, receipt_id: Digest) -> Digest:
-    """The one dispute that a receipt can have."""
-    return keccak256_abi(("uint256", "address", "bytes32"), (court.domain.chain_id, court.domain.contract, receipt_id))
-
-
 def open_dispute(court: Court, claim: Claim, who: Address, bond: int, alt_commit: Digest, seed_block: int) -> Court:
     """Question a receipt: bond taken, operator's stake bound, seed block named."""
     checks.running(court)
-    dispute_ = dispute_id(court, claim.receipt_id)
+    dispute_ = ballots.dispute_id(court.domain, claim.receipt_id)
     checks.new(dispute_ not in court.disputes, f"receipt {claim.receipt_id.hex()}", "disputed already")
     checks.not_after("the window", claim.window_end, court.now)
     p = court.params[claim.params_version]

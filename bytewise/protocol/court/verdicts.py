@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bytewise.protocol import ballots
 from bytewise.protocol.court import checks, payment
 from bytewise.protocol.court.count import judge
 from bytewise.protocol.court.state import Court, Dispute, Round
-from bytewise.protocol.digests import keccak256_abi
 from bytewise.protocol.errors import CommitmentMismatch, Held, MalformedValue, TooEarly
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 
 def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
@@ -54,12 +54,6 @@ def appeal(court: Court, dispute: Digest, who: Address, bond: int, seed_block: i
     return _next(replace(court, books=books), replace(found, account=account, appealed=found.verdict), level, seed_block)
 
 
-def alt_commit(court: Court, dispute: Digest, who: Address, key: Digest, salt: Digest) -> Digest:
-    """What a challenger commits to: nobody else's commitment opens to it, here or elsewhere."""
-    kinds = ("uint256", "address", "bytes32", "address", "bytes32", "bytes32")
-    return keccak256_abi(kinds, (court.domain.chain_id, court.domain.contract, dispute, who, key, salt))
-
-
 def open_alt(court: Court, dispute: Digest, who: Address, salt: Digest) -> Court:
     """Show that a challenger committed to what the verdict says."""
     found = checks.in_phase(court, dispute, Phase.APPEAL, Phase.AIRGAP)
@@ -69,7 +63,7 @@ def open_alt(court: Court, dispute: Digest, who: Address, salt: Digest) -> Court
         raise MalformedValue("challenger", who)
     one = found.challengers[place]
     checks.new(not one.knew, who, "opened already")
-    if one.alt_commit != alt_commit(court, dispute, who, found.key, salt):
+    if one.alt_commit != ballots.alt_commit(court.domain, dispute, who, found.key, salt):
         raise CommitmentMismatch(who, one.alt_commit.hex())
     challengers = (*found.challengers[:place], replace(one, knew=True), *found.challengers[place + 1 :])
     return court.put(replace(found, challengers=challengers))
@@ -89,7 +83,8 @@ def finalize(court: Court, dispute: Digest) -> Court:
 def refund(court: Court, dispute: Digest) -> Court:
     """The guardian gives everybody its own back."""
     found = checks.in_phase(court, dispute, Phase.APPEAL, Phase.AIRGAP)
-    return payment.end(court, replace(found, phase=Phase.FINAL, verdict=Verdict.REFUNDED))
+    ended = replace(found, phase=Phase.FINAL, verdict=Verdict.REFUNDED)
+    return payment.end(court, replace(ended, key=ZERO_DIGEST, second_key=ZERO_DIGEST, replacement=ZERO_DIGEST))
 
 
 def reset_breaker(court: Court, environment: Digest) -> Court:

@@ -154,3 +154,12 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         tree.weights(4)
     with pytest.raises(MalformedValue, match="14 after 15"):
         tree.set_stake(14, PEOPLE[0], 100)
+
+
+@given(st.integers(0, 200))
+def test_a_named_seed_block_leaves_half_its_epoch_for_the_draw(earliest: int) -> None:
+    named = SHAPE.seed_block_from(earliest)
+    SHAPE.epoch_of_seed(named)
+    last = SHAPE.epoch(named) * SHAPE.epoch_blocks - 1
+    assert named >= earliest and last - named >= (SHAPE.epoch_blocks - SHAPE.lookahead_blocks) // 2
+    assert named - earliest < SHAPE.epoch_blocks
