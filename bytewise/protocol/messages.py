@@ -187,6 +187,12 @@ def audit_commitment(result: int, tokens_hash: Digest, trace_root: Digest, salt:
     return digests.labelled(Label.AUDIT_COMMITMENT, result, tokens_hash, trace_root, salt)
 
 
+def audit_opening(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
+    """The commitment that `Audits.open` of the coming contracts checks: it binds its verifier, so a copy opens for nobody."""
+    kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
+    return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
+
+
 def transport_key_hash(public_key: Blob) -> Digest:
     """Name of an enclave's transport key (65-byte P-256 point)."""
     return digests.labelled(Label.TRANSPORT_KEY, public_key)

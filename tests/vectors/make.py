@@ -14,7 +14,7 @@ from typing import Any
 from bytewise.protocol import digests, merkle, sortition
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote, audit_opening
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import Domain, LocalSigner, camel, struct_hash, type_string, typed_digest
 from bytewise.protocol.tally import RevealedVote, tally
@@ -162,6 +162,30 @@ def sortition_file() -> dict[str, Any]:
     return {"cases": columns(rows), "voters": voters, "stakes": stakes, "holders": holders, "outHashes": columns(out)}
 
 
+# --- audits ---
+
+AUDIT_RATE = 100
+"""Chance per seat in 1/10,000, and seats are stakes in ether: 5 to 100 seats are drawn one time in twenty to always."""
+
+
+def audits_file() -> dict[str, Any]:
+    """Draws of light audits, what audits commit to, and digests of lists."""
+    rows = []
+    for case in range(40):
+        beacon, receipt, who = word("beacon", case), word("receipt", case), account("auditor", case % 4)
+        seats = (5, 20, 50, 100)[case % 4]
+        digest = digests.labelled(Label.AUDIT_DRAW, beacon, receipt, who.encode())
+        salted = (word("tokens", case), word("trace", case), word("salt", case))
+        row = {"beacon": beacon, "receiptId": receipt, "verifier": who, "seats": seats, "digest": digest}
+        row |= {"drawn": sortition.audit_is_drawn(beacon, receipt, who, AUDIT_RATE, seats)}
+        row |= dict(zip(("tokensHash", "traceRoot", "salt"), salted, strict=True))
+        row |= {"commitment": audit_opening(receipt, who, *salted)}
+        rows.append({name: render(value) for name, value in row.items()})
+    lists = [word("list").hex().encode() * n + b"]" * n for n in (0, 1, 2, 31, 200)]
+    digested = [{"data": hex0x(data), "digest": hex0x(digests.labelled(Label.LIST, data))} for data in lists]
+    return {"rate": str(AUDIT_RATE), "cases": columns(rows), "lists": columns(digested)}
+
+
 # --- tally ---
 
 EQUAL, OTHER, THIRD, TRACE, PROOF = "equal", "other", "third", "trace", "proof"
@@ -223,6 +247,7 @@ FILES: dict[str, Callable[[], dict[str, Any]]] = {
     "eip712.json": eip712_file,
     "merkle.json": merkle_file,
     "sortition.json": sortition_file,
+    "audits.json": audits_file,
     "tally.json": tally_file,
 }
 
