@@ -32,9 +32,7 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
 
     /// @notice Who weighs verifiers by their stake.
     IRegistry public registry;
-    /// @notice The receipt anchor, which binds collateral.
-    address public anchor;
-    /// @notice Contracts that may lock and slash.
+    /// @notice Contracts that may bind and slash: settlement and anchor, and those of a new court beside them.
     mapping(address who => bool) public isMover;
     /// @inheritdoc IStakeSource
     mapping(address account => uint256) public lockedOf;
@@ -49,11 +47,6 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
         _;
     }
 
-    modifier onlyAnchor() {
-        if (msg.sender != anchor) revert NotAuthorised(msg.sender);
-        _;
-    }
-
     constructor(Parts memory parts) AccessManaged(parts.authority) {
         (GUARDIAN, PARAMS, LEDGER) = (parts.guardian, parts.params, parts.ledger);
     }
@@ -61,19 +54,18 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     /// @notice Name the registry and the first movers: settlement and anchor. Once, by the deployer.
     function wire(IRegistry registry_, address settlement, address anchor_) public virtual wiring {
         registry = IRegistry(_nonZero(address(registry_)));
-        anchor = _nonZero(anchor_);
         _setMover(_nonZero(settlement), true);
-        _setMover(anchor_, true);
+        _setMover(_nonZero(anchor_), true);
     }
 
-    /// @notice Let a new court's settlement lock and slash, or an old one no longer. Governance, after a delay of at least
+    /// @notice Let a new court's settlement and anchor bind and slash, or old ones no longer. Governance, after a delay of at least
     ///         `unbondDelay`: whoever does not trust it can have left, and every dispute that is open has ended.
     function setMover(address who, bool allowed) external restricted {
         _setMover(who, allowed);
     }
 
     /// @inheritdoc IStakeSource
-    function reserve(address account, uint64 batchId, uint256 amount) external onlyAnchor {
+    function reserve(address account, uint64 batchId, uint256 amount) external onlyMovers {
         uint256 free = freeStakeOf(account);
         if (free < amount) revert StakeTooSmall(account, free, amount);
         collateralOf[account] += amount;
@@ -81,7 +73,7 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     }
 
     /// @inheritdoc IStakeSource
-    function release(address account, uint64 batchId, uint256 amount) external onlyAnchor {
+    function release(address account, uint64 batchId, uint256 amount) external onlyMovers {
         collateralOf[account] -= amount;
         emit Released(account, batchId, amount);
     }

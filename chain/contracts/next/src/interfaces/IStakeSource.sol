@@ -55,9 +55,9 @@ interface IStakeSource {
     /// @notice Pay the caller what has waited long enough, and only what no lock and no collateral needs.
     function finishUnbond() external returns (uint256 amount);
 
-    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. Anchor only.
+    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. Movers only.
     function reserve(address account, uint64 batchId, uint256 amount) external;
-    /// @notice Free what `reserve` bound. Anchor only.
+    /// @notice Free what `reserve` bound. Movers only.
     function release(address account, uint64 batchId, uint256 amount) external;
     /// @notice Bind up to `want` wei of `account`, unbonding stake included; collateral may be bound again, for it exists for
     ///         disputes. Never reverts for lack of stake. Movers only.
