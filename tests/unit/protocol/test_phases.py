@@ -48,3 +48,14 @@ def test_the_page_prints_the_table() -> None:
 
 def test_derived_phases_follow_from_time_or_a_count() -> None:
     assert DERIVED == {row.end for row in TRANSITIONS if row.who is Who.TIME}
+
+
+def test_the_page_names_every_function_that_has_a_role() -> None:
+    page = (ROOT / "docs/contracts.md").read_text()
+    roles = page[page.index("## 3. Roles") : page.index("## 4.")]
+    governed = (ROOT / "chain/contracts/next/src/governance/Charter.sol").read_text()
+    functions = {
+        f"{contract.removeprefix('I')}.{function}" for contract, function in re.findall(r"(\w+)\.(\w+)\.selector", governed)
+    }
+    named = {name.replace("Proceedings.", "Disputes.") for name in functions}
+    assert len(named) > 15 and [name for name in sorted(named) if f"`{name}`" not in roles] == []
