@@ -61,10 +61,9 @@ class Books:
         return replace(self, treasury=self.treasury + amount)
 
     def bind(self, account: Address, want: int) -> tuple["Books", int]:
-        """Binds stake that nothing binds, as far as there is any; and how much."""
-        bound = self.locked.get(account, 0)
-        amount = min(want, self.stakes.get(account, 0) - bound)
-        return replace(self, locked={**self.locked, account: bound + amount}), amount
+        """Binds stake, as far as there is any, whatever else binds it; and how much."""
+        amount = min(want, self.stakes.get(account, 0))
+        return replace(self, locked={**self.locked, account: self.locked.get(account, 0) + amount}), amount
 
     def free(self, account: Address, amount: int) -> "Books":
         """Frees what `bind` bound."""
@@ -74,10 +73,10 @@ class Books:
         return replace(self, locked={**self.locked, account: bound - amount})
 
     def slash(self, ref: Digest, account: Address, bound_before: int, want: int) -> tuple["Books", int]:
-        """Frees `bound_before`, then brings up to `want` wei that no other lock needs to a pot; and how much."""
+        """Frees `bound_before`, then brings up to `want` wei to a pot, whatever else binds them; and how much."""
         freed = self.free(account, bound_before)
         stake = self.stakes.get(account, 0)
-        taken = min(want, stake - freed.locked.get(account, 0))
+        taken = min(want, stake)
         return replace(freed, stakes={**self.stakes, account: stake - taken}).take(ref, taken), taken
 
     def _drawn(self, ref: Digest, amount: int) -> "Books":

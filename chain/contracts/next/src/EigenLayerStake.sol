@@ -135,8 +135,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
     {
         lockedOf[account] -= boundBefore;
         uint256 all = _all(account);
-        uint256 goal = Math.min(want, Math.saturatingSub(all, lockedOf[account]));
-        if (goal != 0) taken = _take(account, goal, all, ref, ref);
+        if (want != 0 && all != 0) taken = _take(account, Math.min(want, all), all, ref, ref);
         emit Slashed(account, ref, want, taken);
     }
 
@@ -146,8 +145,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         if (due == 0) revert NothingDue(account, ref);
         dueOf[account][ref] = 0;
         uint256 all = _all(account);
-        uint256 goal = Math.min(due, Math.saturatingSub(all, lockedOf[account]));
-        if (goal != 0) taken = _take(account, goal, all, ref, LATE);
+        if (all != 0) taken = _take(account, Math.min(due, all), all, ref, LATE);
     }
 
     /// @inheritdoc IEigenLayerStake

@@ -80,7 +80,7 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
 
     /// @inheritdoc IStakeSource
     function lock(address account, uint256 want, bytes32 ref) external onlyMovers returns (uint256 locked) {
-        locked = Math.min(want, Math.saturatingSub(_all(account), lockedOf[account]));
+        locked = Math.min(want, _all(account));
         lockedOf[account] += locked;
         emit Locked(account, ref, want, locked);
     }
@@ -99,7 +99,7 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     /// @inheritdoc IStakeSource
     function stakeOf(address account) public view virtual returns (uint256);
 
-    /// @dev All that a slash could take if nothing were locked.
+    /// @dev All that a slash could take.
     function _all(address account) internal view virtual returns (uint256);
 
     function _bound(address account) internal view returns (uint256) {

@@ -81,7 +81,7 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
         returns (uint256 taken)
     {
         lockedOf[account] -= boundBefore;
-        taken = Math.min(want, _all(account) - lockedOf[account]);
+        taken = Math.min(want, _all(account));
         uint256 active = _active[account];
         uint256 fromActive = Math.min(taken, active);
         totalStake -= fromActive;

@@ -49,23 +49,37 @@ contract StakeBookTest is Staking {
             abi.encodeWithSelector(IStakeSource.StakeTooSmall.selector, who, free - first, free - first + 1)
         );
         reserves(who, free - first + 1);
-        // A dispute may bind it again: that is what it is for.
-        same(locks(who, 200 ether), 100 ether - l, "all that no other lock needs");
-        same(locks(who, 1), 0, "and nothing twice");
+        // Disputes may bind it again: that is what it is for.
+        same(locks(who, 200 ether), 100 ether, "all there is");
         same(vault.freeStakeOf(who), 0, "free");
     }
 
-    function test_a_slash_leaves_what_other_locks_need(uint96 a, uint96 b, uint96 want) public {
+    /// @dev An operator that has disputes with itself, before or after, to have all of its stake bound, is slashed the same.
+    function test_no_lock_shields_from_a_verdict(uint96[3] calldata shields, uint96 want, bool before, uint96 leaving)
+        public
+    {
         address who = person(0);
-        staked(who, 10 ether);
-        uint256 first = locks(who, bound(a, 0, 10 ether));
-        uint256 second = locks(who, b);
-        that(first + second <= 10 ether, "bound once");
-        uint256 taken = slashes(who, first, want);
-        uint256 most = 10 ether - second;
-        same(taken, want < most ? want : most, "taken");
-        same(vault.lockedOf(who), second, "the other lock");
-        same(slashes(who, second, second), second, "is served");
+        staked(who, 20 ether);
+        uint256 mine = before ? locks(who, 10 ether) : 0;
+        for (uint256 i = 0; i < 3; ++i) {
+            locks(who, shields[i]);
+        }
+        if (!before) mine = locks(who, 10 ether);
+        same(mine, 10 ether, "bound, whoever binds it too");
+        unbonds(who, bound(leaving, 1, 20 ether));
+        uint256 taken = slashes(who, mine, want);
+        same(taken, want < 20 ether ? want : 20 ether, "taken");
+        // Nothing leaves while more is bound than there is.
+        passes(DELAY + 1 hours);
+        uint256 others = vault.lockedOf(who);
+        (, uint256 due,) = vault.unbondingOf(who);
+        uint256 left = 20 ether - taken;
+        if (due == 0) return;
+        if (others >= left) {
+            vm.expectRevert(abi.encodeWithSelector(IStakeSource.StakeBound.selector, who, others, left));
+        }
+        uint256 paid = finishes(who);
+        same(paid, others >= left ? 0 : due < left - others ? due : left - others, "what nothing needs");
     }
 
     function test_only_movers_bind_and_take(address who, uint96 amount, uint8 what) public {

@@ -2,9 +2,10 @@
 pragma solidity 0.8.37;
 
 /// @title IStakeSource: stake that can be drawn by, bound and slashed
-/// @notice What is unbonding is slashable to its last second. For every account: locked <= active + unbonding, always; and
-///         locked + collateral <= what is left after a payment, and <= active after `reserve` (a lock or a slash may break
-///         this later, for they take the stake that collateral is there for).
+/// @notice What is unbonding is slashable to its last second. Binding keeps stake from leaving, and from being bound by more
+///         receipts: locked + collateral <= what is left after a payment, and <= active after `reserve`. It never keeps stake
+///         from a verdict: several locks may bind the same wei, and the first slash takes them. Or an operator could shield
+///         its stake by disputes with itself.
 interface IStakeSource {
     event Deposited(address indexed account, uint256 amount, uint256 stake);
     /// @notice `amount` of `account` is on its way out and stops counting now; payable from `finishAt` (protocol clock).
@@ -37,7 +38,7 @@ interface IStakeSource {
     function stakeOf(address account) external view returns (uint256);
     /// @notice What `stakeOf` was at the end of block `blockNumber`, which must be past to be final.
     function stakeAt(address account, uint256 blockNumber) external view returns (uint256);
-    /// @notice Wei bound by open disputes.
+    /// @notice Wei bound by open disputes; more than there is, if several bind the same or one was lost.
     function lockedOf(address account) external view returns (uint256);
     /// @notice Wei bound by open receipts.
     function collateralOf(address account) external view returns (uint256);
@@ -59,13 +60,13 @@ interface IStakeSource {
     function reserve(address account, uint64 batchId, uint256 amount) external;
     /// @notice Free what `reserve` bound. Movers only.
     function release(address account, uint64 batchId, uint256 amount) external;
-    /// @notice Bind up to `want` wei of `account`, unbonding stake included; collateral may be bound again, for it exists for
-    ///         disputes. Never reverts for lack of stake. Movers only.
+    /// @notice Bind `want` wei of `account`, or all it has, unbonding stake and what is bound already included. Never reverts
+    ///         for lack of stake. Movers only.
     function lock(address account, uint256 want, bytes32 ref) external returns (uint256 locked);
     /// @notice Free `amount` wei that `lock` returned. Movers only.
     function unlock(address account, uint256 amount, bytes32 ref) external;
-    /// @notice Free `boundBefore` wei that `lock` returned, then take up to `want` wei that no other lock needs and bring
-    ///         them to the ledger's pot `ref`, at once or later. The draw weighs the rest from the next epoch on. Movers only.
+    /// @notice Free `boundBefore` wei that `lock` returned, then take `want` wei or all there is, whatever else binds
+    ///         them, to the ledger's pot `ref`, at once or later. The draw weighs the rest from the next epoch on. Movers only.
     /// @return taken wei really taken; the pot may get them later (`Ledger.potOf` says whether it has)
     function slash(address account, uint256 boundBefore, uint256 want, bytes32 ref) external returns (uint256 taken);
 }
