@@ -27,9 +27,11 @@ interface Vm {
     function prank(address who) external;
     function readFile(string calldata path) external view returns (string memory);
     function record() external;
+    function revertToState(uint256 snapshot) external returns (bool);
     function roll(uint256 blockNumber) external;
     function setBlockhash(uint256 blockNumber, bytes32 hash) external;
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
+    function snapshotState() external returns (uint256 snapshot);
     function warp(uint256 timestamp) external;
 }
 

@@ -19,6 +19,11 @@ abstract contract DisputeViews is DisputeVotes {
     }
 
     /// @inheritdoc IBallots
+    function roundsOf(bytes32 id) external view returns (uint16) {
+        return _cases[id].round;
+    }
+
+    /// @inheritdoc IBallots
     function phaseOf(bytes32 id) external view returns (Phase) {
         return _phaseOf(id);
     }

@@ -127,14 +127,15 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         Case storage d = _inPhase(c.dispute, Phase.COMMIT);
         if (c.round != d.round) revert ForeignVote(c.dispute, c.round, voter);
         RoundData storage r = _rounds[c.dispute][c.round];
-        uint40 now_ = _clock();
-        if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
-        if (c.commitment == bytes32(0)) revert EmptyCommitment();
         uint256 mask = _seatsOf(d, r, voter);
         if (mask == 0) revert NotMember(c.dispute, c.round, voter);
-        if (mask != c.seatMask) revert WrongSeatMask(c.seatMask, mask);
         uint256 committed = r.committed;
+        // Before the clock is asked: who runs ahead of a relay may have ended the phase for the rest of it.
         if (committed & mask != 0) return false;
+        uint40 now_ = _clock();
+        if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
+        if (mask != c.seatMask) revert WrongSeatMask(c.seatMask, mask);
+        if (c.commitment == bytes32(0)) revert EmptyCommitment();
         committed |= mask;
         r.committed = committed;
         r.words[mask.lowest()] = _seal(c.commitment, voter, mask);

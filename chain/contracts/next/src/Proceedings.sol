@@ -72,7 +72,8 @@ contract Proceedings is DisputeDraw {
         (uint256 i, bytes32 want) = _challenger(id, d, challenger);
         (bytes32 key,) = _keysOf(id, d);
         bytes32 have = altCommitOf(id, challenger, key, salt);
-        if (have != want) revert BadAlt(have, want);
+        // Under the paper's rule silence can convict: nobody knew an answer then.
+        if (key == bytes32(0) || have != want) revert BadAlt(have, want);
         // Safe: there are five challengers at most.
         uint8 bit = uint8(1 << i);
         if (d.knew & bit != 0) revert NoProgress(id);

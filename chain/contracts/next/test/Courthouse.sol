@@ -110,7 +110,7 @@ abstract contract Courthouse is BlsSigner {
 
     /// @dev Verifiers of different stakes, an operator, an environment that runs.
     function people() private {
-        for (uint256 i = 0; i < VERIFIERS; ++i) {
+        for (uint256 i = 0; i < verifiers(); ++i) {
             staked(member(i), 10 ether + i * 3 ether);
             vm.prank(member(i));
             registry.join(POOL, bytes32(i + 1), "enclave");
@@ -119,11 +119,15 @@ abstract contract Courthouse is BlsSigner {
         nextEpoch();
         nextEpoch();
         registry.propose(ENVIRONMENT, POOL, "vectors", "document");
-        for (uint256 i = 0; i < VERIFIERS; ++i) {
+        for (uint256 i = 0; i < verifiers(); ++i) {
             vm.prank(member(i));
             registry.certify(ENVIRONMENT, "vectors");
         }
         registry.activate(ENVIRONMENT);
+    }
+
+    function verifiers() internal pure virtual returns (uint256) {
+        return VERIFIERS;
     }
 
     function staked(address who, uint256 amount) internal {

@@ -14,7 +14,7 @@ import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {Courthouse} from "./Courthouse.sol";
 
 /// @title From a questioned receipt to a seated committee
-/// forge-config: default.fuzz.runs = 16
+/// forge-config: default.fuzz.runs = 8
 contract DisputeDrawTest is Courthouse {
     function other(uint256 i) private pure returns (address) {
         return address(uint160(0xC4A1_0000 + i));

@@ -30,6 +30,8 @@ interface IBallots is ICourt {
     function disputeCount() external view returns (uint256);
     function disputeAt(uint256 index) external view returns (bytes32);
     function dispute(bytes32 id) external view returns (Dispute memory);
+    /// @notice Rounds that a dispute has had, the running one included.
+    function roundsOf(bytes32 id) external view returns (uint16);
     function phaseOf(bytes32 id) external view returns (Phase);
     function roundOf(bytes32 id, uint16 round) external view returns (Round memory);
     /// @notice The members of a round in the order of their first seats.

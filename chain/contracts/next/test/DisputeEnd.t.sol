@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ParamSet, Phase, Receipt, Standing, Status, Verdict, Vote} from "../src/Types.sol";
+import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {ISettlement} from "../src/interfaces/ISettlement.sol";
+import {Courthouse} from "./Courthouse.sol";
+
+/// @title Verdicts, appeals, reruns, refunds, the breaker, and ends
+/// forge-config: default.fuzz.runs = 4
+contract DisputeEndTest is Courthouse {
+    function decided(bytes32 id, Verdict want) private view {
+        same(uint256(disputes.dispute(id).verdict), uint256(want), "verdict");
+    }
+
+    function appeals(bytes32 id) private {
+        uint256 bond = disputes.appealBond(id);
+        disputes.appeal{value: bond}(id);
+    }
+
+    function ends(bytes32 id) private {
+        toFinalize(id);
+        disputes.finalize(id);
+        inPhase(id, Phase.FINAL);
+    }
+
+    function wrongPhase(bytes32 id, Phase want) private view returns (bytes memory) {
+        return abi.encodeWithSelector(ICourt.WrongPhase.selector, id, disputes.phaseOf(id), want);
+    }
+
+    /// @dev A key of what `choice` says.
+    function keyOf(bytes32 id, uint256 choice) private view returns (bytes32) {
+        IDisputes.Member memory m;
+        Vote memory v = voteOf(id, m, choice);
+        bytes32 outHash = keccak256(abi.encode(v.tokensHash, v.traceRoot));
+        return keccak256(abi.encode(v.outcome, v.code, v.outcome == 1 ? outHash : bytes32(0)));
+    }
+
+    /// @dev The running round, each member voting as `choices` say: ten votes, not to reveal, not to commit.
+    function mixed(bytes32 id, uint256 choices) private {
+        drawn(id, keccak256(abi.encode(id, choices)));
+        IDisputes.Member[] memory list = members(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (choiceOf(choices, i) < 11) committed(voteOf(id, list[i], choiceOf(choices, i) % 10));
+        }
+        toReveal(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (choiceOf(choices, i) < 10) disputes.reveal(voteOf(id, list[i], choiceOf(choices, i)), "");
+        }
+        toSettle(id);
+        disputes.settle(id);
+    }
+
+    function choiceOf(uint256 choices, uint256 i) private pure returns (uint256) {
+        return uint256(keccak256(abi.encode(choices, i))) % 12;
+    }
+
+    // --- one round ---
+
+    function test_a_round_that_agrees_decides(uint256 salt, uint8 choice) public {
+        bytes32 id = opened(salt);
+        uint256 c = choice % 8;
+        judged(id, c);
+        Verdict want = c % 4 == 0 ? Verdict.UPHELD : c < 4 ? Verdict.OVERTURNED : Verdict.INVALID;
+        if (c == 7) want = Verdict.UNAVAILABLE;
+        decided(id, want);
+        inPhase(id, Phase.APPEAL);
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        same(d.key, keyOf(id, c), "key");
+        same(d.appealEnd, guardian.clock() + 2 hours, "appeal");
+        same(d.airgapEnd, d.appealEnd + 1 days, "airgap");
+        passes(2 hours);
+        inPhase(id, Phase.APPEAL);
+        passes(1);
+        inPhase(id, Phase.AIRGAP);
+        ends(id);
+        same(docket.openDisputes(d.batchId), 0, "anchor told");
+        that(settlement.accountOf(id).ended, "money moved");
+        (,, Verdict said, bytes32 replacement) = disputes.receiptStatus(d.receiptId);
+        that(said == want, "status");
+        bytes32 other = keccak256(abi.encode(keccak256(abi.encode("other", c)), bytes32("trace")));
+        same(replacement, want == Verdict.OVERTURNED ? other : bytes32(0), "replacement");
+        vm.expectRevert(wrongPhase(id, Phase.AIRGAP));
+        disputes.finalize(id);
+    }
+
+    function test_nothing_is_counted_or_ended_early(uint256 salt) public {
+        bytes32 id = inCommit(salt);
+        uint256 end = disputes.roundOf(id, 1).commitEnd;
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        disputes.settle(id);
+        IDisputes.Member[] memory list = members(id);
+        committed(voteOf(id, list[0], 0));
+        toReveal(id);
+        end = disputes.roundOf(id, 1).revealEnd;
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        disputes.settle(id);
+        vm.expectRevert(wrongPhase(id, Phase.AIRGAP));
+        disputes.finalize(id);
+        vm.expectRevert(wrongPhase(id, Phase.APPEAL));
+        disputes.appeal(id);
+    }
+
+    function test_money_waits_for_the_airgap(uint256 salt, uint32 early) public {
+        bytes32 id = opened(salt);
+        judged(id, 0);
+        uint256 end = disputes.dispute(id).airgapEnd;
+        passes(2 hours + 1 + early % 1 days);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        disputes.finalize(id);
+        guardian.pause(1 days);
+        vm.expectRevert(abi.encodeWithSelector(IGuardian.NotNow.selector, true));
+        disputes.finalize(id);
+        passes(1 days);
+        vm.expectPartialRevert(ICourt.TooEarly.selector);
+        disputes.finalize(id);
+        ends(id);
+    }
+
+    /// @dev Every seat has one standing, and those that are right are those that `paidSeats` counts.
+    function test_standings_are_what_is_paid(uint256 salt, uint256 choices) public {
+        bytes32 id = opened(salt);
+        for (uint256 level = 0; level < 3 && disputes.phaseOf(id) == Phase.SEED; ++level) {
+            mixed(id, uint256(keccak256(abi.encode(choices, level))));
+        }
+        if (disputes.phaseOf(id) == Phase.SEED) return;
+        ends(id);
+        bool calm = disputes.dispute(id).verdict == Verdict.DRAW;
+        for (uint16 round = 1; round <= disputes.dispute(id).round; ++round) {
+            (uint256 right, uint256 worked) = standings(id, round, calm);
+            (uint16 wantRight, uint16 wantWorked) = disputes.paidSeats(id, round);
+            if (calm) same(worked, wantWorked, "worked");
+            else same(right, wantRight, "right");
+            settlement.settleSeats(id, round, 255);
+        }
+        same(ledger.potOf(id), 0, "the pot is empty");
+    }
+
+    function standings(bytes32 id, uint16 round, bool calm) private view returns (uint256 right, uint256 worked) {
+        IDisputes.Member[] memory list = disputes.membersOf(id, round);
+        IDisputes.Round memory r = disputes.roundOf(id, round);
+        for (uint256 i = 0; i < list.length; ++i) {
+            for (uint16 seat = 0; seat < r.seats; ++seat) {
+                if (list[i].seatMask & (1 << seat) == 0) continue;
+                (address holder, Standing s) = disputes.standingOf(id, round, seat);
+                same(holder, list[i].voter, "holder");
+                if (s == Standing.RIGHT) ++right;
+                if (s == Standing.WORKED) ++worked;
+                bool revealed = r.revealedMask & (1 << seat) != 0;
+                bool committed_ = r.committedMask & (1 << seat) != 0;
+                if (!calm && !committed_) that(s == Standing.ABSENT, "absent");
+                if (!calm && committed_ && !revealed) that(s == Standing.NOT_REVEALED, "not revealed");
+                if (calm) that(s == Standing.WORKED || s == Standing.NEUTRAL, "no penalties");
+            }
+        }
+    }
+
+    // --- more rounds ---
+
+    function test_rounds_without_a_verdict_grow_and_end_in_a_draw(uint256 salt) public {
+        bytes32 id = opened(salt);
+        uint256 fund = ledger.treasury();
+        for (uint256 level = 1; level <= 3; ++level) {
+            IDisputes.Round memory r = disputes.roundOf(id, disputes.dispute(id).round);
+            same(r.level * 1_000 + r.seats, level * 1_000 + [uint256(5), 9, 15][level - 1], "level");
+            judged(id, 9);
+        }
+        decided(id, Verdict.DRAW);
+        inPhase(id, Phase.AIRGAP);
+        same(fund - ledger.treasury(), 24 * 0.01 ether, "advanced for both larger rounds");
+        vm.expectRevert(wrongPhase(id, Phase.APPEAL));
+        disputes.appeal(id);
+        ends(id);
+        same(disputes.dispute(id).key, bytes32(0), "nothing was found");
+    }
+
+    function test_rounds_without_a_key_are_rerun(uint256 salt) public {
+        bytes32 id = opened(salt);
+        for (uint256 i = 0; i < 2; ++i) {
+            judged(id, 8);
+            same(disputes.dispute(id).level, 1, "same level");
+        }
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        that(d.round == 3 && d.reruns == 2, "reruns");
+        judged(id, 8);
+        same(disputes.dispute(id).level, 2, "no rerun left");
+    }
+
+    // --- appeals ---
+
+    function test_a_verdict_is_appealed_once(uint256 salt, uint8 first, uint8 second) public {
+        bytes32 id = opened(salt);
+        judged(id, first % 8);
+        IDisputes.Dispute memory before = disputes.dispute(id);
+        uint256 bond = disputes.appealBond(id);
+        same(bond, 2 * 9 * 0.01 ether, "bond");
+        vm.expectRevert(abi.encodeWithSelector(ICourt.BondMismatch.selector, bond + 1, bond));
+        disputes.appeal{value: bond + 1}(id);
+        appeals(id);
+        inPhase(id, Phase.SEED);
+        judged(id, second % 8);
+        inPhase(id, Phase.AIRGAP);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyAppealed.selector, id));
+        disputes.appeal(id);
+        ends(id);
+        ISettlement.Account memory a = settlement.accountOf(id);
+        bool won = disputes.dispute(id).verdict != before.verdict;
+        same(a.toAppellant, won ? bond : 0, "appellant");
+    }
+
+    function test_an_appeal_that_finds_nothing_changes_nothing(uint256 salt, uint8 first) public {
+        bytes32 id = opened(salt);
+        judged(id, first % 8);
+        IDisputes.Dispute memory before = disputes.dispute(id);
+        appeals(id);
+        judged(id, 9);
+        judged(id, 9);
+        inPhase(id, Phase.AIRGAP);
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        that(d.verdict == before.verdict && d.key == before.key, "the earlier verdict stands");
+        ends(id);
+    }
+
+    function test_appeals_come_in_time_and_below_the_last_level(uint256 salt, uint8 choice) public {
+        bytes32 id = opened(salt);
+        judged(id, choice % 8);
+        uint256 end = disputes.dispute(id).appealEnd;
+        passes(2 hours + 1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, end + 1, end));
+        disputes.appeal(id);
+        bytes32 long = opened(~salt);
+        judged(long, 9);
+        judged(long, 9);
+        judged(long, choice % 8);
+        inPhase(long, Phase.AIRGAP);
+        same(disputes.dispute(long).appealEnd, 0, "never");
+        vm.expectRevert(abi.encodeWithSelector(ICourt.LastLevel.selector, long));
+        disputes.appealBond(long);
+    }
+
+    // --- who knew ---
+
+    function test_alpha_is_for_who_knew_the_answer(uint256 salt, bytes32 secret_, uint8 choice) public {
+        Receipt memory r = receiptOf(salt);
+        bytes32 id = disputes.disputeId(keccak256(abi.encode(r)));
+        uint256 c = 1 + choice % 3;
+        bytes32 mine = disputes.altCommitOf(id, address(this), keyOf(id, c), secret_);
+        opensAndJoins(id, salt, mine);
+        judged(id, c);
+        disputes.openAlt(id, address(this), secret_);
+        (, bool[] memory knew) = disputes.challengersOf(id);
+        that(knew[0] && !knew[1], "one knew");
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NoProgress.selector, id));
+        disputes.openAlt(id, address(this), secret_);
+        // The same words of another account: a copy of the opener's commitment opens to nothing.
+        bytes32 have = disputes.altCommitOf(id, address(0xB07), keyOf(id, c), secret_);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.BadAlt.selector, have, mine));
+        disputes.openAlt(id, address(0xB07), secret_);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NotChallenger.selector, id, address(0xDEAD)));
+        disputes.openAlt(id, address(0xDEAD), secret_);
+        ends(id);
+        that(settlement.accountOf(id).toChallengers > settlement.accountOf(id).bonds, "alpha");
+    }
+
+    function opensAndJoins(bytes32 id, uint256 salt, bytes32 alt) private {
+        openedBy(address(this), salt, alt);
+        uint256 bond = params.joinBond(1);
+        vm.deal(address(0xB07), bond);
+        vm.prank(address(0xB07));
+        disputes.join{value: bond}(id, alt);
+    }
+
+    function test_an_answer_is_shown_in_time_and_for_what_stands(uint256 salt, uint8 late) public {
+        bytes32 id = disputes.disputeId(keccak256(abi.encode(receiptOf(salt))));
+        openedBy(address(this), salt, disputes.altCommitOf(id, address(this), keyOf(id, 1), SALT));
+        vm.expectRevert(wrongPhase(id, Phase.APPEAL));
+        disputes.openAlt(id, address(this), SALT);
+        judged(id, 1);
+        disputes.openAlt(id, address(this), SALT);
+        appeals(id);
+        judged(id, 2);
+        (, bool[] memory knew) = disputes.challengersOf(id);
+        that(!knew[0], "another verdict, another answer");
+        vm.expectPartialRevert(ICourt.BadAlt.selector);
+        disputes.openAlt(id, address(this), SALT);
+        passes(1 days + 1 + late);
+        uint256 end = disputes.dispute(id).airgapEnd;
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, guardian.clock(), end));
+        disputes.openAlt(id, address(this), SALT);
+    }
+
+    // --- refunds ---
+
+    function test_the_guardian_gives_everybody_its_own_back(uint256 salt, uint8 choice, bool late) public {
+        bytes32 id = opened(salt);
+        vm.expectRevert(wrongPhase(id, Phase.APPEAL));
+        guardian.refund(id);
+        judged(id, choice % 8);
+        if (late) passes(10 hours);
+        vm.expectRevert(abi.encodeWithSelector(bytes4(keccak256("NotAuthorised(address)")), address(this)));
+        disputes.refund(id);
+        guardian.refund(id);
+        inPhase(id, Phase.FINAL);
+        that(disputes.dispute(id).refunded, "refunded");
+        same(ledger.creditOf(address(this)), params.requiredBond(1), "bond");
+        same(vault.stakeOf(OPERATOR), 100 ether, "nobody is slashed");
+        for (uint16 seat = 0; seat < 5; ++seat) {
+            (, Standing s) = disputes.standingOf(id, 1, seat);
+            that(s == Standing.WORKED, "worked");
+        }
+        vm.expectRevert(wrongPhase(id, Phase.APPEAL));
+        guardian.refund(id);
+    }
+
+    // --- the breaker ---
+
+    function convictedOf(uint256 i, uint256 choice) private returns (bytes32 id) {
+        address operator = address(uint160(0x0BE70000 + i));
+        staked(operator, 30 ether);
+        Receipt memory r = receiptOf(i);
+        r.operator = operator;
+        uint64 batchId = docket.anchor(operator, ENVIRONMENT, 1);
+        id = disputes.open{value: params.requiredBond(1)}(r, "", batchId, new bytes32[](0), "alt");
+        judged(id, choice);
+    }
+
+    function test_convictions_of_many_operators_wait(uint256 salt) public {
+        bytes32[3] memory ids;
+        for (uint256 i = 0; i < 3; ++i) {
+            that(!disputes.isHeld(ENVIRONMENT), "not yet");
+            ids[i] = convictedOf(salt % 1_000 + i, 1);
+        }
+        that(disputes.isHeld(ENVIRONMENT), "held");
+        bytes32 upheld = opened(salt);
+        judged(upheld, 0);
+        ends(upheld);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.Held.selector, ENVIRONMENT));
+        disputes.finalize(ids[0]);
+        guardian.refund(ids[1]);
+        vm.prank(address(0xDEAD));
+        vm.expectPartialRevert(bytes4(keccak256("AccessManagedUnauthorized(address)")));
+        disputes.resetBreaker(ENVIRONMENT);
+        disputes.resetBreaker(ENVIRONMENT);
+        disputes.finalize(ids[0]);
+        disputes.finalize(ids[2]);
+    }
+
+    /// @dev One operator many times, or many over a long time, are no fault of the environment.
+    function test_the_breaker_counts_operators_within_its_time(uint256 salt, bool slow) public {
+        for (uint256 i = 0; i < 4; ++i) {
+            bytes32 id = slow ? convictedOf(salt % 1_000 + i, 1) : opened(salt % 1_000 + i);
+            if (slow) passes(2 days);
+            else judged(id, 1);
+        }
+        that(!disputes.isHeld(ENVIRONMENT), "not held");
+    }
+
+    function test_draws_of_many_operators_close_the_environment(uint256 salt) public {
+        for (uint256 i = 0; i < 3; ++i) {
+            that(registry.item(ENVIRONMENT).status == Status.ACTIVE, "still open");
+            bytes32 id = convictedOf(salt % 1_000 + i, 9);
+            judged(id, 9);
+            judged(id, 9);
+            decided(id, Verdict.DRAW);
+        }
+        that(registry.item(ENVIRONMENT).status == Status.CLOSED, "closed");
+        that(!disputes.isHeld(ENVIRONMENT), "convictions go on");
+    }
+}
+
+/// @title The paper's rule, under which silence convicts
+/// forge-config: default.fuzz.runs = 4
+contract PaperRuleTest is Courthouse {
+    function parameters() internal pure override returns (ParamSet memory p) {
+        p = super.parameters();
+        p.committee.paperRule = true;
+    }
+
+    function test_silence_convicts_and_charges_only_the_silent(uint256 salt) public {
+        bytes32 id = disputes.disputeId(keccak256(abi.encode(receiptOf(salt))));
+        openedBy(address(this), salt, disputes.altCommitOf(id, address(this), 0, SALT));
+        drawn(id, bytes32(salt));
+        IDisputes.Member[] memory list = members(id);
+        vm.assume(list.length > 1);
+        committed(voteOf(id, list[0], 8));
+        toReveal(id);
+        disputes.reveal(voteOf(id, list[0], 8), "");
+        toSettle(id);
+        disputes.settle(id);
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        that(d.verdict == Verdict.OVERTURNED && d.key == 0 && d.replacement == 0, "convicted by nobody");
+        vm.expectPartialRevert(ICourt.BadAlt.selector);
+        disputes.openAlt(id, address(this), SALT);
+        toFinalize(id);
+        disputes.finalize(id);
+        for (uint16 seat = 0; seat < 5; ++seat) {
+            (address holder, Standing s) = disputes.standingOf(id, 1, seat);
+            that(s == (holder == list[0].voter ? Standing.NEUTRAL : Standing.ABSENT), "standing");
+        }
+    }
+}
