@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from bytewise.protocol import dispute, errors
+from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
 from bytewise.protocol.dispute import TRANSITIONS, Event, Phase
 from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
@@ -73,7 +74,7 @@ def test_no_phase_is_a_dead_end_but_the_last() -> None:
     assert {event for _, event in TRANSITIONS} == set(Event)
 
 
-@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession])
+@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession, Commit, Certified])
 def test_every_signed_type_is_written_out(cls: type) -> None:
     assert f"    {type_string(cls)}\n" in PROTOCOL
 

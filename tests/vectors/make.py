@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.protocol import digests, merkle, sortition
+from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import field_types
 from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote, audit_opening
@@ -24,7 +25,7 @@ HERE = Path(__file__).parent
 TEST_KEY = bytes(range(1, 33))
 """The secp256k1 key 0x0102…20; its signatures are in the vectors."""
 DOMAIN = Domain(31337, Address("0x" + "c0" * 20))
-RECORDS: tuple[type, ...] = (Receipt, EmptyLeaf, Vote, AuditResult, Release, Ticket, Finding, Possession)
+RECORDS: tuple[type, ...] = (Receipt, EmptyLeaf, Vote, AuditResult, Release, Ticket, Finding, Possession, Commit, Certified)
 
 
 def word(*parts: object) -> Digest:

@@ -7,6 +7,7 @@ import {SortitionLib} from "../src/SortitionLib.sol";
 import {TallyLib} from "../src/TallyLib.sol";
 import {
     AuditResult,
+    Certified,
     EmptyLeaf,
     Finding,
     Hashes,
@@ -191,6 +192,16 @@ contract VectorsTest is Check {
             hashes[i] = Hashes.possession(abi.decode(cases[i], (Possession)));
         }
         checkRecord(json, ".Possession", Hashes.POSSESSION, hashes);
+    }
+
+    function test_certified_findings_hash_and_recover_as_in_python() public view {
+        string memory json = read("eip712.json");
+        bytes[] memory cases = rows(json, ".Certified", split("finding commitRoot"), "bb");
+        bytes32[] memory hashes = new bytes32[](cases.length);
+        for (uint256 i = 0; i < cases.length; ++i) {
+            hashes[i] = Hashes.certified(abi.decode(cases[i], (Certified)));
+        }
+        checkRecord(json, ".Certified", Hashes.CERTIFIED, hashes);
     }
 
     function test_audit_results_hash_and_recover_as_in_python() public view {

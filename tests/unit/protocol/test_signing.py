@@ -5,6 +5,7 @@ from eth_keys.datatypes import PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.errors import BadSignature
 from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
@@ -77,7 +78,7 @@ def test_a_signer_prints_its_account_and_never_its_key() -> None:
     assert KEY.secret.hex() not in repr(KEY) + str(KEY)
 
 
-@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession])
+@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession, Commit, Certified])
 @given(data=st.data())
 def test_a_record_signed_for_one_contract_or_chain_means_nothing_to_another(cls: type, data: st.DataObject) -> None:
     value = data.draw(record(cls))

@@ -39,7 +39,9 @@ def test_committed_vectors_are_what_make_writes(name: str) -> None:
     assert (VECTORS / name).read_text() == MAKE.text_of(name)
 
 
-@pytest.mark.parametrize("record", ["Receipt", "EmptyLeaf", "Vote", "AuditResult", "Release", "Ticket", "Finding", "Possession"])
+@pytest.mark.parametrize(
+    "record", ["Receipt", "EmptyLeaf", "Vote", "AuditResult", "Release", "Ticket", "Finding", "Possession", "Commit", "Certified"]
+)
 def test_eth_account_finds_the_same_digest_and_signature(record: str) -> None:
     file = read("eip712.json")
     table = file[record]

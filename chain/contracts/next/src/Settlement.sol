@@ -179,7 +179,7 @@ contract Settlement is SettlementStore {
     }
 
     function _seatsToPay(bytes32 id, Verdict verdict) private view returns (uint16 seats) {
-        uint16 rounds = disputes.dispute(id).round;
+        uint16 rounds = disputes.roundsOf(id);
         for (uint16 round = 1; round <= rounds; ++round) {
             (uint16 right, uint16 worked) = disputes.paidSeats(id, round);
             seats += _isForgiving(verdict) ? worked : right;

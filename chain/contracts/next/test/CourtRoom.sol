@@ -46,6 +46,10 @@ contract GivenCourt {
         return _disputes[id];
     }
 
+    function roundsOf(bytes32 id) external view returns (uint16) {
+        return _disputes[id].round;
+    }
+
     function roundOf(bytes32 id, uint16 round) external view returns (IDisputes.Round memory r) {
         r.seats = uint16(_seats[id][round].length);
     }

@@ -47,7 +47,7 @@ contract DisputeGasTest is Courthouse {
         uint256 bond = params.requiredBond(1);
         uint256 gas = gasleft();
         id = disputes.open{value: bond}(r, "", batchId, new bytes32[](0), "alt");
-        said("open", gas - gasleft(), 500_000);
+        said("open", gas - gasleft(), 600_000);
         uint256 number = disputes.roundOf(id, 1).seedBlock;
         vm.roll(number + 1);
         known(number, "mix");
