@@ -12,6 +12,7 @@ from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
+from bytewise.protocol.network_next import Network as NextNetwork
 from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
@@ -97,7 +98,7 @@ class Batch:
     proofs: tuple[tuple[Digest, ...], ...]
 
 
-def batch(network: Network, operator: LocalSigner, first_seq: int, count: int, now: int) -> Batch:
+def batch(network: Network | NextNetwork, operator: LocalSigner, first_seq: int, count: int, now: int) -> Batch:
     """Receipts with numbers from `first_seq` on."""
     domain = network.anchor_domain
     receipts = [receipt(operator, first_seq + i, now) for i in range(count)]

@@ -65,21 +65,21 @@ def deploy(
     """
     client = ChainClient(rpc, chain_id, TIMEOUT_S)
     deployer = _signer(chain_id, key, devnet_account)
-    who = {"guardian": guardian, "curator": curator, "holder": votes}
-    vote = Vote(**{role: _account(each) if each else deployer.address for role, each in who.items()})
+    who = [_account(each) if each else deployer.address for each in (guardian, curator, votes)]
+    vote = Vote(guardian=who[0], curator=who[1], holder=who[2])
     pools = [_digest(each) for each in pool or ()]
     chosen = DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
     site = deploying.survey(client, deployer.address, _first(chain_id, params), chosen, pools, vote)
+    try:
+        deploying.verify_parameters(client, site)
+    except Fault as error:
+        raise ConfigurationError("parameters", str(error)) from None
     if plan:
         _print_plan(client, deploying.rehearse(client, site))
         return
     if out.exists():
         raise ConfigurationError(out.name, "exists already")
-    try:
-        network = deploying.deploy(client, deployer, site)
-    except Fault as error:
-        raise ConfigurationError("deployment", str(error)) from None
-    write_network(out, network)
+    write_network(out, deploying.deploy(client, deployer, site))
     print(out)
 
 

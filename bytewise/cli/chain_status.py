@@ -41,8 +41,11 @@ def collect(reader: DocketReader) -> dict[str, Any]:
 
 def _pool(reader: DocketReader, digest: Any, block: int) -> dict[str, Any]:
     pool = reader.pool(digest, block)
+    if pool is None:
+        return {"pool": hex0x(digest), "added": False}
     return {
         "pool": hex0x(digest),
+        "added": True,
         "verifiers": pool.weighing,
         "units": pool.units,
         "seatable": pool.seatable,
@@ -60,7 +63,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     console.print(_table("contracts, with the code of the address book", ("contract", "address"), state["contracts"].items()))
     roles = [(role, "\n".join(accounts)) for role, accounts in state["roles"].items()]
     console.print(_table("roles", ("role", "held by"), roles))
-    columns = ("pool", "verifiers", "units", "seatable", "stake epoch", "ends in blocks", "stopped s")
+    columns = ("pool", "added", "verifiers", "units", "seatable", "stake epoch", "ends in blocks", "stopped s")
     rows = [(each["pool"][:10], *(str(value) for name, value in each.items() if name != "pool")) for each in state["pools"]]
     console.print(_table("pools", columns, rows))
     console.print(

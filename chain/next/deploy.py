@@ -4,7 +4,7 @@ The deployer has no power once `deploy` is done: roles are the charter's to give
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from chain.epochs import ASSURANCE
 from chain.headers import header_rlp
 from chain.next.book import address_of, code_hashes, field_of
 from chain.next.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
+from chain.next.rules import as_rule
 from chain.transactions import TX_GAS_CAP, Call, send_all
 
 _CALL_GAS = 1_000_000
@@ -79,10 +80,12 @@ def survey(client: ChainClient, deployer: Address, params: ParamSet, shape: Shap
 
 
 def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
-    """Deploys and wires all contracts; `ChainReverted` names a broken parameter or law, or a delay too short."""
+    """Deploys and wires all contracts; `MalformedValue` names a parameter outside its bounds before anything is sent."""
+    verify_parameters(client, site)
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
-    receipts = send_all(client, [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)], timeout_s)
+    calls = [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)]
+    receipts = [receipt for portion in _portions(calls) for receipt in send_all(client, portion, timeout_s)]
     book = Network(
         chain_id=U256(client.chain_id),
         deploy_block=U64(min(receipt.number for receipt in receipts)),
@@ -92,6 +95,16 @@ def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: fl
         epochs=(),
     )
     return replace(book, code=code_hashes(client, list(site.at.values())))
+
+
+def verify_parameters(client: ChainClient, site: Site) -> Site:
+    """The site, if `Params` takes its parameters; otherwise the rule that they break."""
+    first = next(step for step in steps(site) if step.contract == "Params")
+    try:
+        client.replay({"from": site.deployer, "data": "0x" + first.data.hex()}, "latest")
+    except ChainReverted as error:
+        raise as_rule(error) from error
+    return site
 
 
 def rehearse(client: ChainClient, site: Site) -> list[Rehearsed]:
@@ -142,6 +155,17 @@ def put_in_force(
         calls.append(_call(curator, network, "KeyEpochs", "activate", record.epoch))
     send_all(client, calls, timeout_s)
     return replace(network, epochs=(*network.epochs, *epochs))
+
+
+def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Calls in portions that any block has room for: what does not fit would wait until somebody else makes a block."""
+    portion: list[Call] = []
+    for call in calls:
+        if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:
+            yield portion
+            portion = []
+        portion.append(call)
+    yield portion
 
 
 def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> Proposed:

@@ -46,7 +46,7 @@ class Certificate(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatSettled`). Wei."""
+    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatEnd`). Wei."""
 
     dispute: Digest
     verdict: Verdict
@@ -71,12 +71,13 @@ class Ending(NamedTuple):
 
 
 class SeatEnd(NamedTuple):
-    """Seats of one holder that were paid or charged together, named by the first of them."""
+    """Seats of one holder that were paid or charged together: `seats` from `seat` on. Wei for all of them."""
 
     dispute: Digest
     round: int
-    seat: int
     voter: Address
+    seat: int
+    seats: int
     standing: int
     pay: int
     penalty: int
@@ -156,10 +157,10 @@ class CourtHistory:
 
     def seats(self, from_block: int, to_block: int) -> tuple[SeatEnd, ...]:
         """Seats that were paid or charged."""
-        found = self._settlement("SeatSettled", from_block, to_block)
-        with reading_answer("SeatSettled"):
+        found = self._settlement("SeatsSettled", from_block, to_block)
+        with reading_answer("SeatsSettled"):
             return tuple(
-                SeatEnd(v["id"], v["round"], v["seat"], v["voter"], v["standing"], v["pay"], v["penalty"], log.block)
+                SeatEnd(v["id"], v["round"], v["voter"], v["seat"], v["seats"], v["standing"], v["pay"], v["penalty"], log.block)
                 for log in found
                 for v in [log.values]
             )

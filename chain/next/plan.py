@@ -167,7 +167,7 @@ def _money(site: Site) -> dict[str, tuple[Any, ...]]:
         "Params": (authority, to_struct(site.params)),
         "Guardian": (authority, params),
         "Ledger": (authority, guardian, params),
-        "StakeVault": (authority, guardian, params, at["Ledger"]),
+        "StakeVault": ((authority, guardian, params, at["Ledger"]),),
         "Registry": (authority, guardian, params, at["StakeVault"]),
         "FeeMarket": (authority, guardian, *prices),
         "Settlement": (params, at["Ledger"], at["StakeVault"]),

@@ -5,7 +5,7 @@ from typing import Any
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.messages import AuditResult
@@ -108,6 +108,11 @@ class DocketReader(BlockReader):
         with reading_answer("demands"):
             return tuple(from_struct(DemandRecord, each) for each in raw)
 
+    def list_subject(self, batch_id: int) -> Digest:
+        """Subject of a demand for the list of a batch."""
+        where = (NEXT + "ReceiptAnchor", self._at.receipt_anchor, "listSubject")
+        return Digest(self.client.call(*where, batch_id, block=at_number(self.head())))
+
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
         """Last second (protocol clock) to question a receipt; while something stands still it moves with the clock."""
         arguments = (receipt, batch_id)
@@ -128,9 +133,14 @@ class DocketReader(BlockReader):
 
     # --- registry ---
 
-    def pool(self, digest: Digest, block: int) -> Pool:
-        """A pool and its stake epoch."""
-        raw = self._lens("poolView", digest, block=block)
+    def pool(self, digest: Digest, block: int) -> Pool | None:
+        """A pool and its stake epoch; None while the curator has not added it."""
+        try:
+            raw = self._lens("poolView", digest, block=block)
+        except ChainReverted as error:
+            if "UnknownPool" in str(error):
+                return None
+            raise
         with reading_answer("poolView"):
             return from_struct(Pool, raw)
 

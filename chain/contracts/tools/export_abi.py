@@ -62,7 +62,7 @@ def rendered() -> dict[str, str]:
     files = {"deploy_order.json": _dump(DEPLOY_ORDER)}
     for name in (*(step["contract"] for step in DEPLOY_ORDER["deploy"]), *NOT_WIRED):
         files[f"{name}.json"] = _artifact(OUT, name)
-    for name in NEXT if (ABI / "next").exists() else ():
+    for name in NEXT:
         files[f"next/{name}.json"] = _artifact(OUT_NEXT, name, HALVES.get(name))
     return files
 

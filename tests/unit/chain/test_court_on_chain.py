@@ -1,0 +1,274 @@
+"""Disputes under the contracts that come next, from challenge to the last withdrawal, every act decided and sent by us."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol import digests, merkle
+from bytewise.protocol.actions_next import Action
+from bytewise.protocol.ballots import alt_commit, certified_digest, dispute_id, sealed
+from bytewise.protocol.court.count import key_of, said_by
+from bytewise.protocol.decide_next import Alternative, MovePolicy, decide_challenger, decide_moves
+from bytewise.protocol.docket import Case
+from bytewise.protocol.errors import (
+    BondMismatch,
+    ChainReverted,
+    ConfigurationError,
+    MalformedValue,
+    MerkleProofMismatch,
+    SecondVote,
+    WrongPhase,
+)
+from bytewise.protocol.messages import Finding, Outcome, Verdict, Vote
+from bytewise.protocol.network_next import CodeHash
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
+from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Blob, Digest
+from chain.bls import BlsSigner
+from chain.headers import header_rlp
+from chain.next.book import read_network, verify_code, write_network
+from chain.next.certificates import certificate, seating
+from chain.next.history import CourtHistory
+from chain.next.moves import Mover
+from chain.next.params import DEVNET
+from chain.next.reader import DocketReader
+from chain.next.sending import ContractSender, dry_run
+from chain.next.structs import to_struct
+from tests.anvil import Anvil
+from tests.court_village import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, actor, founded, mine, populated
+from tests.devnet import Batch, batch, word
+
+QUOTE = Blob(b"quote")
+EAGER = MovePolicy(turns=1, overdue=0, seats_per_draw=8, seats_per_settlement=8)
+TRUE = (word("true tokens"), word("true trace"))
+
+
+class Court:
+    """A network with one anchored batch, a sender for everybody, and somebody who makes the moves that are anybody's."""
+
+    def __init__(self, anvil: Anvil, folder: Path) -> None:
+        self.anvil = anvil
+        self.network = populated(anvil)
+        self.reader = DocketReader(anvil.client, self.network)
+        self.senders = {each.address: actor(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
+        self.domain = self.network.disputes_domain
+        self.mover = Mover(self.of(CHALLENGER), self.reader, lambda block: header_rlp(anvil.client, block))
+        self.batch: Batch = batch(self.network, OPERATORS[0], 1, 3, anvil.client.head().timestamp)
+        price = self.reader.docket(OPERATORS[0].address, self.reader.head()).price_wei
+        self.of(OPERATORS[0]).anchor(self.batch.header, 3 * price)
+        self.pump()
+
+    def of(self, who: LocalSigner) -> ContractSender:
+        return self.senders[who.address]
+
+    def pump(self) -> None:
+        while sum(each.pump() for each in self.senders.values()):
+            self.anvil.mine()
+
+    def open(self, index: int, expected: Digest) -> Alternative:
+        """The challenger questions a receipt and commits to the key that it expects."""
+        entry, salt = self.batch.entries[index], word("salt", index)
+        self.dispute = dispute_id(self.domain, receipt_id(self.network.anchor_domain, entry.receipt))
+        commitment = alt_commit(self.domain, self.dispute, CHALLENGER.address, expected, salt)
+        proof, bond = self.batch.proofs[index], DEVNET.required_bond
+        self.of(CHALLENGER).open_dispute(entry.receipt, entry.signature, 0, proof, commitment, bond)
+        self.pump()
+        return Alternative(expected, salt)
+
+    def case(self) -> Case:
+        found = self.reader.case(self.dispute, self.reader.head())
+        assert found is not None
+        return found
+
+    def step(self, known: Alternative | None = None) -> None:
+        """One tick of whoever makes moves; a block where there is nothing to do."""
+        docket = self.reader.docket(CHALLENGER.address, self.reader.head())
+        alternatives = {} if known is None else {self.dispute: known}
+        actions: tuple[Action, ...] = decide_moves(docket, EAGER)
+        if known is not None:
+            actions += decide_challenger(docket, CHALLENGER.address, alternatives)
+        assert self.mover.perform(actions) == ()
+        self.pump()
+        mine(self.anvil, 1 if actions else 4)
+
+    def until(self, phase: Phase, known: Alternative | None = None) -> Case:
+        for _ in range(200):
+            if self.case().phase is phase:
+                return self.case()
+            self.step(known)
+        raise AssertionError(f"{self.case().phase} instead of {phase}")
+
+    def vote(self, case: Case, voter: Address, words: tuple[Digest, Digest]) -> Vote:
+        seat = case.seat_of(voter)
+        assert seat is not None
+        return Vote(
+            dispute=case.id, round=U16(case.round), voter=voter, seat_mask=U256(seat.seat_mask), outcome=U8(Outcome.EXECUTED),
+            code=U8(0), tokens_hash=words[0], trace_root=words[1], round_digest=word("round"),
+            quote_hash=digests.keccak256(QUOTE), salt=word("salt", voter),
+        )  # fmt: skip
+
+    def commit(self, votes: list[Vote]) -> None:
+        for vote in votes:
+            self.senders[vote.voter].commit(vote.dispute, vote.round, vote.seat_mask, typed_digest(self.domain, vote))
+        self.pump()
+
+    def reveal(self, votes: list[Vote]) -> None:
+        for vote in votes:
+            self.senders[vote.voter].reveal(vote, QUOTE)
+        self.pump()
+
+    def settled(self) -> Case:
+        """Past the end, until every seat is paid or charged."""
+        while any(each.settled < each.seats for each in self.case().rounds) or not self.case().paid:
+            self.step()
+        return self.case()
+
+    def everything_is_accounted_for(self) -> None:
+        """Balances, and each ending, sum to the wei; what the ledger holds is what its events say."""
+        money, history = self.reader.money(self.reader.head()), CourtHistory(self.reader)
+        head = self.reader.head()
+        endings = history.endings(0, head)
+        assert money.sums and endings and all(each.sums for each in endings)
+        ins = {"Taken", "Funded"}
+        moved = [m for m in history.movements(0, head) if m.event in ins | {"Withdrawn"}]
+        assert money.ledger_balance == sum(m.values["amount"] * (1 if m.event in ins else -1) for m in moved)
+        # What is left in pots is what operators paid for audits.
+        assert money.total_pots == money.audit_pool > 0
+
+
+def claimed(court: Court, index: int) -> tuple[Digest, Digest]:
+    """What the operator's receipt says: its trace is that of `tests.devnet.receipt`."""
+    receipt = court.batch.entries[index].receipt
+    return receipt.tokens_hash, word("trace", receipt.seq)
+
+
+def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path)
+    court.open(0, word("wrong guess"))
+    case = court.until(Phase.COMMIT)
+    assert (case.seats, case.drawn, case.quorum) == (15, 15, 10)
+    assert sum(each.seat_mask for each in case.members) == 2**15 - 1
+    votes = [court.vote(case, each.voter, claimed(court, 0)) for each in case.members]
+    court.commit(votes)
+    shown = {each.voter: each.commitment for each in court.case().members}
+    assert all(sealed(typed_digest(court.domain, v), v.voter, v.seat_mask) == shown[v.voter] for v in votes)
+    with pytest.raises(SecondVote):
+        other = dataclasses.replace(votes[0], salt=word("other salt"))
+        court.senders[other.voter].commit(case.id, case.round, other.seat_mask, typed_digest(court.domain, other))
+    mine(anvil, 2)
+    court.reveal(votes)
+    assert {each.group for each in court.case().members} == {said_by(votes[0]).group}
+    case = court.until(Phase.FINAL)
+    assert case.verdict is Verdict.UPHELD and case.replacement == ZERO_DIGEST
+    court.settled()
+    (ending,) = CourtHistory(court.reader).endings(0, court.reader.head())
+    fees, bond = 15 * DEVNET.money.fee_per_seat, DEVNET.required_bond
+    assert (ending.bonds, ending.slashed, ending.to_verifiers) == (bond, 0, fees)
+    assert ending.to_operator == (bond - fees) * DEVNET.shares.operator_share_bps // 10_000
+    court.everything_is_accounted_for()
+    head = court.reader.head()
+    operator = court.reader.holdings(OPERATORS[0].address, head)
+    assert (
+        operator.stake_wei == court.reader.stake_at(OPERATORS[0].address, head - 1, head)
+        and operator.credit_wei == ending.to_operator
+    )
+
+
+def test_a_lie_is_overturned_by_a_certificate_and_its_price_withdrawn(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path)
+    keys = {each.address: BlsSigner(b"\0" + word("bls", each.address)[1:]) for each in VERIFIERS}
+    for who, signer_ in keys.items():
+        court.senders[who].register_bls(signer_)
+    court.pump()
+    out = digests.out_hash(*TRUE)
+    known = court.open(1, key_of(Outcome.EXECUTED, 0, out))
+    case = court.until(Phase.COMMIT)
+    helper, history = court.of(CHALLENGER), CourtHistory(court.reader)
+    public = history.keys_at(case.seed.block - 1)
+    assert public == {who: key.public_key for who, key in keys.items()}
+    alone = min(case.members, key=lambda each: each.seat_mask.bit_count())
+    seats = seating(case.members, public)
+    votes = {each.voter: court.vote(case, each.voter, TRUE) for each in case.members}
+    root = merkle.batch_root([typed_digest(court.domain, votes[who]) for who in keys if who != alone.voter])
+    helper.form_committee(case.id, case.round, seats.seated, seats.keys)
+    helper.post_commit_root(case.id, case.round, root)
+    court.commit([votes[alone.voter]])
+    mine(anvil, court.case().commit_end - anvil.client.head().timestamp + 1)
+    finding = Finding(case.id, U16(case.round), *struct_values(votes[alone.voter])[4:9])
+    message = certified_digest(court.domain, finding, root)
+    signatures = {who: key.sign(message) for who, key in keys.items() if who != alone.voter}
+    helper.certify(finding, root, certificate(court.case().members, public, signatures))
+    court.reveal([votes[alone.voter]])
+    (shown,) = history.certificates(0, court.reader.head())
+    assert shown.finding == finding and shown.signers == 2**15 - 1 - alone.seat_mask
+    assert court.case().certified_group == said_by(votes[alone.voter]).group
+    case = court.until(Phase.FINAL, known)
+    assert (case.verdict, case.replacement) == (Verdict.OVERTURNED, out) and case.challengers[0].knew
+    court.settled()
+    the_liar_pays(court)
+    court.everything_is_accounted_for()
+
+
+def the_liar_pays(court: Court) -> None:
+    """Slash, alpha for who knew, beta for the right, and what waits can be withdrawn."""
+    head, money, shares = court.reader.head(), DEVNET.money, DEVNET.shares
+    (ending,) = CourtHistory(court.reader).endings(0, head)
+    slash = money.slash_amount
+    assert ending.slashed == slash
+    assert court.reader.holdings(OPERATORS[0].address, head).stake_wei == STAKE_WEI - slash
+    assert ending.to_challengers == DEVNET.required_bond + slash * shares.alpha_bps // 10_000
+    assert ending.burned >= slash // 5 and ending.to_verifiers <= slash * shares.beta_bps // 10_000 + 15 * money.fee_per_seat
+    seats = CourtHistory(court.reader).seats(0, head)
+    assert sum(each.pay for each in seats) == ending.to_verifiers and not any(each.penalty for each in seats)
+    # Credits that come within an hour are payable together, after its end.
+    court.anvil.pass_time(DEVNET.times.withdraw_delay + 3600)
+    everybody = [CHALLENGER, *VERIFIERS]
+    for who in everybody:
+        holdings = court.reader.holdings(who.address, court.reader.head())
+        assert 0 < holdings.credit_due_wei == holdings.credit_wei
+        court.of(who).withdraw(holdings.credit_due_wei)
+    court.pump()
+    assert all(court.reader.holdings(who.address, court.reader.head()).credit_wei == 0 for who in everybody)
+
+
+def test_what_the_contracts_would_refuse_is_refused_before_it_is_sent(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path)
+    entry, client = court.batch.entries[0], anvil.client
+    opening = (struct_values(entry.receipt), entry.signature, 0, court.batch.proofs[0], word("alt"))
+
+    def tried(contract: str, function: str, *arguments: object, value_wei: int = 0, who: LocalSigner = CHALLENGER) -> None:
+        dry_run(client, court.network, who.address, contract, function, *arguments, value_wei=value_wei)
+
+    bond = DEVNET.required_bond
+    tried("Disputes", "open", *opening, value_wei=bond)
+    with pytest.raises(BondMismatch, match=f"{bond - 1} wei sent, {bond} asked"):
+        tried("Disputes", "open", *opening, value_wei=bond - 1)
+    with pytest.raises(ChainReverted, match="OwnReceipt"):
+        tried("Disputes", "open", *opening, value_wei=bond, who=OPERATORS[0])
+    with pytest.raises(WrongPhase, match="is in NONE, this step is for COMMIT"):
+        tried("Disputes", "settle", word("no dispute"))
+    with pytest.raises(MerkleProofMismatch):
+        tried("Disputes", "open", *opening[:3], court.batch.proofs[1], word("alt"), value_wei=bond)
+    worse = dataclasses.replace(DEVNET, times=dataclasses.replace(DEVNET.times, unbond_delay=100))
+    short = court.network.addresses.short_timelock
+    with pytest.raises(MalformedValue, match="unbondDelay of 100 s is below the longest dispute"):
+        dry_run(client, court.network, short, "Params", "set", to_struct(worse))
+    dry_run(client, court.network, short, "Params", "set", to_struct(DEVNET))
+    with pytest.raises(ChainReverted, match="AccessManagedUnauthorized"):
+        tried("Params", "set", to_struct(DEVNET))
+
+
+def test_an_address_book_is_believed_only_if_the_chain_has_its_code(anvil: Anvil, tmp_path: Path) -> None:
+    network = founded(anvil)
+    write_network(tmp_path / "network.json", network)
+    assert read_network(tmp_path / "network.json") == network == verify_code(anvil.client, network)
+    first, *others = network.code
+    with pytest.raises(ConfigurationError, match=r"charter at 0x[0-9a-f]{40} has other code"):
+        verify_code(anvil.client, dataclasses.replace(network, code=(CodeHash(first.contract, word("other")), *others)))
+    with pytest.raises(ConfigurationError, match="no code hash of charter"):
+        verify_code(anvil.client, dataclasses.replace(network, code=tuple(others)))
+    anvil.rpc("anvil_setCode", network.addresses.ledger, "0x")
+    with pytest.raises(ConfigurationError, match="nothing is deployed"):
+        verify_code(anvil.client, network)

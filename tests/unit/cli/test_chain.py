@@ -1,0 +1,90 @@
+"""`bytewise chain`: a deployment planned, made and looked at; parameters shown and tried."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.errors import ConfigurationError
+from chain.next.book import read_network
+from chain.next.params import DEVNET, changed, complete, read_changes
+from tests.anvil import CHAIN_ID, Anvil
+from tests.court_village import POOL
+from tests.devnet import signer
+
+DEPLOY = ["chain", "deploy", "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).split())
+
+
+def test_a_deployment_is_planned_made_and_looked_at(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    anvil.mine(2)
+    book, rpc = tmp_path / "network.json", ["--rpc", anvil.url]
+    assert main([*DEPLOY, *rpc, "--out", str(book), "--plan"]) == Exit.OK
+    assert "32 transactions" in told(capsys) and not book.exists()
+    assert anvil.client.nonce(signer(0).address) == 0
+    assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.OK
+    assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.USAGE
+    where = [*rpc, "--network", str(book)]
+    capsys.readouterr()
+    assert main(["chain", "status", *where, "--output", "json"]) == Exit.OK
+    state = json.loads(capsys.readouterr().out)
+    network = read_network(book)
+    assert state["roles"]["ADMIN"] == [network.addresses.long_timelock] and state["irregular"] == []
+    assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 23
+    assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False}]
+    assert main(["chain", "status", *where]) == Exit.OK
+    anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
+    assert main(["chain", "status", *where]) == Exit.USAGE
+    assert f"disputes at {network.addresses.disputes} has other code" in told(capsys)
+
+
+def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    anvil.mine(2)
+    book, file = tmp_path / "network.json", tmp_path / "new.toml"
+    assert main([*DEPLOY, "--rpc", anvil.url, "--out", str(book)]) == Exit.OK
+    where = ["chain", "params", "--rpc", anvil.url, "--network", str(book)]
+    capsys.readouterr()
+    assert main(where) == Exit.OK
+    file.write_text(capsys.readouterr().out)
+    assert complete(read_changes(file)) == DEVNET
+    file.write_text("[times]\nwindow = 240\n")
+    assert main([*where, "--set", str(file), "--dry-run"]) == Exit.OK and told(capsys) == "legal"
+    assert main([*where, "--set", str(file)]) == Exit.OK
+    assert f"target {read_network(book).addresses.params} calldata 0x" in told(capsys)
+    for content, words in (
+        ("[times]\nunbond_delay = 600\n", "unbondDelay of 600 s is below the longest dispute"),
+        ("[committee]\nseats = [15, 30, 0]\n", "seats is outside its bounds"),
+        ("[times]\nwindows = 1\n", "times.windows: no such parameter"),
+        ("[times]\nwindow = true\n", "times.window: True is no int"),
+        ("[time]\nwindow = 1\n", "time: one of"),
+        ("not toml", "new.toml"),
+    ):
+        file.write_text(content)
+        assert main([*where, "--set", str(file), "--dry-run"]) == Exit.USAGE
+        assert words in told(capsys)
+
+
+def test_what_is_asked_wrongly_is_said(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--rpc", anvil.url, "--out", str(tmp_path / "network.json")]
+    assert main([*DEPLOY, *out]) == Exit.USAGE and "needs two blocks" in told(capsys)
+    anvil.mine(2)
+    assert main([*DEPLOY, *out, "--curator", "0x12"]) == Exit.USAGE and "0x12 is none" in told(capsys)
+    assert main([*DEPLOY, *out, "--pool", "0x12"]) == Exit.USAGE and "--pool" in told(capsys)
+    assert main([*DEPLOY[:4], *out]) == Exit.USAGE and "--key or --devnet-account" in told(capsys)
+    (tmp_path / "bad.toml").write_text("[committee]\ntau_num = 1\n")
+    assert main([*DEPLOY, *out, "--params", str(tmp_path / "bad.toml")]) == Exit.USAGE
+    assert "tau is outside its bounds" in told(capsys)
+
+
+def test_a_chain_with_money_needs_every_parameter(tmp_path: Path) -> None:
+    assert changed(DEVNET, {"times": {"window": 7}}).times.window == 7
+    with pytest.raises(ConfigurationError, match=r"missing committee.breaker_operators, .*times.window"):
+        complete({"money": {}})
