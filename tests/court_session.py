@@ -1,0 +1,121 @@
+"""One anchored batch, a sender for everybody, and somebody who makes the moves that are anybody's: disputes from end to end."""
+
+from pathlib import Path
+
+from bytewise.protocol import digests
+from bytewise.protocol.actions_next import Action
+from bytewise.protocol.ballots import alt_commit, dispute_id
+from bytewise.protocol.decide_next import Alternative, MovePolicy, decide_challenger, decide_moves
+from bytewise.protocol.docket import Case
+from bytewise.protocol.messages import Outcome, Vote
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import U8, U16, U256, Address, Blob, Digest
+from chain.headers import header_rlp
+from chain.next.history import CourtHistory
+from chain.next.moves import Mover
+from chain.next.params import DEVNET
+from chain.next.reader import DocketReader
+from chain.next.sending import ContractSender
+from tests.anvil import Anvil
+from tests.court_village import CHALLENGER, OPERATORS, VERIFIERS, actor, mine, populated
+from tests.devnet import Batch, batch, word
+
+QUOTE = Blob(b"quote")
+EAGER = MovePolicy(turns=1, overdue=0, seats_per_draw=8, seats_per_settlement=8)
+TRUE = (word("true tokens"), word("true trace"))
+
+
+class Court:
+    """A network with one anchored batch, a sender for everybody, and somebody who makes the moves that are anybody's."""
+
+    def __init__(self, anvil: Anvil, folder: Path) -> None:
+        self.anvil = anvil
+        self.network = populated(anvil)
+        self.reader = DocketReader(anvil.client, self.network)
+        self.senders = {each.address: actor(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
+        self.domain = self.network.disputes_domain
+        self.mover = Mover(self.of(CHALLENGER), self.reader, lambda block: header_rlp(anvil.client, block))
+        self.batch: Batch = batch(self.network, OPERATORS[0], 1, 3, anvil.client.head().timestamp)
+        price = self.reader.docket(OPERATORS[0].address, self.reader.head()).price_wei
+        self.of(OPERATORS[0]).anchor(self.batch.header, 3 * price)
+        self.pump()
+
+    def of(self, who: LocalSigner) -> ContractSender:
+        return self.senders[who.address]
+
+    def pump(self) -> None:
+        while sum(each.pump() for each in self.senders.values()):
+            self.anvil.mine()
+
+    def open(self, index: int, expected: Digest) -> Alternative:
+        """The challenger questions a receipt and commits to the key that it expects."""
+        entry, salt = self.batch.entries[index], word("salt", index)
+        self.dispute = dispute_id(self.domain, receipt_id(self.network.anchor_domain, entry.receipt))
+        commitment = alt_commit(self.domain, self.dispute, CHALLENGER.address, expected, salt)
+        proof, bond = self.batch.proofs[index], DEVNET.required_bond
+        self.of(CHALLENGER).open_dispute(entry.receipt, entry.signature, 0, proof, commitment, bond)
+        self.pump()
+        return Alternative(expected, salt)
+
+    def case(self) -> Case:
+        found = self.reader.case(self.dispute, self.reader.head())
+        assert found is not None
+        return found
+
+    def step(self, known: Alternative | None = None) -> None:
+        """One tick of whoever makes moves; a block where there is nothing to do."""
+        docket = self.reader.docket(CHALLENGER.address, self.reader.head())
+        alternatives = {} if known is None else {self.dispute: known}
+        actions: tuple[Action, ...] = decide_moves(docket, EAGER)
+        if known is not None:
+            actions += decide_challenger(docket, CHALLENGER.address, alternatives)
+        assert self.mover.perform(actions) == ()
+        while actions and self.of(CHALLENGER).pump():
+            self.anvil.mine()
+        mine(self.anvil, 1 if actions else 4)
+
+    def until(self, phase: Phase, known: Alternative | None = None) -> Case:
+        for _ in range(200):
+            if self.case().phase is phase:
+                return self.case()
+            self.step(known)
+        raise AssertionError(f"{self.case().phase} instead of {phase}")
+
+    def vote(self, case: Case, voter: Address, words: tuple[Digest, Digest]) -> Vote:
+        seat = case.seat_of(voter)
+        assert seat is not None
+        return Vote(
+            dispute=case.id, round=U16(case.round), voter=voter, seat_mask=U256(seat.seat_mask), outcome=U8(Outcome.EXECUTED),
+            code=U8(0), tokens_hash=words[0], trace_root=words[1], round_digest=word("round"),
+            quote_hash=digests.keccak256(QUOTE), salt=word("salt", voter),
+        )  # fmt: skip
+
+    def commit(self, votes: list[Vote]) -> None:
+        for vote in votes:
+            self.senders[vote.voter].commit(vote.dispute, vote.round, vote.seat_mask, typed_digest(self.domain, vote))
+        self.pump()
+
+    def reveal(self, votes: list[Vote]) -> None:
+        for vote in votes:
+            self.senders[vote.voter].reveal(vote, QUOTE)
+        self.pump()
+
+    def settled(self) -> Case:
+        """Past the end, until every seat is paid or charged."""
+        while any(each.settled < each.seats for each in self.case().rounds) or not self.case().paid:
+            self.step()
+        return self.case()
+
+    def everything_is_accounted_for(self) -> None:
+        """Balances, and each ending, sum to the wei; what the ledger holds is what its events say."""
+        money, history = self.reader.money(self.reader.head()), CourtHistory(self.reader)
+        head = self.reader.head()
+        endings = history.endings(0, head)
+        assert money.sums and endings and all(each.sums for each in endings)
+        ins = {"Taken", "Funded"}
+        moved = [m for m in history.movements(0, head) if m.event in ins | {"Withdrawn"}]
+        assert money.ledger_balance == sum(m.values["amount"] * (1 if m.event in ins else -1) for m in moved)
+        # What is left in pots is what operators paid for audits.
+        assert money.total_pots == money.audit_pool > 0
