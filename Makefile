@@ -31,9 +31,12 @@ DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits
 PEERS := build/bench-venv
 PEERS_READY := $(PEERS)/.installed
 PLOTS_READY := $(PEERS)/.plots
+# What proves properties of the contracts, in an environment of its own too.
+PROVERS := build/prove-venv
+PROVERS_READY := $(PROVERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts soak-determinism clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts soak-determinism prove clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -130,6 +133,15 @@ bench-verdicts: install $(PLOTS_READY) ## whom the paper's verdict rule harms, a
 
 soak-determinism: install ## 10,000 runs under every setting, one hash for each prompt; writes bench/results (ARGS='--runs 1000')
 	@$(PY) -m bench.soak_determinism $(ARGS)
+
+$(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
+	@echo '==> a solver into $(PROVERS) (once)'
+	@mkdir -p build && test -x $(PROVERS)/bin/python || $(PYTHON) -m venv $(PROVERS)
+	@$(PROVERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
+	@touch $@
+
+prove: install $(PROVERS_READY) ## prove the sums of the ledger, and that a planted defect is found
+	@PATH="$(NODE_BIN):$$PATH" Z3="$(CURDIR)/$(PROVERS)/bin/z3" node $(CONTRACTS)/tools/prove.js
 
 clean: ## remove what runs and builds left (not .venv, not node_modules)
 	rm -rf build runs demo-report.json $(CONTRACTS)/out $(CONTRACTS)/cache

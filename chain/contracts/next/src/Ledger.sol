@@ -11,7 +11,7 @@ import {ILedger} from "./interfaces/ILedger.sol";
 import {IParams} from "./interfaces/IParams.sol";
 
 /// @title Ledger: who may move money, and when credit is paid; the sums are `Books`
-contract Ledger is Books, AccessManaged, Wired, ReentrancyGuardTransient {
+contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransient {
     using MaturityQueue for MaturityQueue.Queue;
 
     /// @notice The protocol clock.
@@ -83,7 +83,7 @@ contract Ledger is Books, AccessManaged, Wired, ReentrancyGuardTransient {
 
     /// @inheritdoc ILedger
     function close(bytes32 ref, BurnReason reason) external onlyMovers returns (uint256 burned) {
-        burned = potOf[ref];
+        burned = _pots[ref];
         _burnOf(ref, burned, reason);
     }
 
@@ -118,6 +118,31 @@ contract Ledger is Books, AccessManaged, Wired, ReentrancyGuardTransient {
         emit Withdrawn(msg.sender, amount);
         (bool ok,) = msg.sender.call{value: amount}("");
         if (!ok) revert PaymentRefused(msg.sender);
+    }
+
+    /// @inheritdoc ILedger
+    function potOf(bytes32 ref) external view returns (uint256) {
+        return _pots[ref];
+    }
+
+    /// @inheritdoc ILedger
+    function totalPots() external view returns (uint256) {
+        return _totalPots;
+    }
+
+    /// @inheritdoc ILedger
+    function totalCredits() external view returns (uint256) {
+        return _totalCredits;
+    }
+
+    /// @inheritdoc ILedger
+    function treasury() external view returns (uint256) {
+        return _treasury;
+    }
+
+    /// @inheritdoc ILedger
+    function totalBurned() external view returns (uint256) {
+        return _totalBurned;
     }
 
     /// @inheritdoc ILedger
