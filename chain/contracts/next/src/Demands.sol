@@ -86,8 +86,7 @@ abstract contract Demands is Reports {
         uint64 last = lastSeq[r.operator];
         if (r.seq <= last) revert NumberAnchored(r.seq, last);
         // What the network itself closed meanwhile is no fault of the operator.
-        _checkServable(r.environment, r.modelId);
-        if (EPOCHS.stateOf(r.keyEpoch) == IKeyEpochs.EpochState.COMPROMISED) revert EpochCompromised(r.keyEpoch);
+        _checkServable(r.environment, r.modelId, r.keyEpoch);
         _open(Kind.ANCHOR, anchorSubject(id), r.operator, r.seq, PARAMS.version());
     }
 
@@ -154,12 +153,13 @@ abstract contract Demands is Reports {
         return d.closedAt - d.openedAt;
     }
 
-    /// @dev Environment and model take batches, and the environment's pool can judge them.
-    function _checkServable(bytes32 environment, bytes32 modelId) internal view returns (bytes32 pool) {
+    /// @dev Environment, model and epoch take batches, and the environment's pool can judge them.
+    function _checkServable(bytes32 environment, bytes32 modelId, uint64 epoch) internal view returns (bytes32 pool) {
         IRegistry.Item memory item = REGISTRY.item(environment);
         // A model is an item too, without a pool.
         if (item.status != Status.ACTIVE || item.pool == 0) revert EnvironmentNotActive(environment);
         if (REGISTRY.item(modelId).status != Status.ACTIVE) revert ModelNotActive(modelId);
+        if (!EPOCHS.isOpenForInclusion(epoch)) revert EpochNotOpen(epoch);
         if (!REGISTRY.isSeatable(item.pool)) revert PoolTooSmall(item.pool);
         return item.pool;
     }

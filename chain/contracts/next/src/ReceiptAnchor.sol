@@ -52,8 +52,7 @@ contract ReceiptAnchor is Demands, Wired {
         if (!REGISTRY.isOperator(msg.sender)) revert NotOperator(msg.sender);
         uint32 version = PARAMS.version();
         _checkSequence(header, version);
-        bytes32 pool = _checkServable(header.environment, header.modelId);
-        if (!EPOCHS.isOpenForInclusion(header.keyEpoch)) revert EpochNotOpen(header.keyEpoch);
+        bytes32 pool = _checkServable(header.environment, header.modelId, header.keyEpoch);
         batchId = _push(header, pool, _clock(), version, REGISTRY.stoppedSeconds(pool));
         emit BatchAnchored(batchId, msg.sender, header, _shown(batchId));
         _bind(batchId, header.count, version);

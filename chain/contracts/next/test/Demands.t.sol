@@ -524,7 +524,7 @@ contract AnchorDemandTest is DemandsBase {
             why = err(IReceiptAnchor.PoolTooSmall.selector, uint256(POOL));
         } else {
             epochs.compromise(EPOCH);
-            why = err(IReceiptAnchor.EpochCompromised.selector, EPOCH);
+            why = err(IReceiptAnchor.EpochNotOpen.selector, EPOCH);
         }
         vm.prank(demander);
         vm.expectRevert(why);

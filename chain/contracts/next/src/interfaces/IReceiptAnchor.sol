@@ -113,8 +113,6 @@ interface IReceiptAnchor {
     error AlreadyReleased(uint64 batchId);
     /// @notice Demands or disputes hold the collateral.
     error BatchHeld(uint64 batchId, uint32 holds);
-    /// @notice Shards may no longer open envelopes of this epoch for new receipts.
-    error EpochCompromised(uint64 keyEpoch);
     /// @notice Nothing slashed by this report waits to be shared.
     error NothingToCollect(bytes32 ref);
     /// @notice Slashed stake is still on its way: the pot has `have` of `want`.
@@ -157,7 +155,7 @@ interface IReceiptAnchor {
         payable;
     function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
     /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not, and while
-    ///         its environment and model take batches. The operator has `maxAnchorDelay` and must show the batch itself.
+    ///         its environment, model and epoch take batches. The operator has `maxAnchorDelay` and must show the batch itself.
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
