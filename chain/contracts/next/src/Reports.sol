@@ -10,7 +10,7 @@ import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
 
 /// @title Reports: faults that need no committee cost stake, a share of it for who showed them
-/// @dev Stake that disputes bind is theirs, so one report may take less than its penalty; it can be repeated for the rest.
+/// @dev A report takes less than its penalty where less stake is left; it can be repeated for the rest when more has come.
 ///      A stake source may bring slashed stake later: then it is shared by `collect`.
 abstract contract Reports is Members {
     uint256 private constant BPS = 10_000;

@@ -208,26 +208,35 @@ contract ListDemandTest is DemandsBase {
         same(vault.collateralOf(operator), 0, "collateral");
     }
 
-    /// @dev Stake that disputes bind is theirs first; the rest of the penalty is taken when they are over.
-    function test_a_penalty_that_disputes_leave_too_little_for_is_taken_later(uint96 free) public {
-        free = uint96(bound(free, 0, 12 ether));
+    /// @dev Verdicts may have taken the stake already; what comes back later owes the rest.
+    function test_a_penalty_that_finds_too_little_stake_is_taken_later(uint96 left) public {
+        left = uint96(bound(left, 0, 12 ether));
         anchored(receipt(1));
         listDemanded(0);
         bytes32 subject = anchor.listSubject(0);
-        vault.lock(operator, 100 ether - free, "dispute");
+        vault.slash(operator, 0, 100 ether - left, "dispute");
         vm.warp(anchor.demand(subject).deadline + 1);
         anchor.expire(subject);
         that(anchor.batch(0).isVoid, "void all the same");
-        uint256 first = free < 10 ether ? free : 10 ether;
-        same(vault.stakeOf(operator), 100 ether - first, "first");
+        uint256 first = left < 10 ether ? left : 10 ether;
+        same(vault.stakeOf(operator), left - first, "first");
         if (first == 10 ether) return;
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, uint64(0)));
         anchor.expire(subject);
-        vault.unlock(operator, 100 ether - free, "dispute");
+        stake(operator, 100 ether);
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 90 ether, "all");
+        same(vault.stakeOf(operator), 90 ether + first, "all");
         same(ledger.creditOf(demander), BOND + first * 3 / 10 + (10 ether - first) * 3 / 10, "share");
         balanced();
+    }
+
+    function test_locks_keep_no_stake_from_a_penalty(uint96 locked) public {
+        anchored(receipt(1));
+        listDemanded(0);
+        vault.lock(operator, bound(locked, 0, 100 ether), "dispute");
+        vm.warp(anchor.demand(anchor.listSubject(0)).deadline + 1);
+        anchor.expire(anchor.listSubject(0));
+        same(vault.stakeOf(operator), 90 ether, "taken");
     }
 
     function test_an_open_demand_holds_the_collateral(uint16 late, bool answers) public {

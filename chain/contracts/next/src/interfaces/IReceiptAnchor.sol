@@ -133,7 +133,7 @@ interface IReceiptAnchor {
     /// @notice Free the collateral of a batch whose windows are over and that no demand or dispute holds. Anybody.
     function release(uint64 batchId) external;
     /// @notice Two different signed leaves with one number. Permissionless; alpha to who reports first. A report that takes
-    ///         less than a slash, because disputes bind the rest, can be repeated for it by anybody.
+    ///         less than a slash, because no more stake was left, can be repeated for the rest by anybody.
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
     function equivocationWithEmpty(
         Receipt calldata r,
@@ -159,8 +159,8 @@ interface IReceiptAnchor {
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
-    /// @notice End a demand that nobody answered in time. Anybody. Where the operator had less free stake than the penalty it
-    ///         can be called again for the rest.
+    /// @notice End a demand that nobody answered in time. Anybody. Where the operator had less stake than the penalty it can
+    ///         be called again for the rest.
     function expire(bytes32 subject) external;
     /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
     /// @param ref `equivocationRef`, or the subject of the demand
