@@ -1,0 +1,98 @@
+"""What the second contracts must say of a court, from the model of it: views by name, structs by field."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bytewise.protocol.court.standing import standing
+from bytewise.protocol.court.state import Court, Dispute, Round
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
+from tests.court_network import Read
+
+
+def money(court: Court, accounts: Sequence[Address], environment: Digest) -> dict[Read, Any]:
+    """All money, the clock and the breaker."""
+    books = court.books
+    want: dict[Read, Any] = {
+        Read("Guardian", "clock"): court.now,
+        Read("Ledger", "totalCredits"): sum(books.credits.values()),
+        Read("Ledger", "treasury"): books.treasury,
+        Read("Ledger", "totalBurned"): books.burned,
+        Read("StakeVault", "totalStake"): sum(books.stakes.values()),
+        Read("Disputes", "isHeld", (environment,)): court.breaker(environment).held,
+    }
+    want |= {Read("Ledger", "potOf", (id_,)): books.pot(id_) for id_ in court.disputes}
+    want |= {Read("Disputes", "phaseOf", (id_,)): court.phase(found) for id_, found in court.disputes.items()}
+    for who in accounts:
+        want[Read("Ledger", "creditOf", (who,))] = books.credits.get(who, 0)
+        want[Read("StakeVault", "stakeOf", (who,))] = books.stakes.get(who, 0)
+        want[Read("StakeVault", "lockedOf", (who,))] = books.locked.get(who, 0)
+    return want
+
+
+def facts(court: Court, found: Dispute) -> dict[Read, Any]:
+    """Everything that the contracts say about one dispute and its current round."""
+    number, one = len(found.rounds), found.round
+    want: dict[Read, Any] = {
+        Read("Disputes", "dispute", (found.id,)): _dispute(found),
+        Read("Disputes", "roundOf", (found.id, number)): _round(one),
+        Read("Disputes", "tallyOf", (found.id, number)): _tally(one),
+        Read("Disputes", "isSettleable", (found.id,)): court.phase(found) is Phase.REVEAL and court.reveals_closed(one),
+        Read("Disputes", "challengersOf", (found.id,)): {
+            "who": tuple(each.account for each in found.challengers), "knew": tuple(each.knew for each in found.challengers),
+        },
+        Read("Settlement", "accountOf", (found.id,)): _account(found),
+    }  # fmt: skip
+    if found.phase is Phase.FINAL:
+        for i, each in enumerate(found.rounds, 1):
+            want[Read("Settlement", "settledSeats", (found.id, i))] = found.settled_seats[i - 1]
+            for seat, holder in enumerate(each.holders):
+                expected = {"holder": holder or ZERO_ADDRESS, "standing": standing(found, each, holder)}
+                want[Read("Disputes", "standingOf", (found.id, i, seat))] = expected
+    return want
+
+
+def _dispute(found: Dispute) -> Mapping[str, Any]:
+    return {
+        "receiptId": found.claim.receipt_id, "claimedOutHash": found.claim.out_hash, "environment": found.claim.environment,
+        "operator": found.claim.operator, "challenger": found.challengers[0].account, "batchId": found.claim.batch_id,
+        "openedAt": found.opened_at, "paramsVersion": found.claim.params_version, "level": found.round.level,
+        "round": len(found.rounds), "reruns": found.reruns, "appealed": found.appealed is not Verdict.NONE,
+        "refunded": found.verdict is Verdict.REFUNDED, "verdict": found.verdict, "appealEnd": found.appeal_end,
+        "airgapEnd": found.airgap_end, "key": found.key, "secondKey": found.second_key, "replacement": found.replacement,
+    }  # fmt: skip
+
+
+def _round(one: Round) -> Mapping[str, Any]:
+    return {
+        "seedBlock": one.seed_block, "commitEnd": one.commit_end, "revealEnd": one.reveal_end, "seats": one.seats,
+        "drawn": len(one.holders), "level": one.level, "rearms": one.rearms, "settled": one.settled,
+        "committedMask": one.committed, "revealedMask": one.revealed, "certifiedMask": one.certified,
+    }  # fmt: skip
+
+
+def _tally(one: Round) -> Mapping[str, Any]:
+    count, spoken = one.count, one.committed | one.revealed
+    lead = count.lead_said
+    return {
+        "equal": count.equal, "lead": count.lead, "unavailable": count.unavailable, "noKey": count.no_key,
+        "cannotExecute": count.cannot_execute, "notRevealed": (one.committed & ~one.revealed).bit_count(),
+        "absent": one.seats - spoken.bit_count() if one.drawn else 0, "leadKey": lead.key if lead else ZERO_DIGEST,
+        "leadOutHash": lead.out_hash if lead else ZERO_DIGEST,
+    }  # fmt: skip
+
+
+def _account(found: Dispute) -> Mapping[str, Any]:
+    a = found.account
+    return {
+        "bonds": a.bonds, "appealBond": a.appeal_bond, "advanced": a.advanced, "operatorLocked": a.operator_locked,
+        "slashed": a.slashed, "penalties": a.penalties, "perSeat": a.per_seat, "toChallengers": a.to_challengers,
+        "toAppellant": a.to_appellant, "toOperator": a.to_operator, "toVerifiers": a.to_verifiers, "repaid": a.repaid,
+        "burned": a.burned, "appellant": a.appellant or ZERO_ADDRESS, "ended": a.ended, "paid": a.ended,
+    }  # fmt: skip
+
+
+def within(have: Any, want: Any) -> Any:
+    """The part of a struct that the model has too."""
+    return {name: have[name] for name in want} if isinstance(want, Mapping) else have
