@@ -25,9 +25,11 @@ library SeatsLib {
         }
     }
 
-    /// @notice The lowest seat of a mask alone; names the member whose seats they are.
+    /// @notice The lowest seat of a mask alone; names the member whose seats they are. 0 for no seat.
     function lowest(uint256 mask) internal pure returns (uint256) {
-        return mask & (~mask + 1);
+        unchecked {
+            return mask & (~mask + 1);
+        }
     }
 
     /// @notice Write the places of seats `from` on. Seats behind them are as if never written.

@@ -47,30 +47,30 @@ contract DisputeGasTest is Courthouse {
         uint256 bond = params.requiredBond(1);
         uint256 gas = gasleft();
         id = disputes.open{value: bond}(r, "", batchId, new bytes32[](0), "alt");
-        said("open", gas - gasleft(), 600_000);
+        said("open", gas - gasleft(), 520_000);
         uint256 number = disputes.roundOf(id, 1).seedBlock;
         vm.roll(number + 1);
         known(number, "mix");
         bytes memory rlp = header(number, "mix");
         gas = gasleft();
         source.prove(number, rlp);
-        said("prove", gas - gasleft(), 90_000);
+        said("prove", gas - gasleft(), 110_000);
         gas = gasleft();
         disputes.draw(id, 255);
-        said("draw_31", gas - gasleft(), 500_000);
+        said("draw_31", gas - gasleft(), 395_000);
     }
 
     function ended(bytes32 id) private {
         uint256 gas = gasleft();
         disputes.settle(id);
-        said("settle", gas - gasleft(), 150_000);
+        said("settle", gas - gasleft(), 100_000);
         toFinalize(id);
         gas = gasleft();
         disputes.finalize(id);
-        said("finalize", gas - gasleft(), 400_000);
+        said("finalize", gas - gasleft(), 300_000);
         gas = gasleft();
         settlement.settleSeats(id, 1, 255);
-        said("settle_seats_31", gas - gasleft(), 3_000_000);
+        said("settle_seats_31", gas - gasleft(), 2_300_000);
     }
 
     function test_gas_of_a_dispute_that_is_voted_directly(uint256 salt) public {
@@ -106,11 +106,11 @@ contract DisputeGasTest is Courthouse {
         bytes32 id = begun(salt);
         uint256 gas = gasleft();
         disputes.postCommitRoot(id, "root");
-        said("root", gas - gasleft(), 80_000);
+        said("root", gas - gasleft(), 65_000);
         (Bls.G1[] memory points, uint256 sum) = seated(id);
         gas = gasleft();
         disputes.formCommittee(id, (1 << 31) - 1, points);
-        said("form_31", gas - gasleft(), 400_000);
+        said("form_31", gas - gasleft(), 390_000);
         toReveal(id);
         Vote memory v = voteOf(id, members(id)[0], 0);
         Finding memory f = Finding(id, 1, v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest);
@@ -119,7 +119,7 @@ contract DisputeGasTest is Courthouse {
             Certificate.Proof((1 << 31) - 1, (1 << 31) - 1, publicKey(sum), signed(sum, digest), new Bls.G1[](0));
         gas = gasleft();
         disputes.certify(f, "root", p);
-        said("certificate_31", gas - gasleft(), 350_000);
+        said("certificate_31", gas - gasleft(), 340_000);
         ended(id);
         emit log_named_uint("dispute_certificate_31", total);
     }
