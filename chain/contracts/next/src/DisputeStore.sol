@@ -46,7 +46,7 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         uint32 paramsVersion;
         Verdict verdict;
         Verdict appealed; // the verdict that was appealed; NONE: none was
-        uint8 knew; // bit i: challenger i showed that it knew `keys`' first
+        uint8 knew; // bit i: challenger i showed that it knew what the verdict says
         // Who.
         address challenger;
         uint48 batchId;
