@@ -378,8 +378,9 @@ contract AnchorTest is AnchorBase {
         Receipt memory r = receipt(1);
         anchored(r);
         bytes32 id = anchor.receiptId(r);
-        Phase phase_ = Phase(bound(phase, 1, uint8(Phase.FINAL)));
-        Verdict v = Verdict(verdict % (uint8(type(Verdict).max) + 1));
+        // Half of the time over, and half of that upheld: the cases that matter are met in every run.
+        Phase phase_ = phase % 2 == 0 ? Phase.FINAL : Phase(bound(phase, 1, uint8(Phase.FINAL)));
+        Verdict v = verdict % 2 == 0 ? Verdict.UPHELD : Verdict(verdict % (uint8(type(Verdict).max) + 1));
         bench.put(id, phase_, v);
         uint256 end = anchor.windowEnd(id, 0);
         if (!early) vm.warp(end + 1);
