@@ -169,8 +169,10 @@ abstract contract Courthouse is BlsSigner {
         return list.encode();
     }
 
-    /// @dev The seed block of the running round comes, with this mix, and is proven.
-    function seeded(bytes32 id, bytes32 mix) internal {
+    /// @dev The seed block of the running round comes, with a mix of this salt, and is proven. No block's mix is zero, and a
+    ///      source takes zero for none.
+    function seeded(bytes32 id, bytes32 salt) internal {
+        bytes32 mix = keccak256(abi.encode(salt));
         uint256 number = disputes.roundOf(id, disputes.dispute(id).round).seedBlock;
         vm.roll(number + 1);
         known(number, mix);
