@@ -14,7 +14,7 @@ from bytewise.protocol.court.params import MAX_REARMS
 from bytewise.protocol.court.state import Account, Claim, Court, Dispute, Round, Word
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.messages import Finding, Outcome, Vote
-from bytewise.protocol.phases import Event, Phase, ends
+from bytewise.protocol.phases import AT_ANY_TIME, Event, Phase, ends
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import Address, Digest
 from tests.court_world import SPEECHES, vote, word
@@ -74,6 +74,7 @@ class Play:
         if allowed is not None:
             events = {allowed} if isinstance(allowed, Event) else allowed
             assert self.phase(dispute, stored=True) in {ends(start, event) for event in events}, (name, start)
+            assert not before.paused or events <= AT_ANY_TIME, name
         return True
 
     def phase(self, dispute: Digest, stored: bool = False) -> Phase:

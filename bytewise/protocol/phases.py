@@ -21,7 +21,7 @@ class Phase(enum.IntEnum):
 
 
 DERIVED = frozenset({Phase.REVEAL, Phase.AIRGAP})
-"""Phases that follow from time and are never stored as such."""
+"""Phases into which time alone leads: what is stored may be the phase before."""
 
 
 class Event(enum.StrEnum):
@@ -115,14 +115,12 @@ TRANSITIONS = (
         Phase.AIRGAP, Event.FINALIZE, Phase.FINAL, Who.ANYBODY, "`airgapEnd` passed; a conviction is not held by the breaker"
     ),
 )
-"""Every legal move. While the clock is paused none but `refund` is taken."""
+"""Every legal move. While the clock is paused none but `AT_ANY_TIME` is taken."""
+
+AT_ANY_TIME = frozenset({Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
+"""What a pause does not stop: their deadlines stand still with the clock, and nothing of them moves money against anybody."""
 
 
 def ends(start: Phase, event: Event) -> Phase | None:
     """Where an event leads from a phase; None where it is no move."""
     return next((row.end for row in TRANSITIONS if (row.start, row.event) == (start, event)), None)
-
-
-def is_way(start: Phase, end: Phase) -> bool:
-    """Whether one row leads from a phase to another (or back to the same)."""
-    return any((row.start, row.end) == (start, end) for row in TRANSITIONS)

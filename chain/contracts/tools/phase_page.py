@@ -48,7 +48,7 @@ def diagram() -> str:
     for row in TRANSITIONS:
         ways.setdefault((row.start, row.end), []).append(f"({row.event})" if row.who is Who.TIME else str(row.event))
     lines = [f"    {_node(start)} --> {_node(end)}: {' / '.join(events)}" for (start, end), events in ways.items()]
-    notes = [f"    note right of {phase.name}: follows from time, never stored" for phase in sorted(DERIVED)]
+    notes = [f"    note right of {phase.name}: time alone leads here" for phase in sorted(DERIVED)]
     return "\n".join(["```mermaid", "stateDiagram-v2", *lines, *notes, "    FINAL --> [*]", "```"])
 
 

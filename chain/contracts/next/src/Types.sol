@@ -87,7 +87,7 @@ struct ParamSet {
     Shares shares;
 }
 
-/// @notice Where a dispute stands. REVEAL and AIRGAP follow from time and are never stored.
+/// @notice Where a dispute stands. Time alone leads from COMMIT to REVEAL and from APPEAL to AIRGAP.
 enum Phase {
     NONE,
     SEED, // the seed block is named; others may join
