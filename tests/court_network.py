@@ -24,6 +24,8 @@ OWNER = signer(0).address
 POOL, ENVIRONMENT, MODEL, MEASUREMENT = word("pool"), word("environment"), word("model"), word("measurement")
 GAS = 15_000_000
 MOMENT_S = 0.002
+MOMENTS = 30_000
+"""Waits for a block: a minute in all."""
 
 
 class Read(NamedTuple):
@@ -164,9 +166,11 @@ class CourtNetwork:
         request = {"from": sender, "data": "0x" + data.hex(), "value": hex(value), "gas": hex(GAS)}
         sent = self.anvil.rpc("eth_sendTransaction", request if to is None else {**request, "to": to})
         # The answer may come before the block does.
-        while (included := self.anvil.rpc("eth_getTransactionReceipt", sent)) is None:
+        for _ in range(MOMENTS):
+            if (included := self.anvil.rpc("eth_getTransactionReceipt", sent)) is not None:
+                return bool(int(included["status"], 16))
             time.sleep(MOMENT_S)
-        return bool(int(included["status"], 16))
+        raise AssertionError(f"transaction {sent} is in no block after {MOMENTS * MOMENT_S:.0f} s")
 
 
 def _knowing(contract: str, function: str) -> Interface:
