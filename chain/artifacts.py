@@ -20,15 +20,11 @@ from bytewise.protocol.units import Address, Digest
 FOLDER = Path(__file__).parent / "abi"
 
 CONTRACTS = (
-    "Params", "Ledger", "StakeVault", "Registry", "KeyEpochs", "BlockSeedSource", "ReceiptAnchor", "Disputes", "Lens",
+    "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
+    "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
+    "Settlement", "Proceedings", "Disputes", "Audits", "Lens",
 )  # fmt: skip
-"""Every deployed contract, in the order of deployment."""
-
-NOT_WIRED = ("RandaoSource", "StakeTree")
-"""Contracts that no deployment has yet; their ABI is committed all the same."""
-
-NEXT = "next/"
-"""Before the names of the contracts that replace these (`chain.next`)."""
+"""Every contract that a deployment has one or more of; `chain.plan` knows their order."""
 
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
@@ -139,9 +135,7 @@ def interface(name: str) -> Interface:
 @cache
 def all_errors() -> Mapping[bytes, Any]:
     """Errors of all contracts by selector: a call into one reverts with those of others."""
-    following = [NEXT + path.stem for path in sorted((FOLDER / NEXT).glob("*.json"))]
-    names = (*following, *CONTRACTS, *NOT_WIRED)
-    return {selector: entry for name in names for selector, entry in interface(name).errors.items()}
+    return {selector: entry for name in CONTRACTS for selector, entry in interface(name).errors.items()}
 
 
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:

@@ -114,6 +114,10 @@ class ChainClient:
         """The canonical block at a height; `TryAgain` if the node does not have it."""
         return self._block(hex(number))
 
+    def raw_block(self, number: int) -> Any:
+        """The canonical block at a height as the node gives it, without transactions; None if there is none."""
+        return self.rpc("eth_getBlockByNumber", hex(number), False)
+
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
         """Events by name in a closed range of blocks, in chain order."""
         topics = ["0x" + interface(contract).topic(name).hex() for name in events]
@@ -125,6 +129,12 @@ class ChainClient:
             with reading_answer("eth_getLogs"):
                 found += [log for each in raw if (log := decode_log(contract, each)) is not None]
         return sorted(found, key=lambda log: (log.block, log.place))
+
+    def codes(self, where: Sequence[Address]) -> list[bytes]:
+        """Code at addresses, as of the newest block, in one round trip; empty where there is none."""
+        answers = self.rpc_many([("eth_getCode", (each, "latest")) for each in where])
+        with reading_answer("eth_getCode"):
+            return [hex_bytes(answer) for answer in answers]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
         """Wei in the account at a block."""

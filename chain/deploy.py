@@ -1,51 +1,41 @@
-"""Deploys a network, puts models and key epochs in force, and lets accounts join: one-shot acts of a starter.
+"""Deploys a network, puts documents, models and key epochs in force, and lets accounts join: one-shot acts of a starter.
 
-Addresses follow from the deployer's nonces (CREATE), so every constructor argument is known before anything is sent and all
-transactions of a step travel in one round trip.
+The deployer has no power once `deploy` is done: roles are the charter's to give (`plan.Vote`).
 """
 
-import json
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from eth_typing import HexAddress, HexStr
 from web3.types import Nonce
 from web3.utils.address import get_create_address
 
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.keys import EpochDocument
-from bytewise.protocol.network import Addresses, Network
+from bytewise.protocol.network import Addresses, Network, Pool
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import U64, U256, Address, Digest, address
-from chain.artifacts import CONTRACTS, FOLDER, interface
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
+from chain.artifacts import interface
+from chain.book import address_of, code_hashes, field_of
 from chain.client import ChainClient
 from chain.epochs import ASSURANCE
-from chain.params import param_set
-from chain.transactions import Call, send_all
+from chain.headers import header_rlp
+from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
+from chain.rules import as_rule
+from chain.transactions import TX_GAS_CAP, Call, send_all
 
 DEFAULT_TIMEOUT_S = 60.0
 """For a whole step: many blocks of any chain we deploy on."""
 
-ACTIVE = 1
-"""`Status.ACTIVE` of an environment or a model."""
-
-_CALL_GAS = 500_000
+_CALL_GAS = 1_000_000
 _DOCUMENT_GAS_PER_BYTE = 60
 _CREATION_GAS_PER_BYTE = 240
 """200 for storing code and 16 for calldata, and some more for the constructor."""
-
-
-class Model(NamedTuple):
-    """A model to be put in force."""
-
-    model_id: Digest
-    """Artifact digest."""
-    manifest: bytes
-    """The manifest that the digest names."""
 
 
 class Policy(NamedTuple):
@@ -59,76 +49,187 @@ class Policy(NamedTuple):
     """Its canonical bytes."""
 
 
+class Proposed(NamedTuple):
+    """An environment or a model to be put in force."""
+
+    digest: Digest
+    pool: Digest
+    """Who judges an environment; zero for a model."""
+    vectors: Digest
+    """What certifiers say that they reproduced."""
+    document: bytes
+
+
+class Rehearsed(NamedTuple):
+    """A step that was not taken."""
+
+    step: Step
+    at: Address
+    """The contract's address, then."""
+    limit: int
+    """Gas that it would be given."""
+    estimate: int | None
+    """Gas that it would use; None where that cannot be known before others are taken."""
+
+
 class Joiner(NamedTuple):
-    """An account that stakes and registers: as operator with its endpoint, or as verifier."""
+    """An account that stakes and registers: as operator with its endpoint, or as verifier of a pool with its machine."""
 
     signer: LocalSigner
-    """Its key."""
     stake_wei: int
-    """Deposit."""
     endpoint: str | None
     """Operators only; None for a verifier."""
+    pool: Digest = ZERO_DIGEST
+    platform_id: Digest = ZERO_DIGEST
+    measurement: Digest = ZERO_DIGEST
 
 
-def deploy(
-    client: ChainClient, deployer: LocalSigner, params: Mapping[str, Any], timeout_s: float = DEFAULT_TIMEOUT_S
-) -> Network:
-    """Deploys and wires all contracts; `ChainReverted` names a broken parameter or law."""
-    order = json.loads((FOLDER / "deploy_order.json").read_text())
-    first = client.nonce(deployer.address)
-    names = [step["contract"] for step in order["deploy"]]
-    if sorted(names) != sorted(CONTRACTS):
-        raise ConfigurationError("deploy_order.json", "names other contracts than this client knows")
-    known: dict[str, Any] = {name: created_address(deployer.address, first + place) for place, name in enumerate(names)}
-    known |= {"params": param_set(params), "owner": deployer.address}
-    calls = []
-    for step in order["deploy"]:
-        data = interface(step["contract"]).creation(*_resolve(step["args"], known))
-        calls.append(Call(deployer, None, data, 0, _CALL_GAS + _CREATION_GAS_PER_BYTE * len(data)))
-    for step in order["wire"]:
-        data = interface(step["contract"]).call("wire", *_resolve(step["args"], known))
-        calls.append(Call(deployer, known[step["contract"]], data, 0, _CALL_GAS))
-    receipts = send_all(client, calls, timeout_s)
-    block = min(receipt.number for receipt in receipts)
-    where = {_snake(name): known[name] for name in names}
-    return Network(chain_id=U256(client.chain_id), deploy_block=U64(block), addresses=Addresses(**where), epochs=())
+def survey(client: ChainClient, deployer: Address, params: ParamSet, shape: Shape, pools: Sequence[Digest], vote: Vote) -> Site:
+    """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks."""
+    newest = client.head().number
+    if newest < 2:
+        raise ConfigurationError("chain", f"needs two blocks to show that mixes change, has {newest}")
+    first = client.nonce(deployer)
+    listed = names(pools)
+    at = {name: created_address(deployer, first + place) for place, name in enumerate(listed)}
+    headers = (Header(newest - 1, header_rlp(client, newest - 1)), Header(newest, header_rlp(client, newest)))
+    return Site(deployer, at, params, shape, headers, tuple(pools), vote)
+
+
+def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
+    """Deploys and wires all contracts; `MalformedValue` names a parameter outside its bounds before anything is sent."""
+    verify_parameters(client, site)
+    if deployer.address != site.deployer:
+        raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
+    calls = [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)]
+    receipts = [receipt for portion in _portions(calls) for receipt in send_all(client, portion, timeout_s)]
+    book = Network(
+        chain_id=U256(client.chain_id),
+        deploy_block=U64(min(receipt.number for receipt in receipts)),
+        addresses=Addresses(**{field_of(name): at for name, at in site.at.items() if not name.startswith(TREE)}),
+        pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
+        code=(),
+        epochs=(),
+    )
+    return replace(book, code=code_hashes(client, list(site.at.values())))
+
+
+def verify_parameters(client: ChainClient, site: Site) -> Site:
+    """The site, if `Params` takes its parameters; otherwise the rule that they break."""
+    first = next(step for step in steps(site) if step.contract == "Params")
+    try:
+        client.replay({"from": site.deployer, "data": "0x" + first.data.hex()}, "latest")
+    except ChainReverted as error:
+        raise as_rule(error) from error
+    return site
+
+
+def rehearse(client: ChainClient, site: Site) -> list[Rehearsed]:
+    """What `deploy` would send, with gas; nothing is sent."""
+    found = []
+    for step in steps(site):
+        estimate = None
+        if step.to is None:
+            # A constructor that asks a contract which is not there yet reverts.
+            with contextlib.suppress(ChainReverted):
+                estimate = client.estimate({"from": site.deployer, "data": "0x" + step.data.hex()})
+        found.append(Rehearsed(step, site.at[step.contract], gas_limit(step), estimate))
+    return found
+
+
+def gas_limit(step: Step) -> int:
+    """Gas that a step is given: enough, and never more than one transaction may have."""
+    per_byte = _DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
+    return min(_CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
 
 
 def put_in_force(
     client: ChainClient,
     network: Network,
-    deployer: LocalSigner,
-    environments: Sequence[Environment],
-    models: Sequence[Model],
+    curator: LocalSigner,
+    measurements: Sequence[Digest],
+    proposals: Sequence[Proposed],
     policy: Policy,
     epochs: Sequence[EpochDocument],
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Network:
-    """Sets environments, models and policy ACTIVE, opens and activates key epochs; the address book with the epochs in it."""
-    registry, keys = network.addresses.registry, network.addresses.key_epochs
-    calls = [_call(deployer, "Registry", registry, "setEnvironment", each.digest, ACTIVE, encode(each)) for each in environments]
-    calls += [_call(deployer, "Registry", registry, "setModel", each.model_id, ACTIVE, each.manifest) for each in models]
-    calls.append(_call(deployer, "Registry", registry, "setPolicy", policy.digest, policy.serial, policy.document))
+    """Adds pools, allows measurements, proposes items, sets the policy, activates key epochs; the address book with the epochs.
+
+    Items become ACTIVE by `activate`, once verifiers certified them.
+    """
+    calls = [_call(curator, network, "Registry", "addPool", pool.digest, pool.tree) for pool in network.pools]
+    calls += [_call(curator, network, "Registry", "setMeasurement", each, True) for each in measurements]
+    calls += [
+        _call(curator, network, "Registry", "propose", each.digest, each.pool, each.vectors, each.document) for each in proposals
+    ]
+    calls.append(_call(curator, network, "Registry", "setPolicy", policy.digest, policy.serial, policy.document))
     for document in epochs:
         record = document.record
         assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
         shards = [shard.address for shard in record.shards]
         opening = (record.epoch, record.public_key, b"".join(document.commitments), shards, record.threshold, assurance)
-        calls.append(_call(deployer, "KeyEpochs", keys, "openEpoch", *opening, policy.digest))
-        calls.append(_call(deployer, "KeyEpochs", keys, "activate", record.epoch))
+        calls.append(_call(curator, network, "KeyEpochs", "openEpoch", *opening, policy.digest))
+        calls.append(_call(curator, network, "KeyEpochs", "activate", record.epoch))
     send_all(client, calls, timeout_s)
     return replace(network, epochs=(*network.epochs, *epochs))
+
+
+def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """Calls in portions that any block has room for: what does not fit would wait until somebody else makes a block."""
+    portion: list[Call] = []
+    for call in calls:
+        if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:
+            yield portion
+            portion = []
+        portion.append(call)
+    yield portion
+
+
+def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> Proposed:
+    """The proposal of an environment."""
+    return Proposed(environment.digest, pool, vectors, encode(environment))
 
 
 def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Deposits every joiner's stake and registers it."""
     calls = []
     for each in joiners:
-        data = interface("StakeVault").call("deposit")
-        calls.append(Call(each.signer, network.addresses.stake_vault, data, each.stake_wei, _CALL_GAS))
-        verb = ("registerVerifier",) if each.endpoint is None else ("registerOperator", each.endpoint)
-        calls.append(_call(each.signer, "Registry", network.addresses.registry, *verb))
+        calls.append(_call(each.signer, network, "StakeVault", "deposit", value_wei=each.stake_wei))
+        if each.endpoint is not None:
+            calls.append(_call(each.signer, network, "Registry", "registerOperator", each.endpoint))
+        else:
+            machine = (each.pool, each.platform_id, each.measurement)
+            calls.append(_call(each.signer, network, "Registry", "join", *machine))
     send_all(client, calls, timeout_s)
+
+
+def certify(
+    client: ChainClient,
+    network: Network,
+    verifiers: Sequence[LocalSigner],
+    items: Mapping[Digest, Digest],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
+    send_all(
+        client, [_call(who, network, "Registry", "certify", *item) for who in verifiers for item in items.items()], timeout_s
+    )
+
+
+def activate(
+    client: ChainClient,
+    network: Network,
+    curator: LocalSigner,
+    items: Sequence[Digest],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Puts certified items in force."""
+    send_all(client, [_call(curator, network, "Registry", "activate", item) for item in items], timeout_s)
+
+
+def _call(signer: LocalSigner, network: Network, contract: str, function: str, *arguments: Any, value_wei: int = 0) -> Call:
+    data = interface(contract).call(function, *arguments)
+    return Call(signer, address_of(network, contract), data, value_wei, _CALL_GAS + _DOCUMENT_GAS_PER_BYTE * len(data))
 
 
 def fund(client: ChainClient, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -139,29 +240,3 @@ def fund(client: ChainClient, rich: LocalSigner, accounts: Mapping[Address, int]
 def created_address(deployer: Address, nonce: int) -> Address:
     """Where CREATE puts the contract of a deployer's transaction: the last 20 bytes of keccak256(rlp([deployer, nonce]))."""
     return address(get_create_address(HexAddress(HexStr(deployer)), Nonce(nonce)))
-
-
-def write_network(path: Path, network: Network) -> None:
-    """Writes the address book."""
-    path.write_bytes(encode(network))
-
-
-def read_network(path: Path) -> Network:
-    """Reads the address book; `ConfigurationError` if there is none, a fault of encoding if it is not one."""
-    try:
-        return decode(Network, path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None
-
-
-def _call(signer: LocalSigner, contract: str, to: Address, function: str, *arguments: Any) -> Call:
-    data = interface(contract).call(function, *arguments)
-    return Call(signer, to, data, 0, _CALL_GAS + _DOCUMENT_GAS_PER_BYTE * len(data))
-
-
-def _resolve(arguments: Sequence[Any], known: Mapping[str, Any]) -> list[Any]:
-    return [tuple(_resolve(each, known)) if isinstance(each, list) else known[each] for each in arguments]
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")

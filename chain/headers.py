@@ -8,7 +8,8 @@ import rlp
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import MalformedValue, TryAgain
 from bytewise.protocol.units import Blob, digest
-from chain.client import ChainClient, at_number, hex_bytes, quantity, reading_answer
+from chain.access import Chain
+from chain.client import hex_bytes, quantity, reading_answer
 
 _QUANTITIES = frozenset(
     ("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas", "blobGasUsed", "excessBlobGas")
@@ -28,13 +29,13 @@ _LATER_FIELDS = (
 """What upgrades appended, oldest first: a header has those up to some point."""
 
 
-def header_rlp(client: ChainClient, number: int) -> Blob:
+def header_rlp(client: Chain, number: int) -> Blob:
     """The header of block `number`, whose keccak256 is the block's hash.
 
     `TryAgain` if the node has no such block, or if what it says does not hash to its hash: a broken answer, or a header with
     fields of an upgrade that this version does not know.
     """
-    raw = client.rpc("eth_getBlockByNumber", at_number(number), False)
+    raw = client.raw_block(number)
     if raw is None:
         raise TryAgain("chain", f"no block {number}")
     with reading_answer(f"header of block {number}"):

@@ -3,40 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol.encoding import decode
-from bytewise.protocol.environment import Environment
-from bytewise.protocol.errors import UnknownEnvironment
-from bytewise.protocol.ledger import Charge, Ending, Movement, MovementKind
-from bytewise.protocol.messages import Verdict, Vote
+from bytewise.protocol.messages import Finding, Verdict, Vote
 from bytewise.protocol.signing import camel
 from bytewise.protocol.units import Address, Blob, Digest
 from chain.artifacts import Log
+from chain.bls import PublicKey
 from chain.client import reading_answer
-from chain.reader import ChainReader
-
-
-class Opened(NamedTuple):
-    """A dispute's opening."""
-
-    dispute: Digest
-    receipt_id: Digest
-    operator: Address
-    challenger: Address
-    batch_id: int
-    bond_wei: int
-    block: int
-
-
-class Drawn(NamedTuple):
-    """The draw of a round; its members follow from the beacon (`protocol.sortition`) and are in `ChainReader.members`."""
-
-    dispute: Digest
-    round: int
-    seed: Digest
-    round_seed: Digest
-    seats: int
-    commit_end: int
-    block: int
+from chain.reader import DocketReader
 
 
 class Commitment(NamedTuple):
@@ -67,152 +40,190 @@ class RoundEnd(NamedTuple):
     block: int
 
 
-class ChainHistory:
+class Opened(NamedTuple):
+    """A dispute's opening."""
+
+    dispute: Digest
+    receipt_id: Digest
+    operator: Address
+    challenger: Address
+    batch_id: int
+    alt_commit: Digest
+    block: int
+
+
+class Drawn(NamedTuple):
+    """The end of a round's draw; times of the protocol clock."""
+
+    dispute: Digest
+    round: int
+    seed: Digest
+    round_seed: Digest
+    commit_end: int
+    reveal_end: int
+    block: int
+
+
+class Certificate(NamedTuple):
+    """A certificate that was accepted: what it found, for which seats."""
+
+    finding: Finding
+    signers: int
+    block: int
+
+
+class Ending(NamedTuple):
+    """How a dispute's money was split when it ended; seats are paid and charged afterwards (`SeatEnd`). Wei."""
+
+    dispute: Digest
+    verdict: Verdict
+    bonds: int
+    appeal_bond: int
+    advanced: int
+    slashed: int
+    to_challengers: int
+    to_appellant: int
+    to_operator: int
+    to_verifiers: int
+    repaid: int
+    burned: int
+    block: int
+
+    @property
+    def sums(self) -> bool:
+        """Whether what went in comes out, to the wei; penalties are apart: all of them are burned."""
+        put_in = self.bonds + self.appeal_bond + self.advanced + self.slashed
+        shares = self.to_challengers + self.to_appellant + self.to_operator + self.to_verifiers
+        return put_in == shares + self.repaid + self.burned
+
+
+class SeatEnd(NamedTuple):
+    """Seats of one holder that were paid or charged together: `seats` from `seat` on. Wei for all of them."""
+
+    dispute: Digest
+    round: int
+    voter: Address
+    seat: int
+    seats: int
+    standing: int
+    pay: int
+    penalty: int
+    block: int
+
+
+class LedgerMovement(NamedTuple):
+    """One movement of money in the ledger: `event` and its values as the contract names them."""
+
+    event: str
+    values: dict[str, Any]
+    block: int
+
+
+LEDGER_EVENTS = ("Taken", "Credited", "Burned", "Advanced", "Repaid", "Funded", "Withdrawn")
+"""Every movement of money that is not stake is one of these."""
+
+
+class CourtHistory:
     """Events of one network in a closed range of blocks, oldest first."""
 
-    def __init__(self, reader: ChainReader) -> None:
+    def __init__(self, reader: DocketReader) -> None:
         self._reader = reader
         self._at = reader.network.addresses
 
     def opened(self, from_block: int, to_block: int) -> tuple[Opened, ...]:
         """Disputes that were opened."""
         found = self._disputes("DisputeOpened", from_block, to_block)
-        return tuple(
-            Opened(v["id"], v["receiptId"], v["operator"], v["challenger"], v["batchId"], v["bond"], log.block)
-            for log in found
-            for v in [log.values]
-        )
+        with reading_answer("DisputeOpened"):
+            return tuple(
+                Opened(v["id"], v["receiptId"], v["operator"], v["challenger"], v["batchId"], v["altCommit"], log.block)
+                for log in found
+                for v in [log.values]
+            )
 
     def drawn(self, from_block: int, to_block: int) -> tuple[Drawn, ...]:
-        """Committees that were drawn."""
-        return tuple(_drawn(log) for log in self._disputes("SeatsDrawn", from_block, to_block))
+        """Committees whose last seat was drawn; their members are in `DocketReader.members`."""
+        found = self._disputes("CommitOpened", from_block, to_block)
+        with reading_answer("CommitOpened"):
+            return tuple(
+                Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], v["commitEnd"], v["revealEnd"], log.block)
+                for log in found
+                for v in [log.values]
+            )
 
     def commitments(self, from_block: int, to_block: int) -> tuple[Commitment, ...]:
         """Commitments that were made."""
         found = self._disputes("Committed", from_block, to_block)
-        return tuple(
-            Commitment(v["id"], v["round"], v["voter"], v["commitment"], log.block) for log in found for v in [log.values]
-        )
+        with reading_answer("Committed"):
+            return tuple(
+                Commitment(v["id"], v["round"], v["voter"], v["commitment"], log.block) for log in found for v in [log.values]
+            )
 
     def openings(self, from_block: int, to_block: int) -> tuple[Opening, ...]:
-        """Votes that were opened."""
+        """Votes that were opened directly."""
         found = self._disputes("Revealed", from_block, to_block)
-        return tuple(Opening(_vote(log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
+        with reading_answer("Revealed"):
+            return tuple(Opening(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
+
+    def certificates(self, from_block: int, to_block: int) -> tuple[Certificate, ...]:
+        """Certificates that were accepted."""
+        found = self._disputes("Certified", from_block, to_block)
+        with reading_answer("Certified"):
+            return tuple(Certificate(_signed(Finding, log.values["finding"]), log.values["signers"], log.block) for log in found)
 
     def rounds(self, from_block: int, to_block: int) -> tuple[RoundEnd, ...]:
-        """Rounds that were settled."""
-        return tuple(_round_end(log) for log in self._disputes("Settled", from_block, to_block))
+        """Rounds that were counted; verdict NONE if one was inconclusive."""
+        found = self._disputes("Settled", from_block, to_block)
+        with reading_answer("Settled"):
+            return tuple(_round_end(log) for log in found)
 
     def endings(self, from_block: int, to_block: int) -> tuple[Ending, ...]:
         """Disputes that ended, with their money."""
-        return tuple(_ending(log) for log in self._disputes("Finalized", from_block, to_block))
+        found = self._settlement("Ended", from_block, to_block)
+        with reading_answer("Ended"):
+            return tuple(_ending(log) for log in found)
 
-    def charges(self, from_block: int, to_block: int) -> tuple[Charge, ...]:
-        """Penalties of committee members."""
-        found = self._disputes("MemberCharged", from_block, to_block)
-        return tuple(
-            Charge(v["id"], v["round"], Address(v["voter"]), v["reason"], v["seats"], v["amount"])
-            for log in found
-            for v in [log.values]
-        )
+    def seats(self, from_block: int, to_block: int) -> tuple[SeatEnd, ...]:
+        """Seats that were paid or charged."""
+        found = self._settlement("SeatsSettled", from_block, to_block)
+        with reading_answer("SeatsSettled"):
+            return tuple(
+                SeatEnd(v["id"], v["round"], v["voter"], v["seat"], v["seats"], v["standing"], v["pay"], v["penalty"], log.block)
+                for log in found
+                for v in [log.values]
+            )
 
-    def movements(self, from_block: int, to_block: int) -> tuple[Movement, ...]:
-        """Every movement of money into, out of and inside vault and ledger."""
-        client = self._reader.client
-        vault = client.logs("StakeVault", self._at.stake_vault, list(_VAULT), from_block, to_block)
-        ledger = client.logs("Ledger", self._at.ledger, list(_LEDGER), from_block, to_block)
-        logs = sorted(vault + ledger, key=lambda log: (log.block, log.place))
-        return tuple(_movement(log) for log in logs)
+    def movements(self, from_block: int, to_block: int) -> tuple[LedgerMovement, ...]:
+        """Every movement of money that is not stake."""
+        logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
+        return tuple(LedgerMovement(log.event, dict(log.values), log.block) for log in logs)
 
-    def operators(self, to_block: int) -> dict[Address, str]:
-        """Registered operators with their endpoints."""
-        logs = self._registry("OperatorRegistered", to_block)
-        return {Address(log.values["operator"]): log.values["endpoint"] for log in logs}
+    def keys_at(self, block: int) -> dict[Address, PublicKey]:
+        """Keys for certificates as of the end of a block: of each account the last one that it registered until then."""
+        logs = self._logs("BlsKeys", self._at.bls_keys, ("KeyRegistered",), self._reader.network.deploy_block, block)
+        with reading_answer("KeyRegistered"):
+            return {Address(log.values["account"]): PublicKey(b"".join(log.values["key"].values())) for log in logs}
 
-    def environment(self, digest: Digest, to_block: int) -> Environment:
-        """The registered environment; `UnknownEnvironment` if no registered document hashes to the digest."""
-        for log in self._registry("EnvironmentSet", to_block):
-            if log.values["digest"] == digest:
-                found = decode(Environment, log.values["document"])
-                if found.digest == digest:
-                    return found
-        raise UnknownEnvironment("environment", digest.hex(), "no document of it")
+    def _disputes(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self._logs("Disputes", self._at.disputes, (event,), from_block, to_block)
 
-    def model_manifest(self, model_id: Digest, to_block: int) -> bytes:
-        """The manifest last registered for a model; the caller checks its digest. `UnknownEnvironment` if there is none."""
-        return self._document("ModelSet", "modelId", model_id, to_block)
+    def _settlement(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self._logs("Settlement", self._at.settlement, (event,), from_block, to_block)
 
-    def policy_document(self, digest: Digest, to_block: int) -> bytes:
-        """The appraisal policy's registered bytes; the caller checks their digest. `UnknownEnvironment` if there are none."""
-        return self._document("PolicySet", "digest", digest, to_block)
-
-    def _document(self, event: str, key: str, digest: Digest, to_block: int) -> bytes:
-        found = [log.values["document"] for log in self._registry(event, to_block) if log.values[key] == digest]
-        if not found:
-            raise UnknownEnvironment(event, digest.hex(), "no document of it")
-        return bytes(found[-1])
-
-    def _registry(self, event: str, to_block: int) -> list[Log]:
-        first = self._reader.network.deploy_block
-        return self._reader.client.logs("Registry", self._at.registry, [event], first, to_block)
-
-    def _disputes(self, event: str, from_block: int, to_block: int) -> Sequence[Log]:
-        return self._reader.client.logs("Disputes", self._at.disputes, [event], from_block, to_block)
+    def _logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
+        return self._reader.client.logs(contract, at, events, from_block, to_block)
 
 
-_VAULT = {"Deposited": MovementKind.DEPOSITED, "Unbonded": MovementKind.UNBONDED}
-_LEDGER = {
-    "BondTaken": MovementKind.BOND_TAKEN,
-    "SlashTaken": MovementKind.SLASH_TAKEN,
-    "Credited": MovementKind.CREDITED,
-    "Burned": MovementKind.BURNED,
-    "Withdrawn": MovementKind.WITHDRAWN,
-}
+def _signed(cls: type[Any], raw: dict[str, Any]) -> Any:
+    return cls(**{name: raw[camel(name)] for name in cls.__dataclass_fields__})
 
 
-def _movement(log: Log) -> Movement:
-    v = log.values
-    return Movement(
-        block=log.block,
-        kind=(_VAULT | _LEDGER)[log.event],
-        account=v.get("account") or v.get("from"),
-        amount_wei=v["amount"],
-        reason=v.get("reason", 0),
-        ref=v.get("ref"),
-    )
-
-
-@reading_answer("Finalized")
-def _ending(log: Log) -> Ending:
-    v, money = log.values, log.values["money"]
-    return Ending(
-        dispute=v["id"],
-        receipt_id=v["receiptId"],
-        verdict=Verdict(v["verdict"]),
-        out_hash=v["outHash"],
-        bond_wei=money["bond"],
-        slashed_wei=money["slashed"],
-        penalties_wei=money["penalties"],
-        to_challenger_wei=money["toChallenger"],
-        to_verifiers_wei=money["toVerifiers"],
-        to_operator_wei=money["toOperator"],
-        burned_wei=money["burned"],
-        block=log.block,
-    )
-
-
-def _drawn(log: Log) -> Drawn:
-    v = log.values
-    return Drawn(v["id"], v["round"], v["seed"], v["roundSeed"], v["seats"], v["commitEnd"], log.block)
-
-
-@reading_answer("end of a round")
 def _round_end(log: Log) -> RoundEnd:
     v = log.values
     seats = {name: value for name, value in v["tally"].items() if isinstance(value, int)}
     return RoundEnd(v["id"], v["round"], Verdict(v["verdict"]), seats, log.block)
 
 
-def _vote(raw: dict[str, Any]) -> Vote:
-    names = {camel(name): name for name in Vote.__dataclass_fields__}
-    return Vote(**{names[name]: value for name, value in raw.items()})
+def _ending(log: Log) -> Ending:
+    v, account = log.values, log.values["account"]
+    amounts = {name: account[camel(name)] for name in Ending._fields if camel(name) in account}
+    return Ending(dispute=v["id"], verdict=Verdict(v["verdict"]), block=log.block, **amounts)

@@ -1,61 +1,87 @@
-"""The parameter sets that `Params` is deployed with; units as in `Types.sol`: seconds, wei, 1/10,000."""
+"""Sets of parameters: that of a network on one machine, changes from a file, and what the contract says of them."""
 
+import dataclasses
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from bytewise.protocol.court.params import Committee, Money, ParamSet, Shares, Times
 from bytewise.protocol.errors import ConfigurationError
-from chain.artifacts import interface
 
 ETHER = 10**18
 DAY = 86_400
 
-DEVNET: Mapping[str, Any] = {
-    "window": 120,
-    "maxAnchorDelay": 60,
-    "cure": 0,
-    "seedTime": 10,
-    "drawTime": 10,
-    "commitTime": 40,
-    "revealTime": 20,
-    "appealTime": 0,
-    "rerunTime": 0,
-    "airgap": 0,
-    "maxPause": 0,
-    "executionBound": 20,
-    "unbondDelay": DAY,
-    "daRetention": 14 * DAY,
-    "daMargin": DAY,
-    "keyRetention": DAY,
-    "rounds": 2,
-    "seats": (15, 31),
-    "tauNum": 2,
-    "tauDen": 3,
-    "seedDelayBlocks": 2,
-    "feePerSeat": ETHER // 1000,
-    "privacyPrice": ETHER // 100,
-    "slashAmount": 8 * ETHER,
-    "seatStake": ETHER // 10,
-    "absentPenalty": ETHER // 100,
-    "noRevealPenalty": ETHER // 50,
-    "wrongPenalty": ETHER // 20,
-    "minOperatorStake": 8 * ETHER,
-    "minVerifierStake": ETHER,
-    "auditUnit": 32 * ETHER,
-    "alphaBps": 3000,
-    "betaBps": 4000,
-    "operatorShareBps": 5000,
-    "auditRateBps": 9000,
-    "maxBatch": 256,
-    "paperRule": False,
-}
-"""A network on one machine with one-second blocks, whose disputes end in a minute."""
+DEVNET = ParamSet(
+    times=Times(
+        window=120, max_anchor_delay=60, cure=60, seed_time=60, draw_time=30, commit_time=60, reveal_time=30, appeal_time=20,
+        rerun_time=180, airgap=10, max_pause=DAY, execution_bound=20, unbond_delay=7 * DAY, da_retention=14 * DAY,
+        da_margin=DAY, key_retention=7 * DAY, withdraw_delay=10, breaker_time=DAY,
+    ),
+    committee=Committee(
+        seats=(15, 31, 0), rounds=2, max_reruns=1, breaker_operators=8, tau_num=2, tau_den=3, min_pool=3, certify_bps=6_000,
+        paper_rule=False,
+    ),
+    money=Money(
+        fee_per_seat=ETHER // 1000, privacy_price=ETHER // 100, slash_amount=8 * ETHER, absent_penalty=ETHER // 100,
+        no_reveal_penalty=ETHER // 50, wrong_penalty=ETHER // 20, min_operator_stake=8 * ETHER, min_verifier_stake=8 * ETHER,
+        receipt_collateral=ETHER // 100, withheld_penalty=ETHER // 100, unanchored_penalty=ETHER // 10,
+        demand_bond=ETHER // 100, audit_unit=32 * ETHER, bounty=ETHER // 10_000,
+    ),
+    shares=Shares(
+        alpha_bps=3_000, beta_bps=4_000, operator_share_bps=5_000, join_bps=2_500, audit_rate_bps=9_000, audits_per_hour=600,
+        max_batch=256,
+    ),
+)  # fmt: skip
+"""A network on one machine with one-second blocks, whose disputes end in minutes."""
 
 
-def param_set(values: Mapping[str, Any], **changes: Any) -> tuple[Any, ...]:
-    """The `ParamSet` argument of the `Params` constructor; `ConfigurationError` names missing and unknown parameters."""
-    members = [each["name"] for each in interface("Params").constructor[0]["components"]]
-    merged = {**values, **changes}
-    if merged.keys() != set(members):
-        missing, unknown = set(members) - merged.keys(), merged.keys() - set(members)
-        raise ConfigurationError("parameters", f"missing {sorted(missing)}, unknown {sorted(unknown)}")
-    return tuple(merged[name] for name in members)
+def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
+    """The set with some parameters replaced: `{"times": {"window": 60}}`.
+
+    `ConfigurationError` names what is unknown or of another type; bounds are the contract's to check.
+    """
+    parts = {}
+    for part, values in changes.items():
+        known = getattr(params, part, None) if part in _names(params) else None
+        if known is None or not isinstance(values, Mapping):
+            raise ConfigurationError("parameters", f"{part}: one of {sorted(_names(params))}, each with names and values")
+        parts[part] = dataclasses.replace(known, **{name: _value(part, name, known, value) for name, value in values.items()})
+    return dataclasses.replace(params, **parts)
+
+
+def complete(values: Mapping[str, Any]) -> ParamSet:
+    """A set of which nothing is left to a default; `ConfigurationError` names what is missing, unknown or of another type."""
+    missing = [
+        f"{part}.{name}"
+        for part in sorted(_names(DEVNET))
+        for name in sorted(_names(getattr(DEVNET, part)))
+        if not isinstance(values.get(part), Mapping) or name not in values[part]
+    ]
+    if missing:
+        raise ConfigurationError("parameters", f"missing {', '.join(missing)}")
+    return changed(DEVNET, values)
+
+
+def read_changes(path: Path) -> Mapping[str, Any]:
+    """The changes in a TOML file, one table for each part; `ConfigurationError` for what is none."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(path.name, str(error)) from None
+
+
+def _value(part: str, name: str, known: Any, value: Any) -> Any:
+    if name not in _names(known):
+        raise ConfigurationError("parameters", f"{part}.{name}: no such parameter")
+    have = getattr(known, name)
+    given = tuple(value) if isinstance(value, list) else value
+    # Seats are three numbers; a bool is an int to Python and none to us.
+    alike = type(given) is type(have) and (not isinstance(have, tuple) or tuple(map(type, given)) == (int, int, int))
+    if not alike:
+        raise ConfigurationError("parameters", f"{part}.{name}: {value!r} is no {type(have).__name__}")
+    return given
+
+
+def _names(record: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(record)}

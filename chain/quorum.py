@@ -51,6 +51,11 @@ class QuorumClient:
         """The block that a quorum has at a height."""
         return self._agreed(f"block {number}", lambda node: node.block(number))[0]
 
+    def raw_block(self, number: int) -> Any:
+        """The block with the hash that a quorum gives: whoever reads its fields checks that they hash to it."""
+        name = f"block {number}"
+        return self._agreed(name, lambda node: node.raw_block(number), lambda raw: raw.get("hash") if raw else None)[0]
+
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
         """Decoded result of a view, at an agreed block."""
         pinned = self._pin(block)
@@ -68,6 +73,10 @@ class QuorumClient:
         if agreed[0] != last:
             raise NoAgreement(f"logs up to block {to_block}", self._quorum, "reorganised while they were read")
         return agreed[1]
+
+    def codes(self, where: Sequence[Address]) -> list[bytes]:
+        """Code that a quorum has alike; it never changes where there is some."""
+        return self._agreed("code", lambda node: node.codes(where))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
         """Wei in the account, at an agreed block."""

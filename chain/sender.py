@@ -57,7 +57,7 @@ class SenderPolicy(NamedTuple):
 
 
 class TransactionSender:
-    """Moves one account's outbox. `check` and `classify` know the contracts: see `chain.intents`."""
+    """Moves one account's outbox. `check` and `classify` know the contracts: see `chain.sending`."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database, writing
 from bytewise.storage.lane import Lane
 from bytewise.storage.protection import Protection
-from chain.deploy import read_network
+from chain.book import read_network
 from chain.keys import load_signer
 from committee.ballots import KIND, Ballots
 from verifier.__main__ import World, run

@@ -11,11 +11,12 @@ from bytewise.ports import EnclaveJobs, Sender
 from bytewise.protocol.actions import Action, CastCommit, CastReveal, RunVoteJob
 from bytewise.protocol.decide import Round, VotePolicy, decide_member
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.dispute import Dispute, Phase, Snapshot
+from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.errors import NotServed
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.messages import Outcome, Vote
 from bytewise.protocol.network import Network
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import telemetry
@@ -58,10 +59,10 @@ class Ballots:
         self._unserved: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
 
-    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+    def step(self, docket: Docket) -> tuple[Action, ...]:
         """What the own seats need now. `ProtectionMissing` if the chain has a vote of ours that the table lacks."""
         votes: dict[Round, Vote] = {}
-        seated = [d for d in snapshot.disputes if d.member(self._signer.address) is not None]
+        seated = [each for each in docket.cases if each.seat_of(self._signer.address) is not None]
         for dispute in seated:
             self._track(dispute)
         mine = [dispute for dispute in seated if dispute.phase in (Phase.COMMIT, Phase.REVEAL)]
@@ -71,44 +72,42 @@ class Ballots:
                 votes[(dispute.id, dispute.round)] = stored.vote
         declined = {dispute.id for dispute in mine if self._duties.declined(KIND, dispute.id)}
         running = {(subject, round_number) for kind, subject, round_number in self._worker.busy() if kind == KIND}
-        return decide_member(
-            snapshot, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy
-        )
+        return decide_member(docket, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy)
 
-    def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
+    def start(self, action: RunVoteJob, docket: Docket) -> None:
         """Obtains the bytes and queues the enclave job.
 
         The vote is UNAVAILABLE only if DA, asked more than once and now after the fetch deadline, has no bytes that fit.
         Whatever else is missing (batch, epoch, environment) keeps us from knowing, so it is no vote at all.
         """
         key = (action.dispute, action.round)
-        if snapshot.timestamp < self._not_before.get(key, 0):
+        if docket.clock < self._not_before.get(key, 0):
             return
-        batch = next(dispute.batch_id for dispute in snapshot.disputes if dispute.id == action.dispute)
+        batch = next(case.batch_id for case in docket.cases if case.id == action.dispute)
         try:
-            self._records.obtain(action.receipt_id, batch, snapshot)
+            self._records.obtain(action.receipt_id, batch, docket)
         except NotServed as error:
             telemetry.log_error("vote.no_bytes", error, dispute=action.dispute)
-            self._not_before[key] = snapshot.timestamp + RETRY_PAUSE_S
+            self._not_before[key] = docket.clock + RETRY_PAUSE_S
             self._unserved[key] = self._unserved.get(key, 0) + 1
-            if snapshot.timestamp >= action.fetch_deadline and self._unserved[key] >= MIN_ASKED:
+            if docket.clock >= action.fetch_deadline and self._unserved[key] >= MIN_ASKED:
                 self._protect(action, Outcome.UNAVAILABLE, None)
             return
-        case = self._records.case(action.receipt_id, snapshot)
+        case = self._records.case(action.receipt_id, docket)
         right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         self._asked[key] = action
         self._worker.submit(VOTE, (KIND, *key), job)
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: Finished, docket: Docket) -> None:
         """Makes the vote of a result, or leaves the duty open so that the next tick asks again."""
         _, dispute, round_number = finished.key
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
-        self._not_before[(dispute, round_number)] = snapshot.timestamp + RETRY_PAUSE_S
+        self._not_before[(dispute, round_number)] = docket.clock + RETRY_PAUSE_S
         if action is None or not isinstance(outcome, JobResult):
             return
         # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.
-        if outcome.outcome == Outcome.NO_KEY.value and snapshot.timestamp < action.fetch_deadline:
+        if outcome.outcome == Outcome.NO_KEY.value and docket.clock < action.fetch_deadline:
             return
         self._protect(action, Outcome(outcome.outcome), outcome)
 
@@ -142,16 +141,17 @@ class Ballots:
     def _stored(self, dispute: Digest, round_number: int) -> StoredVote | None:
         return self._protection.known(dispute, round_number, self._signer.address)
 
-    def _track(self, dispute: Dispute) -> None:
+    def _track(self, dispute: Case) -> None:
         """Keeps the duty's row: the operator sees what is due, what was done and what was missed."""
-        seat = dispute.member(self._signer.address)
-        now = (dispute.id, dispute.round, dispute.phase, seat is not None and seat.revealed)
+        seat = dispute.seat_of(self._signer.address)
+        revealed = seat is not None and any(seat.group)
+        now = (dispute.id, dispute.round, dispute.phase, revealed)
         if seat is None or now in self._tracked:
             return
         self._tracked.add(now)
         kind = KIND if dispute.round == 1 else f"{KIND}.{dispute.round}"
         self._duties.add(kind, dispute.id, dispute.reveal_end)
-        if seat.revealed:
+        if revealed:
             self._duties.done(kind, dispute.id, "revealed")
-        elif dispute.phase is Phase.FINAL:
+        elif dispute.phase > Phase.REVEAL:
             self._duties.miss(kind, dispute.id, "no vote")

@@ -5,14 +5,13 @@ import secrets
 import sys
 from pathlib import Path
 
-from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.network import Network
 from bytewise.service import telemetry
 from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
 from chain.access import open_chain
-from chain.reader import ChainReader
+from chain.book import read_network, verify_code
+from chain.reader import DocketReader
 from kms import keyring
 from kms.chain_view import ChainKeyView
 from kms.dealer import deal
@@ -42,8 +41,9 @@ def _deal(config: Path) -> int:
 
 def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
-    network = decode(Network, settings.network_file.read_bytes())
-    reader = ChainReader(open_chain(*settings.rpc, network.chain_id), network, settings.finality)
+    network = read_network(settings.network_file)
+    client = open_chain(*settings.rpc, network.chain_id)
+    reader = DocketReader(client, verify_code(client, network), settings.finality)
     view = ChainKeyView(reader, keyring.signer(settings.folder).address)
     return serve_shard(settings, network.contracts, view)
 

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from bytewise.ports import ChainView
-from bytewise.protocol.dispute import Dispute
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import ChainFacts, EpochState
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest
@@ -14,8 +14,8 @@ from bytewise.protocol.units import Address, Digest
 BEACON_DELAY_BLOCKS = 2
 """Light audits of a batch are drawn by the hash of the second block after it: nobody knows it when the batch is posted."""
 
-NO_DISPUTES = 2**63
-"""Beyond any dispute's index: a snapshot from there on holds none, and the one in question is read by its id."""
+NO_CASES = 2**63
+"""Beyond any dispute's index: a docket from there on holds none, and the one in question is read by its id."""
 
 
 class KeyView(Protocol):
@@ -26,24 +26,56 @@ class KeyView(Protocol):
         ...
 
 
-class KeyChain(ChainView, Protocol):
-    """The chain client as a shard needs it."""
+class KeyChain(Protocol):
+    """The chain client as a shard needs it: reads, each pinned to one block."""
 
-    def dispute(self, dispute: Digest, block: int) -> Dispute | None:
-        """One dispute with its current round, as of a block; None if there is none."""
+    def head(self) -> int:
+        """Number of the newest block at the configured finality."""
         ...
 
-    def batch(self, batch_id: int, block: int) -> BatchHeader | None:
-        """A batch by its id, as of a block; None if there is none."""
+    def block_hash(self, number: int) -> Digest:
+        """Hash of a block."""
+        ...
+
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        """Clock and policy."""
+        ...
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        """An account in its roles."""
+        ...
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for an account at the end of an earlier block."""
+        ...
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters."""
+        ...
+
+    def case(self, dispute: Digest, block: int) -> Case | None:
+        """One dispute with its current round; None if there is none."""
+        ...
+
+    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
+        """A batch by its number, without its locator; None if there is none."""
+        ...
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        ...
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """A key epoch with its shards."""
         ...
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
-        """State of a key epoch at a block; NONE if there is none."""
+        """State of a key epoch; NONE if there is none."""
         ...
 
 
 class ChainKeyView:
-    """`KeyView` over the chain client; `own` is the shard's account, which snapshots are read for."""
+    """`KeyView` over the chain client; `own` is the shard's account, which dockets are read for."""
 
     def __init__(self, chain: KeyChain, own: Address) -> None:
         self._chain = chain
@@ -52,24 +84,19 @@ class ChainKeyView:
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
         """All facts about the ticket, each read at the newest final block."""
         block = self._chain.head()
-        snapshot = self._chain.snapshot(self._own, block, NO_DISPUTES)
+        docket = self._chain.docket(self._own, block, NO_CASES)
         is_audit = ticket.kind == TicketKind.AUDIT.value
-        dispute = None if is_audit else self._chain.dispute(ticket.subject, block)
-        batch = self._chain.batch(batch_id, block) if is_audit else None
+        voter = self._chain.holdings(ticket.voter, block)
         state = self._chain.epoch_state(ticket.key_epoch, block)
         record = self._epoch(ticket.key_epoch, state, block)
-        beacon = self._beacon(batch, block)
         return ChainFacts(
-            number=snapshot.number,
-            timestamp=snapshot.timestamp,
-            params=snapshot.params,
-            policy=snapshot.policy,
-            dispute=dispute,
-            batch=batch,
-            beacon=beacon,
-            verifiers=snapshot.verifiers,
-            # Not today's stakes: who sees the beacon could make an account that it draws.
-            audit_stakes=self._chain.weights(batch.block, block) if batch is not None and beacon is not None else (),
+            number=docket.number,
+            timestamp=docket.timestamp,
+            clock=docket.clock,
+            policy=docket.policy,
+            is_verifier=any(voter.pool),
+            case=None if is_audit else self._chain.case(ticket.subject, block),
+            drawing=self._drawing(ticket.voter, voter, batch_id, block) if is_audit else None,
             epoch_state=state,
             assurance=record.assurance,
             public_key=record.public_key,
@@ -80,7 +107,19 @@ class ChainKeyView:
             raise TryAgain("chain view", f"no key epoch {epoch} at block {block}")
         return self._chain.epoch(epoch, block)
 
-    def _beacon(self, batch: BatchHeader | None, block: int) -> Digest | None:
-        if batch is None or batch.block + BEACON_DELAY_BLOCKS > block:
+    def _drawing(self, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:
+        found = self._chain.batch(batch_id, block)
+        if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
             return None
-        return self._chain.block_hash(batch.block + BEACON_DELAY_BLOCKS)
+        header, anchored = found
+        params = self._chain.params(anchored.params_version, block)
+        # Not today's stake: who sees the beacon could make an account that it draws.
+        stake = self._chain.stake_at(who, header.block, block)
+        ours = any(voter.pool) and voter.pool == self._chain.pool_of(header.environment, block)
+        return AuditDrawing(
+            batch=header,
+            window_end=anchored.window_end,
+            beacon=self._chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
+            rate_bps=params.shares.audit_rate_bps,
+            seats=stake // params.money.audit_unit if ours else 0,
+        )

@@ -8,7 +8,7 @@ is `TryAgain`, never a refusal.
 from dataclasses import dataclass
 
 from bytewise.protocol import merkle, sortition
-from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
 from bytewise.protocol.evidence import (
     AppraisalPolicy,
@@ -21,6 +21,7 @@ from bytewise.protocol.evidence import (
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
@@ -88,8 +89,8 @@ def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contrac
     bound = expected_report_data(contracts, ticket, admitted.ticket_hash, request.transport_key, request.nonce, policy)
     if admitted.evidence.body.report_data != bound:
         raise TryAgain("appraisal policy", "the chain has another than this shard")
-    if facts.timestamp >= ticket.expires_at:
-        raise TicketRefused(f"expired at {ticket.expires_at}, chain time {facts.timestamp}")
+    if facts.clock >= ticket.expires_at:
+        raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {facts.clock}")
     _verify_assurance(admitted.evidence, facts)
     seats = _dispute_seats(ticket, facts) if ticket.kind == TicketKind.DISPUTE.value else _drawn(request, contracts, facts)
     _verify_epoch(ticket, facts.epoch_state)
@@ -137,41 +138,38 @@ def _verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
 
 
 def _dispute_seats(ticket: Ticket, facts: ChainFacts) -> int:
-    dispute = facts.dispute
-    if dispute is None:
+    case = facts.case
+    if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {facts.number}")
-    if dispute.id != ticket.subject or dispute.receipt_id != ticket.receipt_id:
-        raise TicketRefused(f"dispute is about receipt {dispute.receipt_id.hex()}")
-    if dispute.phase is Phase.FINAL or dispute.round > ticket.round:
-        raise TicketRefused(f"dispute is in round {dispute.round}, {dispute.phase.name}")
-    if dispute.round < ticket.round or dispute.phase not in (Phase.COMMIT, Phase.REVEAL):
+    if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
+        raise TicketRefused(f"dispute is about receipt {case.receipt_id.hex()}")
+    if case.phase > Phase.REVEAL or case.round > ticket.round:
+        raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}")
+    if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):
         raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {facts.number}")
-    return _seats_of(ticket, dispute)
+    return _seats_of(ticket, case)
 
 
-def _seats_of(ticket: Ticket, dispute: Dispute) -> int:
-    member = dispute.member(ticket.voter)
-    if member is None or member.seat_mask == 0:
-        raise TicketRefused(f"{ticket.voter} has no seat in round {dispute.round}")
-    return member.seat_mask.bit_count()
+def _seats_of(ticket: Ticket, case: Case) -> int:
+    seat = case.seat_of(ticket.voter)
+    if seat is None or seat.seat_mask == 0:
+        raise TicketRefused(f"{ticket.voter} has no seat in round {case.round}")
+    return seat.seat_mask.bit_count()
 
 
 def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
-    ticket, batch = request.ticket, facts.batch
+    ticket, drawing = request.ticket, facts.drawing
     if ticket.subject != ticket.receipt_id or ticket.round != 0:
         raise TicketRefused("an audit's subject is its receipt, its round 0")
-    if batch is None or facts.beacon is None:
+    if drawing is None:
         raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")
-    signed = SignedReceipt(request.receipt, request.receipt_signature, "")
+    signed, batch = SignedReceipt(request.receipt, request.receipt_signature, ""), drawing.batch
     identifier = verify_receipt(anchor_domain(contracts), signed)
     if batch.operator != request.receipt.operator or batch.key_epoch != request.receipt.key_epoch:
         raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch")
     merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
-    if facts.timestamp > batch.anchored_at + facts.params.window_s:
+    if facts.clock > drawing.window_end:
         raise TicketRefused(f"window of batch {batch.batch_id} is over")
-    stake = dict(facts.audit_stakes).get(ticket.voter, 0)
-    audit_seats = stake // facts.params.audit_unit_wei if facts.params.audit_unit_wei else 0
-    rate = facts.params.audit_rate_bps
-    if not sortition.audit_is_drawn(facts.beacon, identifier, ticket.voter, rate, audit_seats):
+    if not sortition.audit_is_drawn(drawing.beacon, identifier, ticket.voter, drawing.rate_bps, drawing.seats):
         raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {identifier.hex()}")
     return AUDIT_SEATS

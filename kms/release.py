@@ -132,7 +132,7 @@ class Shard:
     def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
         telemetry.log("kms.refused", receipt=request.ticket.receipt_id, rule=fault.rule, voter=request.ticket.voter)
         # Only registered verifiers leave a refusal on the record: strangers could fill the disk.
-        if request.ticket.voter in dict(facts.verifiers):
+        if facts.is_verifier:
             self._records.append(
                 request.ticket,
                 lambda _usage, head: self._record(request, admitted, facts, head, Decision.REFUSED),

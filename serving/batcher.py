@@ -22,6 +22,9 @@ from bytewise.storage.journal import Journal
 from serving.deadline import expiry_of, verify_deadline
 from serving.standing import Standing, Watch
 
+FEE_MARGIN = 2
+"""Times the price of now: it rises by at most an eighth in each of its epochs, and what is too much comes back."""
+
 
 class StandingReader(Protocol):
     """Reads this operator's standing."""
@@ -34,8 +37,8 @@ class StandingReader(Protocol):
 class Anchoring(Protocol):
     """The part of `chain.sender` that a batcher uses."""
 
-    def anchor(self, header: BatchHeader, deadline: int = 0) -> None:
-        """Posts the header once, however often it is asked, and not after the deadline in chain time."""
+    def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
+        """Posts the header once, however often it is asked, and not after the deadline in chain time; too much comes back."""
         ...
 
     def pump(self) -> int:
@@ -72,10 +75,11 @@ class Batcher:
             raise ConfigurationError("database", f"the chain has receipt {standing.last_seq}, our next would be {next_seq}")
         self._finish_anchored(standing)
         self.watch.update(standing, self._behind(standing))
-        waiting = self._waiting()
+        waiting = self._waiting(standing)
         if waiting:
             deadline = self._deadline(waiting, standing)
-            self.sender.anchor(self._current(waiting), deadline)
+            header = self._current(waiting)
+            self.sender.anchor(header, FEE_MARGIN * header.count * standing.price_wei, deadline)
         self.sender.pump()
         # What a waiting receipt's answer says of its expiry is needed until it is anchored.
         kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in waiting)])
@@ -87,10 +91,12 @@ class Batcher:
             self.books.anchored(header.first_seq)
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=standing.number)
 
-    def _waiting(self) -> Sequence[SignedReceipt]:
+    def _waiting(self, standing: Standing) -> Sequence[SignedReceipt]:
         """Receipts that must be anchored next: of the batch that is stored and not anchored, else of a new one."""
         stored = self.books.open_batch()
-        return uniform_head(self.books.unbatched(self.max_batch)) if stored is None else self.books.in_batch(stored.first_seq)
+        if stored is not None:
+            return self.books.in_batch(stored.first_seq)
+        return uniform_head(self.books.unbatched(min(self.max_batch, standing.room)))
 
     def _deadline(self, waiting: Sequence[SignedReceipt], standing: Standing) -> int:
         answers = [self.books.answer_to(receipt_id(self.anchor, each.receipt)) for each in waiting]

@@ -26,6 +26,12 @@ class Standing:
     """Whether we are a registered operator."""
     last_seq: int
     """Our last anchored receipt number; 0 before the first."""
+    judged: bool
+    """Whether enough verifiers could judge what we answer: without them no batch is taken."""
+    room: int
+    """Receipts for which our stake that nothing binds is enough."""
+    price_wei: int
+    """Of a place for one receipt."""
 
     @property
     def closed_because(self) -> str | None:
@@ -35,6 +41,8 @@ class Standing:
             (self.environment_active, "this environment is not active"),
             (self.model_active, "this model is not active"),
             (self.epoch is not None, "no key epoch is open"),
+            (self.judged, "too few verifiers could judge an answer"),
+            (self.room > 0, "no free stake is left to bind"),
         ):
             if not good:
                 return reason

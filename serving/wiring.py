@@ -29,17 +29,16 @@ from bytewise.storage.books import Books
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
-from bytewise.storage.outbox import Outbox
 from chain.access import open_chain
-from chain.deploy import read_network
-from chain.intents import ContractSender, check_round, classify
+from chain.book import read_network, verify_code
 from chain.keys import load_signer
-from chain.reader import ChainReader
-from chain.sender import TransactionSender
+from chain.reader import DocketReader
+from chain.sending import ContractSender, contract_sender
 from serving.api import Gate, build_api
 from serving.batcher import Batcher
 from serving.chain_view import OperatorStanding
 from serving.desk import Desk
+from serving.duties import Duties
 from serving.openai import Ask
 from serving.pipeline import Hands, Pipeline
 from serving.recipe import Offer
@@ -84,6 +83,21 @@ class Service:
         self.watch.open()
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operator process does beside answering."""
+
+    batcher: Batcher
+    duties: Duties
+    desk: Desk
+    lane: Lane
+
+    def tick(self) -> None:
+        """Publishes what was answered; then what is owed for what was published."""
+        self.batcher.tick()
+        self.duties.step()
+
+
 class Operator:
     """One operator process; `run` is its life."""
 
@@ -120,10 +134,10 @@ class Operator:
 
     def _work(self) -> None:
         try:
-            batcher, desk, lane = self._open()
-            self._exit_code = schedule.run_ticks(batcher.tick, self._settings.limits.tick_s, self._stop, name="batch")
-            desk.close()
-            lane.release()
+            work = self._open()
+            self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
+            work.desk.close()
+            work.lane.release()
         except BytewiseError as error:
             telemetry.log_error("operator.failed", error)
         finally:
@@ -131,7 +145,7 @@ class Operator:
                 self._exit_code = schedule.EXIT_BUG
             self._server.should_exit = True
 
-    def _open(self) -> tuple[Batcher, Desk, Lane]:
+    def _open(self) -> Work:
         settings, clock = self._settings, SystemClock()
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
@@ -155,10 +169,12 @@ class Operator:
         )  # fmt: skip
         client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
         lane = Lane(database, clock, network.chain_id, operator.address)
-        transactions = TransactionSender(client, Outbox(lane), operator, check_round(client, network), classify)
-        standing = OperatorStanding(ChainReader(client, network), operator.address, offer.environment.digest, offer.model_id)
-        batcher = self._batcher(hands, standing, ContractSender(transactions, network, "operator"))
-        return batcher, self._opened(offer, hands), lane
+        reader = DocketReader(client, verify_code(client, network))
+        sender = contract_sender(client, network, lane, operator, "operator")
+        standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
+        batcher = self._batcher(hands, standing, sender)
+        duties = Duties(reader, sender, hands.books, operator.address, network.anchor_domain)
+        return Work(batcher, duties, self._opened(offer, hands), lane)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits

@@ -17,7 +17,7 @@ from bytewise.protocol.signing import Domain, LocalSigner, struct_values
 from bytewise.protocol.stake_tree import StakeTree
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from chain.bls import BlsSigner, words
-from chain.next.certificates import certificate, seating
+from chain.certificates import certificate, seating
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_facts import facts, money, within
 from tests.court_network import ENVIRONMENT, JOIN_BLOCKS, OWNER, SHAPE, SHORTEST, CourtNetwork, Read

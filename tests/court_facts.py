@@ -1,4 +1,4 @@
-"""What the second contracts must say of a court, from the model of it: views by name, structs by field."""
+"""What the contracts must say of a court, from the model of it: views by name, structs by field."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

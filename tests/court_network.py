@@ -160,7 +160,7 @@ class CourtNetwork:
 
     def _create(self, name: str, arguments: Any) -> None:
         self.at[name] = created_address(OWNER, self.anvil.client.nonce(OWNER))
-        assert self._send(OWNER, None, interface(f"next/{name}").creation(*arguments()), 0), name
+        assert self._send(OWNER, None, interface(name).creation(*arguments()), 0), name
 
     def _send(self, sender: Address, to: Address | None, data: bytes, value: int) -> bool:
         request = {"from": sender, "data": "0x" + data.hex(), "value": hex(value), "gas": hex(GAS)}
@@ -175,8 +175,8 @@ class CourtNetwork:
 
 def _knowing(contract: str, function: str) -> Interface:
     """The artifact with the function: what `Disputes` does not know itself it delegates to `Proceedings`."""
-    code = interface(f"next/{contract}")
-    return code if function in code.functions else interface("next/Proceedings")
+    code = interface(contract)
+    return code if function in code.functions else interface("Proceedings")
 
 
 def _struct(record: Any) -> Any:

@@ -3,24 +3,22 @@
 from pathlib import Path
 
 from bytewise.protocol import digests
-from bytewise.protocol.actions_next import Action
+from bytewise.protocol.actions import Action
 from bytewise.protocol.ballots import alt_commit, dispute_id
-from bytewise.protocol.decide_next import Alternative, MovePolicy, decide_challenger, decide_moves
+from bytewise.protocol.decide import Alternative, MovePolicy, decide_challenger, decide_moves
 from bytewise.protocol.docket import Case
 from bytewise.protocol.messages import Outcome, Vote
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U256, Address, Blob, Digest
-from chain.headers import header_rlp
-from chain.next.history import CourtHistory
-from chain.next.moves import Mover
-from chain.next.params import DEVNET
-from chain.next.reader import DocketReader
-from chain.next.sending import ContractSender
+from chain.history import CourtHistory
+from chain.params import DEVNET
+from chain.reader import DocketReader
+from chain.sending import ContractSender
 from tests.anvil import Anvil
-from tests.court_village import CHALLENGER, OPERATORS, VERIFIERS, actor, mine, populated
-from tests.devnet import Batch, batch, word
+from tests.devnet import CHALLENGER, OPERATORS, VERIFIERS, Batch, batch, deployed, mine, sender, word
+from verifier.moves import Move, make_move
 
 QUOTE = Blob(b"quote")
 EAGER = MovePolicy(turns=1, overdue=0, seats_per_draw=8, seats_per_settlement=8)
@@ -32,11 +30,10 @@ class Court:
 
     def __init__(self, anvil: Anvil, folder: Path) -> None:
         self.anvil = anvil
-        self.network = populated(anvil)
+        self.network = deployed(anvil)
         self.reader = DocketReader(anvil.client, self.network)
-        self.senders = {each.address: actor(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
+        self.senders = {each.address: sender(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
         self.domain = self.network.disputes_domain
-        self.mover = Mover(self.of(CHALLENGER), self.reader, lambda block: header_rlp(anvil.client, block))
         self.batch: Batch = batch(self.network, OPERATORS[0], 1, 3, anvil.client.head().timestamp)
         price = self.reader.docket(OPERATORS[0].address, self.reader.head()).price_wei
         self.of(OPERATORS[0]).anchor(self.batch.header, 3 * price)
@@ -71,7 +68,9 @@ class Court:
         actions: tuple[Action, ...] = decide_moves(docket, EAGER)
         if known is not None:
             actions += decide_challenger(docket, CHALLENGER.address, alternatives)
-        assert self.mover.perform(actions) == ()
+        for action in actions:
+            assert isinstance(action, Move)
+            make_move(self.of(CHALLENGER), action)
         while actions and self.of(CHALLENGER).pump():
             self.anvil.mine()
         mine(self.anvil, 1 if actions else 4)

@@ -1,5 +1,6 @@
 """A deployed network with staked accounts and signed receipts, for tests against a real chain."""
 
+import dataclasses
 import functools
 import tempfile
 from collections.abc import Sequence
@@ -7,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bytewise.protocol import digests, merkle
+from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.digests import Label
+from bytewise.protocol.docket import Case
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
-from bytewise.protocol.network_next import Network as NextNetwork
 from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
@@ -21,15 +23,26 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.lane import DEFAULT_TTL_S, Lane
 from bytewise.storage.migrate import migrate
 from chain.access import Chain
-from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force
-from chain.intents import ContractSender, contract_sender
+from chain.deploy import (
+    Joiner,
+    Policy,
+    Proposed,
+    activate,
+    certify,
+    deploy,
+    environment_proposal,
+    join,
+    put_in_force,
+    survey,
+)
 from chain.keys import devnet_signer
 from chain.params import DEVNET, ETHER
-from chain.reader import ChainReader
+from chain.plan import DEVNET_SHAPE, Shape, Vote
+from chain.reader import DocketReader
 from chain.sender import SenderPolicy
+from chain.sending import ContractSender, contract_sender
 from tests.anvil import CHAIN_ID, Anvil
 
-VERIFIERS = 5
 ENVIRONMENT = Environment(
     container=ZERO_DIGEST, profile=PROFILE_EXACT_1, gpu_arch="cpu", driver="none", libraries=(), engine_flags=(),
     limits=Limits(max_context=512, max_new_tokens=128, max_request_bytes=65536, vocabulary=512),
@@ -67,14 +80,64 @@ def epoch_document(number: int = 1) -> EpochDocument:
     return EpochDocument(record, (point, point))
 
 
-def deployed(anvil: Anvil, **params: object) -> Network:
-    """Contracts, one environment, model, policy and epoch, two operators, five verifiers with 32 ether each."""
-    network = deploy(anvil.client, signer(0), {**DEVNET, **params})
-    network = put_in_force(anvil.client, network, signer(0), [ENVIRONMENT], [Model(MODEL, b"{}")], POLICY, [epoch_document()])
-    joiners = [Joiner(signer(i), 32 * ETHER, f"http://127.0.0.1:{8000 + i}") for i in (1, 2)]
-    joiners += [Joiner(signer(3 + i), 32 * ETHER, None) for i in range(VERIFIERS)]
+POOL, MEASUREMENT, VECTORS = word("pool"), word("measurement"), word("vectors")
+OPERATORS, VERIFIERS = (signer(1), signer(2)), tuple(signer(i) for i in range(3, 8))
+CHALLENGER, GUARDIAN = signer(8), signer(9)
+STAKE_WEI = 32 * ETHER
+FEE_WEI = ETHER // 1000
+"""More than small batches cost: what is too much comes back."""
+
+
+def founded(anvil: Anvil, params: ParamSet = DEVNET, shape: Shape = DEVNET_SHAPE) -> Network:
+    """Contracts, a pool, one environment, model, policy and key epoch; nobody has joined. Account 0 is curator."""
+    anvil.mine(2)
+    vote = Vote(guardian=GUARDIAN.address, curator=signer(0).address, holder=signer(0).address)
+    site = survey(anvil.client, signer(0).address, params, shape, [POOL], vote)
+    network = deploy(anvil.client, signer(0), site)
+    proposals = [environment_proposal(ENVIRONMENT, POOL, VECTORS), Proposed(MODEL, ZERO_DIGEST, VECTORS, b"{}")]
+    return put_in_force(anvil.client, network, signer(0), [MEASUREMENT], proposals, POLICY, [epoch_document()])
+
+
+def deployed(anvil: Anvil, params: ParamSet = DEVNET, **times: int) -> Network:
+    """The same with two operators and five verifiers, environment and model ACTIVE, in a stake epoch in which they weigh."""
+    chosen = dataclasses.replace(params, times=dataclasses.replace(params.times, **times))
+    network = founded(anvil, chosen)
+    joiners = [Joiner(each, STAKE_WEI, f"http://127.0.0.1:{8000 + i}") for i, each in enumerate(OPERATORS)]
+    joiners += [Joiner(each, STAKE_WEI, None, POOL, word("machine", i), MEASUREMENT) for i, each in enumerate(VERIFIERS)]
     join(anvil.client, network, joiners)
+    in_force(anvil, network, VERIFIERS, [ENVIRONMENT.digest, MODEL])
     return network
+
+
+def in_force(anvil: Anvil, network: Network, verifiers: Sequence[LocalSigner], items: Sequence[Digest]) -> None:
+    """Has verifiers, once they weigh, certify environments and models, and puts those in force."""
+    next_stake_epoch(anvil, network)
+    certify(anvil.client, network, verifiers, dict.fromkeys(items, VECTORS))
+    activate(anvil.client, network, signer(0), list(items))
+
+
+def next_stake_epoch(anvil: Anvil, network: Network) -> None:
+    """Mines until stake that was written now weighs."""
+    head = anvil.client.head().number
+    pool = DocketReader(anvil.client, network).pool(network.pools[0].digest, head)
+    assert pool is not None, "the curator added it"
+    mine(anvil, pool.epoch_end - head + 1)
+
+
+def mine(anvil: Anvil, blocks: int) -> None:
+    """Mines blocks a second apart in one call."""
+    anvil.rpc("anvil_mine", hex(blocks), hex(1))
+
+
+def seed_passed(anvil: Anvil, case: Case) -> None:
+    """Mines until the seed block of a dispute is over."""
+    mine(anvil, max(case.seed.block + 1 - anvil.client.head().number, 0))
+
+
+def fee_wei(anvil: Anvil, network: Network, receipts: int) -> int:
+    """What a batch costs now."""
+    chain = reader(anvil, network)
+    return receipts * chain.docket(signer(1).address, chain.head()).price_wei
 
 
 def receipt(operator: LocalSigner, seq: int, now: int) -> Receipt:
@@ -98,7 +161,7 @@ class Batch:
     proofs: tuple[tuple[Digest, ...], ...]
 
 
-def batch(network: Network | NextNetwork, operator: LocalSigner, first_seq: int, count: int, now: int) -> Batch:
+def batch(network: Network, operator: LocalSigner, first_seq: int, count: int, now: int) -> Batch:
     """Receipts with numbers from `first_seq` on."""
     domain = network.anchor_domain
     receipts = [receipt(operator, first_seq + i, now) for i in range(count)]
@@ -148,9 +211,9 @@ def pump(anvil: Anvil, senders: Sequence[ContractSender], rounds: int = 6) -> No
         anvil.mine()
 
 
-def reader(anvil: Anvil, network: Network) -> ChainReader:
+def reader(anvil: Anvil, network: Network) -> DocketReader:
     """A reader at the newest block."""
-    return ChainReader(anvil.client, network)
+    return DocketReader(anvil.client, network)
 
 
 def renumbered(header: BatchHeader, batch_id: int, anchored_at: int, block: int) -> BatchHeader:

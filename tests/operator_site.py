@@ -21,17 +21,20 @@ from bytewise.protocol.environment import Environment
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment
 from bytewise.storage.migrate import migrate
-from chain.deploy import Joiner, Model, deploy, join, put_in_force, write_network
+from chain.book import write_network
+from chain.deploy import Joiner, Proposed, deploy, environment_proposal, join, put_in_force, survey
 from chain.keys import save_signer
-from chain.params import DEVNET, ETHER
-from chain.reader import ChainReader
+from chain.params import DEVNET
+from chain.plan import DEVNET_SHAPE, Vote
+from chain.reader import DocketReader
 from kms.curve import GENERATOR, encode_point
 from kms.keyring import enrol
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import POLICY, epoch_document, signer, word
+from tests.devnet import MEASUREMENT, POLICY, POOL, STAKE_WEI, VECTORS, VERIFIERS, epoch_document, in_force, signer, word
 
 ROOT = Path(__file__).parents[1]
 MODEL_NAME = "tiny"
@@ -73,8 +76,8 @@ class Operator:
 
     def wait_anchored(self, count: int) -> None:
         """Until the chain has so many receipts of this operator."""
-        reader, deadline, pause = ChainReader(self.anvil.client, self.network), monotonic_s() + READY_S, threading.Event()
-        while reader.last_seq(self.account.address, reader.head()) < count:
+        reader, deadline, pause = DocketReader(self.anvil.client, self.network), monotonic_s() + READY_S, threading.Event()
+        while reader.holdings(self.account.address, reader.head()).last_seq < count:
             assert monotonic_s() < deadline, self.log()
             pause.wait(0.1)
 
@@ -157,11 +160,16 @@ def _network(anvil: Anvil, place: Environment, artifact: artifacts.Artifact) -> 
     document = epoch_document()
     record = replace(document.record, public_key=encode_point(GENERATOR * SECRET))
     document = EpochDocument(record, (record.public_key, record.public_key))
-    network = deploy(anvil.client, signer(0), DEVNET)
-    model = Model(artifact.model_id, encode(artifact.manifest))
-    network = put_in_force(anvil.client, network, signer(0), [place], [model], POLICY, [document])
-    joiners = [Joiner(signer(1), 32 * ETHER, "https://127.0.0.1")]
-    join(anvil.client, network, joiners + [Joiner(signer(3 + i), 32 * ETHER, None) for i in range(5)])
+    client, curator = anvil.client, signer(0)
+    anvil.mine(2)
+    site = survey(client, curator.address, DEVNET, DEVNET_SHAPE, [POOL], Vote(*(curator.address,) * 3))
+    model = Proposed(artifact.model_id, ZERO_DIGEST, VECTORS, encode(artifact.manifest))
+    proposals = [environment_proposal(place, POOL, VECTORS), model]
+    network = put_in_force(client, deploy(client, curator, site), curator, [MEASUREMENT], proposals, POLICY, [document])
+    joiners = [Joiner(signer(1), STAKE_WEI, "https://127.0.0.1")]
+    joiners += [Joiner(who, STAKE_WEI, None, POOL, word("machine", who.address), MEASUREMENT) for who in VERIFIERS]
+    join(client, network, joiners)
+    in_force(anvil, network, VERIFIERS, [place.digest, artifact.model_id])
     return network
 
 

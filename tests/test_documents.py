@@ -7,10 +7,9 @@ import tomllib
 
 import pytest
 
-from bytewise.protocol import dispute, errors
+from bytewise.protocol import errors
 from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
-from bytewise.protocol.dispute import TRANSITIONS, Event, Phase
 from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.rules_of_records import Defect
@@ -55,23 +54,6 @@ def test_every_cited_rule_exists() -> None:
     texts = {name_of(path): path.read_text() for path in [*product_files(), *files_of_tests(), *DOCUMENTS]}
     cited = {(name, rule) for name, text in texts.items() for rule in RULE.findall(text)}
     assert {pair for pair in cited if pair[1] not in known} == set()
-
-
-def test_the_transition_table_is_the_codes() -> None:
-    rows = re.findall(r"^\| (\w+) \| ([\w:,; ]+) \| (\w+) \|$", PROTOCOL, re.MULTILINE)
-    moves = {(Phase[start], Event(event)): Phase[end] for start, event, end in rows if start in Phase.__members__}
-    assert moves == TRANSITIONS
-
-
-def test_the_diagram_is_the_codes() -> None:
-    assert dispute.__doc__ is not None
-    assert dispute.__doc__.split("\n\n")[1] in PROTOCOL
-
-
-def test_no_phase_is_a_dead_end_but_the_last() -> None:
-    assert {phase for phase in Phase if not any(start is phase for start, _ in TRANSITIONS)} == {Phase.FINAL}
-    assert set(TRANSITIONS.values()) | {Phase.NONE} == set(Phase)
-    assert {event for _, event in TRANSITIONS} == set(Event)
 
 
 @pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession, Commit, Certified])

@@ -10,31 +10,37 @@ from typing import NamedTuple
 
 from adversaries.engines import AltersOneToken
 from bytewise.inference.tokenizer import Tokenizer
+from bytewise.protocol import docket
 from bytewise.protocol.actions import OpenDispute
 from bytewise.protocol.compare import Generated
-from bytewise.protocol.decide import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.court.count import Count, Judgement, judge, said_by
+from bytewise.protocol.decide_audits import AuditedReceipt, WatchPolicy, decide_watchtower
 from bytewise.protocol.digests import keccak256, out_hash
-from bytewise.protocol.dispute import Dispute, Member, Phase
+from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict, Vote
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.preflight import Record, preflight
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt, receipt_id
 from bytewise.protocol.request import Request
 from bytewise.protocol.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.sortition import audit_is_drawn, draw_seats, round_seed
-from bytewise.protocol.tally import RevealedVote, tally
-from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, Digest
+from bytewise.protocol.sortition import audit_is_drawn, round_seed
+from bytewise.protocol.stake_tree import StakeTree, TreeShape
+from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from kms.envelope import seal
 from serving.openai import read_ask
 from serving.recipe import Offer, make_request
-from tests.village import CONTRACTS, PARAMS, Village
+from tests.dockets import case as a_case
+from tests.dockets import holdings
+from tests.village import CONTRACTS, ETHER, PARAMS, Village
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
 from verifier.audit import conclude
 from verifier.check import CheckedReceipt, verify_batch
 from verifier.tickets import Case, audit_right, run_job, vote_right
 
+SEATS = PARAMS.seats(1)
 QUESTION = {
     "model": "lighthouse",
     "messages": [{"role": "user", "content": "Why is a receipt worth more than a promise in a network of strangers?"}],
@@ -70,10 +76,10 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     dispute = a_committee_is_drawn(village, case)
     votes = its_members_vote(village, case, dispute)
 
-    verdict = tally(15, PARAMS.tau_num, PARAMS.tau_den, votes, checked.signed.receipt.out_hash)
+    verdict = they_are_counted(votes, checked.signed.receipt.out_hash)
     assert verdict.verdict is Verdict.OVERTURNED
     assert verdict.replacement == village.engine.generate(request).out_hash
-    assert set(verdict.winners) == {vote.voter for vote in votes}
+    assert {said_by(vote).key for vote in votes} == {verdict.key}
 
     the_client_sees_for_itself(village, request, claimed)
 
@@ -89,7 +95,7 @@ def test_an_honest_answer_is_upheld_whoever_doubts_it(tmp_path: Path) -> None:
     )  # fmt: skip
     dispute = a_committee_is_drawn(village, case)
     votes = its_members_vote(village, case, dispute)
-    assert tally(15, 2, 3, votes, checked.signed.receipt.out_hash).verdict is Verdict.UPHELD
+    assert they_are_counted(votes, checked.signed.receipt.out_hash).verdict is Verdict.UPHELD
 
 
 # --- the chapters ---
@@ -131,12 +137,12 @@ def everybody_checks_the_list(village: Village, published: Published) -> Checked
 def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ...]:
     """A block draws auditors; each has its enclave open the envelope and verify by one forward pass."""
     checklist = preflight(
-        Record(case.signed.receipt, case.header, village.environment, case.policy, PARAMS.window_s, "simulated", True, True)
+        Record(case.signed.receipt, case.header, village.environment, case.policy, PARAMS.times.window, "simulated", True, True)
     )
     assert checklist.failed == ()
     found = []
     for name, key in village.people.items():
-        if audit_is_drawn(village.chain.beacon, case.receipt_id, key.address, PARAMS.audit_rate_bps, 1):
+        if audit_is_drawn(village.chain.beacon, case.receipt_id, key.address, PARAMS.shares.audit_rate_bps, 1):
             result = run_job(village.enclaves[name], key, CONTRACTS, case, audit_right(case.receipt_id, NOW + 60))
             profile = village.environment.profile
             found.append(conclude(result, case.signed.receipt, checklist, profile, word(name), NOW).result)
@@ -146,31 +152,34 @@ def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ..
 
 def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, results: tuple[AuditResult, ...]) -> None:
     """It holds no key and no stake: two drawn verifiers that say MISMATCH are what it needs to risk its bond."""
-    audited = AuditedReceipt(results[0].receipt_id, header.anchored_at, village.chain.beacon, village.chain.verifiers, results)
-    snapshot = village.chain.snapshot()
-    bond = PARAMS.required_bond_wei
-    assert decide_watchtower(snapshot, [audited], set(), bond, WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)
+    seats = tuple((who, stake // PARAMS.money.audit_unit) for who, stake in village.chain.verifiers)
+    rate, bond = PARAMS.shares.audit_rate_bps, PARAMS.required_bond
+    audited = AuditedReceipt(results[0].receipt_id, header.batch_id, village.chain.beacon, seats, rate, results)
+    rich, poor = (village.chain.docket(me=holdings(balance_wei=wei)) for wei in (bond, bond - 1))
+    assert decide_watchtower(rich, [audited], set(), WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)
     alone = dataclasses.replace(audited, results=results[:1])
-    assert decide_watchtower(snapshot, [alone], set(), bond, WatchPolicy()) == ()
-    assert decide_watchtower(snapshot, [audited], set(), bond - 1, WatchPolicy()) == ()
+    assert decide_watchtower(rich, [alone], set(), WatchPolicy()) == ()
+    assert decide_watchtower(poor, [audited], set(), WatchPolicy()) == ()
 
 
-def a_committee_is_drawn(village: Village, case: Case) -> Dispute:
+def a_committee_is_drawn(village: Village, case: Case) -> docket.Case:
     """Fifteen seats fall to verifiers in proportion to stake; who holds several votes once, with all of them."""
-    dispute, seed = word("dispute", case.receipt_id.hex()), word("hash of the seed block")
-    holders = draw_seats(seed, dispute, 1, 15, village.chain.verifiers)
-    masks = {holder: sum(1 << seat for seat, who in enumerate(holders) if who == holder) for holder in dict.fromkeys(holders)}
-    members = tuple(Member(who, mask, ZERO_DIGEST, False, 0, 0, ZERO_DIGEST) for who, mask in masks.items())
-    drawn = Dispute(
-        dispute, case.receipt_id, 0, case.header.operator, Address("0x" + "cc" * 20), case.signed.receipt.out_hash, 1,
-        Phase.COMMIT, 1, 15, 20, round_seed(seed, dispute, 1), NOW, NOW + 24, 0, PARAMS.required_bond_wei, Verdict.NONE,
-        ZERO_DIGEST, members,
+    dispute, seed = word("dispute", case.receipt_id.hex()), word("mix of the seed block")
+    tree = StakeTree(TreeShape(epoch_blocks=10, lookahead_blocks=2, unit_wei=ETHER, max_units=1_000))
+    for who, stake in village.chain.verifiers:
+        tree.set_stake(1, who, stake)
+    holders = tree.draw(seed, 15, dispute, 1, (), 0, SEATS)
+    masks = {who: sum(1 << seat for seat, holder in enumerate(holders) if holder == who) for who in dict.fromkeys(holders) if who}
+    drawn = a_case(
+        id=dispute, receipt_id=case.receipt_id, operator=case.header.operator, claimed_out_hash=case.signed.receipt.out_hash,
+        phase=Phase.COMMIT, round_seed=round_seed(seed, dispute, 1), opened_at=NOW, commit_end=NOW + 24, reveal_end=NOW + 48,
+        members=tuple(Seat(who, mask, ZERO_DIGEST, ZERO_DIGEST) for who, mask in masks.items()),
     )  # fmt: skip
-    village.chain.disputes = (drawn,)
+    village.chain.cases = (drawn,)
     return drawn
 
 
-def its_members_vote(village: Village, case: Case, dispute: Dispute) -> list[RevealedVote]:
+def its_members_vote(village: Village, case: Case, dispute: docket.Case) -> list[Vote]:
     """Each commits to a vote that only it can open, then opens it; the quote says which program judged, in how many passes."""
     opened = []
     for member in dispute.members:
@@ -185,9 +194,16 @@ def its_members_vote(village: Village, case: Case, dispute: Dispute) -> list[Rev
         assert typed_digest(DISPUTES, dataclasses.replace(vote, voter=village.operator.address)) != commitment
         quoted = verify_result_quote(village.appraisal, result.quote, CHAIN_ID).statement
         assert (quoted.verify_passes, quoted.outcome, quoted.voter) == (1, Outcome.EXECUTED, member.voter)
-        revealed = (vote.outcome, vote.code, vote.tokens_hash, vote.trace_root, vote.round_digest)
-        opened.append(RevealedVote(member.voter, member.seat_mask.bit_count(), *revealed))
+        opened.append(vote)
     return opened
+
+
+def they_are_counted(votes: list[Vote], claimed: Digest) -> Judgement:
+    """Seats that say the same to the last hash count together; two thirds of all make a verdict."""
+    count = Count()
+    for vote in votes:
+        count = count.add(said_by(vote), int(vote.seat_mask).bit_count(), claimed)
+    return judge(count, claimed, PARAMS.quorum(SEATS))
 
 
 def the_client_sees_for_itself(village: Village, request: Request, claimed: Generated) -> None:

@@ -17,10 +17,10 @@ from bytewise.inference.convert import convert
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
-from bytewise.protocol.dispute import Dispute, Params, Snapshot
+from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, Prepared, RunJob, ShardRecord
-from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.seal import seal_context
 from bytewise.protocol.signing import typed_digest
@@ -29,11 +29,13 @@ from bytewise.service.clock import SystemClock
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
+from chain.params import DEVNET, changed
 from kms import policy
 from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, random_scalar
 from kms.dleq import prove_partial, verify_partial
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.shares import combine, split, verification_key
+from tests.dockets import anchored, docket
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, signer, word
 from verifier.enclave.session import Bench, Session
 
@@ -41,10 +43,7 @@ NAMES = ("ada", "ben", "cleo", "dan", "eva")
 ETHER = 10**18
 STAKE = 10 * ETHER
 CONTRACTS = Contracts(U256(CHAIN_ID), ANCHOR.contract, DISPUTES.contract, KEY_EPOCHS.contract)
-PARAMS = Params(
-    window_s=60, max_anchor_delay_s=60, commit_s=24, reveal_s=12, seats=(15, 31), tau_num=2, tau_den=3,
-    audit_rate_bps=9000, audit_unit_wei=STAKE, required_bond_wei=ETHER,
-)  # fmt: skip
+PARAMS = changed(DEVNET, {"times": {"window": 60}, "money": {"audit_unit": STAKE}, "shares": {"audit_rate_bps": 9_000}})
 
 
 class Dice:
@@ -81,24 +80,31 @@ class Chain:
         self.verifiers = verifiers
         self.appraisal = appraisal
         self.batch: BatchHeader | None = None
-        self.disputes: tuple[Dispute, ...] = ()
+        self.cases: tuple[Case, ...] = ()
         self.beacon = word("hash of the second block after the batch")
         self.now = NOW
 
-    def snapshot(self) -> Snapshot:
+    def docket(self, **changes: object) -> Docket:
         """All reads of one decision."""
-        return Snapshot(
-            word("block", self.now), self.now - NOW + 12, self.now, PARAMS, self.disputes, len(self.disputes), self.verifiers,
-            0, 1, self.appraisal,
+        batches = () if self.batch is None else (anchored(0, self.batch.operator, NOW + PARAMS.times.window),)
+        return docket(
+            *self.cases, number=self.now - NOW + 12, timestamp=self.now, clock=self.now, policy=self.appraisal,
+            required_bond_wei=PARAMS.required_bond, batches=batches, **changes,
         )  # fmt: skip
 
-    def facts(self, epoch: EpochRecord) -> ChainFacts:
-        """All that a shard asks."""
-        dispute = self.disputes[0] if self.disputes else None
+    def facts(self, epoch: EpochRecord, voter: Address) -> ChainFacts:
+        """All that a shard asks about a voter's ticket."""
         return ChainFacts(
-            self.now - NOW + 12, self.now, PARAMS, self.appraisal, dispute, self.batch, self.beacon, self.verifiers,
-            self.verifiers, EpochState.ACTIVE, "simulated", epoch.public_key,
+            number=self.now - NOW + 12, timestamp=self.now, clock=self.now, policy=self.appraisal, is_verifier=True,
+            case=self.cases[0] if self.cases else None, drawing=self._drawing(voter), epoch_state=EpochState.ACTIVE,
+            assurance="simulated", public_key=epoch.public_key,
         )  # fmt: skip
+
+    def _drawing(self, voter: Address) -> AuditDrawing | None:
+        if self.batch is None:
+            return None
+        seats = dict(self.verifiers).get(voter, 0) // PARAMS.money.audit_unit
+        return AuditDrawing(self.batch, NOW + PARAMS.times.window, self.beacon, PARAMS.shares.audit_rate_bps, seats)
 
 
 class Shards:
@@ -131,7 +137,7 @@ class Shards:
             self._quoter.quote(bound), transport_key,
         )  # fmt: skip
         admitted = policy.verify_request(request, CONTRACTS, self._appraisal, SystemClock().now())
-        policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record))
+        policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record, job.ticket.voter))
         return self._keys.shares[shard.index]
 
 

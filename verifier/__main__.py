@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bytewise.da.client import DaClient
-from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError
-from bytewise.protocol.network import Network
+from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
@@ -23,19 +22,20 @@ from bytewise.storage.cursor import Cursor
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
-from bytewise.storage.outbox import Outbox
 from chain.access import open_chain
-from chain.history import ChainHistory
-from chain.intents import ContractSender, check_round, classify
+from chain.book import read_network, verify_code
+from chain.documents import RegistryDocuments
 from chain.keys import load_signer
-from chain.reader import ChainReader
-from chain.sender import SenderPolicy, TransactionSender
+from chain.reader import DocketReader
+from chain.sender import SenderPolicy
+from chain.sending import contract_sender
 from verifier.act import Performer, Voting
 from verifier.auditor import Auditor
 from verifier.jobs import JobSocket
 from verifier.node import Node, Part, Votes
 from verifier.records import Records
 from verifier.settings import NodeSettings, Role
+from verifier.tips import TipBox, TipSender, TipServer
 from verifier.watchtower import Watchtower
 from verifier.worker import Worker
 
@@ -46,24 +46,23 @@ class World:
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
         self.clock = SystemClock()
-        self.network = decode(Network, _read(settings.network_file))
+        self.network = read_network(settings.network_file)
         self.signer = load_signer(settings.key_file)
         self.database = open_database(settings.database)
         check_revision(self.database)
         client = open_chain(*settings.rpc, self.network.chain_id, settings.rpc_timeout_s)
-        self.chain = ChainReader(client, self.network)
+        self.chain = DocketReader(client, verify_code(client, self.network))
         self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
         self.lane = Lane(self.database, self.clock, self.network.chain_id, self.signer.address)
-        transactions = TransactionSender(
-            client, Outbox(self.lane), self.signer, check_round(client, self.network), classify,
-            SenderPolicy(confirmations=settings.confirmations),
-        )  # fmt: skip
-        self.sender = ContractSender(transactions, self.network, settings.role.value)
+        policy = SenderPolicy(confirmations=settings.confirmations)
+        self.sender = contract_sender(client, self.network, self.lane, self.signer, settings.role.value, policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
         da = DaClient(settings.da_urls, settings.da_timeout_s, attempts=1)
-        self.records = Records(self.chain, ChainHistory(self.chain), da, archive, cursor, self.network, settings.fetch_deadline_s)
+        documents = RegistryDocuments(self.chain)
+        self.records = Records(self.chain, documents, da, archive, cursor, self.network, settings.fetch_deadline_s)
         self.worker = Worker()
+        self.tips: TipServer | None = None
 
     def enclave(self) -> JobSocket:
         """The own enclave."""
@@ -77,12 +76,30 @@ class World:
         settings, audits = self.settings, Audits(self.database, self.clock)
         return Auditor(
             self.chain, self.network, self.records, audits, self.journal, self.signer, enclave, self.worker, os.urandom,
-            settings.audit_margin_s, settings.ticket_ttl_s,
+            settings.audit_margin_s, settings.ticket_ttl_s, self._tip_sender(),
         )  # fmt: skip
 
     def watchtower(self) -> Watchtower:
         """The part that challenges on posted audits."""
-        return Watchtower(self.chain, self.records, self.signer.address, self.network.deploy_block, self.settings.watch)
+        listen, box = self.settings.tips, None
+        if listen is not None:
+            box = TipBox(self.network.disputes_domain, self._is_verifier)
+            self.tips = TipServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
+        return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
+
+    def close(self) -> None:
+        """Ends what runs beside the ticks."""
+        if self.tips is not None:
+            self.tips.close()
+        self.worker.stop()
+        self.lane.release()
+
+    def _is_verifier(self, who: Address) -> bool:
+        return any(self.chain.holdings(who, self.chain.head()).pool)
+
+    def _tip_sender(self) -> TipSender | None:
+        urls, certificate = self.settings.tip_urls, self.settings.tip_certificate_file
+        return TipSender(urls, certificate) if urls and certificate is not None else None
 
     def node(
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
@@ -109,8 +126,7 @@ def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop:
             settings.ready_file.write_text(world.signer.address)
 
     code = run_ticks(tick, settings.poll_s, stop, name=name)
-    world.worker.stop()
-    world.lane.release()
+    world.close()
     return code
 
 
@@ -127,13 +143,6 @@ def _build(world: World) -> Node:
     if settings.role is Role.WATCHTOWER:
         return world.node(None, world.watchtower() if settings.challenges else None)
     return world.node(world.auditor(world.enclave()) if settings.audits else None, None)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None
 
 
 if __name__ == "__main__":

@@ -3,28 +3,28 @@
 Every action may be performed again: outbox, protection table and worker know what was begun. The journal is written first.
 """
 
-from typing import Protocol, TypeVar, assert_never
+from typing import Protocol, TypeVar
 
 from bytewise.ports import Sender
 from bytewise.protocol.actions import (
     Action,
+    AnswerList,
     CastCommit,
     CastReveal,
-    DrawSeats,
+    ClaimBounty,
+    OpenAudit,
     OpenDispute,
     PostAudit,
-    Rearm,
     RunAudit,
     RunVoteJob,
-    Settle,
-    Withdraw,
 )
-from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Bug, Fault, Unavailable
 from bytewise.protocol.units import hex0x
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
 from verifier.auditor import Auditor
+from verifier.moves import make_move, told
 from verifier.watchtower import Watchtower
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Voting(Protocol):
     """What `committee` adds."""
 
-    def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
+    def start(self, action: RunVoteJob, docket: Docket) -> None:
         """Begins to find a vote."""
         ...
 
@@ -59,27 +59,28 @@ class Performer:
         self._voting = voting
         self._recorded: set[Action] = set()
 
-    def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
+    def perform_all(self, actions: tuple[Action, ...], docket: Docket) -> None:
         """Performs each action; one that fails is logged and counted, and decided again at the next tick."""
         for action in actions:
             try:
-                self._perform(action, snapshot)
+                self._perform(action, docket)
             except (Fault, Unavailable) as error:
                 name = type(action).__name__
                 telemetry.count("bytewise_action_failures_total", action=name, error=type(error).__name__)
                 telemetry.log_error("action.failed", error, action=name)
 
-    def _perform(self, action: Action, snapshot: Snapshot) -> None:
+    def _perform(self, action: Action, docket: Docket) -> None:
         match action:
             case RunAudit():
-                _present(self._auditor).start(action, snapshot)
+                _present(self._auditor).start(action, docket)
             case RunVoteJob():
-                _present(self._voting).start(action, snapshot)
+                _present(self._voting).start(action, docket)
             case PostAudit():
                 self._record(action, action.result.receipt_id, {"result": action.result.result})
-                auditor = _present(self._auditor)
-                self._sender.post_audit(action.result, auditor.signature_of(action.result))
-                auditor.posted(action.result.receipt_id)
+                _present(self._auditor).post(action, self._sender)
+            case OpenAudit() | ClaimBounty():
+                self._record(action, action.receipt_id, {})
+                _present(self._auditor).collect(action, self._sender)
             case OpenDispute():
                 self._record(action, action.receipt_id, {"bond_wei": str(action.bond_wei)})
                 _present(self._watchtower).open(action, self._sender)
@@ -89,19 +90,11 @@ class Performer:
             case CastReveal():
                 self._record(action, action.vote.dispute, {"round": action.vote.round})
                 _present(self._voting).reveal(action, self._sender)
-            case DrawSeats() | Rearm() | Settle() | Withdraw():
-                self._move(action)
+            case AnswerList():
+                raise Bug("an operator's act in a verifier")
             case _:
-                assert_never(action)
-
-    def _move(self, action: DrawSeats | Rearm | Settle | Withdraw) -> None:
-        if isinstance(action, Withdraw):
-            self._record(action, b"", {"credit_wei": str(action.credit_wei)})
-            self._sender.withdraw(action.credit_wei)
-            return
-        self._record(action, action.dispute, {"round": action.round})
-        send = {DrawSeats: self._sender.draw, Rearm: self._sender.rearm, Settle: self._sender.settle}[type(action)]
-        send(action.dispute, action.round)
+                self._record(action, *told(action))
+                make_move(self._sender, action)
 
     def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:
         """The intent, once per process life: an action is decided again until the chain shows it."""

@@ -53,5 +53,5 @@ def conclude(job: JobResult, receipt: Receipt, checklist: Preflight, profile: st
     cause = attribute(job, receipt, checklist, profile)
     words = {Cause.NOTHING: AuditOutcome.MATCH, Cause.OPERATOR: AuditOutcome.MISMATCH}
     word = words.get(cause, AuditOutcome.NONE)
-    commitment = audit_commitment(word, job.tokens_hash, job.trace_root, salt)
+    commitment = audit_commitment(job.receipt_id, job.voter, job.tokens_hash, job.trace_root, salt)
     return Audited(AuditResult(job.receipt_id, job.voter, U8(word), commitment, U64(audited_at)), cause, salt)

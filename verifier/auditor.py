@@ -1,4 +1,4 @@
-"""Light audits of this verifier: draws, jobs, signed results (design section 10).
+"""Light audits of this verifier: draws, jobs, signed results, and their opening after the window (design section 10).
 
 The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted.
 """
@@ -6,29 +6,36 @@ The draw is public: anyone can repeat it from the hash of a block that nobody kn
 import functools
 from collections.abc import Callable, Sequence
 
-from bytewise.ports import ChainView, EnclaveJobs
-from bytewise.protocol.actions import Action, RunAudit
-from bytewise.protocol.decide import AuditDuty, decide_auditor
-from bytewise.protocol.dispute import Snapshot
+from bytewise.ports import ChainView, EnclaveJobs, Sender
+from bytewise.protocol.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
+from bytewise.protocol.decide_audits import AuditDuty, decide_auditor
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import AuditResult, Outcome
+from bytewise.protocol.messages import Outcome
 from bytewise.protocol.network import Network
 from bytewise.protocol.preflight import Preflight, Record, preflight
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.sortition import audit_is_drawn
-from bytewise.protocol.units import Blob, Digest, hex0x
+from bytewise.protocol.units import Digest, hex0x, unhex
 from bytewise.service import telemetry
-from bytewise.storage.archive import Audits
+from bytewise.storage.archive import Audit, Audits
 from bytewise.storage.journal import Journal
 from kms.chain_view import BEACON_DELAY_BLOCKS
-from verifier.audit import conclude
+from verifier.audit import Cause, conclude
 from verifier.records import Live, Records
 from verifier.tickets import audit_right, run_job
+from verifier.tips import Tip
 from verifier.worker import AUDIT, Finished, Worker
 
-PENDING, SIGNED, POSTED, FAILED = "PENDING", "SIGNED", "POSTED", "FAILED"
-"""States of an audit; POSTED means that the outbox has it."""
+PENDING, SIGNED, POSTED, OPENED, DONE, FAILED = "PENDING", "SIGNED", "POSTED", "OPENED", "DONE", "FAILED"
+"""States of an audit; POSTED and OPENED mean that the outbox has it."""
+
+AGREEMENT = 2
+"""Verifiers that must have shown the same for a bounty (`Audits`)."""
+BOUNTY_PATIENCE_S = 600
+"""Protocol time after the window for which we wait for another verifier to show the same."""
 
 MAX_ATTEMPTS = 3
 """Jobs per audit: a third failure is no longer chance."""
@@ -42,6 +49,7 @@ class Auditor:
     def __init__(
         self, chain: ChainView, network: Network, records: Records, audits: Audits, journal: Journal, signer: Signer,
         enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], margin_s: int, ticket_ttl_s: int,
+        hand_over: Callable[[Tip], None] | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._network = network
@@ -57,92 +65,123 @@ class Auditor:
         self._beacons: dict[int, Digest] = {}
         self._drawn: set[Digest] = set()
         self._last: tuple[int, Digest] | None = None
+        self._hand_over = hand_over
         self._attempts: dict[Digest, int] = {}
         self._not_before: dict[Digest, int] = {}
 
-    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+    def step(self, docket: Docket) -> tuple[Action, ...]:
         """Looks for new draws, then says what to do about all audits."""
-        self._forget_another_branch(snapshot)
+        self._forget_another_branch(docket)
         for live in self._records.live:
-            self._draw(live, snapshot)
+            self._draw(live, docket)
         running = {subject for kind, subject, _ in self._worker.busy() if kind == "audit"}
-        running |= {receipt for receipt, moment in self._not_before.items() if snapshot.timestamp < moment}
-        return decide_auditor(snapshot, self._duties(), running, self._margin_s)
+        running |= {receipt for receipt, moment in self._not_before.items() if docket.timestamp < moment}
+        return decide_auditor(docket, self._duties(docket), running, self._margin_s)
 
-    def start(self, action: RunAudit, snapshot: Snapshot) -> None:
+    def start(self, action: RunAudit, docket: Docket) -> None:
         """Queues the enclave job of one audit; `Unavailable` while something that it needs is missing."""
-        self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
-        case = self._records.case(action.receipt_id, snapshot)
-        right = audit_right(action.receipt_id, snapshot.timestamp + self._ticket_ttl_s)
+        self._not_before[action.receipt_id] = docket.timestamp + RETRY_PAUSE_S
+        case = self._records.case(action.receipt_id, docket)
+        right = audit_right(action.receipt_id, docket.clock + self._ticket_ttl_s)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: Finished, docket: Docket) -> None:
         """Signs the result of a job, or counts a failure."""
         receipt_id = finished.key[1]
         outcome = finished.outcome
         unclear = not isinstance(outcome, JobResult) or outcome.outcome == Outcome.NO_KEY.value
         self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
         if unclear and self._attempts[receipt_id] < MAX_ATTEMPTS:
-            self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
+            self._not_before[receipt_id] = docket.timestamp + RETRY_PAUSE_S
             return
         if isinstance(outcome, JobResult):
-            self._sign(outcome, snapshot)
+            self._sign(outcome, docket)
         else:
             self._audits.mark(receipt_id, FAILED, f"{type(outcome).__name__} after {MAX_ATTEMPTS} attempts")
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
 
-    def signature_of(self, result: AuditResult) -> Blob:
-        """The stored signature of a signed result."""
-        found = self._audits.find(result.receipt_id)
-        assert found is not None and found.signature is not None, "decided from this row"
-        return found.signature
+    def post(self, action: PostAudit, sender: Sender) -> None:
+        """Publishes the stored result."""
+        row = self._row(action.result.receipt_id)
+        assert row.signature is not None, "decided from this row"
+        sender.post_audit(action.result, row.signature, action.batch_id)
+        self._audits.mark(row.receipt_id, POSTED)
+        telemetry.log("audit.posted", receipt=row.receipt_id)
 
-    def posted(self, receipt_id: Digest) -> None:
-        """The outbox has taken the result."""
-        self._audits.mark(receipt_id, POSTED)
-        telemetry.log("audit.posted", receipt=receipt_id)
+    def collect(self, action: OpenAudit | ClaimBounty, sender: Sender) -> None:
+        """Shows what the result committed to, or claims the bounty for it."""
+        row, live = self._row(action.receipt_id), self._records.find(action.receipt_id)
+        assert row.result is not None and live is not None, "decided from this row"
+        if isinstance(action, OpenAudit):
+            tokens_hash, trace_root, salt = _opening(row)
+            sender.open_audit(row.receipt_id, row.result.verifier, tokens_hash, trace_root, salt)
+        else:
+            sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
+        self._audits.mark(row.receipt_id, OPENED if isinstance(action, OpenAudit) else DONE)
 
-    def _duties(self) -> Sequence[AuditDuty]:
-        rows = [*self._audits.audits(PENDING), *self._audits.audits(SIGNED)]
+    def _row(self, receipt_id: Digest) -> Audit:
+        found = self._audits.find(receipt_id)
+        assert found is not None, "decided from this row"
+        return found
+
+    def _duties(self, docket: Docket) -> Sequence[AuditDuty]:
+        rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
         found = ((row, self._records.find(row.receipt_id)) for row in rows)
         return [
-            AuditDuty(row.receipt_id, live.header.anchored_at, row.result, row.state == POSTED)
+            AuditDuty(
+                row.receipt_id, live.header.batch_id, row.result, posted=row.state in (POSTED, OPENED),
+                opened=row.state == OPENED, agreed=self._agreed(row, live.header.batch_id, docket),
+            )
             for row, live in found
             if live is not None
-        ]
+        ]  # fmt: skip
 
-    def _forget_another_branch(self, snapshot: Snapshot) -> None:
+    def _agreed(self, row: Audit, batch_id: int, docket: Docket) -> bool:
+        """Whether another verifier showed what we did; who has waited long enough for that gives up."""
+        if row.state != OPENED:
+            return False
+        tokens_hash, trace_root, _ = _opening(row)
+        found = out_hash(tokens_hash, trace_root)
+        agreed = self._chain.agreeing(row.receipt_id, batch_id, found, docket.number) >= AGREEMENT
+        if not agreed and docket.clock > row.deadline + BOUNTY_PATIENCE_S:
+            self._audits.mark(row.receipt_id, DONE, "nobody showed the same")
+        return agreed
+
+    def _forget_another_branch(self, docket: Docket) -> None:
         # A beacon of blocks that left the chain draws nobody: shards would refuse the ticket.
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             self._beacons.clear()
             self._drawn.clear()
-        self._last = (snapshot.number, snapshot.block_hash)
+        self._last = (docket.number, docket.block_hash)
 
-    def _draw(self, live: Live, snapshot: Snapshot) -> None:
+    def _draw(self, live: Live, docket: Docket) -> None:
         """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
-        if receipt_id in self._drawn or at > snapshot.number:
+        if receipt_id in self._drawn or at > docket.number:
             return
         if header.batch_id not in self._beacons:
             self._beacons[header.batch_id] = self._chain.block_hash(at)
-        weights = dict(self._chain.weights(header.block, snapshot.number))
-        seats = weights.get(self._signer.address, 0) // snapshot.params.audit_unit_wei
-        rate = snapshot.params.audit_rate_bps
+        batch = docket.batch(header.batch_id)
+        if batch is None:
+            return
+        params = self._chain.params(batch.params_version, docket.number)
+        stake = self._chain.stake_at(self._signer.address, header.block, docket.number)
+        seats, rate = stake // params.money.audit_unit, params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
-            self._audits.add(receipt_id, header.anchored_at + snapshot.params.window_s)
+            self._audits.add(receipt_id, batch.window_end)
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)
         self._drawn.add(receipt_id)
 
-    def _sign(self, job: JobResult, snapshot: Snapshot) -> None:
+    def _sign(self, job: JobResult, docket: Docket) -> None:
         live = self._records.find(job.receipt_id)
         if live is None:
             return  # the chain took the batch back while the enclave worked
-        place = self._records.environment(live.header.environment, snapshot.number)
+        place = self._records.environment(live.header.environment, docket.number)
         found = conclude(
-            job, live.seen.signed.receipt, self._checklist(job, live, place, snapshot), place.profile,
-            Digest(self._rng(32)), snapshot.timestamp,
+            job, live.seen.signed.receipt, self._checklist(job, live, place, docket), place.profile,
+            Digest(self._rng(32)), docket.timestamp,
         )  # fmt: skip
         body = {"result": found.result.result, "cause": found.cause.value, "commitment": hex0x(found.result.commitment)}
         self._journal.append("audit.sign", job.receipt_id, body)
@@ -152,15 +191,27 @@ class Auditor:
         }  # fmt: skip
         signature = self._signer.sign(typed_digest(self._network.disputes_domain, found.result))
         self._audits.sign_once(found.result, signature, opening)
+        if self._hand_over is not None and found.cause is Cause.OPERATOR:
+            tip = Tip(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)
+            self._hand_over(tip)
         telemetry.log("audit.signed", receipt=job.receipt_id, result=found.result.result, cause=found.cause.value)
 
-    def _checklist(self, job: JobResult, live: Live, place: Environment, snapshot: Snapshot) -> Preflight:
+    def _checklist(self, job: JobResult, live: Live, place: Environment, docket: Docket) -> Preflight:
         opened = {Outcome.EXECUTED: True, Outcome.CANNOT_EXECUTE: True, Outcome.INVALID: False}.get(Outcome(job.outcome))
         return preflight(
             Record(
-                receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=snapshot.policy,
-                window_s=snapshot.params.window_s,
-                assurance=self._chain.epoch(live.header.key_epoch, snapshot.number).assurance,
+                receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=docket.policy,
+                window_s=self._chain.params(docket.params_version, docket.number).times.window,
+                assurance=self._chain.epoch(live.header.key_epoch, docket.number).assurance,
                 opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
             )
         )  # fmt: skip
+
+
+def _opening(row: Audit) -> tuple[Digest, Digest, Digest]:
+    """Tokens hash, trace root and salt of a signed result."""
+    return (
+        Digest(unhex(row.opening["tokens_hash"])),
+        Digest(unhex(row.opening["trace_root"])),
+        Digest(unhex(row.opening["salt"])),
+    )

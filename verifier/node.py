@@ -1,4 +1,4 @@
-"""The tick of a duty process: read one snapshot, step every part, perform what was decided (design section 2).
+"""The tick of a duty process: read one docket, step every part, perform what was decided (design section 2).
 
 What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve.
 """
@@ -8,14 +8,14 @@ from typing import Protocol
 
 from bytewise.ports import ChainView
 from bytewise.protocol.actions import Action, RunVoteJob
-from bytewise.protocol.decide import MovePolicy, decide_moves
-from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.decide import MovePolicy, decide_expiries, decide_moves
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from verifier.act import Performer
 from verifier.auditor import Auditor
-from verifier.pages import DisputePages
+from verifier.pages import DocketPages
 from verifier.records import Records
 from verifier.worker import Finished, Worker
 
@@ -31,7 +31,7 @@ class Pump(Protocol):
 class Part(Protocol):
     """One thing that a node does."""
 
-    def step(self, snapshot: Snapshot) -> Sequence[Action]:
+    def step(self, docket: Docket) -> Sequence[Action]:
         """What it wants done at this block."""
         ...
 
@@ -39,7 +39,7 @@ class Part(Protocol):
 class Votes(Part, Protocol):
     """What `committee` adds to a node."""
 
-    def finish(self, finished: Finished, snapshot: Snapshot) -> None:
+    def finish(self, finished: Finished, docket: Docket) -> None:
         """Takes the result of a vote job."""
         ...
 
@@ -53,7 +53,6 @@ class Node:
     ) -> None:  # fmt: skip
         self._chain = chain
         self._pump = pump
-        self._me = me
         self._records = records
         self._performer = performer
         self._moves = moves
@@ -63,7 +62,7 @@ class Node:
         self._votes = votes
         self._number = -1
         self._finished: list[Finished] = []
-        self._pages = DisputePages(chain, me)
+        self._pages = DocketPages(chain, me)
         self.ticks = 0
 
     def tick(self) -> None:
@@ -74,44 +73,45 @@ class Node:
         if head == self._number and not self._finished:
             return
         self._send()
-        snapshot = self._pages.read(head)
-        followed = self._follow(snapshot)
+        docket = self._pages.read(head)
+        followed = self._follow(docket)
         if followed:
-            self._finish("vote", self._votes, snapshot)
-        self._keep_deadlines(snapshot, followed)
+            self._finish("vote", self._votes, docket)
+        self._keep_deadlines(docket, followed)
         if not followed:
             return
-        self._records.step(snapshot)
-        self._finish("audit", self._auditor, snapshot)
-        actions = [action for part in self._parts if part is not self._votes for action in part.step(snapshot)]
+        self._records.step(docket)
+        self._finish("audit", self._auditor, docket)
+        actions = [action for part in self._parts if part is not self._votes for action in part.step(docket)]
         if actions:
-            self._performer.perform_all(tuple(actions), snapshot)
+            self._performer.perform_all(tuple(actions), docket)
             self._send()
         # Only now: a tick that failed half-way is repeated, not skipped.
         self._number = head
         self.ticks += 1
 
-    def _follow(self, snapshot: Snapshot) -> bool:
+    def _follow(self, docket: Docket) -> bool:
         """Whether the batches up to this block are known. Without them nothing new is judged, but commits and reveals go on."""
         try:
-            self._records.follow(snapshot)
+            self._records.follow(docket)
         except (Fault, Unavailable) as error:
             telemetry.count("bytewise_follow_failures_total", error=type(error).__name__)
             telemetry.log_error("follow.failed", error)
             return False
         return True
 
-    def _keep_deadlines(self, snapshot: Snapshot, followed: bool) -> None:
+    def _keep_deadlines(self, docket: Docket, followed: bool) -> None:
         """Votes and moves, before anything may wait for DA; among them what needs no bytes goes out first."""
-        actions = [] if self._votes is None else list(self._votes.step(snapshot))
-        actions += decide_moves(snapshot, self._me, self._moves)
+        actions = [] if self._votes is None else list(self._votes.step(docket))
+        actions += decide_moves(docket, self._moves)
+        actions += decide_expiries(docket, docket.batches, self._moves)
         starts = tuple(action for action in actions if isinstance(action, RunVoteJob))
         ready = tuple(action for action in actions if not isinstance(action, RunVoteJob))
         if ready:
-            self._performer.perform_all(ready, snapshot)
+            self._performer.perform_all(ready, docket)
             self._send()
         if followed:
-            self._performer.perform_all(starts, snapshot)
+            self._performer.perform_all(starts, docket)
 
     def _send(self) -> None:
         """Moves the outbox on. A lane that another process still holds, or a busy node, must not keep us from deciding."""
@@ -121,10 +121,10 @@ class Node:
             telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
             telemetry.log_error("pump.failed", error)
 
-    def _finish(self, kind: str, part: Votes | Auditor | None, snapshot: Snapshot) -> None:
+    def _finish(self, kind: str, part: Votes | Auditor | None, docket: Docket) -> None:
         """Hands a part the results of its jobs, each until the part has taken it."""
         for finished in [each for each in self._finished if each.key[0] == kind]:
             telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
             if part is not None:
-                part.finish(finished, snapshot)
+                part.finish(finished, docket)
             self._finished.remove(finished)

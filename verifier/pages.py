@@ -1,37 +1,56 @@
-"""All disputes at one block, page by page: an old open dispute must not hide the younger ones behind it."""
+"""All disputes and all open windows at one block, page by page: an old one must not hide the younger ones behind it."""
 
 from dataclasses import replace
 
 from bytewise.ports import ChainView
-from bytewise.protocol.dispute import Dispute, Phase, Snapshot
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket
 from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import Address
 
 
-class DisputePages:
-    """Reads snapshots with every dispute that can still change; ends of whole pages that are over for good are remembered."""
+class DocketPages:
+    """Reads dockets with every dispute that can still change, and every batch whose window may be open.
+
+    Ends of whole pages that are over for good are remembered.
+    """
 
     def __init__(self, chain: ChainView, me: Address) -> None:
         self._chain = chain
         self._me = me
         self._first_open = 0
         self._over: dict[int, int] = {}
+        self._first_batch = 0
 
-    def read(self, block: int) -> Snapshot:
-        """The snapshot at a block, with the disputes of all pages but those that were over before."""
-        first = self._chain.snapshot(self._me, block, self._first_open)
-        disputes, at = list(first.disputes), self._first_open
-        at = self._turn(at, first.disputes)
-        while at < first.dispute_count:
-            page = self._chain.snapshot(self._me, block, at)
-            if page.block_hash != first.block_hash or not page.disputes:
+    def read(self, block: int) -> Docket:
+        """The docket at a block, with the disputes of all pages but those that were over before, and with `batches`."""
+        first = self._chain.docket(self._me, block, self._first_open)
+        cases, at = list(first.cases), self._first_open
+        at = self._turn(at, first.cases)
+        while at < first.case_count:
+            page = self._chain.docket(self._me, block, at)
+            if page.block_hash != first.block_hash or not page.cases:
                 raise TryAgain("chain", f"block {block} changed between two pages of disputes")
-            disputes += page.disputes
-            at = self._turn(at, page.disputes)
-        self._advance(first.disputes)
-        return replace(first, disputes=tuple(disputes))
+            cases += page.cases
+            at = self._turn(at, page.cases)
+        self._advance(first.cases)
+        return replace(first, cases=tuple(cases), batches=self._batches(first))
 
-    def _turn(self, at: int, page: tuple[Dispute, ...]) -> int:
+    def _batches(self, docket: Docket) -> tuple[AnchoredBatch, ...]:
+        # Another branch may have fewer batches, and others in their place.
+        self._first_batch = min(self._first_batch, docket.batch_count)
+        found: list[AnchoredBatch] = []
+        while self._first_batch + len(found) < docket.batch_count:
+            page = self._chain.anchored(self._first_batch + len(found), docket.number)
+            if not page:
+                raise TryAgain("chain", f"block {docket.number} changed while batches were read")
+            found += page
+        # Once the clock is past a window it is past it for good.
+        over = next((i for i, each in enumerate(found) if docket.clock <= each.window_end), len(found))
+        self._first_batch += over
+        return tuple(found[over:])
+
+    def _turn(self, at: int, page: tuple[Case, ...]) -> int:
         """Where the next page begins that is worth reading."""
         end = at + len(page)
         if page and closed_prefix(page) == len(page):
@@ -40,15 +59,16 @@ class DisputePages:
             end = self._over[end]
         return end
 
-    def _advance(self, page: tuple[Dispute, ...]) -> None:
+    def _advance(self, page: tuple[Case, ...]) -> None:
         self._first_open += closed_prefix(page)
         self._first_open = self._over.get(self._first_open, self._first_open)
         self._over = {start: end for start, end in self._over.items() if start >= self._first_open}
 
 
-def closed_prefix(disputes: tuple[Dispute, ...]) -> int:
-    """How many disputes at the front are over for good."""
-    for count, dispute in enumerate(disputes):
-        if dispute.phase is not Phase.FINAL:
+def closed_prefix(cases: tuple[Case, ...]) -> int:
+    """How many disputes at the front are over for good, all their seats paid or charged."""
+    for count, case in enumerate(cases):
+        settled = all(each.settled == each.seats for each in case.rounds)
+        if case.phase is not Phase.FINAL or not case.paid or not settled:
             return count
-    return len(disputes)
+    return len(cases)

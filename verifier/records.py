@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bytewise.ports import BlobStore, ChainView, Documents
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import BadCertificate, Fault, NotServed, TryAgain, Unavailable
 from bytewise.protocol.network import Network
@@ -76,33 +76,33 @@ class Records:
         batch = None if seen is None else self._archive.batch(seen.batch_id)
         return None if seen is None or batch is None else Live(seen, batch.header)
 
-    def follow(self, snapshot: Snapshot) -> None:
-        """Reads new batches up to the snapshot's block, from the chain alone; `TryAgain` if that moved meanwhile."""
-        if self._followed == snapshot.block_hash:
+    def follow(self, docket: Docket) -> None:
+        """Reads new batches up to the docket's block, from the chain alone; `TryAgain` if that moved meanwhile."""
+        if self._followed == docket.block_hash:
             return
         seen = self._cursor.head()
         common = self._cursor.common(self._chain.block_hash)
         start = self._network.deploy_block if common is None else common.number + 1
-        found = self._chain.batches(start, snapshot.number) if start <= snapshot.number else ()
-        self._verify_unmoved(common, snapshot)
+        found = self._chain.batches(start, docket.number) if start <= docket.number else ()
+        self._verify_unmoved(common, docket)
         # Whatever fails between here and the end is begun again as after a start.
         clean, self._followed = self._followed is not None, None
         if common != seen:
             telemetry.log("chain.reorganised", back_to=start - 1)
         if common != seen or not clean:
-            self._take_back(start - 1, snapshot)
-        self._store(start, found, snapshot)
-        self._followed = snapshot.block_hash
+            self._take_back(start - 1, docket)
+        self._store(start, found, docket)
+        self._followed = docket.block_hash
 
-    def step(self, snapshot: Snapshot) -> None:
+    def step(self, docket: Docket) -> None:
         """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
-        self.follow(snapshot)
-        self._fetch_due(snapshot)
-        for key in [key for key, live in self._live.items() if not _is_open(live.header, snapshot)]:
+        self.follow(docket)
+        self._fetch_due(docket)
+        for key in [key for key, live in self._live.items() if not _is_open(live.header, docket)]:
             del self._live[key]
             self._backlog.drop(key)
 
-    def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
+    def obtain(self, receipt_id: Digest, batch_id: int, docket: Docket) -> bytes:
         """Ciphertext of a disputed receipt: kept, or else asked of DA now, whatever was found before; the list first if need be.
 
         `NotServed` only if DA has just been asked and gave nothing that fits; every other error says nothing about the bytes.
@@ -111,7 +111,7 @@ class Records:
             batch = self._archive.batch(batch_id)
             if batch is None:
                 raise TryAgain("archive", f"batch {batch_id} was not seen yet")
-            if not self._read_list(batch.header, snapshot):
+            if not self._read_list(batch.header, docket):
                 raise NotServed(f"a list of batch {batch_id} that fits it", "faulty")
         return self.fetch(receipt_id)
 
@@ -128,7 +128,7 @@ class Records:
             self._mark(live, GOOD)
         return data
 
-    def case(self, receipt_id: Digest, snapshot: Snapshot) -> Case:
+    def case(self, receipt_id: Digest, docket: Docket) -> Case:
         """What a job about the receipt needs, its ciphertext from the archive; `Unavailable` while something is missing."""
         live = self._required(receipt_id)
         header = live.header
@@ -137,8 +137,8 @@ class Records:
             raise TryAgain("archive", f"ciphertext of {receipt_id.hex()} was not fetched yet")
         return Case(
             receipt_id, live.seen.signed, header, live.seen.proof, envelope,
-            self.environment(header.environment, snapshot.number), self._chain.epoch(header.key_epoch, snapshot.number),
-            snapshot.policy,
+            self.environment(header.environment, docket.number), self._chain.epoch(header.key_epoch, docket.number),
+            docket.policy,
         )  # fmt: skip
 
     def environment(self, digest: Digest, block: int) -> Environment:
@@ -147,23 +147,23 @@ class Records:
             self._environments[digest] = self._documents.environment(digest, block)
         return self._environments[digest]
 
-    def _load(self, snapshot: Snapshot) -> None:
+    def _load(self, docket: Docket) -> None:
         for batch in self._archive.batches(CHECKED):
-            if _is_open(batch.header, snapshot):
+            if _is_open(batch.header, docket):
                 self._remember(batch.header)
         for batch in self._archive.batches(NEW):
             self._await(batch.header)
         for batch in self._archive.batches(WITHHELD):
-            if _is_open(batch.header, snapshot):
+            if _is_open(batch.header, docket):
                 self._await(batch.header)
 
-    def _verify_unmoved(self, common: Mark | None, snapshot: Snapshot) -> None:
-        # A block's hash fixes all its ancestors: if the last one is still the snapshot's, so was everything that was read.
+    def _verify_unmoved(self, common: Mark | None, docket: Docket) -> None:
+        # A block's hash fixes all its ancestors: if the last one is still the docket's, so was everything that was read.
         kept = common is None or self._chain.block_hash(common.number) == common.hash
-        if not kept or self._chain.block_hash(snapshot.number) != snapshot.block_hash:
+        if not kept or self._chain.block_hash(docket.number) != docket.block_hash:
             raise TryAgain("chain", "reorganised while events were read")
 
-    def _take_back(self, block: int, snapshot: Snapshot) -> None:
+    def _take_back(self, block: int, docket: Docket) -> None:
         """Forgets what came after a block.
 
         The mark goes first, as it comes last in `_store`: it never claims a row that is not there, and rows beyond it, left by
@@ -174,39 +174,39 @@ class Records:
         self._live.clear()
         self._unread.clear()
         self._backlog.clear()
-        self._load(snapshot)
+        self._load(docket)
 
-    def _store(self, start: int, found: tuple[BatchHeader, ...], snapshot: Snapshot) -> None:
+    def _store(self, start: int, found: tuple[BatchHeader, ...], docket: Docket) -> None:
         for header in found:
             seen = self._archive.add_batch(header, NEW)
             if seen.state == NEW:
                 self._await(header)
             telemetry.log("batch.seen", batch=header.batch_id, operator=header.operator, count=header.count)
-        if found or snapshot.number - start >= CURSOR_STRIDE:
-            self._cursor.advance(snapshot.number, snapshot.block_hash)
+        if found or docket.number - start >= CURSOR_STRIDE:
+            self._cursor.advance(docket.number, docket.block_hash)
 
     def _await(self, header: BatchHeader) -> None:
         self._unread[header.batch_id] = header
         self._backlog.add(header.batch_id)
 
-    def _fetch_due(self, snapshot: Snapshot) -> None:
+    def _fetch_due(self, docket: Docket) -> None:
         until = self._monotonic() + FETCH_BUDGET_S
-        while due := self._backlog.due(snapshot.timestamp):
+        while due := self._backlog.due(docket.timestamp):
             for key in due:
                 if self._monotonic() >= until:
-                    telemetry.log("fetch.postponed", waiting=len(self._backlog.due(snapshot.timestamp)))
+                    telemetry.log("fetch.postponed", waiting=len(self._backlog.due(docket.timestamp)))
                     return
                 if isinstance(key, int):
-                    self._try_list(key, snapshot)
+                    self._try_list(key, docket)
                 else:
-                    self._try_envelope(key, snapshot)
+                    self._try_envelope(key, docket)
 
-    def _try_list(self, batch_id: int, snapshot: Snapshot) -> None:
+    def _try_list(self, batch_id: int, docket: Docket) -> None:
         header = self._unread[batch_id]
         try:
-            self._read_list(header, snapshot)
+            self._read_list(header, docket)
         except NotServed as error:
-            if self._is_late(header, snapshot):
+            if self._is_late(header, docket):
                 self._archive.mark_batch(batch_id, WITHHELD, str(error))
                 telemetry.log("batch.withheld", batch=batch_id, detail=str(error))
         except (Unavailable, Fault) as error:
@@ -214,15 +214,15 @@ class Records:
             telemetry.log_error("batch.unread", error, batch=batch_id)
         else:
             return
-        if _is_open(header, snapshot) or not self._is_late(header, snapshot):
-            self._backlog.failed(batch_id, snapshot.timestamp)
+        if _is_open(header, docket) or not self._is_late(header, docket):
+            self._backlog.failed(batch_id, docket.timestamp)
         else:
             self._settled(batch_id)
 
-    def _read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
+    def _read_list(self, header: BatchHeader, docket: Docket) -> bool:
         """Whether the list that DA gives, which is the one that the chain names, proves its receipts; they are then kept."""
-        environment = self.environment(header.environment, snapshot.number)
-        epochs = frozenset({int(self._chain.epoch(header.key_epoch, snapshot.number).epoch)})
+        environment = self.environment(header.environment, docket.number)
+        epochs = frozenset({int(self._chain.epoch(header.key_epoch, docket.number).epoch)})
         data = self._served(header.locator, Label.LIST, header.list_hash, f"list of batch {header.batch_id}")
         try:
             checked = verify_batch(self._network.anchor_domain, header, data, environment, epochs)
@@ -232,7 +232,7 @@ class Records:
             self._settled(header.batch_id)
             return False
         self._keep(header, checked)
-        if _is_open(header, snapshot):
+        if _is_open(header, docket):
             self._remember(header)
         return True
 
@@ -261,15 +261,15 @@ class Records:
             if self._archive.envelope(seen.signed.receipt.envelope_hash) is None:
                 self._backlog.add(seen.receipt_id)
 
-    def _try_envelope(self, receipt_id: Digest, snapshot: Snapshot) -> None:
+    def _try_envelope(self, receipt_id: Digest, docket: Docket) -> None:
         live = self._required(receipt_id)
         try:
             self.fetch(receipt_id)
         except NotServed as error:
-            if self._is_late(live.header, snapshot) and live.seen.finding == GOOD:
+            if self._is_late(live.header, docket) and live.seen.finding == GOOD:
                 self._mark(live, WITHHELD_FINDING, str(error))
                 telemetry.log("receipt.withheld", receipt=receipt_id, detail=str(error))
-            self._backlog.failed(receipt_id, snapshot.timestamp)
+            self._backlog.failed(receipt_id, docket.timestamp)
         else:
             self._backlog.drop(receipt_id)
 
@@ -285,9 +285,9 @@ class Records:
             raise TryAgain("archive", f"receipt {receipt_id.hex()} was not seen yet")
         return live
 
-    def _is_late(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        return snapshot.timestamp > header.anchored_at + self._fetch_deadline_s
+    def _is_late(self, header: BatchHeader, docket: Docket) -> bool:
+        return docket.timestamp > header.anchored_at + self._fetch_deadline_s
 
 
-def _is_open(header: BatchHeader, snapshot: Snapshot) -> bool:
-    return snapshot.timestamp <= header.anchored_at + snapshot.params.window_s
+def _is_open(header: BatchHeader, docket: Docket) -> bool:
+    return docket.is_open(header.batch_id)

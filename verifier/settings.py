@@ -4,7 +4,8 @@ import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bytewise.protocol.decide import MovePolicy, VotePolicy, WatchPolicy
+from bytewise.protocol.decide import MovePolicy, VotePolicy
+from bytewise.protocol.decide_audits import WatchPolicy
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
@@ -16,6 +17,20 @@ class Role(enum.StrEnum):
     """Checks receipts and challenges on posted audits; no stake, no enclave."""
     VERIFIER = "verifier"
     """Checks receipts and runs light audits in its enclave; `committee` adds votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TipListen:
+    """Where a watchtower takes tips."""
+
+    port: int
+    """Port of its own."""
+    certificate_file: Path
+    """TLS certificate, PEM; auditors pin it."""
+    tls_key_file: Path
+    """Its private key, PEM, mode 0600."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,12 @@ class NodeSettings:
     """Whether drawn light audits are run and posted."""
     challenges: bool = True
     """Whether a watchtower opens disputes."""
+    tips: TipListen | None = None
+    """Where a watchtower hears from auditors what the verdict will say; without it the opener's share is never its own."""
+    tip_urls: tuple[str, ...] = ()
+    """Watchtowers that an auditor tells what it found, `https://…` each."""
+    tip_certificate_file: Path | None = None
+    """Their certificates, PEM; needed with `tip_urls`."""
     moves: MovePolicy = field(default_factory=MovePolicy)
     """Moves that anybody may make."""
     votes: VotePolicy = field(default_factory=VotePolicy)
@@ -76,6 +97,8 @@ class NodeSettings:
     def __post_init__(self) -> None:
         if self.role is Role.VERIFIER and self.enclave_socket is None:
             raise ConfigurationError("enclave_socket", "role verifier needs one")
+        if self.tip_urls and self.tip_certificate_file is None:
+            raise ConfigurationError("tip_certificate_file", "tip_urls need one")
         if not self.da_urls:
             raise ConfigurationError("da_urls", "none")
         # Whatever is wrong with them is said at the start.

@@ -1,50 +1,57 @@
 """The watchtower without keys: challenges on the posted results of publicly drawn auditors alone (design section 3)."""
 
-from typing import NamedTuple
-
 from bytewise.ports import ChainView, Sender
 from bytewise.protocol.actions import Action, OpenDispute
-from bytewise.protocol.decide import AuditedReceipt, WatchPolicy, decide_watchtower
-from bytewise.protocol.dispute import Snapshot
+from bytewise.protocol.ballots import alt_commit, dispute_id
+from bytewise.protocol.decide import Alternative, decide_challenger
+from bytewise.protocol.decide_audits import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.messages import AuditResult
+from bytewise.protocol.messages import AuditOutcome, AuditResult
+from bytewise.protocol.network import Network
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from kms.chain_view import BEACON_DELAY_BLOCKS
-from verifier.records import Records
-
-
-class Draw(NamedTuple):
-    """What draws the auditors of one batch."""
-
-    beacon: Digest
-    weights: tuple[tuple[Address, int], ...]
+from verifier.records import Live, Records
+from verifier.tips import TipBox
 
 
 class Watchtower:
-    """Collects posted audits and opens disputes. What it knows is read from the chain again at every start."""
+    """Collects posted audits, opens disputes, and shows what it knew. All but tips is read from the chain again at a start."""
 
-    def __init__(self, chain: ChainView, records: Records, me: Address, from_block: int, policy: WatchPolicy) -> None:
+    def __init__(
+        self,
+        chain: ChainView,
+        network: Network,
+        records: Records,
+        signer: Signer,
+        policy: WatchPolicy,
+        tips: TipBox | None = None,
+    ) -> None:
         self._chain = chain
+        self._network = network
         self._records = records
-        self._me = me
-        self._first_block = from_block
-        self._next_block = from_block
+        self._signer = signer
+        self._tips = tips
+        self._first_block = int(network.deploy_block)
+        self._next_block = self._first_block
         self._last: tuple[int, Digest] | None = None
         self._policy = policy
         self._posted: dict[Digest, list[AuditResult]] = {}
-        self._draws: dict[int, Draw] = {}
+        self._beacons: dict[int, Digest] = {}
+        self._seats: dict[tuple[int, Address], int] = {}
         self._disputed: set[Digest] = set()
+        self._committed: dict[Digest, Digest] = {}
 
-    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads new audit results, then says what to challenge."""
-        self._read(snapshot)
-        self._disputed |= {dispute.receipt_id for dispute in snapshot.disputes}
-        audited = self._audited(snapshot)
-        if not audited:
-            return ()
-        balance = self._chain.balance(self._me, snapshot.number)
-        return decide_watchtower(snapshot, audited, self._disputed, balance, self._policy)
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        """Reads new audit results, then says what to challenge and what to show."""
+        self._read(docket)
+        self._disputed |= {case.receipt_id for case in docket.cases}
+        challenges = decide_watchtower(docket, self._audited(docket), self._disputed, self._policy)
+        return (*challenges, *decide_challenger(docket, self._signer.address, self._alternatives(docket)))
 
     def open(self, action: OpenDispute, sender: Sender) -> None:
         """Sends the challenge with the receipt and its path to the root."""
@@ -52,32 +59,74 @@ class Watchtower:
         if live is None:
             raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
         signed, batch = live.seen.signed, live.seen.batch_id
-        sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, action.bond_wei)
+        commitment = self._commitment(action.receipt_id)
+        sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei)
 
-    def _read(self, snapshot: Snapshot) -> None:
+    def _commitment(self, receipt_id: Digest) -> Digest:
+        """To the answer that auditors told us; without one to nothing that can win, and then alpha is not ours."""
+        domain, against = self._network.disputes_domain, self._against(receipt_id)
+        dispute = dispute_id(domain, receipt_id)
+        key = None if self._tips is None else self._tips.key(against)
+        telemetry.log("challenge.knows", receipt=receipt_id, told=key is not None)
+        salt = self._salt(dispute)
+        return alt_commit(domain, dispute, self._signer.address, salt if key is None else key, salt)
+
+    def _salt(self, dispute: Digest) -> Digest:
+        # A signature that only we can make, always the same: nothing has to be stored to open the commitment later.
+        return Digest(keccak256(self._signer.sign(keccak256(b"bytewise alternative" + dispute))))
+
+    def _alternatives(self, docket: Docket) -> dict[Digest, Alternative]:
+        """Of our disputes with a verdict: what it says, if that is what we committed to."""
+        me, domain = self._signer.address, self._network.disputes_domain
+        known: dict[Digest, Alternative] = {}
+        for case in docket.cases:
+            if case.phase is Phase.AIRGAP and any(each.account == me and not each.knew for each in case.challengers):
+                salt = self._salt(case.id)
+                if alt_commit(domain, case.id, me, case.key, salt) == self._committed_to(case, docket):
+                    known[case.id] = Alternative(case.key, salt)
+        return known
+
+    def _committed_to(self, case: Case, docket: Docket) -> Digest | None:
+        if case.id not in self._committed:
+            self._committed |= self._chain.alt_commits(self._signer.address, self._first_block, docket.number)
+        return self._committed.get(case.id)
+
+    def _against(self, receipt_id: Digest) -> list[AuditResult]:
+        return [each for each in self._posted.get(receipt_id, []) if each.result == AuditOutcome.MISMATCH.value]
+
+    def _read(self, docket: Docket) -> None:
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("watchtower.reread", from_block=self._first_block)
             self._next_block = self._first_block
-            self._posted.clear()
-            self._draws.clear()
-        if self._next_block > snapshot.number:
+            for kept in (self._posted, self._beacons, self._seats, self._committed):
+                kept.clear()
+        if self._next_block > docket.number:
             return
-        for result, _signature in self._chain.audits(self._next_block, snapshot.number):
+        for result, _signature in self._chain.audits(self._next_block, docket.number):
             self._posted.setdefault(result.receipt_id, []).append(result)
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
-        self._next_block = snapshot.number + 1
-        self._last = (snapshot.number, snapshot.block_hash)
+        self._next_block = docket.number + 1
+        self._last = (docket.number, docket.block_hash)
 
-    def _audited(self, snapshot: Snapshot) -> tuple[AuditedReceipt, ...]:
+    def _audited(self, docket: Docket) -> tuple[AuditedReceipt, ...]:
         found = []
         for live in self._records.live:
             receipt_id, header = live.seen.receipt_id, live.header
-            at = header.block + BEACON_DELAY_BLOCKS
-            if receipt_id not in self._posted or receipt_id in self._disputed or at > snapshot.number:
+            batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
+            if receipt_id not in self._posted or receipt_id in self._disputed or at > docket.number or batch is None:
                 continue
-            if header.batch_id not in self._draws:
-                weights = self._chain.weights(header.block, snapshot.number)
-                self._draws[header.batch_id] = Draw(self._chain.block_hash(at), weights)
-            beacon, weights = self._draws[header.batch_id]
-            found.append(AuditedReceipt(receipt_id, header.anchored_at, beacon, weights, tuple(self._posted[receipt_id])))
+            if header.batch_id not in self._beacons:
+                self._beacons[header.batch_id] = self._chain.block_hash(at)
+            found.append(self._one(live, batch, docket))
         return tuple(found)
+
+    def _one(self, live: Live, batch: AnchoredBatch, docket: Docket) -> AuditedReceipt:
+        results = tuple(self._posted[live.seen.receipt_id])
+        params = self._chain.params(batch.params_version, docket.number)
+        for who in {each.verifier for each in results}:
+            if (batch.batch_id, who) not in self._seats:
+                stake = self._chain.stake_at(who, live.header.block, docket.number)
+                self._seats[(batch.batch_id, who)] = stake // params.money.audit_unit
+        seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
+        beacon = self._beacons[batch.batch_id]
+        return AuditedReceipt(live.seen.receipt_id, batch.batch_id, beacon, seats, params.shares.audit_rate_bps, results)

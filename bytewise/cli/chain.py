@@ -16,19 +16,19 @@ from bytewise.cli.exits import Exit
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
-from bytewise.protocol.network_next import Network
+from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Digest, address, digest, unhex
-from chain.artifacts import NEXT, interface
+from chain import deploy as deploying
+from chain.artifacts import interface
+from chain.book import read_network, verify_code, write_network
 from chain.client import ChainClient
 from chain.keys import TEST_CHAINS, devnet_signer, load_signer
-from chain.next import deploy as deploying
-from chain.next.book import read_network, verify_code, write_network
-from chain.next.params import DEVNET, changed, complete, read_changes
-from chain.next.plan import DEVNET_SHAPE, MAIN_NET, Vote
-from chain.next.reader import DocketReader
-from chain.next.sending import dry_run
-from chain.next.structs import to_struct
+from chain.params import DEVNET, changed, complete, read_changes
+from chain.plan import DEVNET_SHAPE, MAIN_NET, Vote
+from chain.reader import DocketReader
+from chain.sending import dry_run
+from chain.structs import to_struct
 
 app = typer.Typer(no_args_is_help=True, help="Deploy the contracts; look at a deployment and its parameters.")
 
@@ -125,7 +125,7 @@ def params(
         dry_run(reader.client, book, book.addresses.short_timelock, "Params", "set", wanted)
     except Fault as error:
         raise ConfigurationError(changes.name, str(error)) from None
-    data = interface(NEXT + "Params").call("set", wanted)
+    data = interface("Params").call("set", wanted)
     print("legal" if dry else f"target {book.addresses.params}\ncalldata 0x{data.hex()}")
 
 

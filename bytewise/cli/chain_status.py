@@ -8,10 +8,10 @@ from rich.table import Table
 
 from bytewise.cli.status_table import ether
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
-from chain.next.book import contracts
-from chain.next.reader import DocketReader
-from chain.next.records import MoneyTotals
-from chain.next.roles import holders, irregularities
+from chain.book import contracts
+from chain.reader import DocketReader
+from chain.records import MoneyTotals
+from chain.roles import holders, irregularities
 
 
 def collect(reader: DocketReader) -> dict[str, Any]:

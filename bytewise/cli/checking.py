@@ -13,7 +13,7 @@ from bytewise.cli.connect import Connection
 from bytewise.cli.exits import Exit
 from bytewise.cli.finding import Found
 from bytewise.protocol.compare import Divergence
-from bytewise.protocol.dispute import Dispute
+from bytewise.protocol.docket import Case
 from bytewise.protocol.encoding import from_json, verify_depth
 from bytewise.protocol.errors import (
     CannotExecute,
@@ -28,6 +28,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.messages import AuditOutcome, Verdict
 from bytewise.protocol.opening import verify_opening
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.seal import Payload, pad
 from bytewise.protocol.units import Digest, hex0x
 from kms.envelope import verify_receipt_envelope
@@ -57,7 +58,7 @@ class Standing(NamedTuple):
 
     final: bool
     """Accepted for good."""
-    dispute: Dispute | None
+    dispute: Case | None
     audits: dict[str, int]
     """Posted results by outcome."""
 
@@ -90,7 +91,7 @@ def chain_standing(connection: Connection, found: Found, identifier: Digest) -> 
     """Verdict, audits and finality, at the block of the search."""
     reader, first = connection.reader, connection.network.deploy_block
     opened = [each for each in connection.history.opened(first, found.head) if each.receipt_id == identifier]
-    dispute = reader.dispute(opened[0].dispute, found.head) if opened else None
+    dispute = reader.case(opened[0].dispute, found.head) if opened else None
     audits = {outcome.name.lower(): 0 for outcome in AuditOutcome}
     for result, _ in reader.audits(first, found.head):
         if result.receipt_id == identifier:
@@ -179,11 +180,14 @@ def conclude(checks: list[Check], standing: Standing, outcome: Rerun | None) -> 
 
 def _from_chain(standing: Standing) -> Conclusion:
     dispute, audits = standing.dispute, standing.audits
-    verdict = Verdict.NONE if dispute is None else Verdict(dispute.verdict)
+    # A verdict is one once its airgap is over: before it may be appealed, refunded or held.
+    verdict = Verdict.NONE if dispute is None or dispute.phase is not Phase.FINAL else dispute.verdict
     if verdict is Verdict.UPHELD:
         return Conclusion("UPHELD", Exit.OK, "a committee re-executed it and found the same bytes")
     if verdict in (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE):
         return Conclusion(verdict.name, Exit.MISMATCH, "the committee's verdict")
+    if verdict is Verdict.REFUNDED:
+        return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "the guardian ended the dispute; the receipt is void")
     if verdict is Verdict.DRAW:
         return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "the dispute ended in a draw; the receipt is void")
     if dispute is not None:

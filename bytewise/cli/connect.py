@@ -11,10 +11,11 @@ from bytewise.da.client import DaClient
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest, digest, unhex
+from chain.book import read_network
 from chain.client import ChainClient
-from chain.deploy import read_network
-from chain.history import ChainHistory
-from chain.reader import ChainReader
+from chain.documents import RegistryDocuments
+from chain.history import CourtHistory
+from chain.reader import DocketReader
 
 TIMEOUT_S = 20.0
 """Of one call to a node or proxy."""
@@ -37,8 +38,9 @@ class Connection(NamedTuple):
     """A network as a verb sees it."""
 
     network: Network
-    reader: ChainReader
-    history: ChainHistory
+    reader: DocketReader
+    history: CourtHistory
+    documents: RegistryDocuments
     da: DaClient
 
 
@@ -49,9 +51,9 @@ def connected(network_file: Path, rpc: str, da: list[str]) -> Iterator[Connectio
         network = read_network(network_file)
     except Fault as error:
         raise ConfigurationError(network_file.name, f"is no address book: {error}") from None
-    reader = ChainReader(ChainClient(rpc, network.chain_id, TIMEOUT_S), network)
+    reader = DocketReader(ChainClient(rpc, network.chain_id, TIMEOUT_S), network)
     with DaClient(tuple(da), TIMEOUT_S) as client:
-        yield Connection(network, reader, ChainHistory(reader), client)
+        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
 
 
 def receipt_argument(text: str) -> Digest:

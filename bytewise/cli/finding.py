@@ -54,7 +54,7 @@ def find_receipt(connection: Connection, identifier: Digest, progress: Progress)
 
 def _in_batch(connection: Connection, header: BatchHeader, identifier: Digest, head: int) -> Found | None:
     data = connection.da.get(header.locator)
-    environment = connection.history.environment(header.environment, head)
+    environment = connection.documents.environment(header.environment, head)
     known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
     epochs = frozenset({int(header.key_epoch)} if known else ())
     for checked in verify_batch(connection.network.anchor_domain, header, data, environment, epochs):

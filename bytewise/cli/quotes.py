@@ -6,13 +6,14 @@ from bytewise.protocol.evidence import AppraisalPolicy, ResultStatement
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest
 from bytewise.tee.appraisal import verify_result_quote
-from chain.history import ChainHistory, Opening
+from chain.documents import RegistryDocuments
+from chain.history import Opening
 
 
-def registered_policy(history: ChainHistory, digest: Digest, block: int) -> AppraisalPolicy | None:
+def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
     """The appraisal policy in force, from the chain; None if none is registered or its bytes are another's."""
     try:
-        policy = decode(AppraisalPolicy, history.policy_document(digest, block))
+        policy = decode(AppraisalPolicy, documents.policy_document(digest, block))
     except BytewiseError:
         return None
     return policy if policy.digest == digest else None

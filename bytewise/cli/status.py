@@ -5,59 +5,77 @@ Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everythin
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bytewise.cli.quotes import attested_passes, registered_policy
-from bytewise.protocol.dispute import Dispute, Member, Snapshot
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
 from bytewise.protocol.evidence import AppraisalPolicy
-from bytewise.protocol.ledger import Charge, Ending
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict
 from bytewise.protocol.network import Network
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader
-from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
-from chain.history import ChainHistory, Commitment, Opening
-from chain.reader import ChainReader
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
+from chain.documents import RegistryDocuments
+from chain.history import Commitment, CourtHistory, Ending, Opening, SeatEnd
+from chain.reader import DocketReader
+from chain.records import MoneyTotals
 
-CHARGES = {1: "absent", 2: "not revealed", 3: "wrong", 4: "cannot execute"}
-"""`MemberCharged.reason`."""
+STANDINGS = {1: "right", 2: "worked", 3: "neutral", 4: "absent", 5: "not revealed", 6: "wrong"}
+"""`Standing` of a seat when its dispute is over."""
 
 
-def collect(reader: ChainReader) -> dict[str, Any]:
+def collect(reader: DocketReader) -> dict[str, Any]:
     """The whole public state at the newest block."""
     block, first = reader.head(), reader.network.deploy_block
-    history = ChainHistory(reader)
-    snapshot = reader.snapshot(reader.network.addresses.disputes, block)
-    batches = reader.batches(first, block)
+    history, docket = CourtHistory(reader), whole_docket(reader, block)
     audits = [result for result, _ in reader.audits(first, block)]
     endings = history.endings(first, block)
     money = reader.money(block)
     return {
         "chain_id": reader.network.chain_id,
         "block": block,
-        "timestamp": snapshot.timestamp,
-        "batches": [_batch(each, snapshot) for each in batches],
-        "receipts": _receipts(audits, snapshot.disputes),
-        "disputes": _disputes(reader, snapshot, history, endings, block),
-        "accounts": _accounts(reader, history, snapshot, block),
-        "money": {name: str(getattr(money, name)) for name in money.__dataclass_fields__},
+        "timestamp": docket.timestamp,
+        "clock": docket.clock,
+        "batches": [_batch(each, docket) for each in reader.batches(first, block)],
+        "receipts": _receipts(audits, docket.cases),
+        "disputes": _disputes(reader, docket, history, endings),
+        "accounts": _accounts(reader, docket),
+        "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "money_sums": money.sums and all(ending.sums for ending in endings),
     }
 
 
-def _batch(header: BatchHeader, snapshot: Snapshot) -> dict[str, Any]:
+def whole_docket(reader: DocketReader, block: int) -> Docket:
+    """The docket of nobody, with all disputes and batches that ever were."""
+    docket = reader.docket(ZERO_ADDRESS, block)
+    cases, batches = list(docket.cases), list[AnchoredBatch]()
+    while len(cases) < docket.case_count and (more := reader.docket(ZERO_ADDRESS, block, len(cases)).cases):
+        cases += more
+    while len(batches) < docket.batch_count and (page := reader.anchored(len(batches), block)):
+        batches += page
+    return replace(docket, cases=tuple(cases), batches=tuple(batches))
+
+
+def _batch(header: BatchHeader, docket: Docket) -> dict[str, Any]:
+    anchored = docket.batch(header.batch_id)
+    assert anchored is not None, "read at the same block"
     return {
         "batch": header.batch_id,
         "operator": header.operator,
         "first_seq": header.first_seq,
         "count": header.count,
         "anchored_at": header.anchored_at,
-        "window_over": snapshot.timestamp > header.anchored_at + snapshot.params.window_s,
+        "window_end": anchored.window_end,
+        "window_over": docket.clock > anchored.window_end,
+        "released": anchored.released,
     }
 
 
-def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Dispute]) -> list[dict[str, Any]]:
+def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Case]) -> list[dict[str, Any]]:
     """Receipts that the chain names: audited or disputed ones."""
-    verdicts = {dispute.receipt_id: Verdict(dispute.verdict) for dispute in disputes}
+    verdicts = {dispute.receipt_id: _verdict(dispute) for dispute in disputes}
     named = dict.fromkeys([*(audit.receipt_id for audit in audits), *verdicts])
     found = []
     for identifier in named:
@@ -72,16 +90,19 @@ def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Dispute]) -> lis
     return found
 
 
-def _disputes(
-    reader: ChainReader, snapshot: Snapshot, history: ChainHistory, endings: Sequence[Ending], block: int
-) -> list[dict[str, Any]]:
-    first = reader.network.deploy_block
+def _verdict(case: Case) -> Verdict:
+    """NONE until the dispute is over: what can be appealed or refunded is no verdict yet."""
+    return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
+
+
+def _disputes(reader: DocketReader, docket: Docket, history: CourtHistory, endings: Sequence[Ending]) -> list[dict[str, Any]]:
+    first, block = reader.network.deploy_block, docket.number
     votes = _Votes(
-        history.commitments(first, block), history.openings(first, block), history.charges(first, block),
-        registered_policy(history, snapshot.policy, block), reader.network,
+        history.commitments(first, block), history.openings(first, block), history.seats(first, block),
+        registered_policy(RegistryDocuments(reader), docket.policy, block), reader.network,
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
-    return [_dispute(each, votes, money.get(each.id)) for each in snapshot.disputes]
+    return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
 
 
 class _Votes(NamedTuple):
@@ -89,64 +110,77 @@ class _Votes(NamedTuple):
 
     commitments: Sequence[Commitment]
     openings: Sequence[Opening]
-    charges: Sequence[Charge]
+    ends: Sequence[SeatEnd]
     policy: AppraisalPolicy | None
     network: Network
 
 
-def _dispute(dispute: Dispute, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
+def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
     return {
-        "dispute": hex0x(dispute.id),
-        "receipt": hex0x(dispute.receipt_id),
-        "operator": dispute.operator,
-        "challenger": dispute.challenger,
-        "round": dispute.round,
-        "seats": dispute.seats,
-        "verdict": Verdict(dispute.verdict).name,
-        "claimed": hex0x(dispute.claimed_out_hash),
-        "replacement": None if dispute.replacement == ZERO_DIGEST else hex0x(dispute.replacement),
-        "members": [_member(dispute, member, votes) for member in dispute.members],
+        "dispute": hex0x(case.id),
+        "receipt": hex0x(case.receipt_id),
+        "operator": case.operator,
+        "challenger": case.challengers[0].account,
+        "challengers": [{"account": each.account, "knew": each.knew} for each in case.challengers],
+        "phase": case.phase.name,
+        "round": case.round,
+        "seats": case.seats,
+        "verdict": _verdict(case).name,
+        "claimed": hex0x(case.claimed_out_hash),
+        "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
+        "members": [_member(case, member, votes) for member in case.members],
+        "paid_out": case.paid and all(each.settled == each.seats for each in case.rounds),
         "money": None if ending is None else _ending(ending),
     }
 
 
-def _member(dispute: Dispute, member: Member, votes: _Votes) -> dict[str, Any]:
-    where = (dispute.id, dispute.round, member.voter)
+def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
+    where = (case.id, case.round, member.voter)
     opened = next((o for o in votes.openings if (o.vote.dispute, o.vote.round, o.vote.voter) == where), None)
-    paid = [c for c in votes.charges if (c.dispute, c.round, c.voter) == where]
+    ends = [each for each in votes.ends if (each.dispute, each.round, each.voter) == where]
+    charged: Counter[str] = Counter()
+    for each in ends:
+        if each.penalty:
+            charged[STANDINGS[each.standing]] += each.penalty
     return {
         "voter": member.voter,
         "seats": member.seat_mask.bit_count(),
         "commitments": sum((c.dispute, c.round, c.voter) == where for c in votes.commitments),
-        "commitment": hex0x(member.commitment),
-        "revealed": member.revealed,
-        "outcome": Outcome(member.outcome).name if member.revealed else None,
-        "out_hash": hex0x(member.out_hash) if member.revealed else None,
+        "revealed": any(member.group),
+        "outcome": None if opened is None else Outcome(opened.vote.outcome).name,
+        "out_hash": None if opened is None else hex0x(out_hash(opened.vote.tokens_hash, opened.vote.trace_root)),
         "tokens_hash": None if opened is None else hex0x(opened.vote.tokens_hash),
-        "attested_passes": None if opened is None else attested_passes(votes.policy, votes.network, dispute.receipt_id, opened),
-        "charged": {CHARGES.get(c.reason, str(c.reason)): str(c.amount_wei) for c in paid},
+        "attested_passes": None if opened is None else attested_passes(votes.policy, votes.network, case.receipt_id, opened),
+        "paid_wei": str(sum(each.pay for each in ends)),
+        "charged": {what: str(amount) for what, amount in charged.items()},
     }
 
 
 def _ending(ending: Ending) -> dict[str, str]:
-    return {name: str(getattr(ending, name)) for name in ending.__dataclass_fields__ if name.endswith("_wei")}
+    apart = ("dispute", "verdict", "block")
+    return {f"{name}_wei": str(value) for name, value in ending._asdict().items() if name not in apart}
 
 
-def _accounts(reader: ChainReader, history: ChainHistory, snapshot: Snapshot, block: int) -> list[dict[str, str]]:
-    roles: dict[Address, str] = dict.fromkeys(history.operators(block), "operator")
-    roles |= {account: "verifier" for account, _ in snapshot.verifiers}
-    for dispute in snapshot.disputes:
-        roles.setdefault(dispute.challenger, "challenger")
-    return [
-        {
-            "account": account,
-            "role": role,
-            "stake_wei": str(reader.stake(account, block)),
-            "credit_wei": str(reader.credit(account, block)),
-            "balance_wei": str(reader.balance(account, block)),
-        }
-        for account, role in roles.items()
-    ]
+def _accounts(reader: DocketReader, docket: Docket) -> list[dict[str, str]]:
+    block = docket.number
+    roles: dict[Address, str] = dict.fromkeys(RegistryDocuments(reader).operators(block), "operator")
+    for pool in reader.network.pools:
+        roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
+    for case in docket.cases:
+        for each in case.challengers:
+            roles.setdefault(each.account, "challenger")
+    return [{"account": account, "role": role, **_holdings(reader, account, block)} for account, role in roles.items()]
+
+
+def _holdings(reader: DocketReader, account: Address, block: int) -> dict[str, str]:
+    found = reader.holdings(account, block)
+    return {
+        "stake_wei": str(found.stake_wei),
+        "free_wei": str(found.free_wei),
+        "unbonding_wei": str(found.unbonding_wei),
+        "credit_wei": str(found.credit_wei),
+        "balance_wei": str(found.balance_wei),
+    }
 
 
 def short(identifier: str | Digest) -> str:

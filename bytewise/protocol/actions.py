@@ -3,17 +3,7 @@
 from dataclasses import dataclass
 
 from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.units import Digest
-
-
-@dataclass(frozen=True, slots=True)
-class DrawSeats:
-    """Draw the committee of a round: its seed block exists."""
-
-    dispute: Digest
-    """Dispute id."""
-    round: int
-    """Round to draw."""
+from bytewise.protocol.units import Address, Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +73,6 @@ class RunAudit:
 
 
 @dataclass(frozen=True, slots=True)
-class PostAudit:
-    """Publish the signed result of a light audit."""
-
-    result: AuditResult
-    """The result."""
-
-
-@dataclass(frozen=True, slots=True)
 class OpenDispute:
     """Challenge a receipt with a bond."""
 
@@ -108,5 +90,133 @@ class Withdraw:
     """Amount that is owed."""
 
 
-Action = DrawSeats | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | RunAudit | PostAudit | OpenDispute | Withdraw
+@dataclass(frozen=True, slots=True)
+class ProveSeed:
+    """Show the header of a seed block, while the chain still knows its hash."""
+
+    block: int
+    """Seed block."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawPart:
+    """Draw some seats of a committee; all parts together are the draw."""
+
+    dispute: Digest
+    """Dispute id."""
+    round: int
+    """Round."""
+    first: int
+    """First seat that is not drawn."""
+    count: int
+    """How many to draw."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlt:
+    """Show that we knew the answer that won."""
+
+    dispute: Digest
+    """Dispute id."""
+    challenger: Address
+    """Whose commitment it was."""
+    salt: Digest
+    """Opens it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalize:
+    """End a dispute whose airgap is over."""
+
+    dispute: Digest
+    """Dispute id."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayOut:
+    """Pay everybody but the seats once slashed stake has arrived."""
+
+    dispute: Digest
+    """Dispute id."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSeats:
+    """Pay or charge seats of a round."""
+
+    dispute: Digest
+    """Dispute id."""
+    round: int
+    """Round."""
+    first: int
+    """First seat that is not settled."""
+    count: int
+    """How many to settle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseBatch:
+    """Free the collateral of a batch whose window is over."""
+
+    batch_id: int
+    """Its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerList:
+    """Put the list of a batch on the chain, because somebody demanded it."""
+
+    batch_id: int
+    """Its number."""
+    deadline: int
+    """Last second, protocol clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireList:
+    """End a demand for a list that nobody answered in time."""
+
+    batch_id: int
+    """Its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishUnbond:
+    """Take stake that has waited long enough."""
+
+    due_wei: int
+    """How much."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostAudit:
+    """Publish the signed result of a light audit."""
+
+    result: AuditResult
+    """The result."""
+    batch_id: int
+    """Batch of the receipt."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAudit:
+    """Show what our result committed to."""
+
+    receipt_id: Digest
+    """Audited receipt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimBounty:
+    """Claim the bounty of our audit, with which another verifier's agrees."""
+
+    receipt_id: Digest
+    """Audited receipt."""
+
+
+Action = (
+    ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
+    | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
+    | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute
+)  # fmt: skip
 """Closed: whoever performs actions matches all of them."""

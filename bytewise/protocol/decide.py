@@ -1,34 +1,39 @@
-"""What to do now: a pure function of one snapshot and of what we know, recomputed from nothing at each tick.
+"""What to do now: pure functions of a docket and what we know, recomputed at each tick.
 
-Nothing is remembered between ticks, so a restart needs no recovery, and an action that the chain already shows is not
-decided again. No wall clock: a block's time is the only time (design section 2).
+As in `bytewise.protocol.decide` nothing is remembered between ticks. Deadlines are on the protocol clock, which a pause stops;
+the court takes nothing meanwhile. Seeds are on blocks, which run on.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from bytewise.protocol.actions import (
     Action,
+    AnswerList,
     CastCommit,
     CastReveal,
-    DrawSeats,
-    OpenDispute,
-    PostAudit,
+    DrawPart,
+    ExpireList,
+    Finalize,
+    FinishUnbond,
+    OpenAlt,
+    PayOut,
+    ProveSeed,
     Rearm,
-    RunAudit,
+    ReleaseBatch,
     RunVoteJob,
     Settle,
+    SettleSeats,
     Withdraw,
 )
-from bytewise.protocol.dispute import Dispute, Member, Phase, Snapshot
+from bytewise.protocol.ballots import sealed
+from bytewise.protocol.court.count import said_by
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
 from bytewise.protocol.errors import ProtectionMissing
-from bytewise.protocol.messages import AuditOutcome, AuditResult, Vote
+from bytewise.protocol.messages import Verdict, Vote
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import Domain, typed_digest
-from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import Address, Digest
-
-SEED_REACH_BLOCKS = 256
-"""How far back a contract can read a block hash (EVM BLOCKHASH)."""
 
 Round = tuple[Digest, int]
 """A dispute and one of its rounds."""
@@ -36,14 +41,20 @@ Round = tuple[Digest, int]
 
 @dataclass(frozen=True, slots=True)
 class MovePolicy:
-    """How eagerly we make moves that anybody may make."""
+    """How eagerly we make moves that anybody may make, and in what portions."""
 
+    turns: int = 4
+    """Verifiers are in as many groups, by their place; one group is first in line at a time."""
     turn_blocks: int = 2
-    """Blocks for which one verifier is first in line."""
-    overdue_s: int = 15
-    """A move later than this is anybody's; seconds of chain time."""
-    withdraw_above_wei: int = 0
-    """Collect credit from this amount on; 0: never by itself."""
+    """Blocks for which one group is first in line."""
+    overdue: int = 15
+    """A move later than this is anybody's; blocks for seeds, seconds of the clock for all others."""
+    seats_per_draw: int = 64
+    """Seats of one draw transaction: some 14,000 gas each."""
+    seats_per_settlement: int = 64
+    """Seats of one settlement transaction."""
+    collect_above_wei: int = 0
+    """Collect credit and unbonded stake from this amount on; 0: never by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,62 +66,29 @@ class VotePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditDuty:
-    """One light audit that fell to us."""
+class Alternative:
+    """The answer that a challenger expects to win."""
 
-    receipt_id: Digest
-    """Drawn receipt."""
-    anchored_at: int
-    """Chain time of its batch."""
-    result: AuditResult | None
-    """Once judged and attributed."""
-    posted: bool
-    """Whether the chain has the result."""
+    key: Digest
+    """What the verdict must say (`court.count.key_of`)."""
+    salt: Digest
+    """Opens its commitment."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuditedReceipt:
-    """What the chain shows about one receipt's light audits."""
+def decide_moves(docket: Docket, policy: MovePolicy) -> tuple[Action, ...]:
+    """Moves that anybody may make: seeds, draws, rearming, counting, ending, paying; and collecting what is our own.
 
-    receipt_id: Digest
-    """Audited receipt."""
-    anchored_at: int
-    """Chain time of its batch."""
-    beacon: Digest
-    """Hash of the block that draws its auditors."""
-    weights: tuple[tuple[Address, int], ...]
-    """Verifiers with their stake in wei as it stood at the batch's block: who pays in later cannot choose what to audit."""
-    results: tuple[AuditResult, ...]
-    """Posted results, oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatchPolicy:
-    """When a watchtower risks its bond."""
-
-    mismatches: int = 2
-    """Distinct drawn verifiers that must say MISMATCH."""
-    margin_s: int = 2
-    """Do not open in the last seconds of the window."""
-
-
-def decide_moves(snapshot: Snapshot, me: Address, policy: MovePolicy) -> tuple[Action, ...]:
-    """Moves that anybody may make: draw, rearm, settle, and collecting own credit.
-
-    Verifiers take turns by registry index so that not all pay for one move; who is no verifier helps only when it is late.
+    Verifiers take turns by their place in the pool's tree, so that not all pay for one move; who is no verifier helps when it
+    is late.
     """
-    actions: list[Action] = []
-    for dispute in snapshot.disputes:
-        move, late_s = _open_move(snapshot, dispute)
-        if move is not None and (late_s > policy.overdue_s or _my_turn(snapshot, me, policy.turn_blocks)):
-            actions.append(move)
-    if 0 < policy.withdraw_above_wei <= snapshot.credit_wei:
-        actions.append(Withdraw(snapshot.credit_wei))
-    return tuple(actions)
+    moves = [(move, late) for case in docket.cases for move, late in _open_moves(docket, case, policy)]
+    wanted = [move for move, late in moves if late > policy.overdue or _my_turn(docket, policy)]
+    # Several disputes may wait for one seed block.
+    return (*dict.fromkeys(wanted), *_collections(docket, policy))
 
 
 def decide_member(
-    snapshot: Snapshot,
+    docket: Docket,
     domain: Domain,
     me: Address,
     votes: Mapping[Round, Vote],
@@ -120,103 +98,132 @@ def decide_member(
 ) -> tuple[Action, ...]:
     """What a seat holder does about its seats. `domain` is `Disputes`; `votes` is the protection table.
 
-    `ProtectionMissing` (a bug: stop) if the chain shows a commitment of ours that the table cannot open.
+    `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that is not the table's.
     """
     actions: list[Action] = []
-    for dispute in snapshot.disputes:
-        seat = dispute.member(me)
-        if seat is None or dispute.phase not in (Phase.COMMIT, Phase.REVEAL):
+    for case in docket.cases:
+        seat = case.seat_of(me)
+        if seat is None or case.phase not in (Phase.COMMIT, Phase.REVEAL):
             continue
-        vote = votes.get((dispute.id, dispute.round))
-        _verify_protected(domain, dispute, seat, vote)
-        action = _seat_action(snapshot, domain, dispute, seat, vote, policy)
-        stays_away = dispute.id in declined and not any(seat.commitment)
-        busy = isinstance(action, RunVoteJob) and (dispute.id, dispute.round) in running
-        if action is not None and not stays_away and not busy:
+        vote = votes.get((case.id, case.round))
+        _verify_protected(domain, case, seat, vote)
+        action = _seat_action(docket, domain, case, seat, vote, policy)
+        stays_away = case.id in declined and not seat.committed
+        busy = isinstance(action, RunVoteJob) and (case.id, case.round) in running
+        if action is not None and not stays_away and not busy and not docket.paused:
             actions.append(action)
     return tuple(actions)
 
 
-def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
-    """What a drawn auditor does: judge each drawn receipt once, publish each result once, all inside the window."""
+def decide_challenger(docket: Docket, me: Address, known: Mapping[Digest, Alternative]) -> tuple[Action, ...]:
+    """What a challenger does to get its share: open its commitment once the verdict can no longer be appealed."""
     actions: list[Action] = []
-    for duty in duties:
-        left_s = duty.anchored_at + snapshot.params.window_s - snapshot.timestamp
-        if duty.posted or left_s <= 0:
-            continue
-        if duty.result is not None:
-            actions.append(PostAudit(duty.result))
-        elif left_s > margin_s and duty.receipt_id not in running:
-            actions.append(RunAudit(duty.receipt_id))
+    for case in docket.cases:
+        mine = known.get(case.id)
+        waiting = any(each.account == me and not each.knew for each in case.challengers)
+        won = case.verdict in (Verdict.OVERTURNED, Verdict.INVALID) and mine is not None and mine.key == case.key
+        if waiting and won and mine is not None and case.phase is Phase.AIRGAP and docket.clock <= case.airgap_end:
+            actions.append(OpenAlt(case.id, me, mine.salt))
     return tuple(actions)
 
 
-def decide_watchtower(
-    snapshot: Snapshot, audited: Sequence[AuditedReceipt], disputed: Set[Digest], balance_wei: int, policy: WatchPolicy
-) -> tuple[Action, ...]:
-    """Which receipts to challenge: posted results of drawn auditors are all that a watchtower without keys has to go by."""
-    bond = snapshot.params.required_bond_wei
-    known = disputed | {dispute.receipt_id for dispute in snapshot.disputes}
+def decide_operator(docket: Docket, me: Address, batches: Sequence[AnchoredBatch]) -> tuple[Action, ...]:
+    """What an operator does about its own batches: answer for lists that were demanded, free collateral that nothing holds."""
+    if docket.paused:
+        return ()
+    disputed = {case.batch_id for case in docket.cases if case.phase is not Phase.FINAL}
     actions: list[Action] = []
-    for receipt in audited:
-        closes_at = receipt.anchored_at + snapshot.params.window_s
-        if receipt.receipt_id in known or snapshot.timestamp + policy.margin_s > closes_at:
+    for batch in batches:
+        if batch.operator != me or batch.released:
             continue
-        against, for_it = count_audits(snapshot, receipt)
-        if against >= policy.mismatches and against > for_it and balance_wei >= bond:
-            balance_wei -= bond
-            actions.append(OpenDispute(receipt.receipt_id, bond))
+        if batch.list_demanded and docket.clock <= batch.list_deadline:
+            actions.append(AnswerList(batch.batch_id, batch.list_deadline))
+        elif not batch.list_demanded and docket.clock > batch.window_end and batch.batch_id not in disputed:
+            actions.append(ReleaseBatch(batch.batch_id))
     return tuple(actions)
 
 
-def count_audits(snapshot: Snapshot, receipt: AuditedReceipt) -> tuple[int, int]:
-    """Distinct verifiers, drawn for this receipt, that say MISMATCH and MATCH; the first word of each counts."""
-    stakes = dict(receipt.weights)
-    said: dict[Address, int] = {}
-    for result in receipt.results:
-        seats = stakes.get(result.verifier, 0) // snapshot.params.audit_unit_wei
-        drawn = audit_is_drawn(receipt.beacon, receipt.receipt_id, result.verifier, snapshot.params.audit_rate_bps, seats)
-        if drawn and result.receipt_id == receipt.receipt_id:
-            said.setdefault(result.verifier, result.result)
-    words = list(said.values())
-    return words.count(AuditOutcome.MISMATCH), words.count(AuditOutcome.MATCH)
+def decide_expiries(docket: Docket, batches: Sequence[AnchoredBatch], policy: MovePolicy) -> tuple[Action, ...]:
+    """Demands for lists that nobody answered in time: anybody may end them, in turns."""
+    if docket.paused:
+        return ()
+    over = [(batch, docket.clock - batch.list_deadline) for batch in batches if batch.list_demanded]
+    mine = _my_turn(docket, policy)
+    return tuple(ExpireList(batch.batch_id) for batch, late in over if late > 0 and (mine or late > policy.overdue))
+
+
+def _open_moves(docket: Docket, case: Case, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
+    """The moves that a dispute waits for, and for how long each has been possible at least."""
+    if case.phase in (Phase.SEED, Phase.DRAWING):
+        yield from _seed_moves(docket, case, policy)
+    elif docket.paused:
+        return
+    elif case.phase is Phase.REVEAL and case.settleable:
+        yield Settle(case.id, case.round), docket.clock - case.reveal_end
+    elif case.phase is Phase.AIRGAP and docket.clock > case.airgap_end:
+        if not (case.held and case.verdict is Verdict.OVERTURNED):
+            yield Finalize(case.id), docket.clock - case.airgap_end
+    elif case.phase is Phase.FINAL:
+        late = docket.clock - case.airgap_end
+        if case.ended and not case.paid:
+            yield PayOut(case.id), late
+        for number, each in enumerate(case.rounds, start=1):
+            if each.settled < each.seats:
+                count = min(policy.seats_per_settlement, each.seats - each.settled)
+                yield SettleSeats(case.id, number, each.settled, count), late
+
+
+def _seed_moves(docket: Docket, case: Case, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
+    seed = case.seed
+    late = docket.number - seed.block
+    if seed.lost:
+        if not docket.paused:
+            yield Rearm(case.id, case.round), late
+    elif not seed.proven and late > 0:
+        yield ProveSeed(seed.block), late
+    elif seed.drawable and not docket.paused:
+        count = min(policy.seats_per_draw, case.seats - case.drawn)
+        yield DrawPart(case.id, case.round, case.drawn, count), late
+
+
+def _collections(docket: Docket, policy: MovePolicy) -> Iterator[Action]:
+    if docket.paused or policy.collect_above_wei == 0:
+        return
+    if docket.me.credit_due_wei >= policy.collect_above_wei:
+        yield Withdraw(docket.me.credit_due_wei)
+    if docket.me.unbond_due_wei >= policy.collect_above_wei:
+        yield FinishUnbond(docket.me.unbond_due_wei)
 
 
 def _seat_action(
-    snapshot: Snapshot, domain: Domain, dispute: Dispute, seat: Member, vote: Vote | None, policy: VotePolicy
-) -> Action | None:
-    if dispute.phase is Phase.REVEAL:
-        return CastReveal(vote) if vote is not None and any(seat.commitment) and not seat.revealed else None
-    if any(seat.commitment):
+    docket: Docket, domain: Domain, case: Case, seat: Seat, vote: Vote | None, policy: VotePolicy
+) -> CastCommit | CastReveal | RunVoteJob | None:
+    if case.phase is Phase.REVEAL:
+        return CastReveal(vote) if vote is not None and any(seat.commitment) else None
+    if seat.committed:
         return None
     if vote is not None:
         return CastCommit(vote, typed_digest(domain, vote))
-    if snapshot.timestamp + policy.job_margin_s >= dispute.commit_end:
+    if docket.clock + policy.job_margin_s >= case.commit_end:
         return None
     return RunVoteJob(
-        dispute.id, dispute.round, dispute.receipt_id, seat.seat_mask, dispute.round_seed,
-        fetch_deadline=dispute.commit_end - snapshot.params.commit_s // 2, commit_end=dispute.commit_end,
+        case.id, case.round, case.receipt_id, seat.seat_mask, case.round_seed,
+        fetch_deadline=case.commit_end - case.commit_s // 2, commit_end=case.commit_end,
     )  # fmt: skip
 
 
-def _verify_protected(domain: Domain, dispute: Dispute, seat: Member, vote: Vote | None) -> None:
-    if any(seat.commitment) and (vote is None or typed_digest(domain, vote) != seat.commitment):
-        raise ProtectionMissing(dispute.id.hex(), dispute.round)
+def _verify_protected(domain: Domain, case: Case, seat: Seat, vote: Vote | None) -> None:
+    """Of a commitment the table must have the vote; of a revealed or certified one what it said."""
+    committed = not any(seat.commitment) or (vote is not None and _shown(domain, vote) == seat.commitment)
+    revealed = not any(seat.group) or (vote is not None and said_by(vote).group == seat.group)
+    if not committed or not revealed:
+        raise ProtectionMissing(case.id.hex(), case.round)
 
 
-def _open_move(snapshot: Snapshot, dispute: Dispute) -> tuple[Action | None, int]:
-    """The move that the dispute waits for, and for how many seconds it has been possible at least."""
-    if dispute.phase is Phase.SEED and snapshot.number > dispute.seed_block:
-        age = snapshot.number - dispute.seed_block
-        if age >= SEED_REACH_BLOCKS:
-            return Rearm(dispute.id, dispute.round), age - SEED_REACH_BLOCKS
-        # A block takes at least a second, so a wait of so many blocks is at least so many seconds.
-        return DrawSeats(dispute.id, dispute.round), age
-    if dispute.phase is Phase.REVEAL and (dispute.ready_to_settle or snapshot.timestamp > dispute.reveal_end):
-        return Settle(dispute.id, dispute.round), snapshot.timestamp - dispute.reveal_end
-    return None, 0
+def _shown(domain: Domain, vote: Vote) -> Digest:
+    return sealed(typed_digest(domain, vote), vote.voter, vote.seat_mask)
 
 
-def _my_turn(snapshot: Snapshot, me: Address, turn_blocks: int) -> bool:
-    registered = [verifier for verifier, _ in snapshot.verifiers]
-    return me in registered and snapshot.number // turn_blocks % len(registered) == registered.index(me)
+def _my_turn(docket: Docket, policy: MovePolicy) -> bool:
+    in_line = docket.number // policy.turn_blocks % policy.turns
+    return any(docket.me.pool) and docket.me.place % policy.turns == in_line

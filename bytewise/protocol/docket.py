@@ -1,4 +1,4 @@
-"""The second court as one block shows it to one account: everything a decision needs (`chain/contracts/next`, `Lens.sol`).
+"""The court as one block shows it to one account: everything a decision needs (`Lens.sol`).
 
 Times are of the protocol clock (wall time without pauses) unless said otherwise; blocks are block numbers.
 """
@@ -176,6 +176,30 @@ class Holdings:
 
 
 @dataclass(frozen=True, slots=True)
+class AnchoredBatch:
+    """A batch as far as duties about it go."""
+
+    batch_id: int
+    """Its number."""
+    operator: Address
+    """Who posted it."""
+    first_seq: int
+    """Number of its first receipt."""
+    params_version: int
+    """Of its windows, audits and disputes."""
+    window_end: int
+    """Last second to question a receipt of it."""
+    is_void: bool
+    """Whether its list was demanded in vain."""
+    released: bool
+    """Whether its collateral is free."""
+    list_demanded: bool
+    """Whether a demand for its list is open."""
+    list_deadline: int
+    """Until when that is answered; 0 without one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Docket:
     """All reads that serve one decision of one account, at one block."""
 
@@ -211,23 +235,15 @@ class Docket:
     """Digest of the appraisal policy in force."""
     policy_serial: int
     """Its serial."""
+    batches: tuple[AnchoredBatch, ...] = ()
+    """Those whose window may be open, by number and without a gap, if they were asked for."""
 
+    def batch(self, batch_id: int) -> AnchoredBatch | None:
+        """One of `batches`, or None."""
+        place = batch_id - self.batches[0].batch_id if self.batches else -1
+        return self.batches[place] if 0 <= place < len(self.batches) else None
 
-@dataclass(frozen=True, slots=True)
-class AnchoredBatch:
-    """A batch as far as its operator's duties go."""
-
-    batch_id: int
-    """Its number."""
-    operator: Address
-    """Who posted it."""
-    window_end: int
-    """Last second to question a receipt of it."""
-    is_void: bool
-    """Whether its list was demanded in vain."""
-    released: bool
-    """Whether its collateral is free."""
-    list_demanded: bool
-    """Whether a demand for its list is open."""
-    list_deadline: int
-    """Until when that is answered; 0 without one."""
+    def is_open(self, batch_id: int) -> bool:
+        """Whether receipts of a batch can still be questioned: its window is among `batches` and not over."""
+        found = self.batch(batch_id)
+        return found is not None and self.clock <= found.window_end

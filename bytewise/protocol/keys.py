@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.dispute import Dispute, Params
+from bytewise.protocol.docket import Case
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.messages import Release, Ticket
 from bytewise.protocol.receipt import BatchHeader, Receipt
@@ -168,27 +168,39 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditDrawing:
+    """What draws the light audits of one batch, for one voter."""
+
+    batch: BatchHeader
+    """The batch."""
+    window_end: int
+    """Last second of its window, protocol clock."""
+    beacon: Digest
+    """Hash of the block two after the batch."""
+    rate_bps: int
+    """Chance per audit seat in 1/10,000."""
+    seats: int
+    """Audit seats of the ticket's voter, by its stake at the batch's block; 0 if it is not of the environment's pool."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChainFacts:
     """All that a shard's decision needs of the chain, read at one block."""
 
     number: int
     """The block."""
     timestamp: int
-    """Its time: the only clock of tickets."""
-    params: Params
-    """In force."""
+    """Its wall time."""
+    clock: int
+    """Protocol clock: that of tickets."""
     policy: Digest
     """Appraisal policy in force."""
-    dispute: Dispute | None
+    is_verifier: bool
+    """Whether the ticket's voter is in any pool."""
+    case: Case | None
     """The ticket's dispute, if it is one and exists."""
-    batch: BatchHeader | None
-    """The named batch, if it exists."""
-    beacon: Digest | None
-    """Hash of the block two after the batch, if it exists: draws light audits."""
-    verifiers: tuple[tuple[Address, int], ...]
-    """Registered verifiers with stake in wei."""
-    audit_stakes: tuple[tuple[Address, int], ...]
-    """Verifiers with their stake in wei as it stood at the batch's block; empty until the beacon is known."""
+    drawing: AuditDrawing | None
+    """What drew the auditors of the named batch, if it exists and has a beacon."""
     epoch_state: EpochState
     """State of the ticket's key epoch."""
     assurance: str

@@ -182,9 +182,10 @@ class Release:
     """Unix seconds of the chain block that the shard read."""
 
 
-def audit_commitment(result: int, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
-    """Salted commitment of an audit to what it found."""
-    return digests.labelled(Label.AUDIT_COMMITMENT, result, tokens_hash, trace_root, salt)
+def audit_commitment(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
+    """What an audit result commits to (`Audits.commitmentOf`): what its verifier found, salted."""
+    kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
+    return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
 
 
 def audit_opening(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:

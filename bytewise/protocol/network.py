@@ -1,4 +1,4 @@
-"""The address book of one network: all that a stranger needs beside an RPC address to read it (`network.json`)."""
+"""The address book of a network with the contracts: where each is, and what code it must have (`network.json`)."""
 
 from dataclasses import dataclass
 
@@ -6,31 +6,77 @@ from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import Contracts, EpochRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Domain
-from bytewise.protocol.units import U64, U256, Address
+from bytewise.protocol.units import U64, U256, Address, Digest
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
     """Where each contract is (design section 13)."""
 
+    charter: Address
+    """`Charter`, which gave the roles away; powerless since."""
+    access_manager: Address
+    """OpenZeppelin's `AccessManager`: who may call what."""
+    governance_token: Address
+    """Whose holders vote."""
+    bytewise_governor: Address
+    """Who proposes to the short timelock what was voted."""
+    short_timelock: Address
+    """OpenZeppelin's `TimelockController` before parameters and prices, proposer of the long one."""
+    long_timelock: Address
+    """The same before whatever moves stake; administrator of all roles."""
     params: Address
     """`Params`."""
+    guardian: Address
+    """`Guardian`, the protocol clock."""
     ledger: Address
     """`Ledger`."""
     stake_vault: Address
     """`StakeVault`."""
     registry: Address
     """`Registry`."""
+    randao_source: Address
+    """`RandaoSource`."""
+    bls_keys: Address
+    """`BlsKeys`."""
+    certifier: Address
+    """`Certifier`."""
     key_epochs: Address
     """`KeyEpochs`."""
-    block_seed_source: Address
-    """`BlockSeedSource`."""
+    fee_market: Address
+    """`FeeMarket`."""
     receipt_anchor: Address
     """`ReceiptAnchor`."""
+    settlement: Address
+    """`Settlement`."""
+    proceedings: Address
+    """`Proceedings`, the other half of the court's code."""
     disputes: Address
     """`Disputes`."""
+    audits: Address
+    """`Audits`."""
     lens: Address
     """`Lens`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Verifiers among whom a dispute draws."""
+
+    digest: Digest
+    """The pool's name."""
+    tree: Address
+    """Its `StakeTree`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeHash:
+    """What the code of a contract must hash to: immutable values included, so each deployment has its own."""
+
+    contract: Address
+    """Where."""
+    digest: Digest
+    """keccak256 of the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +89,10 @@ class Network:
     """First block that can hold an event of ours."""
     addresses: Addresses
     """Contracts."""
+    pools: tuple[Pool, ...]
+    """Pools."""
+    code: tuple[CodeHash, ...]
+    """Of all contracts and trees."""
     epochs: tuple[EpochDocument, ...]
     """Key epochs with their shards' endpoints."""
 
@@ -53,13 +103,18 @@ class Network:
 
     @property
     def disputes_domain(self) -> Domain:
-        """EIP-712 domain of votes and audit results."""
+        """EIP-712 domain of votes, commits, findings and audit results."""
         return Domain(self.chain_id, self.addresses.disputes)
 
     @property
     def epochs_domain(self) -> Domain:
         """EIP-712 domain of tickets and releases."""
         return Domain(self.chain_id, self.addresses.key_epochs)
+
+    @property
+    def keys_domain(self) -> Domain:
+        """EIP-712 domain of proofs of possession."""
+        return Domain(self.chain_id, self.addresses.bls_keys)
 
     @property
     def contracts(self) -> Contracts:

@@ -1,4 +1,4 @@
-"""Phases of a dispute under the second contracts (`chain/contracts/next`), as data: what leads where, who may, and when.
+"""Phases of a dispute, as data: what leads where, who may, and when.
 
 `Disputes` and `bytewise.protocol.court` are two implementations of this one table; `docs/contracts.md` prints it.
 """

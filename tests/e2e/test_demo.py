@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from bytewise.cli.connect import Connection, connected, receipt_argument
 from bytewise.cli.finding import find_receipt
 from bytewise.protocol.sortition import audit_is_drawn
-from bytewise.protocol.units import ZERO_ADDRESS, Digest
+from bytewise.protocol.units import Digest
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from tests.e2e import memory
 
@@ -133,7 +133,8 @@ def _drawn(connection: Connection, receipt: Digest) -> set[str]:
     reader, found = connection.reader, find_receipt(connection, receipt, lambda done, total: None).found
     assert found is not None, "the canary's receipt must be anchored"
     beacon = reader.block_hash(found.header.block + BEACON_DELAY_BLOCKS)
-    params = reader.snapshot(ZERO_ADDRESS, found.head).params
-    rate, unit = params.audit_rate_bps, params.audit_unit_wei
-    stakes = reader.weights(found.header.block, found.head)
-    return {voter for voter, stake in stakes if audit_is_drawn(beacon, receipt, voter, rate, stake // unit)}
+    params = reader.params(reader.params_version(found.head), found.head)
+    rate, unit = params.shares.audit_rate_bps, params.money.audit_unit
+    voters = [each.account for each in reader.verifiers(reader.network.pools[0].digest, found.head)]
+    seats = {voter: reader.stake_at(voter, found.header.block, found.head) // unit for voter in voters}
+    return {voter for voter in voters if audit_is_drawn(beacon, receipt, voter, rate, seats[voter])}

@@ -22,18 +22,20 @@ from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol import merkle
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.docket import Case
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditOutcome, Verdict
 from bytewise.protocol.network import Network
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
+from bytewise.service.certificates import make_certificate
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database
@@ -42,10 +44,23 @@ from bytewise.storage.migrate import migrate
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import issue, make_root
-from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force, write_network
+from chain.book import write_network
+from chain.deploy import (
+    Joiner,
+    Policy,
+    Proposed,
+    activate,
+    certify,
+    deploy,
+    environment_proposal,
+    join,
+    put_in_force,
+    survey,
+)
 from chain.keys import save_signer
-from chain.params import DEVNET, ETHER
-from chain.reader import ChainReader
+from chain.params import DEVNET, ETHER, changed
+from chain.plan import DEVNET_SHAPE, Vote
+from chain.reader import DocketReader
 from kms import keyring
 from kms.chain_view import ChainKeyView
 from kms.dealer import deal
@@ -53,16 +68,20 @@ from kms.envelope import seal
 from kms.release import Shard
 from kms.settings import DealSettings, DealShard
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import sender, signer
+from tests.devnet import MEASUREMENT, POOL, VECTORS, next_stake_epoch, sender, signer, word
 from tests.source import ROOT
 from tests.unit.da.conftest import run_store
 from tests.unit.kms.world import World as Shards
 from tests.unit.kms.world import free_port
 
-WAIT_S = 120.0
+WAIT_S = 180.0
 OPERATOR, CLIENT, WATCHTOWER = signer(1), signer(2), signer(8)
 MEMBERS = (signer(3), signer(4))
-PARAMS = {**DEVNET, "window": 90, "commitTime": 40, "revealTime": 20, "auditRateBps": 10_000, "slashAmount": 2 * ETHER}
+PARAMS = changed(DEVNET, {
+    "times": {"window": 90, "commit_time": 40, "reveal_time": 20, "appeal_time": 4, "airgap": 6},
+    "committee": {"min_pool": 2},
+    "shares": {"audit_rate_bps": 10_000},
+})  # fmt: skip
 
 
 def eventually(what: str, condition: Callable[[], object]) -> None:
@@ -103,7 +122,10 @@ class Town:
         self.epoch = self._deal()
         self.network = self._deploy()
         write_network(folder / "network.json", self.network)
-        self.reader = ChainReader(anvil.client, self.network)
+        (folder / "w").mkdir()
+        make_certificate(folder / "w/tls.pem", folder / "w/tls.key", "127.0.0.1", "watchtower")
+        self.tip_port = free_port()
+        self.reader = DocketReader(anvil.client, self.network)
 
     def _deal(self) -> EpochDocument:
         self.ports = [free_port() for _ in range(3)]
@@ -112,14 +134,28 @@ class Town:
         return deal(self.settings, os.urandom)
 
     def _deploy(self) -> Network:
-        network = deploy(self.anvil.client, signer(0), PARAMS)
-        model, policy = Model(self.model.model_id, encode(self.model.manifest)), encode(self.policy)
+        client, curator = self.anvil.client, signer(0)
+        self.anvil.mine(2)
+        site = survey(client, curator.address, PARAMS, DEVNET_SHAPE, [POOL], Vote(*(curator.address,) * 3))
+        network = deploy(client, curator, site)
+        model = Proposed(self.model.model_id, ZERO_DIGEST, VECTORS, encode(self.model.manifest))
         network = put_in_force(
-            self.anvil.client, network, signer(0), [self.place], [model], Policy(self.policy.digest, 1, policy), [self.epoch]
-        )
-        joiners = [Joiner(OPERATOR, 40 * ETHER, "https://operator"), *(Joiner(m, 32 * ETHER, None) for m in MEMBERS)]
-        join(self.anvil.client, network, joiners)
+            client, network, curator, [MEASUREMENT], [environment_proposal(self.place, POOL, VECTORS), model],
+            Policy(self.policy.digest, 1, encode(self.policy)), [self.epoch],
+        )  # fmt: skip
+        joiners = [Joiner(OPERATOR, 40 * ETHER, "https://operator")]
+        joiners += [Joiner(m, 32 * ETHER, None, POOL, word("machine", m.address), MEASUREMENT) for m in MEMBERS]
+        join(client, network, joiners)
+        next_stake_epoch(self.anvil, network)
+        items = {self.place.digest: VECTORS, self.model.model_id: VECTORS}
+        certify(client, network, MEMBERS, items)
+        activate(client, network, curator, list(items))
         return network
+
+    def case(self, receipt: SignedReceipt) -> Case:
+        """The dispute about a receipt."""
+        wanted = receipt_id(self.network.anchor_domain, receipt.receipt)
+        return next(c for c in self.reader.docket(WATCHTOWER.address, self.reader.head()).cases if c.receipt_id == wanted)
 
     def shards(self) -> Any:
         """The key holders, with this chain as their view."""
@@ -131,7 +167,7 @@ class Town:
             key = keyring.signer(folder)
             shard = Shard(
                 self.epoch, keyring.open_share(folder, self.epoch), key, self.network.contracts, self.policy,
-                ChainKeyView(ChainReader(self.anvil.client, self.network), key.address),
+                ChainKeyView(DocketReader(self.anvil.client, self.network), key.address),
                 ReleaseRecords(open_database(url), self.network.epochs_domain), SystemClock(), os.urandom, 100,
             )  # fmt: skip
             served.append((index, shard))
@@ -174,7 +210,7 @@ class Town:
             self.model.model_id, U64(1), locator, U64(0), U64(0),
         )  # fmt: skip
         poster = sender(self.anvil, self.network, OPERATOR, self.folder)
-        poster.anchor(header)
+        poster.anchor(header, 2 * len(entries) * self.reader.docket(OPERATOR.address, self.reader.head()).price_wei)
         eventually("batch anchored", lambda: poster.pump() == 0)
 
     def actor(self, name: str, key: LocalSigner, role: str, socket: Path | None) -> tuple[Path, dict[str, object]]:
@@ -189,7 +225,12 @@ class Town:
             "da_urls": [self.da_url], "ready_file": str(folder / "ready"),
         }  # fmt: skip
         if socket is not None:
-            config["enclave_socket"] = str(socket)
+            tower = self.folder / "w"
+            config |= {"enclave_socket": str(socket), "tip_urls": [f"https://127.0.0.1:{self.tip_port}"]}
+            config["tip_certificate_file"] = str(tower / "tls.pem")
+        else:
+            tls = {"certificate_file": str(folder / "tls.pem"), "tls_key_file": str(folder / "tls.key")}
+            config["tips"] = {"port": self.tip_port, **tls}
         return folder, config
 
     def enclave(self, name: str) -> tuple[Path, dict[str, object]]:
@@ -218,7 +259,6 @@ def test_an_altered_token_is_audited_disputed_and_overturned_and_the_honest_rece
         for index, key in enumerate(MEMBERS):
             folder, config = town.actor(f"m{index}", key, "verifier", tmp_path / f"m{index}" / "jobs.sock")
             stack.enter_context(process(folder, "committee", config))
-        (tmp_path / "w").mkdir()
         folder, config = town.actor("w", WATCHTOWER, "watchtower", None)
         stack.enter_context(process(folder, "verifier", config))
         for name in ("m0/enclave.ready", "m1/enclave.ready", "m0/ready", "m1/ready", "w/ready"):
@@ -226,10 +266,13 @@ def test_an_altered_token_is_audited_disputed_and_overturned_and_the_honest_rece
         honest, fraud = town.answer(1, engine, cheat=False), town.answer(2, engine, cheat=True)
         town.anchor((honest, fraud))
         _expect_audits(town, honest, fraud)
-        dispute = _expect_verdict(town, fraud)
-        assert dispute.verdict == Verdict.OVERTURNED
-        assert all(member.revealed for member in dispute.members)
-        assert len(town.reader.snapshot(WATCHTOWER.address, town.reader.head()).disputes) == 1
+        case = _expect_verdict(town, fraud)
+        assert case.verdict is Verdict.OVERTURNED
+        assert all(any(member.group) for member in case.members)
+        assert [each.knew for each in case.challengers] == [True], "the auditors told the watchtower what it could not know"
+        assert town.reader.docket(WATCHTOWER.address, town.reader.head()).case_count == 1
+        eventually("seats paid", lambda: all(each.settled == each.seats for each in town.case(fraud).rounds))
+        assert town.reader.money(town.reader.head()).sums
     for name in ("m0", "m1", "w"):
         folder = tmp_path / name
         journal = Journal(open_database(f"sqlite:///{folder / 'actor.db'}"), journal_key(folder / "journal.key"), SystemClock())
@@ -248,13 +291,10 @@ def _expect_audits(town: Town, honest: SignedReceipt, fraud: SignedReceipt) -> N
         assert said[(receipt_id(domain, fraud.receipt), member.address)] == AuditOutcome.MISMATCH
 
 
-def _expect_verdict(town: Town, fraud: SignedReceipt) -> Dispute:
-    def found() -> Dispute | None:
-        snapshot = town.reader.snapshot(WATCHTOWER.address, town.reader.head())
-        return next((d for d in snapshot.disputes if d.phase is Phase.FINAL), None)
+def _expect_verdict(town: Town, fraud: SignedReceipt) -> Case:
+    def ended() -> bool:
+        cases = town.reader.docket(WATCHTOWER.address, town.reader.head()).cases
+        return any(each.phase is Phase.FINAL for each in cases)
 
-    eventually("a verdict", lambda: found() is not None)
-    dispute = found()
-    assert dispute is not None
-    assert dispute.receipt_id == receipt_id(town.network.anchor_domain, fraud.receipt)
-    return dispute
+    eventually("a verdict", ended)
+    return town.case(fraud)

@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives import hashes
+
 from bytewise.cli.demo import plan
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
 from bytewise.cli.demo.processes import Network as Processes
 from bytewise.cli.demo.site import Site, write_toml
-from bytewise.inference import artifact
+from bytewise.inference import artifact, known_answers
 from bytewise.inference.determinism import environment
 from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode, encode
@@ -20,15 +22,19 @@ from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.storage.migrate import migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
-from bytewise.tee_simulated.root import issue, make_root
+from bytewise.tee_simulated.root import Platform, issue, make_root
 from chain import deploy
+from chain.book import write_network
 from chain.client import ChainClient
+from chain.deploy import Policy, fund
 from chain.keys import devnet_signer, save_signer
+from chain.plan import Vote
+from chain.reader import DocketReader
 
 MODEL_NAME = "lighthouse"
 CHECKPOINT = Path("models") / MODEL_NAME
@@ -98,6 +104,8 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
     for name in OPERATORS:
         save_signer(site.of(name) / "gateway.key", LocalSigner(secrets.token_bytes(32)))
         make_certificate(site.of(name) / "tls.pem", site.of(name) / "tls.key", "127.0.0.1", "bytewise operator")
+    tower = site.of("watchtower")
+    make_certificate(tower / "tls.pem", tower / "tls.key", "127.0.0.1", "bytewise watchtower")
     make_root(site.of("tee"))
     for name in VERIFIERS:
         issue(site.of("tee"), site.of(name) / "platform.pem")
@@ -140,21 +148,54 @@ def migrate_databases(site: Site) -> None:
 
 
 def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], models: Models) -> Built:
-    """Deploys the contracts, puts model, environment, policy and epoch in force, funds and stakes everybody."""
+    """Deploys the contracts, funds and stakes everybody, puts policy and key in force, has model and environment certified."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
-    with ThreadPoolExecutor(1) as pool:
-        dealt = pool.submit(deal_keys, site, processes)
-        deploy.fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
-        network = deploy.deploy(client, deployer, plan.PARAMS)
-        policy, place = make_policy(site), make_environment(site, models)
-        served = artifact.load(models.served)
-        model = deploy.Model(served.model_id, encode(served.manifest))
-        appraisal = deploy.Policy(policy.digest, policy.serial, encode(policy))
-        network = deploy.put_in_force(client, network, deployer, [place], [model], appraisal, [dealt.result(BUILD_TIMEOUT_S)])
-    deploy.join(client, network, [
-        deploy.Joiner(signers[name], plan.STAKE_WEI[name], site.operator_url(name) if name in OPERATORS else None)
-        for name in STAKERS
-    ])  # fmt: skip
-    deploy.write_network(site.network_file, network)
+    policy, place = make_policy(site), make_environment(site, models)
+    pool, served = plan.pool_of(place), artifact.load(models.served)
+    with ThreadPoolExecutor(1) as threads:
+        dealt = threads.submit(deal_keys, site, processes)
+        fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
+        _mine(client, 2)
+        vote = Vote(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
+        network = deploy.deploy(client, deployer, deploy.survey(client, deployer.address, plan.PARAMS, plan.SHAPE, [pool], vote))
+        proposals = [
+            deploy.environment_proposal(place, pool, _vectors()),
+            deploy.Proposed(served.model_id, ZERO_DIGEST, _vectors(), encode(served.manifest)),
+        ]
+        measurements = [each.measurement for each in policy.measurements]
+        appraisal = Policy(policy.digest, policy.serial, encode(policy))
+        epochs = [dealt.result(BUILD_TIMEOUT_S)]
+        network = deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal, epochs)
+    deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
+    _certify(client, network, deployer, [signers[name] for name in VERIFIERS], [place.digest, served.model_id])
+    write_network(site.network_file, network)
     return Built(network, place, {name: signer.address for name, signer in signers.items()})
+
+
+def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measurement: Digest) -> deploy.Joiner:
+    if name in OPERATORS:
+        return deploy.Joiner(signer, plan.STAKE_WEI[name], site.operator_url(name))
+    machine = Platform(site.of(name) / "platform.pem").certificate.fingerprint(hashes.SHA256())
+    return deploy.Joiner(signer, plan.STAKE_WEI[name], None, pool, Digest(machine), measurement)
+
+
+def _certify(
+    client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: list[Digest]
+) -> None:
+    """Stake weighs from the next stake epoch on; then who has it says what it reproduced, and the curator puts it in force."""
+    reader = DocketReader(client, network)
+    head = reader.head()
+    _mine(client, reader.pool(network.pools[0].digest, head).epoch_end - head + 1)
+    deploy.certify(client, network, verifiers, dict.fromkeys(items, _vectors()))
+    deploy.activate(client, network, curator, items)
+
+
+def _vectors() -> Digest:
+    # Every enclave has computed these known answers before it says that it is ready.
+    return digests.sha256(Path(known_answers.__file__).read_bytes())
+
+
+def _mine(client: ChainClient, blocks: int) -> None:
+    """Blocks of the development chain, a second apart, without waiting for them."""
+    client.rpc("anvil_mine", hex(blocks), hex(1))

@@ -13,8 +13,9 @@ from bytewise.cli.demo.director import MOST_SEATS, Fate, Fates
 from bytewise.cli.demo.plan import GATE_RUNS, GATE_TOKENS, GATE_TRAFFIC, MAX_TOKENS, VERIFIERS
 from bytewise.cli.demo.site import Site
 from bytewise.cli.status_table import ether
-from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.docket import Case
 from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import ClientMode, Mode
 from bytewise.protocol.units import Address, hex0x
 
@@ -66,13 +67,15 @@ def gated(found: dict[str, Any]) -> dict[str, bool]:
     return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
-def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
+def news(dispute: Case, names: dict[Any, str]) -> list[str]:
     """Sentences about a dispute for the audience."""
-    who, what = names.get(dispute.challenger, "somebody"), dispute.id.hex()[:8]
+    who, what = names.get(dispute.challengers[0].account, "somebody"), dispute.id.hex()[:8]
     told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
     if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
         seats = ", ".join(f"{names.get(m.voter, '?')} {m.seat_mask.bit_count()}" for m in dispute.members)
         told.append(f"dispute {what}: the block draws {dispute.seats} seats: {seats}")
+    if dispute.phase in (Phase.APPEAL, Phase.AIRGAP):
+        told.append(f"dispute {what}: the seats say {dispute.verdict.name}; it may be appealed, and no money moves yet")
     if dispute.phase is Phase.FINAL:
         told.append(f"dispute {what} is over: {Verdict(dispute.verdict).name}")
     return told
@@ -149,8 +152,11 @@ def _frauds(
         "two of them are false tokens, one is true tokens under a wrong trace": _kinds(frauds, answers) == [False, False, True],
         "the dishonest operator is slashed for each": len(paid) == FRAUDS,
         "challenger and committee are paid": len(paid) == FRAUDS
-        and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challenger_wei"]) for d in frauds)
+        and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challengers_wei"]) for d in frauds)
         and all(int(d["money"]["to_verifiers_wei"]) > 0 for d in frauds),
+        "the watchtower had committed to each verdict before anybody voted": len(frauds) == FRAUDS
+        and all(each["knew"] for d in frauds for each in d["challengers"] if each["account"] == accounts["watchtower"]),
+        "every seat is paid or charged": bool(frauds) and all(d["paid_out"] for d in status["disputes"]),
         "at least a fifth of every slash is burned": len(paid) == FRAUDS
         and all(5 * int(d["money"]["burned_wei"]) >= int(d["money"]["slashed_wei"]) for d in frauds),
     }
@@ -163,7 +169,7 @@ def _spite(spite: list[dict[str, Any]], status: dict[str, Any], accounts: dict[s
     return {
         "the frivolous dispute is UPHELD": len(spite) == len(upheld) == 1,
         "it costs its challenger the bond": len(upheld) == 1
-        and int(upheld[0]["money"]["to_challenger_wei"]) == 0 == int(challenger.get("credit_wei", 1)),
+        and int(upheld[0]["money"]["to_challengers_wei"]) == 0 == int(challenger.get("credit_wei", 1)),
     }
 
 

@@ -1,9 +1,14 @@
 """Who runs in the demo, with which stakes, times and questions. Every figure of the demo is here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chain.params import DEVNET
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.units import Digest
+from chain.params import DEVNET, changed
+from chain.plan import DEVNET_SHAPE
 
 ETHER = 10**18
 
@@ -96,15 +101,17 @@ class Options:
     """Where the run's files go."""
 
 
-PARAMS = {
-    **DEVNET,
-    "window": 65,
-    "commitTime": 30,
-    "revealTime": 25,
-    "executionBound": 15,
-    "auditUnit": 10 * ETHER,
-    "auditRateBps": 9000,
-    "slashAmount": 8 * ETHER,
-    "minOperatorStake": 8 * ETHER,
-}
-"""The development parameters, shortened so that the whole story fits into two minutes. One audit seat is one verifier's stake."""
+PARAMS = changed(DEVNET, {
+    "times": {"window": 75, "commit_time": 30, "reveal_time": 25, "execution_bound": 15, "appeal_time": 6, "airgap": 6},
+    "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
+    "shares": {"audit_rate_bps": 9_000},
+})  # fmt: skip
+"""The development parameters, shortened so that the whole story fits into minutes. One audit seat is one verifier's stake."""
+
+SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2, join_blocks=1)
+"""Short stake epochs: no dispute waits for its seed for more than twenty blocks."""
+
+
+def pool_of(place: Environment) -> Digest:
+    """The pool of all who judge answers of this environment's arithmetic profile."""
+    return digests.labelled(Label.POOL, place.profile.encode())

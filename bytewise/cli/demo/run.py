@@ -22,20 +22,22 @@ from bytewise.cli.demo.plan import OPERATORS, VERIFIERS, Options, questions
 from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import Site, new_site
 from bytewise.cli.demo.view import Story
-from bytewise.protocol.dispute import Phase, Snapshot
+from bytewise.cli.status import whole_docket
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Unavailable
 from bytewise.protocol.units import Address, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
 from chain.client import ChainClient
-from chain.reader import ChainReader
+from chain.reader import DocketReader
+from verifier.pages import closed_prefix
 from verifier.records import GOOD
 
 HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
 """Characters of an answer that the audience sees."""
-WATCH_S = 150.0
+WATCH_S = 300.0
 """Bound of the watching phase: twice what it takes."""
 
 
@@ -62,7 +64,7 @@ class Demo:
             self.accounts = built.accounts
             director = Director(self.site, self.network, built.accounts)
             self.fates = director.fates
-            reader = ChainReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
+            reader = DocketReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)
             with ThreadPoolExecutor(len(OPERATORS)) as pool:
                 asking = [pool.submit(self._ask, name) for name in OPERATORS]
                 self._watch(reader, director, built, asking)
@@ -121,42 +123,42 @@ class Demo:
         actors.start_challenger(self.site, self.network, receipt_id)
         self.story.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
 
-    def _watch(self, reader: ChainReader, director: Director, built: Built, asking: list[Any]) -> None:
+    def _watch(self, reader: DocketReader, director: Director, built: Built, asking: list[Any]) -> None:
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
         end = self.story.elapsed_s + WATCH_S
 
         def settled() -> bool:
             try:
-                snapshot = reader.snapshot(built.accounts["watchtower"], reader.head())
+                docket = whole_docket(reader, reader.head())
             except Unavailable:
                 return False
-            happened = director.step(snapshot)
+            happened = director.step(docket)
             if happened:
                 self.story.say(happened)
-            self._tell(snapshot, names, seen)
-            anchored, left_s = self._windows(reader, snapshot)
-            self.story.show(snapshot, names, left_s)
-            final = all(dispute.phase is Phase.FINAL for dispute in snapshot.disputes)
+            self._tell(docket, names, seen)
+            anchored, left_s = self._windows(reader, docket)
+            self.story.show(docket, names, left_s)
+            final = closed_prefix(docket.cases) == len(docket.cases)
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
             return (asked and final and left_s < 0) or self.story.elapsed_s > end
 
         self.network.wait("the verdicts", settled, WATCH_S + 10)
 
-    def _tell(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
-        for dispute in snapshot.disputes:
+    def _tell(self, docket: Docket, names: dict[Any, str], seen: set[str]) -> None:
+        for dispute in docket.cases:
             for sentence in facts.news(dispute, names):
                 if sentence not in seen:
                     seen.add(sentence)
                     self.story.say(sentence)
 
-    def _windows(self, reader: ChainReader, snapshot: Snapshot) -> tuple[int, int]:
+    def _windows(self, reader: DocketReader, docket: Docket) -> tuple[int, int]:
         """Receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
-        batches = reader.batches(reader.network.deploy_block, snapshot.number)
-        last = max((batch.anchored_at for batch in batches), default=snapshot.timestamp)
-        return sum(batch.count for batch in batches), last + snapshot.params.window_s - snapshot.timestamp
+        batches = reader.batches(reader.network.deploy_block, docket.number)
+        last = max((each.window_end for each in docket.batches), default=docket.clock)
+        return sum(batch.count for batch in batches), last - docket.clock
 
-    def _read_back(self, reader: ChainReader, director: Director, built: Built) -> facts.Report:
+    def _read_back(self, reader: DocketReader, director: Director, built: Built) -> facts.Report:
         self.story.say("a fresh process reads the whole story back from the chain")
         director.finish(reader)
         out = self.site.folder / "status.json"
@@ -189,7 +191,7 @@ def _checked(database: str) -> int:
         engine.dispose()
 
 
-def _accepted(reader: ChainReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
+def _accepted(reader: DocketReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
     """`isFinal` of every honest receipt, asked with the public list's receipt, signature and path."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()

@@ -19,6 +19,7 @@ class Ports:
     chain: int
     da: int
     proxy: int
+    tips: int
     shards: tuple[int, ...]
     operators: tuple[int, ...]
 
@@ -47,6 +48,11 @@ class Site:
     def control_url(self) -> str:
         """Orders for that node."""
         return f"http://{HOST}:{self.ports.proxy}/control"
+
+    @property
+    def tips_url(self) -> str:
+        """Where auditors tell the watchtower what they found."""
+        return f"https://{HOST}:{self.ports.tips}"
 
     @property
     def da_url(self) -> str:
@@ -102,8 +108,9 @@ class Site:
 
 def new_site(root: Path, folder: Path) -> Site:
     """An empty folder for one run, with free ports."""
-    ports = free_ports(3 + SHARDS + len(OPERATORS))
-    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], tuple(ports[3 : 3 + SHARDS]), tuple(ports[3 + SHARDS :])))
+    ports = free_ports(4 + SHARDS + len(OPERATORS))
+    shards, operators = tuple(ports[4 : 4 + SHARDS]), tuple(ports[4 + SHARDS :])
+    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, operators))
     folder.mkdir(parents=True, exist_ok=False)
     for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
         site.of(actor).mkdir()

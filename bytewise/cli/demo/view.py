@@ -9,14 +9,18 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from bytewise.protocol.dispute import Phase, Snapshot
-from bytewise.protocol.messages import Outcome, Verdict
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import Address
 
 _PHASES = {
     Phase.SEED: "waits for a block that nobody could choose",
+    Phase.DRAWING: "seats are drawn",
     Phase.COMMIT: "the committee re-executes and commits",
     Phase.REVEAL: "votes are opened",
+    Phase.APPEAL: "may be appealed",
+    Phase.AIRGAP: "may be refunded",
     Phase.FINAL: "final",
 }
 
@@ -51,24 +55,22 @@ class Story:
         if self.console.is_terminal:
             self._live.update(Spinner("dots", text=f"waiting for {what}"))
 
-    def show(self, snapshot: Snapshot, names: dict[Address, str], last_window_s: int) -> None:
+    def show(self, docket: Docket, names: dict[Address, str], last_window_s: int) -> None:
         """The disputes as this block shows them; `last_window_s` is how long the last window stays open."""
         left = f"; receipts can be disputed for {last_window_s} s more" if last_window_s > 0 else ""
-        table = Table(title=f"block {snapshot.number}: disputes on-chain{left}", title_justify="left", expand=False)
-        for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "votes so far"):
+        table = Table(title=f"block {docket.number}: disputes on-chain{left}", title_justify="left", expand=False)
+        for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "opened"):
             table.add_column(heading)
-        for dispute in snapshot.disputes:
-            committed = sum(m.seat_mask.bit_count() for m in dispute.members if any(m.commitment))
-            votes: dict[str, int] = {}
-            for member in (m for m in dispute.members if m.revealed):
-                equal = member.out_hash == dispute.claimed_out_hash
-                what = Outcome(member.outcome).name if member.outcome != Outcome.EXECUTED else "equal" if equal else "other"
-                votes[what] = votes.get(what, 0) + member.seat_mask.bit_count()
-            phase = _PHASES[dispute.phase] if dispute.verdict == Verdict.NONE else Verdict(dispute.verdict).name
+        for dispute in docket.cases:
+            committed = sum(m.seat_mask.bit_count() for m in dispute.members if m.committed)
+            opened = sum(m.seat_mask.bit_count() for m in dispute.members if any(m.group))
+            opener = dispute.challengers[0].account
+            says = "" if dispute.verdict is Verdict.NONE else f"{dispute.verdict.name}, "
+            phase = says + _PHASES[dispute.phase]
             table.add_row(
                 dispute.id.hex()[:8], names.get(dispute.operator, dispute.operator[:8]),
-                names.get(dispute.challenger, dispute.challenger[:8]), str(dispute.round), phase,
-                f"{committed}/{dispute.seats}", ", ".join(f"{seats} {what}" for what, seats in sorted(votes.items())),
+                names.get(opener, opener[:8]), str(dispute.round), phase,
+                f"{committed}/{dispute.seats}", f"{opened}/{dispute.seats}",
             )  # fmt: skip
         if self.console.is_terminal:
             self._live.update(Group(table))

@@ -1,4 +1,4 @@
-"""Parameters of the second contracts, in versions that never change (`Types.sol`, `IParams`), and what follows from them.
+"""Parameters of the contracts, in versions that never change (`Types.sol`, `IParams`), and what follows from them.
 
 Names are those of `Types.sol` in snake case; durations are seconds of the protocol clock, amounts wei, shares 1/10,000.
 """

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Bls} from "./Bls.sol";
 import {IBlsKeys} from "./interfaces/IBlsKeys.sol";
-import {Hashes, Possession} from "./Types.sol";
+import {Hashes, Possession} from "./Signed.sol";
 
 /// @title BlsKeys: keys of verdict certificates, each proven to be held by its account
 contract BlsKeys is IBlsKeys, EIP712 {

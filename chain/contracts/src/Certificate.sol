@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {Bls} from "./Bls.sol";
-import {Certified, Finding, Hashes} from "./Types.sol";
+import {Certified, Finding, Hashes} from "./Signed.sol";
 import {IBlsKeys} from "./interfaces/IBlsKeys.sol";
 
 /// @title Certificate: one aggregate signature for all seats of a round that say the same

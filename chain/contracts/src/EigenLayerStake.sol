@@ -14,15 +14,15 @@ import {
     OperatorSet,
     SlashingParams
 } from "./interfaces/IEigenLayer.sol";
+import {StakeBook} from "./StakeBook.sol";
 import {IEigenLayerStake} from "./interfaces/IEigenLayerStake.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
-import {IParams} from "./interfaces/IParams.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
-import {Wired} from "./Wired.sol";
 
 /// @title EigenLayerStake: an operator set's wrapped ether as stake
 /// @dev A refusal of EigenLayer never stops a verdict: what was not taken or not paid is remembered and fetched later.
-contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
+contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransient {
     using Checkpoints for Checkpoints.Trace208;
 
     /// @notice The contracts of EigenLayer, the strategy, and its token.
@@ -34,13 +34,19 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         IWrappedEther token;
     }
 
+    /// @dev Money of a slash on its way to a pot.
+    struct Owed {
+        bytes32 ref;
+        uint256 amount;
+        address account;
+    }
+
     /// @notice The pot of money that comes after its dispute was settled.
     bytes32 public constant LATE = keccak256("bytewise.EigenLayerStake.late");
     uint256 private constant WAD = 1e18;
     /// @dev EigenLayer counts blocks and disputes count seconds. A block takes at least a slot.
     uint256 private constant SLOT = 12 seconds;
 
-    ILedger public immutable LEDGER;
     IAllocationManager public immutable ALLOCATIONS;
     IDelegationManager public immutable DELEGATION;
     IStrategyManager public immutable STRATEGIES;
@@ -50,37 +56,34 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
     uint32 public immutable SET_ID;
     /// @notice Blocks for which a record counts.
     uint32 public immutable MAX_AGE;
-    /// @notice Blocks for which recorded stake is slashable, from the record on: `MAX_AGE` and the longest dispute.
+    /// @notice Seconds of the longest dispute for which this stake answers. Under parameters with a longer one nothing counts.
+    uint32 public immutable LONGEST;
+    /// @notice Blocks for which recorded stake is slashable, from the record on: `MAX_AGE` and `LONGEST`.
     uint32 public immutable HORIZON;
 
-    /// @notice The dispute court.
-    address public disputes;
-    /// @notice The receipt anchor, which punishes equivocation.
-    address public anchor;
     /// @inheritdoc IStakeSource
     uint256 public totalStake;
-    /// @inheritdoc IStakeSource
-    mapping(address account => uint256) public lockedOf;
+    /// @notice Wei of all slashes whose money has not arrived in its pot.
+    uint256 public totalOwed;
     /// @inheritdoc IEigenLayerStake
     mapping(address account => mapping(bytes32 ref => uint256)) public dueOf;
 
+    mapping(uint256 slashId => Owed) private _owed;
     /// @dev A value is the stake, shifted by 48 bits, and the block of its record, which is also the key.
     mapping(address account => Checkpoints.Trace208) private _records;
 
-    modifier onlySlashers() {
-        if (msg.sender != disputes && msg.sender != anchor) revert NotAuthorised(msg.sender);
-        _;
-    }
-
-    constructor(IParams params, ILedger ledger, Core memory core, OperatorSet memory set, uint32 maxAge) {
-        LEDGER = ledger;
+    /// @param longest seconds; at least the longest dispute that can run now
+    constructor(Parts memory parts, Core memory core, OperatorSet memory set, uint32 maxAge, uint32 longest)
+        StakeBook(parts)
+    {
         (ALLOCATIONS, DELEGATION, STRATEGIES) = (core.allocations, core.delegation, core.strategies);
         (STRATEGY, TOKEN) = (core.strategy, core.token);
-        (AVS, SET_ID, MAX_AGE) = (set.avs, set.id, maxAge);
-        HORIZON = SafeCast.toUint32(maxAge + Math.ceilDiv(params.longestDispute(), SLOT));
+        (AVS, SET_ID, MAX_AGE, LONGEST) = (set.avs, set.id, maxAge, longest);
+        HORIZON = SafeCast.toUint32(maxAge + Math.ceilDiv(longest, SLOT));
         if (STRATEGY.underlyingToken() != address(TOKEN)) revert WrongToken(STRATEGY.underlyingToken());
-        _longEnough("deallocation", ALLOCATIONS.DEALLOCATION_DELAY());
-        _longEnough("withdrawal", DELEGATION.minWithdrawalDelayBlocks());
+        _longEnough("dispute", longest, parts.params.longestLive());
+        _longEnough("deallocation", ALLOCATIONS.DEALLOCATION_DELAY(), HORIZON);
+        _longEnough("withdrawal", DELEGATION.minWithdrawalDelayBlocks(), HORIZON);
     }
 
     /// @dev Only wrapped ether pays wei in, when it is unwrapped.
@@ -88,10 +91,9 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         if (msg.sender != address(TOKEN)) revert UnexpectedPayment(msg.sender);
     }
 
-    /// @notice Name the contracts that may lock and slash, once the operator set names this one. By the deployer.
-    function wire(address disputes_, address anchor_) external wiring {
-        disputes = _nonZero(disputes_);
-        anchor = _nonZero(anchor_);
+    /// @dev Once the operator set names this contract.
+    function wire(IRegistry registry_, address settlement, address anchor_) public override {
+        super.wire(registry_, settlement, anchor_);
         _isThis("slasher", ALLOCATIONS.getSlasher(_set()));
         _isThis("recipient", ALLOCATIONS.getRedistributionRecipient(_set()));
     }
@@ -121,34 +123,20 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         uint48 now_ = SafeCast.toUint48(block.number);
         _records[account].push(now_, uint208(SafeCast.toUint128(stake)) << 48 | now_);
         emit Synced(account, stake);
-    }
-
-    /// @inheritdoc IStakeSource
-    function lock(address account, uint256 want, bytes32 ref) external onlySlashers returns (uint256 locked) {
-        locked = Math.min(want, _free(account, slashableOf(account)));
-        lockedOf[account] += locked;
-        emit Locked(account, ref, want, locked);
-    }
-
-    /// @inheritdoc IStakeSource
-    function unlock(address account, uint256 amount, bytes32 ref) external onlySlashers {
-        lockedOf[account] -= amount;
-        emit Unlocked(account, ref, amount);
+        _weigh(account, stakeOf(account));
     }
 
     /// @inheritdoc IStakeSource
     function slash(address account, uint256 boundBefore, uint256 want, bytes32 ref)
         external
-        onlySlashers
+        onlyMovers
         nonReentrant
         returns (uint256 taken)
     {
         lockedOf[account] -= boundBefore;
-        uint256 arrived = _take(account, want, ref);
-        // What rounding took beyond `want` goes to the pot too, and is burned when it closes.
-        taken = Math.min(arrived, want);
+        uint256 all = _all(account);
+        if (want != 0 && all != 0) taken = _take(account, Math.min(want, all), all, ref, ref);
         emit Slashed(account, ref, want, taken);
-        if (arrived != 0) LEDGER.takeSlash{value: arrived}(ref, account);
     }
 
     /// @inheritdoc IEigenLayerStake
@@ -156,24 +144,25 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         uint256 due = dueOf[account][ref];
         if (due == 0) revert NothingDue(account, ref);
         dueOf[account][ref] = 0;
-        taken = _take(account, due, ref);
-        _late(taken);
+        uint256 all = _all(account);
+        if (all != 0) taken = _take(account, Math.min(due, all), all, ref, LATE);
     }
 
     /// @inheritdoc IEigenLayerStake
     function collect(uint256 slashId) external nonReentrant returns (uint256 amount) {
-        (, amount) = _fetch(slashId);
-        // Anybody may have fetched it before: then the tokens lie here already.
+        amount = _owed[slashId].amount;
+        if (amount == 0) revert NothingOwed(slashId);
+        // Whether it pays now, paid when somebody else called it, or refuses: what counts is whether so much lies here.
+        try STRATEGIES.clearBurnOrRedistributableSharesByStrategy(_set(), slashId, address(STRATEGY)) {} catch {}
         uint256 lying = TOKEN.balanceOf(address(this));
-        if (lying != 0) TOKEN.withdraw(lying);
-        amount += lying;
-        _late(amount);
+        if (lying < amount) revert PaymentShort(slashId, lying, amount);
+        _pay(slashId);
     }
 
-    /// @inheritdoc IStakeSource
-    function stakeOf(address account) public view returns (uint256) {
-        (,, uint208 last) = _records[account].latestCheckpoint();
-        return _young(last, block.number);
+    /// @inheritdoc IEigenLayerStake
+    function sweep() external nonReentrant returns (uint256 amount) {
+        amount = Math.saturatingSub(TOKEN.balanceOf(address(this)), totalOwed);
+        if (amount != 0) _bring(LATE, address(this), amount);
     }
 
     /// @inheritdoc IStakeSource
@@ -182,18 +171,25 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IStakeSource
-    function freeStakeOf(address account) external view returns (uint256) {
-        return _free(account, stakeOf(account));
-    }
-
-    /// @inheritdoc IStakeSource
-    function unbondingOf(address) external pure returns (uint256, uint64) {
-        return (0, 0);
+    function unbondingOf(address) external pure returns (uint256, uint256, uint64) {
+        return (0, 0, 0);
     }
 
     /// @inheritdoc IStakeSource
     function totalUnbonding() external pure returns (uint256) {
         return 0;
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function owedOf(uint256 slashId) external view returns (bytes32 ref, uint256 amount) {
+        return (_owed[slashId].ref, _owed[slashId].amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function stakeOf(address account) public view override(IStakeSource, StakeBook) returns (uint256) {
+        if (PARAMS.longestLive() > LONGEST) return 0;
+        (,, uint208 last) = _records[account].latestCheckpoint();
+        return _young(last, block.number);
     }
 
     /// @inheritdoc IEigenLayerStake
@@ -207,20 +203,20 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         return STRATEGY.sharesToUnderlyingView(_allocated(account, SafeCast.toUint32(block.number)) + queued);
     }
 
-    /// @dev Slashes up to `want` wei that no lock needs, and returns what was paid out. Later draws see the loss at once.
-    function _take(address account, uint256 want, bytes32 ref) private returns (uint256 arrived) {
-        uint256 all = slashableOf(account);
-        uint256 goal = Math.min(want, _free(account, all));
-        if (goal == 0) return 0;
+    /// @dev Slashes `goal` of the `all` wei that could be, towards pot `pot`. Later draws see the loss at once.
+    function _take(address account, uint256 goal, uint256 all, bytes32 ref, bytes32 pot)
+        private
+        returns (uint256 taken)
+    {
         uint256 gasBefore = gasleft();
         try ALLOCATIONS.slashOperator(
             AVS, _slashing(account, Math.mulDiv(goal, WAD, all, Math.Rounding.Ceil))
         ) returns (
             uint256 slashId, uint256[] memory shares
         ) {
-            bool paid;
-            (paid, arrived) = _fetch(slashId);
-            if (!paid) emit PaymentDeferred(account, ref, slashId, shares.length == 0 ? 0 : shares[0]);
+            // Rounded down now and again when they are paid, and a share of ether never loses worth: so much arrives.
+            taken = shares.length == 0 ? 0 : Math.min(goal, STRATEGY.sharesToUnderlyingView(shares[0]));
+            if (taken != 0) _owe(slashId, Owed(pot, taken, account));
         } catch {
             _notStarved(gasBefore);
             dueOf[account][ref] += goal;
@@ -229,22 +225,35 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         sync(account);
     }
 
-    /// @dev What a slash took, as wei of this contract. The difference counts: tokens may lie here already.
-    function _fetch(uint256 slashId) private returns (bool paid, uint256 amount) {
+    /// @dev Remembers what a slash took, and brings it to its pot if EigenLayer pays at once.
+    function _owe(uint256 slashId, Owed memory o) private {
+        _owed[slashId] = o;
+        totalOwed += o.amount;
         uint256 before = TOKEN.balanceOf(address(this));
         uint256 gasBefore = gasleft();
-        try STRATEGIES.clearBurnOrRedistributableSharesByStrategy(_set(), slashId, address(STRATEGY)) {
-            paid = true;
-        } catch {
+        try STRATEGIES.clearBurnOrRedistributableSharesByStrategy(_set(), slashId, address(STRATEGY)) {}
+        catch {
             _notStarved(gasBefore);
         }
-        amount = TOKEN.balanceOf(address(this)) - before;
-        if (amount != 0) TOKEN.withdraw(amount);
+        if (TOKEN.balanceOf(address(this)) >= before + o.amount) _pay(slashId);
+        else emit PaymentDeferred(o.account, o.ref, slashId, o.amount);
     }
 
-    function _late(uint256 amount) private {
-        emit LateMoney(amount);
-        if (amount != 0) LEDGER.takeSlash{value: amount}(LATE, address(this));
+    function _pay(uint256 slashId) private {
+        Owed memory o = _owed[slashId];
+        delete _owed[slashId];
+        totalOwed -= o.amount;
+        emit Collected(slashId, o.ref, o.amount);
+        _bring(o.ref, o.account, o.amount);
+    }
+
+    function _bring(bytes32 ref, address from, uint256 amount) private {
+        TOKEN.withdraw(amount);
+        LEDGER.take{value: amount}(ref, from, ILedger.Source.SLASH);
+    }
+
+    function _all(address account) internal view override returns (uint256) {
+        return slashableOf(account);
     }
 
     function _slashing(address account, uint256 wad) private view returns (SlashingParams memory p) {
@@ -260,10 +269,6 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
         return ALLOCATIONS.getMinimumSlashableStake(_set(), operators, strategies, until)[0][0];
     }
 
-    function _free(address account, uint256 stake) private view returns (uint256) {
-        return Math.saturatingSub(stake, lockedOf[account]);
-    }
-
     function _young(uint256 record, uint256 blockNumber) private view returns (uint256) {
         return blockNumber - uint48(record) <= MAX_AGE ? record >> 48 : 0;
     }
@@ -274,11 +279,11 @@ contract EigenLayerStake is IEigenLayerStake, Wired, ReentrancyGuardTransient {
 
     /// @dev A call that fails because its caller gave too little gas leaves 1/64 of it. Nobody may choose that a slash fails.
     function _notStarved(uint256 gasBefore) private view {
-        if (gasleft() < gasBefore / 32) revert GasTooLow(gasleft());
+        if (gasleft() < gasBefore / 32) revert GasTooLow(gasleft(), gasBefore / 32);
     }
 
-    function _longEnough(bytes32 what, uint256 have) private view {
-        if (have < HORIZON) revert DelayTooShort(what, have, HORIZON);
+    function _longEnough(bytes32 what, uint256 have, uint256 needs) private pure {
+        if (have < needs) revert DelayTooShort(what, have, needs);
     }
 
     function _isThis(bytes32 role, address have) private view {

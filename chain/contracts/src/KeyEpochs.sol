@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Ownable} from "@openzeppelin/contracts/access/Ownable.sol";
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IParams} from "./interfaces/IParams.sol";
 import {Hashes, Release, Ticket} from "./Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
-contract KeyEpochs is IKeyEpochs, Ownable, EIP712 {
+contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     uint256 private constant MAX_SHARDS = 64;
     uint256 private constant POINT_BYTES = 65;
 
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
+    /// @notice The protocol clock.
+    IGuardian public immutable GUARDIAN;
 
     /// @inheritdoc IKeyEpochs
     uint64 public activeEpoch;
 
     mapping(uint64 epoch => Epoch) private _epochs;
 
-    constructor(IParams params, address owner_) Ownable(owner_) EIP712("Bytewise", "1") {
+    constructor(address authority_, IParams params, IGuardian guardian)
+        AccessManaged(authority_)
+        EIP712("Bytewise", "1")
+    {
         PARAMS = params;
+        GUARDIAN = guardian;
     }
 
     /// @inheritdoc IKeyEpochs
@@ -33,7 +40,7 @@ contract KeyEpochs is IKeyEpochs, Ownable, EIP712 {
         uint8 threshold,
         Assurance assurance,
         bytes32 policyDigest
-    ) external onlyOwner {
+    ) external restricted {
         Epoch storage e = _epochs[epoch];
         // Epoch 0 stays free: it means "none" in `activeEpoch`.
         if (epoch == 0 || e.state != EpochState.NONE) revert EpochExists(epoch);
@@ -43,7 +50,7 @@ contract KeyEpochs is IKeyEpochs, Ownable, EIP712 {
         e.state = EpochState.PENDING;
         e.assurance = assurance;
         e.threshold = threshold;
-        e.openedAt = uint64(block.timestamp);
+        e.openedAt = GUARDIAN.clock();
         e.policyDigest = policyDigest;
         e.publicKey = publicKey;
         e.commitments = commitments;
@@ -52,32 +59,32 @@ contract KeyEpochs is IKeyEpochs, Ownable, EIP712 {
     }
 
     /// @inheritdoc IKeyEpochs
-    function activate(uint64 epoch) external onlyOwner {
+    function activate(uint64 epoch) external restricted {
         _move(epoch, EpochState.PENDING, EpochState.ACTIVE);
-        _epochs[epoch].activatedAt = uint64(block.timestamp);
+        _epochs[epoch].activatedAt = GUARDIAN.clock();
         if (activeEpoch != 0) _drain(activeEpoch);
         activeEpoch = epoch;
     }
 
     /// @inheritdoc IKeyEpochs
-    function drain(uint64 epoch) external onlyOwner {
+    function drain(uint64 epoch) external restricted {
         _drain(epoch);
         activeEpoch = 0;
     }
 
     /// @inheritdoc IKeyEpochs
-    function retire(uint64 epoch) external onlyOwner {
-        uint256 until = uint256(_epochs[epoch].drainedAt) + PARAMS.get().keyRetention;
+    function retire(uint64 epoch) external restricted {
+        uint256 until = _retainedUntil(_epochs[epoch]);
         _move(epoch, EpochState.DRAINING, EpochState.RETIRED);
-        if (block.timestamp < until) revert RetentionNotOver(epoch, until);
+        if (GUARDIAN.clock() < until) revert RetentionNotOver(epoch, until);
     }
 
     /// @inheritdoc IKeyEpochs
-    function compromise(uint64 epoch) external onlyOwner {
+    function compromise(uint64 epoch) external restricted {
         EpochState from = _epochs[epoch].state;
-        if (from == EpochState.NONE) revert UnknownKeyEpoch(epoch);
         if (from == EpochState.COMPROMISED) revert BadTransition(epoch, from, EpochState.COMPROMISED);
         _move(epoch, from, EpochState.COMPROMISED);
+        if (from < EpochState.DRAINING) _end(epoch);
         if (activeEpoch == epoch) activeEpoch = 0;
     }
 
@@ -87,11 +94,29 @@ contract KeyEpochs is IKeyEpochs, Ownable, EIP712 {
     }
 
     /// @inheritdoc IKeyEpochs
+    function stateOf(uint64 epoch) external view returns (EpochState) {
+        return _epochs[epoch].state;
+    }
+
+    /// @inheritdoc IKeyEpochs
     function isOpenForInclusion(uint64 epoch) external view returns (bool) {
         Epoch storage e = _epochs[epoch];
         if (e.state == EpochState.ACTIVE) return true;
         if (e.state != EpochState.DRAINING) return false;
-        return block.timestamp <= uint256(e.drainedAt) + PARAMS.get().maxAnchorDelay;
+        return GUARDIAN.clock() <= uint256(e.drainedAt) + PARAMS.times(e.paramsVersion).maxAnchorDelay;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function isOpenForAudits(uint64 epoch) external view returns (bool) {
+        EpochState state = _epochs[epoch].state;
+        return state == EpochState.ACTIVE || state == EpochState.DRAINING;
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function isOpenForDisputes(uint64 epoch) external view returns (bool) {
+        Epoch storage e = _epochs[epoch];
+        if (e.state == EpochState.ACTIVE || e.state == EpochState.DRAINING) return true;
+        return e.state == EpochState.COMPROMISED && GUARDIAN.clock() < _retainedUntil(e);
     }
 
     /// @inheritdoc IKeyEpochs
@@ -106,7 +131,18 @@ contract KeyEpochs is IKeyEpochs, Ownable, EIP712 {
 
     function _drain(uint64 epoch) private {
         _move(epoch, EpochState.ACTIVE, EpochState.DRAINING);
-        _epochs[epoch].drainedAt = uint64(block.timestamp);
+        _end(epoch);
+    }
+
+    /// @dev No receipt is issued in the epoch from now on.
+    function _end(uint64 epoch) private {
+        _epochs[epoch].drainedAt = GUARDIAN.clock();
+        _epochs[epoch].paramsVersion = PARAMS.version();
+    }
+
+    /// @dev By the version in force now: `Params` takes none whose retention ends before the disputes of those before it.
+    function _retainedUntil(Epoch storage e) private view returns (uint256) {
+        return uint256(e.drainedAt) + PARAMS.times(PARAMS.version()).keyRetention;
     }
 
     function _move(uint64 epoch, EpochState from, EpochState to) private {

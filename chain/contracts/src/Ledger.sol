@@ -1,104 +1,174 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {ILedger} from "./interfaces/ILedger.sol";
 import {Wired} from "./Wired.sol";
+import {Books} from "./Books.sol";
+import {MaturityQueue} from "./MaturityQueue.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
+import {ILedger} from "./interfaces/ILedger.sol";
+import {IParams} from "./interfaces/IParams.sol";
 
-/// @title Ledger: pots, credits, burned
-contract Ledger is ILedger, Wired, ReentrancyGuardTransient {
-    /// @notice The only contract that may bring slashed stake.
-    address public vault;
-    /// @notice The dispute court.
-    address public disputes;
-    /// @notice The receipt anchor, which punishes equivocation.
-    address public anchor;
+/// @title Ledger: who may move money, and when credit is paid; the sums are `Books`
+contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransient {
+    using MaturityQueue for MaturityQueue.Queue;
 
-    /// @inheritdoc ILedger
-    mapping(address account => uint256) public creditOf;
-    /// @inheritdoc ILedger
-    mapping(bytes32 ref => uint256) public potOf;
-    /// @inheritdoc ILedger
-    uint256 public totalBonds;
-    /// @inheritdoc ILedger
-    uint256 public totalCredits;
-    /// @inheritdoc ILedger
-    uint256 public totalBurned;
+    /// @notice The protocol clock.
+    IGuardian public immutable GUARDIAN;
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+
+    /// @notice Contracts that move money between pots, credit, treasury and the burned.
+    mapping(address who => bool) public isMover;
+    /// @notice Contracts that only bring slashed stake.
+    mapping(address who => bool) public isSource;
+
+    mapping(address account => MaturityQueue.Queue) private _credits;
+
+    /// @notice `who` may move money from now on, or no longer.
+    event MoverSet(address indexed who, bool allowed);
+    /// @notice `who` may bring slashed stake from now on, or no longer.
+    event SourceSet(address indexed who, bool allowed);
 
     modifier onlyMovers() {
-        if (msg.sender != disputes && msg.sender != anchor) revert NotAuthorised(msg.sender);
+        if (!isMover[msg.sender]) revert NotAuthorised(msg.sender);
         _;
     }
 
-    /// @notice Name the contracts that may move money. Once, by the deployer.
-    function wire(address vault_, address disputes_, address anchor_) external wiring {
-        vault = _nonZero(vault_);
-        disputes = _nonZero(disputes_);
-        anchor = _nonZero(anchor_);
+    constructor(address authority_, IGuardian guardian, IParams params) AccessManaged(authority_) {
+        GUARDIAN = guardian;
+        PARAMS = params;
+    }
+
+    /// @notice Name the first movers and the stake source. Once, by the deployer.
+    function wire(address vault, address settlement, address anchor, address audits) external wiring {
+        _setSource(vault, true);
+        _setMover(settlement, true);
+        _setMover(anchor, true);
+        _setMover(audits, true);
+    }
+
+    /// @notice Let a new court move money, or an old one no longer. Governance, after a delay in which every dispute that is
+    ///         open has ended and every staker can have left.
+    function setMover(address who, bool allowed) external restricted {
+        _setMover(who, allowed);
+    }
+
+    /// @notice Let another stake source bring what it slashes. Governance, after the same delay.
+    function setSource(address who, bool allowed) external restricted {
+        _setSource(who, allowed);
     }
 
     /// @inheritdoc ILedger
-    function takeBond(bytes32 ref, address from) external payable {
-        if (msg.sender != disputes) revert NotAuthorised(msg.sender);
-        _fill(ref);
-        emit BondTaken(ref, from, msg.value);
-    }
-
-    /// @inheritdoc ILedger
-    function takeSlash(bytes32 ref, address from) external payable {
-        if (msg.sender != vault) revert NotAuthorised(msg.sender);
-        _fill(ref);
-        emit SlashTaken(ref, from, msg.value);
+    function take(bytes32 ref, address from, Source source) external payable {
+        if (!isMover[msg.sender] && !isSource[msg.sender]) revert NotAuthorised(msg.sender);
+        _take(ref, msg.value);
+        emit Taken(ref, from, msg.value, source);
     }
 
     /// @inheritdoc ILedger
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external onlyMovers {
         if (account == address(0)) revert CreditToZero(ref);
         if (amount == 0) return;
-        _drain(ref, amount);
-        creditOf[account] += amount;
-        totalCredits += amount;
-        emit Credited(account, amount, reason, ref);
+        _credit(ref, amount);
+        uint64 unlockAt = _credits[account].push(amount, GUARDIAN.clock(), PARAMS.withdrawDelay());
+        emit Credited(account, amount, reason, ref, unlockAt);
     }
 
     /// @inheritdoc ILedger
     function burn(bytes32 ref, uint256 amount, BurnReason reason) external onlyMovers {
-        _burn(ref, amount, reason);
+        _burnOf(ref, amount, reason);
     }
 
     /// @inheritdoc ILedger
     function close(bytes32 ref, BurnReason reason) external onlyMovers returns (uint256 burned) {
-        burned = potOf[ref];
-        _burn(ref, burned, reason);
+        burned = _pots[ref];
+        _burnOf(ref, burned, reason);
+    }
+
+    /// @inheritdoc ILedger
+    function advance(bytes32 ref, uint256 want) external onlyMovers returns (uint256 amount) {
+        amount = _advance(ref, want);
+        if (amount != 0) emit Advanced(ref, amount);
+    }
+
+    /// @inheritdoc ILedger
+    function repay(bytes32 ref, uint256 amount) external onlyMovers {
+        if (amount == 0) return;
+        _repay(ref, amount);
+        emit Repaid(ref, amount);
+    }
+
+    /// @inheritdoc ILedger
+    function fund() external payable {
+        _fund(msg.value);
+        emit Funded(msg.sender, msg.value);
     }
 
     /// @inheritdoc ILedger
     function withdraw() external nonReentrant returns (uint256 amount) {
-        amount = creditOf[msg.sender];
-        if (amount == 0) revert NothingDue(msg.sender);
-        creditOf[msg.sender] = 0;
-        totalCredits -= amount;
+        if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
+        MaturityQueue.Queue storage q = _credits[msg.sender];
+        uint64 next;
+        (amount, next) = q.due(GUARDIAN.clock());
+        if (amount == 0) revert NothingDue(msg.sender, next);
+        q.take(amount);
+        _pay(amount);
         emit Withdrawn(msg.sender, amount);
         (bool ok,) = msg.sender.call{value: amount}("");
         if (!ok) revert PaymentRefused(msg.sender);
     }
 
-    function _fill(bytes32 ref) private {
-        potOf[ref] += msg.value;
-        totalBonds += msg.value;
+    /// @inheritdoc ILedger
+    function potOf(bytes32 ref) external view returns (uint256) {
+        return _pots[ref];
     }
 
-    function _drain(bytes32 ref, uint256 amount) private {
-        uint256 have = potOf[ref];
-        if (have < amount) revert PotTooSmall(ref, have, amount);
-        potOf[ref] = have - amount;
-        totalBonds -= amount;
+    /// @inheritdoc ILedger
+    function totalPots() external view returns (uint256) {
+        return _totalPots;
     }
 
-    function _burn(bytes32 ref, uint256 amount, BurnReason reason) private {
+    /// @inheritdoc ILedger
+    function totalCredits() external view returns (uint256) {
+        return _totalCredits;
+    }
+
+    /// @inheritdoc ILedger
+    function treasury() external view returns (uint256) {
+        return _treasury;
+    }
+
+    /// @inheritdoc ILedger
+    function totalBurned() external view returns (uint256) {
+        return _totalBurned;
+    }
+
+    /// @inheritdoc ILedger
+    function creditOf(address account) external view returns (uint256) {
+        return _credits[account].total;
+    }
+
+    /// @inheritdoc ILedger
+    function dueOf(address account) external view returns (uint256 due, uint64 nextUnlockAt) {
+        (due, nextUnlockAt) = _credits[account].due(GUARDIAN.clock());
+        if (GUARDIAN.pausedUntil() != 0) due = 0;
+    }
+
+    function _burnOf(bytes32 ref, uint256 amount, BurnReason reason) private {
         if (amount == 0) return;
-        _drain(ref, amount);
-        totalBurned += amount;
+        _burn(ref, amount);
         emit Burned(amount, reason, ref);
+    }
+
+    function _setMover(address who, bool allowed) private {
+        isMover[_nonZero(who)] = allowed;
+        emit MoverSet(who, allowed);
+    }
+
+    function _setSource(address who, bool allowed) private {
+        isSource[_nonZero(who)] = allowed;
+        emit SourceSet(who, allowed);
     }
 }

@@ -1,105 +1,170 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {ParamLaw} from "./ParamLaw.sol";
+import {Committee, Money, ParamSet, Shares, Times} from "./Types.sol";
 import {IParams} from "./interfaces/IParams.sol";
-import {ParamSet} from "./Types.sol";
 
-/// @title Params: one set of numbers, checked against hard bounds and the static law, never changed afterwards
-contract Params is IParams {
+/// @title Params: versions of all numbers, each part in its own packed slots
+/// @dev Bounds and the law of one version are `ParamLaw`'s; here is what versions owe to each other.
+contract Params is IParams, AccessManaged {
+    using SafeCast for uint256;
+
     uint256 private constant BPS = 10_000;
-    /// @dev alpha + beta may take 80 % of a slash: an operator that challenges itself always loses the other 20 %.
-    uint256 private constant MAX_REWARD_BPS = 8_000;
-    uint256 private constant MAX_OPERATOR_SHARE_BPS = 5_000;
-    uint256 private constant MAX_WINDOW = 14 days;
-    uint256 private constant MAX_SEATS = 255;
-    /// @dev A seed must be readable with BLOCKHASH, which reaches 256 blocks back.
-    uint256 private constant MAX_SEED_DELAY_BLOCKS = 200;
 
-    ParamSet private _params;
-
-    constructor(ParamSet memory p) {
-        _checkShares(p);
-        _checkCommittee(p);
-        _checkMoney(p);
-        _checkStaticLaw(p);
-        _params = p;
+    /// @dev What is still owed to superseded versions: the strictest of each until `until` (wall time), when the last
+    ///      request to unbond that was made under one of them has ended.
+    struct Superseded {
+        uint64 longest; // dispute
+        uint64 unbondDelay; // least
+        uint32 maxPause; // least
+        uint64 until;
     }
 
     /// @inheritdoc IParams
-    function get() external view returns (ParamSet memory) {
-        return _params;
+    uint32 public version;
+
+    Superseded private _superseded;
+    mapping(uint32 version_ => Times) private _times;
+    mapping(uint32 version_ => Committee) private _committee;
+    mapping(uint32 version_ => Money) private _money;
+    mapping(uint32 version_ => Shares) private _shares;
+
+    /// @param first version 1, the only one that may switch the paper's rule on
+    constructor(address authority_, ParamSet memory first) AccessManaged(authority_) {
+        ParamLaw.check(first);
+        _store(first);
     }
 
     /// @inheritdoc IParams
-    function longestDispute() external view returns (uint256) {
-        return _longest(_params);
+    function set(ParamSet calldata p) external restricted returns (uint32) {
+        ParamSet memory next = p;
+        ParamLaw.check(next);
+        if (next.committee.paperRule && !_committee[version].paperRule) revert ParamOutOfBounds("paperRule");
+        _supersede();
+        _checkAgainstSuperseded(next.times, ParamLaw.longest(next));
+        return _store(next);
     }
 
     /// @inheritdoc IParams
-    function requiredBond() external view returns (uint256) {
-        uint256 seats = _params.seats[0];
-        if (_params.rounds == 2) seats += _params.seats[1];
-        return seats * _params.feePerSeat + _params.privacyPrice;
+    function get(uint32 version_) public view returns (ParamSet memory p) {
+        p.times = times(version_);
+        p.committee = committee(version_);
+        p.money = money(version_);
+        p.shares = shares(version_);
     }
 
     /// @inheritdoc IParams
-    function quorum(uint256 seats) external view returns (uint256) {
-        return (seats * _params.tauNum + _params.tauDen - 1) / _params.tauDen;
+    function times(uint32 version_) public view returns (Times memory) {
+        _known(version_);
+        return _times[version_];
     }
 
-    function _checkShares(ParamSet memory p) private pure {
-        _require(uint256(p.alphaBps) + p.betaBps <= MAX_REWARD_BPS, "alphaBps+betaBps");
-        _require(p.operatorShareBps <= MAX_OPERATOR_SHARE_BPS, "operatorShareBps");
-        _require(p.auditRateBps <= BPS, "auditRateBps");
-        // More than a half, so that two verdicts can never both reach it; at most four fifths, so that one can.
-        _require(p.tauDen != 0 && uint256(p.tauNum) * 2 > p.tauDen, "tau");
-        _require(uint256(p.tauNum) * 5 <= uint256(p.tauDen) * 4, "tau");
+    /// @inheritdoc IParams
+    function committee(uint32 version_) public view returns (Committee memory) {
+        _known(version_);
+        return _committee[version_];
     }
 
-    function _checkCommittee(ParamSet memory p) private pure {
-        _require(p.rounds == 1 || p.rounds == 2, "rounds");
-        _checkSeats(p.seats[0]);
-        if (p.rounds == 2) {
-            _checkSeats(p.seats[1]);
-            _require(p.seats[1] > p.seats[0], "seats");
+    /// @inheritdoc IParams
+    function money(uint32 version_) public view returns (Money memory) {
+        _known(version_);
+        return _money[version_];
+    }
+
+    /// @inheritdoc IParams
+    function shares(uint32 version_) public view returns (Shares memory) {
+        _known(version_);
+        return _shares[version_];
+    }
+
+    /// @inheritdoc IParams
+    function longestDispute(uint32 version_) public view returns (uint256) {
+        return ParamLaw.longest(get(version_));
+    }
+
+    /// @inheritdoc IParams
+    function longestLive() external view returns (uint256) {
+        uint256 own = longestDispute(version);
+        return _owed() ? Math.max(own, _superseded.longest) : own;
+    }
+
+    /// @inheritdoc IParams
+    function pauseLimit() external view returns (uint256) {
+        uint256 own = _times[version].maxPause;
+        return _owed() ? Math.min(own, _superseded.maxPause) : own;
+    }
+
+    /// @inheritdoc IParams
+    function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount) {
+        _known(version_);
+        Money storage m = _money[version_];
+        return (m.feePerSeat, m.slashAmount);
+    }
+
+    /// @inheritdoc IParams
+    function withdrawDelay() external view returns (uint256) {
+        return _times[version].withdrawDelay;
+    }
+
+    /// @inheritdoc IParams
+    function requiredBond(uint32 version_) public view returns (uint256) {
+        _known(version_);
+        Money storage m = _money[version_];
+        return uint256(_committee[version_].seats[0]) * m.feePerSeat + m.privacyPrice;
+    }
+
+    /// @inheritdoc IParams
+    function joinBond(uint32 version_) external view returns (uint256) {
+        return requiredBond(version_) * _shares[version_].joinBps / BPS;
+    }
+
+    /// @inheritdoc IParams
+    function quorum(uint32 version_, uint256 seats) external view returns (uint256) {
+        _known(version_);
+        Committee storage c = _committee[version_];
+        return Math.ceilDiv(seats * c.tauNum, c.tauDen);
+    }
+
+    /// @dev The version in force becomes one that is owed to, together with those that still are.
+    function _supersede() private {
+        Times storage old = _times[version];
+        Superseded memory s = Superseded(longestDispute(version).toUint64(), old.unbondDelay, old.maxPause, 0);
+        s.until = (block.timestamp + old.unbondDelay + old.maxPause).toUint64();
+        if (_owed()) {
+            Superseded memory before = _superseded;
+            if (before.longest > s.longest) s.longest = before.longest;
+            if (before.unbondDelay < s.unbondDelay) s.unbondDelay = before.unbondDelay;
+            if (before.maxPause < s.maxPause) s.maxPause = before.maxPause;
+            if (before.until > s.until) s.until = before.until;
         }
-        _require(p.seedDelayBlocks >= 1 && p.seedDelayBlocks <= MAX_SEED_DELAY_BLOCKS, "seedDelayBlocks");
-        _require(p.window > 0 && p.window <= MAX_WINDOW, "window");
-        _require(p.revealTime > 0, "revealTime");
-        _require(p.commitTime > 0, "commitTime");
-        _require(p.maxBatch > 0, "maxBatch");
+        _superseded = s;
     }
 
-    function _checkSeats(uint256 seats) private pure {
-        _require(seats >= 3 && seats <= MAX_SEATS && seats % 2 == 1, "seats");
+    /// @dev New delays outlast old disputes; and new disputes end before stake is gone that was asked back under an old delay.
+    function _checkAgainstSuperseded(Times memory t, uint256 longest) private view {
+        Superseded memory s = _superseded;
+        ParamLaw.checkDelays(t, s.longest);
+        if (longest >= s.unbondDelay) revert StaticLawBroken("unbondDelay", s.unbondDelay, longest);
     }
 
-    function _checkMoney(ParamSet memory p) private pure {
-        _require(p.slashAmount > 0, "slashAmount");
-        _require(p.minOperatorStake >= p.slashAmount, "minOperatorStake");
-        _require(p.minVerifierStake > 0, "minVerifierStake");
-        _require(p.auditUnit > 0, "auditUnit");
-        _require(p.absentPenalty <= p.seatStake, "absentPenalty");
-        _require(p.noRevealPenalty <= p.seatStake, "noRevealPenalty");
-        _require(p.wrongPenalty <= p.seatStake, "wrongPenalty");
+    function _store(ParamSet memory p) private returns (uint32 v) {
+        v = ++version;
+        _times[v] = p.times;
+        _committee[v] = p.committee;
+        _money[v] = p.money;
+        _shares[v] = p.shares;
+        emit ParamsSet(v, keccak256(abi.encode(p)), p);
     }
 
-    function _checkStaticLaw(ParamSet memory p) private pure {
-        uint256 longest = _longest(p);
-        if (longest >= p.unbondDelay) revert StaticLawBroken("unbondDelay", p.unbondDelay, longest);
-        uint256 retention = p.daRetention > p.daMargin ? p.daRetention - p.daMargin : 0;
-        if (longest >= retention) revert StaticLawBroken("daRetention", retention, longest);
-        if (longest >= p.keyRetention) revert StaticLawBroken("keyRetention", p.keyRetention, longest);
-        uint256 needed = 2 * uint256(p.executionBound);
-        if (p.commitTime < needed) revert StaticLawBroken("commitTime", p.commitTime, needed);
+    function _owed() private view returns (bool) {
+        return block.timestamp < _superseded.until;
     }
 
-    function _longest(ParamSet memory p) private pure returns (uint256) {
-        uint256 round = uint256(p.seedTime) + p.drawTime + p.commitTime + p.revealTime + p.appealTime;
-        return uint256(p.maxAnchorDelay) + p.window + p.cure + p.rounds * round + p.rerunTime + p.airgap + p.maxPause;
-    }
-
-    function _require(bool ok, bytes32 key) private pure {
-        if (!ok) revert ParamOutOfBounds(key);
+    function _known(uint32 version_) private view {
+        if (version_ == 0 || version_ > version) revert UnknownVersion(version_);
     }
 }

@@ -5,91 +5,69 @@ import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/Reentrancy
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
+import {MaturityQueue} from "./MaturityQueue.sol";
+import {StakeBook} from "./StakeBook.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
-import {IParams} from "./interfaces/IParams.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
-import {Wired} from "./Wired.sol";
 
 /// @title StakeVault: native stake
-/// @dev Held wei == totalStake + totalUnbonding. For every account: locked <= active + unbonding.
-contract StakeVault is IStakeSource, Wired, ReentrancyGuardTransient {
+/// @dev Held wei == totalStake + totalUnbonding (wei forced in are nobody's).
+contract StakeVault is StakeBook, ReentrancyGuardTransient {
     using Checkpoints for Checkpoints.Trace208;
+    using MaturityQueue for MaturityQueue.Queue;
+    using SafeCast for uint256;
 
-    struct Account {
-        uint128 active; // counts for draws and posting
-        uint128 unbonding; // on its way out, still slashable
-        uint128 locked; // bound by open disputes; may bind either of the two above
-        uint64 finishAt; // earliest time to finish unbonding
-    }
+    /// @notice Most requests of one account under way, by the hour in which they mature; only their owner adds any.
+    uint256 public constant MAX_REQUESTS = 8;
 
-    /// @notice The network's parameters.
-    IParams public immutable PARAMS;
-    /// @notice Where slashed stake goes.
-    ILedger public immutable LEDGER;
-
-    /// @notice The dispute court.
-    address public disputes;
-    /// @notice The receipt anchor, which punishes equivocation.
-    address public anchor;
     /// @inheritdoc IStakeSource
     uint256 public totalStake;
     /// @inheritdoc IStakeSource
     uint256 public totalUnbonding;
 
-    mapping(address account => Account) private _accounts;
+    mapping(address account => uint256) private _active; // counts for draws and posting
+    mapping(address account => MaturityQueue.Queue) private _leaving; // still slashable
     mapping(address account => Checkpoints.Trace208) private _history;
 
-    modifier onlySlashers() {
-        if (msg.sender != disputes && msg.sender != anchor) revert NotAuthorised(msg.sender);
-        _;
-    }
-
-    constructor(IParams params, ILedger ledger) {
-        PARAMS = params;
-        LEDGER = ledger;
-    }
-
-    /// @notice Name the contracts that may lock and slash. Once, by the deployer.
-    function wire(address disputes_, address anchor_) external wiring {
-        disputes = _nonZero(disputes_);
-        anchor = _nonZero(anchor_);
-    }
+    constructor(Parts memory parts) StakeBook(parts) {}
 
     /// @inheritdoc IStakeSource
     function deposit() external payable {
         if (msg.value == 0) revert ZeroAmount();
-        Account storage a = _accounts[msg.sender];
-        a.active += SafeCast.toUint128(msg.value);
+        uint256 active = _active[msg.sender] + msg.value;
         totalStake += msg.value;
-        _record(msg.sender, a.active);
-        emit Deposited(msg.sender, msg.value, a.active);
+        emit Deposited(msg.sender, msg.value, active);
+        _set(msg.sender, active);
     }
 
     /// @inheritdoc IStakeSource
     function requestUnbond(uint256 amount) external {
         if (amount == 0) revert ZeroAmount();
-        Account storage a = _accounts[msg.sender];
-        if (a.unbonding != 0) revert UnbondPending(a.finishAt);
-        if (a.active < amount) revert StakeTooSmall(msg.sender, a.active, amount);
-        // No check of locks here: unbonding stake stays lockable and slashable until it is paid out.
-        a.active -= SafeCast.toUint128(amount);
-        a.unbonding = SafeCast.toUint128(amount);
-        a.finishAt = SafeCast.toUint64(block.timestamp + PARAMS.get().unbondDelay);
+        uint256 active = _active[msg.sender];
+        if (active < amount) revert StakeTooSmall(msg.sender, active, amount);
+        // What is bound is not looked at: unbonding stake can be locked and slashed until it is paid out.
         totalStake -= amount;
         totalUnbonding += amount;
-        _record(msg.sender, a.active);
-        emit UnbondRequested(msg.sender, amount, a.finishAt);
+        uint256 delay = PARAMS.times(PARAMS.version()).unbondDelay;
+        MaturityQueue.Queue storage leaving = _leaving[msg.sender];
+        uint64 finishAt = leaving.push(amount, GUARDIAN.clock(), delay);
+        // So many entries a slash walks at most.
+        if (leaving.length() > MAX_REQUESTS) revert QueueFull(MAX_REQUESTS);
+        emit UnbondRequested(msg.sender, amount, finishAt);
+        _set(msg.sender, active - amount);
     }
 
     /// @inheritdoc IStakeSource
     function finishUnbond() external nonReentrant returns (uint256 amount) {
-        Account storage a = _accounts[msg.sender];
-        amount = a.unbonding;
-        if (amount == 0) revert NothingUnbonding(msg.sender);
-        if (block.timestamp < a.finishAt) revert TooEarly(SafeCast.toUint64(block.timestamp), a.finishAt);
-        if (a.locked > a.active) revert StakeLocked(msg.sender, a.locked, a.active);
-        a.unbonding = 0;
-        a.finishAt = 0;
+        if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
+        MaturityQueue.Queue storage leaving = _leaving[msg.sender];
+        (uint256 due, uint64 nextAt) = leaving.due(GUARDIAN.clock());
+        if (due == 0) revert NothingUnbonded(msg.sender, nextAt);
+        uint256 all = _all(msg.sender);
+        amount = Math.min(due, Math.saturatingSub(all, _bound(msg.sender)));
+        if (amount == 0) revert StakeBound(msg.sender, _bound(msg.sender), all);
+        leaving.take(amount);
         totalUnbonding -= amount;
         emit Unbonded(msg.sender, amount);
         (bool ok,) = msg.sender.call{value: amount}("");
@@ -97,67 +75,48 @@ contract StakeVault is IStakeSource, Wired, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IStakeSource
-    function lock(address account, uint256 want, bytes32 ref) external onlySlashers returns (uint256 locked) {
-        Account storage a = _accounts[account];
-        locked = Math.min(want, uint256(a.active) + a.unbonding - a.locked);
-        a.locked += SafeCast.toUint128(locked);
-        emit Locked(account, ref, want, locked);
-    }
-
-    /// @inheritdoc IStakeSource
-    function unlock(address account, uint256 amount, bytes32 ref) external onlySlashers {
-        _accounts[account].locked -= SafeCast.toUint128(amount);
-        emit Unlocked(account, ref, amount);
-    }
-
-    /// @inheritdoc IStakeSource
     function slash(address account, uint256 boundBefore, uint256 want, bytes32 ref)
         external
-        onlySlashers
+        onlyMovers
         returns (uint256 taken)
     {
-        Account storage a = _accounts[account];
-        a.locked -= SafeCast.toUint128(boundBefore);
-        taken = Math.min(want, uint256(a.active) + a.unbonding - a.locked);
-        uint256 fromActive = Math.min(taken, a.active);
-        // Both casts are safe: each part is at most the uint128 it is taken from.
-        a.active -= uint128(fromActive);
-        a.unbonding -= uint128(taken - fromActive);
+        lockedOf[account] -= boundBefore;
+        taken = Math.min(want, _all(account));
+        uint256 active = _active[account];
+        uint256 fromActive = Math.min(taken, active);
         totalStake -= fromActive;
         totalUnbonding -= taken - fromActive;
-        _record(account, a.active);
+        if (taken != fromActive) _leaving[account].take(taken - fromActive);
         emit Slashed(account, ref, want, taken);
-        if (taken != 0) LEDGER.takeSlash{value: taken}(ref, account);
+        if (fromActive != 0) _set(account, active - fromActive);
+        if (taken != 0) LEDGER.take{value: taken}(ref, account, ILedger.Source.SLASH);
     }
 
     /// @inheritdoc IStakeSource
-    function stakeOf(address account) external view returns (uint256) {
-        return _accounts[account].active;
+    function stakeOf(address account) public view override returns (uint256) {
+        return _active[account];
     }
 
     /// @inheritdoc IStakeSource
     function stakeAt(address account, uint256 blockNumber) external view returns (uint256) {
-        return _history[account].upperLookupRecent(SafeCast.toUint48(blockNumber));
+        return _history[account].upperLookupRecent(blockNumber.toUint48());
     }
 
     /// @inheritdoc IStakeSource
-    function lockedOf(address account) external view returns (uint256) {
-        return _accounts[account].locked;
+    function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt) {
+        (due, nextAt) = _leaving[account].due(GUARDIAN.clock());
+        if (GUARDIAN.pausedUntil() != 0) due = 0;
+        amount = _leaving[account].total;
     }
 
-    /// @inheritdoc IStakeSource
-    function freeStakeOf(address account) external view returns (uint256) {
-        Account storage a = _accounts[account];
-        return a.active > a.locked ? a.active - a.locked : 0;
+    /// @dev The new active stake, remembered and weighed.
+    function _set(address account, uint256 active) private {
+        _active[account] = active;
+        _history[account].push(block.number.toUint48(), active.toUint208());
+        _weigh(account, active);
     }
 
-    /// @inheritdoc IStakeSource
-    function unbondingOf(address account) external view returns (uint256 amount, uint64 finishAt) {
-        Account storage a = _accounts[account];
-        return (a.unbonding, a.finishAt);
-    }
-
-    function _record(address account, uint128 active) private {
-        _history[account].push(SafeCast.toUint48(block.number), active);
+    function _all(address account) internal view override returns (uint256) {
+        return _active[account] + _leaving[account].total;
     }
 }

@@ -1,255 +1,138 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-/// @title The structs that Solidity and Python share, and their exact EIP-712 hashes (design sections 4, 8, 9)
-/// @dev Every signed struct is made of static fields only, so `abi.encode(TYPEHASH, s)` is `hashStruct`'s preimage.
+// Whoever needs signed structs and their hashes imports them from here.
+import {
+    AuditResult,
+    EmptyLeaf,
+    Finding,
+    Hashes,
+    Outcome,
+    Possession,
+    Receipt,
+    Release,
+    Ticket,
+    Vote
+} from "./Signed.sol";
 
-/// @notice The public record of one answer. Signed by the operator under `ReceiptAnchor`.
-struct Receipt {
-    address operator; // who served, and whose stake answers for it
-    uint64 seq; // the operator's own counter; contiguous over its batches
-    bytes32 reqHash; // digest of the private Request
-    bytes32 tokensHash; // digest of the private Output
-    bytes32 outHash; // keccak256(abi.encode(tokensHash, traceRoot)): what byte equality compares
-    bytes32 modelId; // digest of the converted artifact
-    bytes32 environment; // digest of the registered environment
-    bytes32 gpuArch; // recorded for forensics under exact-1
-    uint64 keyEpoch; // epoch whose public key sealed the envelope
-    bytes32 envelopeHash; // digest of the sealed (Request, Output)
-    uint64 issuedAt; // operator's word, unix seconds; never starts a window
-    uint64 anchorBy; // unix seconds by which the operator promised to anchor
-    uint8 mode; // plain or tee
-    uint8 clientMode; // signed or delegated
-    address enclaveKey; // co-signing enclave in mode tee, else zero
-    uint256 chainId; // must be this chain
+/// @notice Every duration of the network, in seconds of the protocol clock (`IGuardian.clock`).
+struct Times {
+    uint32 window; // to question a receipt, from its anchoring
+    uint32 maxAnchorDelay; // from the end of an epoch's inclusion, and from a demand, to anchoring
+    uint32 cure; // to answer an availability demand
+    uint32 seedTime; // bound for a seed to be announced, mined and proven
+    uint32 drawTime; // bound for the draw
+    uint32 commitTime;
+    uint32 revealTime;
+    uint32 appealTime;
+    uint32 rerunTime; // bound for all reruns of a dispute together
+    uint32 airgap; // from a last verdict to the first movement of money
+    uint32 maxPause; // longest pause
+    uint32 executionBound; // fetch + key + slowest sequential execution
+    uint32 unbondDelay;
+    uint32 daRetention;
+    uint32 daMargin;
+    uint32 keyRetention;
+    uint32 withdrawDelay; // from a credit to its payment
+    uint32 breakerTime; // over which convictions of one environment are counted together
 }
 
-/// @notice A number that was lost in a crash, anchored so that numbers stay contiguous.
-struct EmptyLeaf {
-    address operator;
-    uint64 seq;
-    uint256 chainId;
-}
-
-/// @notice What a seat owner commits to and later reveals. `seatMask` has one bit per drawn seat.
-struct Vote {
-    bytes32 dispute;
-    uint16 round; // first round is 1
-    address voter;
-    uint256 seatMask;
-    uint8 outcome; // see Outcome
-    uint8 code; // reason of INVALID or CANNOT_EXECUTE, else 0
-    bytes32 tokensHash; // EXECUTED only, else 0
-    bytes32 traceRoot; // EXECUTED only, else 0
-    bytes32 roundDigest; // EXECUTED only, else 0
-    bytes32 quoteHash; // keccak256 of the quote published with the reveal
-    bytes32 salt;
-}
-
-/// @notice The public result of one light audit.
-struct AuditResult {
-    bytes32 receiptId;
-    address verifier;
-    uint8 result; // 1 match, 2 mismatch, 3 none
-    bytes32 commitment; // salted; opened after the window or in a dispute
-    uint64 auditedAt;
-}
-
-/// @notice One entry of a key shard's hash-chained release record.
-struct Release {
-    bytes32 receiptId;
-    bytes32 ticketHash;
-    uint64 keyEpoch;
-    address shard;
-    address voter;
-    bytes32 evidenceHash;
-    bytes32 transportKeyHash;
-    bytes32 previous;
-    uint64 index;
-    uint8 decision;
-    uint64 decidedAt;
-}
-
-/// @notice What a voter or a drawn auditor signs to ask the shards for one receipt.
-struct Ticket {
-    uint8 kind; // 1 dispute (subject = dispute id), 2 audit (subject = receipt id)
-    bytes32 subject;
-    uint16 round;
-    bytes32 receiptId;
-    address voter;
-    bytes32 transportKeyHash;
-    bytes32 instance;
-    uint64 keyEpoch;
-    uint64 expiresAt;
-}
-
-/// @notice What the signers of a verdict certificate all say: a revealed vote without voter, seats, quote and salt.
-struct Finding {
-    bytes32 dispute;
-    uint16 round; // first round is 1
-    uint8 outcome; // see Outcome
-    uint8 code; // reason of INVALID or CANNOT_EXECUTE, else 0
-    bytes32 tokensHash; // EXECUTED only, else 0
-    bytes32 traceRoot; // EXECUTED only, else 0
-    bytes32 roundDigest; // EXECUTED only, else 0
-}
-
-/// @notice What signers of a verdict certificate sign: a finding, under the commitments that were collected before it.
-struct Certified {
-    bytes32 finding; // EIP-712 struct hash of the Finding
-    bytes32 commitRoot; // posted before anybody revealed
-}
-
-/// @notice What a BLS key signs to prove that it is held by an account.
-struct Possession {
-    address account;
-    bytes32 keyHash; // keccak256 of the key's 128 bytes
-}
-
-/// @notice Every number that governs the network. Times are seconds, amounts wei, shares basis points.
-struct ParamSet {
-    uint64 window;
-    uint64 maxAnchorDelay;
-    uint64 cure;
-    uint64 seedTime;
-    uint64 drawTime;
-    uint64 commitTime;
-    uint64 revealTime;
-    uint64 appealTime;
-    uint64 rerunTime;
-    uint64 airgap;
-    uint64 maxPause;
-    uint64 executionBound; // fetch + key + slowest sequential execution
-    uint64 unbondDelay;
-    uint64 daRetention;
-    uint64 daMargin;
-    uint64 keyRetention;
-    uint8 rounds; // 1 or 2
-    uint16[2] seats; // seats[0] in round 1, seats[1] in round 2; odd, growing
+/// @notice Who judges.
+struct Committee {
+    uint16[3] seats; // of each round; odd, growing; 0 beyond `rounds`
+    uint8 rounds; // 1 to 3
+    uint8 maxReruns; // of rounds that had no key
+    uint8 breakerOperators; // convictions of more operators than this trip the breaker
     uint16 tauNum; // a verdict needs ceil(seats * tauNum / tauDen) seats
     uint16 tauDen;
-    uint16 seedDelayBlocks;
+    uint16 minPool; // verifiers with weight without which a pool takes no batch and its windows stand still
+    uint16 certifyBps; // share of a pool's units that must have reproduced an environment or model
+    bool paperRule; // the paper's rule "slash whenever equal votes < tau"; only a first version can set it
+}
+
+/// @notice Amounts in wei.
+struct Money {
     uint96 feePerSeat;
     uint96 privacyPrice; // opening a receipt has a price, whatever the verdict
     uint96 slashAmount;
-    uint96 seatStake;
-    uint96 absentPenalty;
-    uint96 noRevealPenalty;
-    uint96 wrongPenalty;
+    uint96 absentPenalty; // per seat
+    uint96 noRevealPenalty; // per seat
+    uint96 wrongPenalty; // per seat
     uint96 minOperatorStake;
     uint96 minVerifierStake;
+    uint96 receiptCollateral; // stake that one open receipt binds
+    uint96 withheldPenalty; // per receipt of a batch whose list was demanded in vain
+    uint96 unanchoredPenalty; // for a receipt that was given out and not anchored when demanded
+    uint96 demandBond;
     uint96 auditUnit; // wei of stake per seat of the light-audit draw
-    uint16 alphaBps; // of the slash, to the challenger
-    uint16 betaBps; // of the slash, to the correct seats
-    uint16 operatorShareBps; // of what a lost bond leaves after fees, to the operator
+    uint96 bounty; // for one agreeing light audit
+}
+
+/// @notice Shares in basis points, and counts.
+struct Shares {
+    uint16 alphaBps; // of the slash, to challengers whose other answer won
+    uint16 betaBps; // of the slash, to the right seats
+    uint16 operatorShareBps; // of what lost bonds leave after fees, to the operator
+    uint16 joinBps; // bond of who joins a dispute, of the opener's
     uint16 auditRateBps;
+    uint16 auditsPerHour; // bounties of one verifier
     uint32 maxBatch;
-    bool paperRule; // the paper's rule "slash whenever equal votes < tau"; settable at deployment only
 }
 
-/// @notice What a seat found. A seat's outcome follows from receipt, envelope bytes and environment alone.
-enum Outcome {
+/// @notice One version of all parameters. A dispute and a batch keep to the version they began with.
+struct ParamSet {
+    Times times;
+    Committee committee;
+    Money money;
+    Shares shares;
+}
+
+/// @notice Where a dispute stands. Time alone leads from COMMIT to REVEAL and from APPEAL to AIRGAP.
+enum Phase {
     NONE,
-    EXECUTED,
-    INVALID,
-    UNAVAILABLE,
-    NO_KEY,
-    CANNOT_EXECUTE
+    SEED, // the seed block is named; others may join
+    DRAWING, // some seats are drawn
+    COMMIT,
+    REVEAL,
+    APPEAL, // a verdict that its loser may appeal
+    AIRGAP, // a last verdict before money moves: the guardian may refund, the breaker may hold
+    FINAL
 }
 
-/// @notice What a dispute ends with. NONE while it runs.
+/// @notice What a dispute ends with. NONE while nothing was found.
 enum Verdict {
     NONE,
     UPHELD,
     OVERTURNED,
     INVALID,
     UNAVAILABLE,
-    DRAW
+    DRAW,
+    REFUNDED
 }
 
-/// @notice Where a dispute stands. REVEAL is derived from time and commitments, never stored.
-enum Phase {
-    NONE,
-    SEED,
-    COMMIT,
-    REVEAL,
-    FINAL
-}
-
-/// @notice Status of an environment or a model.
+/// @notice Status of an environment or a model. NONE, PROPOSED -> ACTIVE -> CLOSED; CLOSED -> ACTIVE by governance.
 enum Status {
     NONE,
+    PROPOSED,
     ACTIVE,
     CLOSED
 }
 
-/// @title EIP-712 struct hashes; the owning contract adds its domain
-library Hashes {
-    bytes32 internal constant RECEIPT = keccak256(
-        "Receipt(address operator,uint64 seq,bytes32 reqHash,bytes32 tokensHash,bytes32 outHash,bytes32 modelId,bytes32 environment,bytes32 gpuArch,uint64 keyEpoch,bytes32 envelopeHash,uint64 issuedAt,uint64 anchorBy,uint8 mode,uint8 clientMode,address enclaveKey,uint256 chainId)"
-    );
-    bytes32 internal constant EMPTY_LEAF = keccak256("EmptyLeaf(address operator,uint64 seq,uint256 chainId)");
-    bytes32 internal constant VOTE = keccak256(
-        "Vote(bytes32 dispute,uint16 round,address voter,uint256 seatMask,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest,bytes32 quoteHash,bytes32 salt)"
-    );
-    bytes32 internal constant AUDIT_RESULT =
-        keccak256("AuditResult(bytes32 receiptId,address verifier,uint8 result,bytes32 commitment,uint64 auditedAt)");
-    bytes32 internal constant RELEASE = keccak256(
-        "Release(bytes32 receiptId,bytes32 ticketHash,uint64 keyEpoch,address shard,address voter,bytes32 evidenceHash,bytes32 transportKeyHash,bytes32 previous,uint64 index,uint8 decision,uint64 decidedAt)"
-    );
-    bytes32 internal constant TICKET = keccak256(
-        "Ticket(uint8 kind,bytes32 subject,uint16 round,bytes32 receiptId,address voter,bytes32 transportKeyHash,bytes32 instance,uint64 keyEpoch,uint64 expiresAt)"
-    );
+/// @notice What a seat is worth when its dispute is over.
+enum Standing {
+    NONE, // the round was not drawn, or nobody holds the seat
+    RIGHT, // said what the final verdict says
+    WORKED, // a draw or a refund: EXECUTED, INVALID or UNAVAILABLE
+    NEUTRAL, // NO_KEY, or nothing to be measured against
+    ABSENT, // did not commit, or CANNOT_EXECUTE
+    NOT_REVEALED,
+    WRONG
+}
 
-    bytes32 internal constant FINDING = keccak256(
-        "Finding(bytes32 dispute,uint16 round,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest)"
-    );
-    bytes32 internal constant CERTIFIED = keccak256("Certified(bytes32 finding,bytes32 commitRoot)");
-    bytes32 internal constant POSSESSION = keccak256("Possession(address account,bytes32 keyHash)");
-
-    function receipt(Receipt memory r) internal pure returns (bytes32) {
-        return keccak256(abi.encode(RECEIPT, r));
-    }
-
-    function emptyLeaf(EmptyLeaf memory e) internal pure returns (bytes32) {
-        return keccak256(abi.encode(EMPTY_LEAF, e));
-    }
-
-    function vote(Vote memory v) internal pure returns (bytes32) {
-        return keccak256(abi.encode(VOTE, v));
-    }
-
-    function audit(AuditResult memory a) internal pure returns (bytes32) {
-        return keccak256(abi.encode(AUDIT_RESULT, a));
-    }
-
-    function release(Release memory r) internal pure returns (bytes32) {
-        return keccak256(abi.encode(RELEASE, r));
-    }
-
-    function ticket(Ticket memory t) internal pure returns (bytes32) {
-        return keccak256(abi.encode(TICKET, t));
-    }
-
-    function finding(Finding memory f) internal pure returns (bytes32) {
-        return keccak256(abi.encode(FINDING, f));
-    }
-
-    function certified(Certified memory c) internal pure returns (bytes32) {
-        return keccak256(abi.encode(CERTIFIED, c));
-    }
-
-    function possession(Possession memory p) internal pure returns (bytes32) {
-        return keccak256(abi.encode(POSSESSION, p));
-    }
-
-    /// @notice What byte equality compares: tokens and the computation that led to them.
-    function outHash(bytes32 tokensHash, bytes32 traceRoot) internal pure returns (bytes32) {
-        return keccak256(abi.encode(tokensHash, traceRoot));
-    }
-
-    /// @notice Leaf of a batch tree. Hashed twice, so that no inner node can pose as a leaf.
-    function batchLeaf(bytes32 id, uint64 seq) internal pure returns (bytes32) {
-        return keccak256(bytes.concat(keccak256(abi.encode(id, seq))));
-    }
+/// @notice A commitment that another account brings to the chain, signed by its voter under `Disputes`.
+struct Commit {
+    bytes32 dispute;
+    uint16 round;
+    uint256 seatMask;
+    bytes32 commitment;
 }

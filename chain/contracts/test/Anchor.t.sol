@@ -1,121 +1,203 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EmptyLeaf, Hashes, Outcome, Receipt, Status} from "../src/Types.sol";
+import {ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
-import {KeyEpochs} from "../src/KeyEpochs.sol";
-import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
-import {IRegistry} from "../src/interfaces/IRegistry.sol";
-import {Ownable} from "@openzeppelin/contracts/access/Ownable.sol";
-import {Network} from "./Network.sol";
+import {Wired} from "../src/Wired.sol";
+import {AnchorBase} from "./AnchorBase.sol";
 
-/// @title Batches, membership, finality, equivocation, key epochs
-contract AnchorTest is Network {
-    function posted(IReceiptAnchor.BatchHeader memory h, bytes memory err) private {
+/// @title Batches: what is anchored, who is a member, how long the window is, when collateral is free
+contract AnchorTest is AnchorBase {
+    function refused(IReceiptAnchor.BatchHeader memory h, bytes memory why) private {
+        uint256 fee = fees.feeFor(h.count);
+        vm.deal(operator, fee);
         vm.prank(operator);
-        vm.expectRevert(err);
-        anchor.post(h);
+        vm.expectRevert(why);
+        anchor.post{value: fee}(h);
     }
 
-    function checked(Receipt memory r, bytes memory sig, bytes memory err) private {
-        vm.expectRevert(err);
+    function noMember(Receipt memory r, bytes memory sig, bytes memory why) private {
+        vm.expectRevert(why);
         anchor.checkMember(r, sig, 0, none());
     }
 
     // --- post ---
 
+    function test_a_batch_is_stored_as_it_was_posted(uint32 count, bytes32 root, bytes32 list, uint32 later) public {
+        count = uint32(bound(count, 1, 64));
+        vm.warp(block.timestamp + later);
+        IReceiptAnchor.BatchHeader memory h = header(1, count, root);
+        h.listHash = list;
+        same(posted(h), 0, "batches count from 0");
+        IReceiptAnchor.Batch memory b = anchor.batch(0);
+        same(b.operator, operator, "operator");
+        same(b.anchoredAt, block.timestamp, "anchored at");
+        same(b.startedAt, guardian.clock(), "started at");
+        same(b.blockNumber, block.number, "block");
+        same(b.paramsVersion, 1, "version");
+        same(b.firstSeq, 1, "first");
+        same(b.count, count, "count");
+        same(b.keyEpoch, EPOCH, "epoch");
+        same(b.root, root, "root");
+        same(b.listHash, list, "list");
+        same(b.environment, ENVIRONMENT, "environment");
+        same(b.modelId, MODEL, "model");
+        that(!b.isVoid && !b.released && b.extended == 0 && b.stoppedAtStart == 0, "nothing happened to it");
+        same(anchor.batchCount(), 1, "batches");
+        same(vault.collateralOf(operator), count * 0.1 ether, "collateral");
+        same(audits.pool(), count * FEE, "the fee is for audits");
+        balanced();
+    }
+
+    function test_batches_of_several_models_and_epochs_keep_their_own(uint8 salt) public {
+        bytes32 other = keccak256("another model");
+        activate(other, 0);
+        openEpoch(2);
+        for (uint64 i = 0; i < 4; ++i) {
+            IReceiptAnchor.BatchHeader memory h = header(i + 1, 1, "root");
+            if ((salt >> i) % 2 == 1) h.modelId = other;
+            if (i == 2) epochs.activate(2);
+            h.keyEpoch = i < 2 ? 1 : 2;
+            posted(h);
+        }
+        for (uint64 i = 0; i < 4; ++i) {
+            IReceiptAnchor.Batch memory b = anchor.batch(i);
+            same(b.modelId, (salt >> i) % 2 == 1 ? other : MODEL, "model");
+            same(b.keyEpoch, i < 2 ? 1 : 2, "epoch");
+            same(b.environment, ENVIRONMENT, "environment");
+        }
+    }
+
     function test_numbers_are_neither_left_out_nor_reused(uint64 first, uint32 count, uint64 next) public {
         count = uint32(bound(count, 1, 64));
-        bytes memory gap = abi.encodeWithSelector(IReceiptAnchor.SequenceGap.selector, first, 1);
-        if (first != 1) posted(header(first, count, "root"), gap);
-        vm.prank(operator);
-        anchor.post(header(1, count, "root"));
+        bytes memory gap = err(IReceiptAnchor.SequenceGap.selector, first, 1);
+        if (first != 1) refused(header(first, count, "root"), gap);
+        posted(header(1, count, "root"));
         same(anchor.lastSeq(operator), count, "last");
         vm.assume(next != count + 1);
-        posted(
-            header(next, 1, "root"),
-            abi.encodeWithSelector(IReceiptAnchor.SequenceGap.selector, next, uint64(count) + 1)
-        );
+        refused(header(next, 1, "root"), err(IReceiptAnchor.SequenceGap.selector, next, uint256(count) + 1));
     }
 
     function test_a_batch_has_one_leaf_at_least_and_not_too_many(uint32 count) public {
-        if (count >= 1 && count <= 64) count += 64;
-        posted(header(1, count, "root"), abi.encodeWithSelector(IReceiptAnchor.BadCount.selector, count, 64));
+        count = uint32(count % 2 == 0 ? 0 : bound(count, 65, type(uint32).max));
+        refused(header(1, count, "root"), err(IReceiptAnchor.BadCount.selector, count, 64));
     }
 
-    function test_only_active_environments_models_and_epochs_are_anchored(bytes32 other_, uint64 epoch) public {
-        vm.assume(other_ != ENVIRONMENT && other_ != MODEL && epoch != EPOCH);
+    function test_only_active_environments_models_and_epochs_are_anchored(bytes32 other, uint64 epoch) public {
+        vm.assume(other != ENVIRONMENT && other != MODEL && epoch != EPOCH);
         IReceiptAnchor.BatchHeader memory h = header(1, 1, "root");
-        h.environment = other_;
-        posted(h, abi.encodeWithSelector(IReceiptAnchor.EnvironmentNotActive.selector, other_));
+        h.environment = other;
+        refused(h, err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(other)));
+        // A model is an item too and no environment.
+        h.environment = MODEL;
+        refused(h, err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(MODEL)));
         h = header(1, 1, "root");
-        h.modelId = other_;
-        posted(h, abi.encodeWithSelector(IReceiptAnchor.ModelNotActive.selector, other_));
+        h.modelId = other;
+        refused(h, err(IReceiptAnchor.ModelNotActive.selector, uint256(other)));
         h = header(1, 1, "root");
         h.keyEpoch = epoch;
-        posted(h, abi.encodeWithSelector(IReceiptAnchor.EpochNotOpen.selector, epoch));
-        registry.setEnvironment(ENVIRONMENT, Status.CLOSED, "");
-        posted(header(1, 1, "root"), abi.encodeWithSelector(IReceiptAnchor.EnvironmentNotActive.selector, ENVIRONMENT));
+        refused(h, err(IReceiptAnchor.EpochNotOpen.selector, epoch));
+        registry.close(ENVIRONMENT);
+        refused(header(1, 1, "root"), err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(ENVIRONMENT)));
     }
 
-    function test_a_stranger_or_an_operator_without_collateral_anchors_nothing(address who, uint96 gone) public {
+    function test_a_stranger_or_an_operator_without_free_stake_anchors_nothing(address who, uint96 left) public {
         vm.assume(who != operator);
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotOperator.selector, who));
         anchor.post(header(1, 1, "root"));
-        uint256 left = 100 ether - bound(gone, 80 ether + 1, 100 ether);
+        left = uint96(bound(left, 0, 20 ether - 1));
         vm.prank(operator);
         vault.requestUnbond(100 ether - left);
-        posted(
-            header(1, 1, "root"),
-            abi.encodeWithSelector(IReceiptAnchor.CollateralTooSmall.selector, operator, left, 20 ether)
-        );
+        bytes memory why = abi.encodeWithSelector(IReceiptAnchor.StakeTooSmall.selector, operator, left, 20 ether);
+        refused(header(1, 1, "root"), why);
     }
 
-    function test_nothing_is_anchored_that_nobody_could_judge(uint64 seq) public {
-        for (uint256 i = 0; i < VERIFIERS; ++i) {
-            uint256 all = vault.stakeOf(verifier(i));
-            vm.prank(verifier(i));
-            vault.requestUnbond(all);
+    function test_open_receipts_bind_stake_until_too_little_is_free(uint8 batches) public {
+        // Each batch of 64 binds 6.4 of 100; 20 must be free before each.
+        uint64 many = uint64(bound(batches, 1, 16));
+        uint64 seq = 1;
+        for (uint64 i = 0; i < many; ++i) {
+            uint256 free = 100 ether - uint256(i) * 6.4 ether;
+            if (free < 20 ether) {
+                refused(
+                    header(seq, 64, "root"),
+                    abi.encodeWithSelector(IReceiptAnchor.StakeTooSmall.selector, operator, free, 20 ether)
+                );
+                return;
+            }
+            posted(header(seq, 64, "root"));
+            seq += 64;
+            same(vault.freeStakeOf(operator), free - 6.4 ether, "free");
         }
-        seq = 1;
-        posted(header(seq, 1, "root"), abi.encodeWithSelector(IReceiptAnchor.NoPool.selector));
+    }
+
+    function test_nothing_is_anchored_that_too_few_could_judge(uint8 who) public {
+        vm.prank(verifier(who % VERIFIERS));
+        registry.quit();
+        refused(header(1, 1, "root"), err(IReceiptAnchor.PoolTooSmall.selector, uint256(POOL)));
+    }
+
+    function test_nothing_is_anchored_in_a_pause(uint16 duration) public {
+        paused(uint64(bound(duration, 1, 1 days)));
+        vm.prank(operator);
+        refusedWhilePaused();
+        anchor.post(header(1, 1, "root"));
+    }
+
+    function test_the_fee_is_taken_and_what_is_more_comes_back(uint32 count, uint64 sent) public {
+        count = uint32(bound(count, 1, 64));
+        uint256 fee = count * FEE;
+        vm.deal(operator, sent);
+        vm.prank(operator);
+        if (sent < fee) vm.expectRevert(err(IReceiptAnchor.FeeMismatch.selector, sent, fee));
+        anchor.post{value: sent}(header(1, count, "root"));
+        same(operator.balance, sent < fee ? sent : sent - fee, "change");
+        same(address(anchor).balance + address(fees).balance + address(audits).balance, 0, "nothing stays on the way");
+    }
+
+    function test_an_operator_that_refuses_its_change_anchors_nothing(uint64 more) public {
+        Miser miser = new Miser();
+        stake(address(miser), 100 ether);
+        vm.deal(address(miser), FEE + more);
+        vm.prank(address(miser));
+        registry.registerOperator("");
+        vm.prank(address(miser));
+        if (more != 0) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.PaymentRefused.selector, address(miser)));
+        anchor.post{value: FEE + more}(header(1, 1, "root"));
     }
 
     // --- members ---
 
     function test_every_leaf_of_a_batch_is_a_member_and_a_bad_proof_is_none(uint8 which, bytes32 junk) public {
         Receipt[2] memory r = [receipt(1), receipt(2)];
-        bytes32[2] memory leaves;
-        for (uint64 i = 0; i < 2; ++i) {
-            leaves[i] = Hashes.batchLeaf(anchor.receiptId(r[i]), i + 1);
-        }
-        bytes32 root = leafPair(leaves[0], leaves[1]);
-        vm.prank(operator);
-        anchor.post(header(1, 2, root));
-        uint256 i_ = which % 2;
+        bytes32[2] memory leaves = [leafOf(r[0]), leafOf(r[1])];
+        (bytes32 low, bytes32 high) = leaves[0] < leaves[1] ? (leaves[0], leaves[1]) : (leaves[1], leaves[0]);
+        bytes32 root = keccak256(abi.encode(low, high));
+        posted(header(1, 2, root));
+        uint256 i = which % 2;
         bytes32[] memory proof = new bytes32[](1);
-        proof[0] = leaves[1 - i_];
-        bytes memory sig = signature(r[i_]);
-        (bytes32 id, uint64 at_) = anchor.checkMember(r[i_], sig, 0, proof);
-        same(id, anchor.receiptId(r[i_]), "id");
-        same(at_, block.timestamp, "anchored at");
+        proof[0] = leaves[1 - i];
+        bytes memory sig = signature(r[i]);
+        same(anchor.checkMember(r[i], sig, 0, proof), anchor.receiptId(r[i]), "id");
         vm.assume(junk != proof[0]);
         proof[0] = junk;
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BadProof.selector, root));
-        anchor.checkMember(r[i_], sig, 0, proof);
+        vm.expectRevert(err(IReceiptAnchor.BadProof.selector, uint256(root)));
+        anchor.checkMember(r[i], sig, 0, proof);
     }
 
     function test_a_receipt_that_differs_from_its_header_is_no_member(bytes32 junk, uint8 field) public {
         vm.assume(junk != ENVIRONMENT && junk != MODEL && uint64(uint256(junk)) != EPOCH);
         Receipt memory r = receipt(1);
         anchored(r);
-        field %= 3;
+        field %= 4;
         if (field == 0) r.environment = junk;
         else if (field == 1) r.modelId = junk;
-        else r.keyEpoch = uint64(uint256(junk));
+        else if (field == 2) r.keyEpoch = uint64(uint256(junk));
+        else r.operator = stranger;
         bytes32 name = field == 0 ? bytes32("environment") : field == 1 ? bytes32("modelId") : bytes32("keyEpoch");
-        checked(r, signature(r), abi.encodeWithSelector(IReceiptAnchor.HeaderMismatch.selector, name));
+        if (field == 3) name = "operator";
+        noMember(r, signature(r), err(IReceiptAnchor.HeaderMismatch.selector, uint256(name)));
     }
 
     function test_a_receipt_of_another_chain_is_no_member(uint64 chain) public {
@@ -123,269 +205,259 @@ contract AnchorTest is Network {
         Receipt memory r = receipt(1);
         r.chainId = chain;
         anchored(r);
-        checked(r, signature(r), abi.encodeWithSelector(IReceiptAnchor.ForeignChain.selector, chain, block.chainid));
+        noMember(r, signature(r), err(IReceiptAnchor.ForeignChain.selector, chain, block.chainid));
+    }
+
+    function test_a_receipt_signed_for_another_deployment_is_no_member() public {
+        Receipt memory r = receipt(1);
+        bytes memory sig = signature(r);
+        // The same network once more: only the contract's address differs.
+        deploy();
+        populate();
+        anchored(r);
+        vm.expectPartialRevert(IReceiptAnchor.BadSignature.selector);
+        anchor.checkMember(r, sig, 0, none());
+        anchor.checkMember(r, signature(r), 0, none());
     }
 
     function test_a_number_outside_its_batch_is_no_member(uint64 seq) public {
         vm.assume(seq != 1);
         anchored(receipt(1));
         Receipt memory r = receipt(seq);
-        checked(r, signature(r), abi.encodeWithSelector(IReceiptAnchor.SequenceOutsideBatch.selector, seq, 1, 1));
+        noMember(
+            r, signature(r), abi.encodeWithSelector(IReceiptAnchor.SequenceOutsideBatch.selector, seq, uint64(1), 1)
+        );
     }
 
     function test_a_strangers_or_malformed_signature_makes_no_member(uint128 key, bytes memory junk) public {
-        uint256 stranger = bound(key, 1, type(uint128).max);
-        vm.assume(stranger != OPERATOR_KEY);
+        uint256 other = bound(key, 1, type(uint128).max);
+        vm.assume(other != OPERATOR_KEY);
         Receipt memory r = receipt(1);
         anchored(r);
-        checked(
-            r,
-            signed(stranger, anchor.receiptId(r)),
-            abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, vm.addr(stranger), operator)
+        bytes32 id = anchor.receiptId(r);
+        noMember(
+            r, signed(other, id), abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, vm.addr(other), operator)
         );
-        vm.assume(junk.length != 65);
-        checked(r, junk, abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, address(0), operator));
-    }
-
-    function test_only_a_plain_receipt_without_an_enclave_is_a_member_in_this_version(uint8 mode, address enclave)
-        public
-    {
-        // Half of the runs name no enclave, so that the mode decides alone: a tee receipt needs its second signature.
-        if (mode % 2 == 0) enclave = address(0);
-        if (mode > 200) mode = 2;
-        Receipt memory r = receipt(1);
-        (r.mode, r.enclaveKey) = (mode, enclave);
-        anchored(r);
-        bytes memory sig = signature(r);
-        vm.warp(block.timestamp + 1 hours + 1);
-        if (mode == 2 && enclave == address(0)) return that(anchor.isFinal(r, sig, 0, none()), "plain");
-        bytes memory err = abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave);
-        checked(r, sig, err);
-        vm.expectRevert(err);
-        anchor.isFinal(r, sig, 0, none());
-    }
-
-    function test_a_tee_receipt_without_its_enclaves_signature_is_no_member(uint64 salt) public {
-        Receipt memory r = receipt(1);
-        (r.mode, r.reqHash) = (1, bytes32(uint256(salt)));
-        anchored(r);
-        checked(r, signature(r), abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, uint8(1), address(0)));
-    }
-
-    function test_a_receipt_says_whether_its_client_signed_or_delegated(uint8 clientMode) public {
-        if (clientMode > 128) clientMode %= 4;
-        Receipt memory r = receipt(1);
-        r.clientMode = clientMode;
-        anchored(r);
-        bytes memory sig = signature(r);
-        if (clientMode != 1 && clientMode != 2) {
-            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnknownClientMode.selector, clientMode));
+        if (junk.length != 65) {
+            bytes memory nobody = abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, address(0), operator);
+            noMember(r, junk, nobody);
         }
-        anchor.checkMember(r, sig, 0, none());
     }
 
-    function test_there_is_no_member_of_no_batch(uint64 batchId) public {
+    function test_the_second_form_of_a_signature_makes_no_member(uint64 salt) public {
         Receipt memory r = receipt(1);
-        bytes memory sig = signature(r);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnknownBatch.selector, batchId));
-        anchor.checkMember(r, sig, batchId, none());
+        r.reqHash = keccak256(abi.encode(salt));
+        anchored(r);
+        (uint8 v, bytes32 x, bytes32 s) = vm.sign(OPERATOR_KEY, anchor.receiptId(r));
+        uint256 order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141;
+        bytes memory high = abi.encodePacked(x, bytes32(order - uint256(s)), v == 27 ? uint8(28) : uint8(27));
+        noMember(r, high, abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, address(0), operator));
     }
 
-    // --- finality ---
-
-    function test_a_receipt_is_final_when_its_window_is_over(uint32 wait) public {
+    function test_only_a_plain_receipt_without_an_enclave_is_a_member(uint8 mode, address enclave, uint8 client)
+        public
+    {
         Receipt memory r = receipt(1);
         anchored(r);
-        bytes memory sig = signature(r);
-        uint256 end = block.timestamp + 1 hours;
-        vm.warp(block.timestamp + wait);
-        if (block.timestamp <= end) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.WindowOpen.selector, end));
-        bool ok = anchor.isFinal(r, sig, 0, none());
-        if (block.timestamp > end) that(ok, "final");
+        (r.mode, r.enclaveKey, r.clientMode) = (mode, enclave, client);
+        if (mode != 2 || enclave != address(0)) {
+            noMember(r, "", abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave));
+        } else if (client != 1 && client != 2) {
+            noMember(r, "", err(IReceiptAnchor.UnknownClientMode.selector, client));
+        }
+        r.clientMode = client == 1 || client == 2 ? 0 : client;
+        (r.mode, r.enclaveKey) = (2, address(0));
+        noMember(r, "", err(IReceiptAnchor.UnknownClientMode.selector, r.clientMode));
     }
 
-    function test_finality_follows_the_verdict(uint64 salt, uint8 kind, uint32 wait) public {
-        vm.roll(block.number + salt % 1000);
-        bytes32 id = opened(challenger, 1);
+    function test_there_is_nothing_about_no_batch(uint64 id) public {
+        anchored(receipt(1));
+        id = uint64(bound(id, 1, type(uint64).max));
+        bytes memory why = err(IReceiptAnchor.UnknownBatch.selector, id);
+        vm.expectRevert(why);
+        anchor.batch(id);
+        vm.expectRevert(why);
+        anchor.windowEnd(0, id);
+        vm.expectRevert(why);
+        anchor.release(id);
+        vm.expectRevert(why);
+        anchor.demandList(id);
+        vm.expectRevert(why);
+        anchor.answerList(id, "list");
+        vm.expectRevert(why);
+        bench.hold(anchor, id, true);
+    }
+
+    // --- windows ---
+
+    /// @dev The hour of the window on the protocol clock, whatever the wall says.
+    function test_a_receipt_is_final_when_its_window_is_over(uint32 wait, uint32 pause_) public {
         Receipt memory r = receipt(1);
+        anchored(r);
+        uint256 start = guardian.clock();
+        wait = uint32(bound(wait, 0, 2 hours));
+        pause_ = uint32(bound(pause_, 0, 1 days));
+        if (pause_ != 0) paused(pause_);
+        vm.warp(block.timestamp + wait + pause_);
+        same(guardian.clock(), start + wait, "clock");
         bytes memory sig = signature(r);
-        drawn(id);
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.DisputePending.selector, id));
-        anchor.isFinal(r, sig, 0, none());
-        kind %= 4;
-        unanimous(id, kind == 0 ? equal() : kind == 1 ? other("x") : kind == 2 ? defect(1) : doubt(Outcome.UNAVAILABLE));
-        vm.warp(block.timestamp + wait);
-        r.issuedAt = lens.disputeView(id).openedAt;
-        r.anchorBy = r.issuedAt + 600;
-        if (kind != 0) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.ReceiptVoid.selector, id, kind + 1));
-        that(anchor.isFinal(r, sig, 0, none()) || kind != 0, "upheld is final");
+        if (wait <= 1 hours) vm.expectRevert(err(IReceiptAnchor.WindowOpen.selector, start + 1 hours));
+        that(anchor.isFinal(r, sig, 0, none()) || wait <= 1 hours, "final");
     }
 
-    // --- equivocation ---
-
-    function test_two_leaves_with_one_number_cost_a_slash_once(uint64 seq, bytes32 a, bytes32 b, address reporter)
-        public
-    {
-        vm.assume(a != b && reporter != address(0));
-        (Receipt memory r1, Receipt memory r2) = (receipt(seq), receipt(seq));
-        (r1.outHash, r2.outHash) = (a, b);
-        (bytes memory s1, bytes memory s2) = (signature(r1), signature(r2));
-        uint256 credit = ledger.creditOf(reporter);
-        vm.prank(reporter);
-        anchor.equivocation(r1, s1, r2, s2);
-        same(vault.stakeOf(operator), 90 ether, "slashed");
-        same(ledger.creditOf(reporter) - credit, 3 ether, "alpha");
-        same(ledger.totalBurned(), 7 ether, "burned");
-        moneyBalances();
-        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
-        anchor.equivocation(r2, s2, r1, s1);
-    }
-
-    function test_a_receipt_beside_an_empty_leaf_is_equivocation(uint64 seq) public {
-        Receipt memory r = receipt(seq);
-        EmptyLeaf memory e = EmptyLeaf(operator, seq, block.chainid);
+    /// @dev Stops before, in and after the window: only those in it move its end, and what was over stays over.
+    function test_a_window_stands_still_while_its_pool_is_too_small(
+        uint16 before,
+        uint16 from,
+        uint16 stop,
+        uint16 rest
+    ) public {
+        stopped(before);
+        Receipt memory r = receipt(1);
+        anchored(r);
+        uint256 start = guardian.clock();
+        uint256 inside = bound(from, 0, 2 hours);
+        vm.warp(block.timestamp + inside);
+        bool over = guardian.clock() > anchor.windowEnd(0, 0);
+        same(over ? 1 : 0, inside > 1 hours ? 1 : 0, "over before the stop");
+        stopped(stop);
+        uint256 end = start + 1 hours + stop;
+        if (!over) same(anchor.windowEnd(0, 0), end, "the end moved");
+        vm.warp(block.timestamp + rest);
         bytes memory sig = signature(r);
-        anchor.equivocationWithEmpty(r, sig, e, signed(OPERATOR_KEY, anchor.emptyLeafId(e)));
-        same(vault.stakeOf(operator), 90 ether, "slashed");
+        if (over) {
+            that(anchor.isFinal(r, sig, 0, none()), "it stays over");
+        } else {
+            if (guardian.clock() <= end) vm.expectRevert(err(IReceiptAnchor.WindowOpen.selector, end));
+            anchor.isFinal(r, sig, 0, none());
+        }
     }
 
-    function equivocated(uint64 seq, bytes memory err) private {
-        (Receipt memory r1, Receipt memory r2) = (receipt(seq), receipt(seq));
-        r2.outHash = "another";
-        (bytes memory s1, bytes memory s2) = (signature(r1), signature(r2));
-        if (err.length != 0) vm.expectRevert(err);
-        anchor.equivocation(r1, s1, r2, s2);
+    /// @dev While the pool is stopped the end moves with the clock.
+    function test_no_window_ends_while_its_pool_is_stopped(uint16 from, uint32 later) public {
+        anchored(receipt(1));
+        uint256 start = guardian.clock();
+        uint256 inside = bound(from, 0, 1 hours);
+        vm.warp(block.timestamp + inside);
+        vm.prank(verifier(0));
+        registry.quit();
+        vm.warp(block.timestamp + later);
+        same(anchor.windowEnd(0, 0), start + 1 hours + later, "end");
+        vm.expectRevert(err(IReceiptAnchor.WindowOpen.selector, start + 1 hours + later));
+        anchor.release(0);
     }
 
-    function test_an_equivocation_that_disputes_leave_nothing_for_can_be_reported_again(uint96 free, uint64 salt)
-        public
-    {
-        vm.roll(block.number + salt % 1000);
-        bytes32 id = opened(challenger, 1);
-        // The dispute binds 10 ether; what it leaves is not enough for a second slash, or nothing at all.
-        uint256 left = bound(free, 0, 10 ether - 1);
-        exited(90 ether - left);
-        bytes memory nothing = abi.encodeWithSelector(IReceiptAnchor.NothingToSlash.selector, operator, 7);
-        equivocated(7, left == 0 ? nothing : bytes(""));
-        same(vault.stakeOf(operator), 10 ether, "what was free is taken and what is bound is not");
-        equivocated(7, nothing);
-        drawn(id);
-        unanimous(id, equal());
-        equivocated(7, "");
-        same(vault.stakeOf(operator), left, "one slash in all");
-        equivocated(7, abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, 7));
-        moneyBalances();
-        nothingIsBound(id);
+    function stopped(uint256 duration) private {
+        vm.prank(verifier(0));
+        registry.quit();
+        vm.warp(block.timestamp + duration);
+        vm.prank(verifier(0));
+        registry.join(POOL, keccak256(abi.encode("platform", 0)), MEASUREMENT);
     }
 
-    /// @dev The operator takes stake out and the clock is where it was, so that no window closes meanwhile.
-    function exited(uint256 amount) private {
-        uint256 now_ = block.timestamp;
+    function test_a_batch_keeps_to_the_version_it_was_posted_under(uint16 window) public {
+        anchored(receipt(1));
+        uint256 start = guardian.clock();
+        ParamSet memory p = params.get(1);
+        p.times.window = uint32(bound(window, 1, 1 days));
+        p.money.receiptCollateral = 1 ether;
+        params.set(p);
+        anchored(receipt(2));
+        same(anchor.windowEnd(0, 0), start + 1 hours, "old");
+        same(anchor.windowEnd(0, 1), start + p.times.window, "new");
+        vm.warp(block.timestamp + 2 days);
+        anchor.release(0);
+        same(vault.collateralOf(operator), 1 ether, "each frees what it bound");
+        anchor.release(1);
+        same(vault.collateralOf(operator), 0, "all");
+    }
+
+    // --- finality under disputes ---
+
+    function test_finality_follows_the_verdict(uint8 phase, uint8 verdict, bool early) public {
+        Receipt memory r = receipt(1);
+        anchored(r);
+        bytes32 id = anchor.receiptId(r);
+        // Half of the time over, and half of that upheld: the cases that matter are met in every run.
+        Phase phase_ = phase % 2 == 0 ? Phase.FINAL : Phase(bound(phase, 1, uint8(Phase.FINAL)));
+        Verdict v = verdict % 2 == 0 ? Verdict.UPHELD : Verdict(verdict % (uint8(type(Verdict).max) + 1));
+        bench.put(id, phase_, v);
+        uint256 end = anchor.windowEnd(id, 0);
+        if (!early) vm.warp(end + 1);
+        bytes memory sig = signature(r);
+        if (phase_ != Phase.FINAL) {
+            vm.expectRevert(err(IReceiptAnchor.DisputePending.selector, uint256(id)));
+        } else if (v != Verdict.UPHELD) {
+            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.ReceiptVoid.selector, id, uint8(v)));
+        } else if (early) {
+            // Its list can still be demanded in vain.
+            vm.expectRevert(err(IReceiptAnchor.WindowOpen.selector, end));
+        }
+        that(anchor.isFinal(r, sig, 0, none()) || phase_ != Phase.FINAL || v != Verdict.UPHELD || early, "accepted");
+    }
+
+    // --- collateral ---
+
+    function test_collateral_is_free_after_the_window_once(uint32 wait, uint32 count) public {
+        count = uint32(bound(count, 1, 64));
+        posted(header(1, count, "root"));
+        uint256 end = guardian.clock() + 1 hours;
+        vm.warp(block.timestamp + bound(wait, 0, 2 hours));
+        if (guardian.clock() <= end) {
+            vm.expectRevert(err(IReceiptAnchor.WindowOpen.selector, end));
+            anchor.release(0);
+            vm.warp(end + 1);
+        }
+        vm.prank(stranger);
+        anchor.release(0);
+        same(vault.collateralOf(operator), 0, "free");
+        that(anchor.batch(0).released, "released");
+        vm.expectRevert(err(IReceiptAnchor.AlreadyReleased.selector, 0));
+        anchor.release(0);
+    }
+
+    function test_an_open_dispute_holds_the_collateral(uint8 disputes_) public {
+        uint32 n = uint32(bound(disputes_, 1, 5));
+        posted(header(1, 5, "root"));
+        for (uint256 i = 0; i < n; ++i) {
+            bench.hold(anchor, 0, true);
+        }
+        vm.warp(block.timestamp + 3 hours);
+        for (uint32 i = n; i > 0; --i) {
+            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BatchHeld.selector, uint64(0), i));
+            anchor.release(0);
+            bench.hold(anchor, 0, false);
+        }
+        anchor.release(0);
+        same(vault.collateralOf(operator), 0, "free");
+    }
+
+    function test_only_the_court_holds_batches(address who, bool opened) public {
+        vm.assume(who != address(bench));
+        anchored(receipt(1));
+        vm.prank(who);
+        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, who));
+        anchor.onDispute(0, opened);
+    }
+
+    /// @dev What open receipts bind cannot leave, however long ago its exit was asked for.
+    function test_collateral_outlasts_an_exit_that_was_asked_for(uint32 count, uint64 wait) public {
+        count = uint32(bound(count, 1, 64));
+        posted(header(1, count, "root"));
+        bench.hold(anchor, 0, true);
         vm.prank(operator);
-        vault.requestUnbond(amount);
-        vm.warp(now_ + 1 days);
+        vault.requestUnbond(100 ether);
+        vm.warp(block.timestamp + 15 days + bound(wait, 0, 365 days));
         vm.prank(operator);
         vault.finishUnbond();
-        vm.warp(now_);
-    }
-
-    function test_one_leaf_twice_or_two_numbers_are_no_equivocation(uint64 seq, uint64 next) public {
-        Receipt memory r = receipt(seq);
-        bytes memory sig = signature(r);
-        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
-        anchor.equivocation(r, sig, r, sig);
-        vm.assume(next != seq);
-        Receipt memory r2 = receipt(next);
-        bytes memory sig2 = signature(r2);
-        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
-        anchor.equivocation(r, sig, r2, sig2);
-    }
-
-    // --- key epochs ---
-
-    function test_a_draining_epoch_takes_batches_for_the_anchoring_delay_only(uint32 wait) public {
-        openEpoch(2);
-        epochs.activate(2);
-        same(epochs.activeEpoch(), 2, "active");
-        vm.warp(block.timestamp + wait);
-        that(epochs.isOpenForInclusion(1) == (wait <= 1 hours), "draining");
-        that(epochs.isOpenForInclusion(2), "active");
-    }
-
-    function test_an_epoch_retires_after_its_retention_and_not_before(uint32 wait) public {
-        epochs.drain(EPOCH);
-        uint256 until = block.timestamp + 2 days;
-        vm.warp(block.timestamp + wait);
-        if (block.timestamp < until) {
-            vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.RetentionNotOver.selector, EPOCH, until));
-        }
-        epochs.retire(EPOCH);
-        that(!epochs.isOpenForInclusion(EPOCH) || wait <= 1 hours, "closed");
-    }
-
-    function test_epochs_move_only_along_their_table(uint8[6] memory moves) public {
-        openEpoch(7);
-        IKeyEpochs.EpochState have = IKeyEpochs.EpochState.PENDING;
-        for (uint256 i = 0; i < moves.length; ++i) {
-            uint8 move = moves[i] % 4;
-            vm.warp(block.timestamp + 3 days);
-            uint8 want = move == 3 ? 5 : move + 2; // ACTIVE, DRAINING, RETIRED, COMPROMISED
-            bool ok = move == 3 ? uint8(have) != 5 : uint8(have) + 1 == want && uint8(have) <= 3;
-            if (!ok) vm.expectPartialRevert(IKeyEpochs.BadTransition.selector);
-            if (move == 0) epochs.activate(7);
-            else if (move == 1) epochs.drain(7);
-            else if (move == 2) epochs.retire(7);
-            else epochs.compromise(7);
-            if (ok) have = IKeyEpochs.EpochState(want);
-            same(uint8(epochs.epochInfo(7).state), uint8(have), "state");
-        }
-    }
-
-    function test_a_compromised_epoch_takes_no_batch(uint64 seq) public {
-        epochs.compromise(EPOCH);
-        seq = 1;
-        posted(header(seq, 1, "root"), abi.encodeWithSelector(IReceiptAnchor.EpochNotOpen.selector, EPOCH));
-    }
-
-    function test_a_simulated_epoch_is_refused_on_a_production_chain(uint64 chain) public {
-        vm.assume(
-            chain != 31337 && chain != 1337 && chain != 11155111 && chain != 17000 && chain != 560048 && chain != 0
-        );
-        vm.chainId(chain);
-        bytes memory key = new bytes(65);
-        key[0] = 0x04;
-        address[] memory shards = new address[](1);
-        shards[0] = address(1);
-        vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.SimulatedOnProductionChain.selector, chain));
-        epochs.openEpoch(9, key, "points", shards, 1, IKeyEpochs.Assurance.SIMULATED, "policy");
-        epochs.openEpoch(9, key, "points", shards, 1, IKeyEpochs.Assurance.HARDWARE, "policy");
-    }
-
-    // --- owner ---
-
-    function test_only_the_owner_names_environments_models_policies_and_epochs(address who, uint64 n) public {
-        vm.assume(who != address(this));
-        bytes memory err = abi.encodeWithSelector(Ownable.OwnableUnauthorizedAccount.selector, who);
-        vm.prank(who);
-        vm.expectRevert(err);
-        registry.setEnvironment(ENVIRONMENT, Status.CLOSED, "");
-        vm.prank(who);
-        vm.expectRevert(err);
-        registry.setModel(MODEL, Status.CLOSED, "");
-        vm.prank(who);
-        vm.expectRevert(err);
-        registry.setPolicy("policy", n, "");
-        vm.prank(who);
-        vm.expectRevert(err);
-        epochs.compromise(n);
-    }
-
-    function test_policy_serials_grow(uint64 first, uint64 second) public {
-        vm.assume(first > 0);
-        registry.setPolicy("first", first, "");
-        if (second <= first) {
-            vm.expectRevert(abi.encodeWithSelector(IRegistry.SerialNotGrowing.selector, first, second));
-        }
-        registry.setPolicy("second", second, "");
+        same(operator.balance, 100 ether - count * 0.1 ether, "paid");
+        bench.hold(anchor, 0, false);
+        anchor.release(0);
+        vm.prank(operator);
+        vault.finishUnbond();
+        same(operator.balance, 100 ether, "the rest");
     }
 }
+
+/// @title An operator that takes no money
+contract Miser {}

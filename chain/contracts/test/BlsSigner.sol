@@ -5,7 +5,7 @@ import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Bls} from "../src/Bls.sol";
 import {BlsKeys} from "../src/BlsKeys.sol";
 import {Certificate} from "../src/Certificate.sol";
-import {Finding} from "../src/Types.sol";
+import {Finding} from "../src/Signed.sol";
 import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
 import {Check} from "./Vm.sol";
 

@@ -3,9 +3,7 @@ pragma solidity 0.8.37;
 
 import {Bls} from "../src/Bls.sol";
 import {Certificate} from "../src/Certificate.sol";
-import {TallyLib} from "../src/TallyLib.sol";
-import {Finding, Outcome, Verdict} from "../src/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {Finding, Outcome} from "../src/Signed.sol";
 import {BlsSigner, Court} from "./BlsSigner.sol";
 
 /// @title Certificates: worth the votes that they stand for, and no other's
@@ -112,55 +110,6 @@ contract CertificateTest is BlsSigner {
         Finding memory f = finding(salt);
         uint256 signers = some(salt);
         same(court.certify(f, proofOf(signers, court.digest(f))), seatsOf(signers), "seats");
-    }
-
-    /// @dev The i-th member's vote, or none: what TallyLib counts is what the certificates say.
-    function test_certificates_and_single_votes_give_the_same_tally(uint256 salt, uint256 choices) public {
-        seated(salt);
-        uint256[4] memory groups;
-        IDisputes.Member[] memory list = new IDisputes.Member[](secrets.length);
-        Finding[4] memory said = findings(salt);
-        for (uint256 i = 0; i < list.length; ++i) {
-            uint256 choice = (choices >> (2 * i)) % 4;
-            groups[choice] |= 1 << i;
-            list[i] = voted(i, choice, said[choice]);
-        }
-        bytes32 claimed = TallyLib.keyOf(Outcome.EXECUTED, 0, said[1].tokensHash);
-        IDisputes.Tally memory tally = TallyLib.count(list, claimed);
-        uint256 equal = worth(said[1], groups[1]);
-        uint256 other = worth(said[2], groups[2]);
-        uint256 defect = worth(said[3], groups[3]);
-        same(equal, tally.equal, "equal");
-        same(other > defect ? other : defect, tally.lead, "lead");
-        same(seatsOf(groups[0]), tally.absent, "absent");
-        uint256 quorum = (seatsOf(all) * 2 + 2) / 3;
-        Verdict verdict = TallyLib.judge(tally, claimed, quorum, false).verdict;
-        that((verdict == Verdict.UPHELD) == (equal >= quorum), "upheld");
-        that((verdict == Verdict.OVERTURNED) == (other >= quorum), "overturned");
-        that((verdict == Verdict.INVALID) == (defect >= quorum), "invalid");
-    }
-
-    /// @dev Nothing; the claim; another output; a defect.
-    function findings(uint256 salt) private pure returns (Finding[4] memory said) {
-        for (uint256 i = 1; i < 4; ++i) {
-            said[i] = finding(salt);
-            said[i].tokensHash = keccak256(abi.encode(salt, i));
-        }
-        bytes32 id = said[3].dispute;
-        said[3] = Finding(id, said[1].round, uint8(Outcome.INVALID), 4, 0, 0, 0);
-    }
-
-    function voted(uint256 i, uint256 choice, Finding memory said) private view returns (IDisputes.Member memory m) {
-        (m.voter, m.seats) = (member(i), uint16(seats[i]));
-        if (choice == 0) return m;
-        (m.commitment, m.revealed) = (bytes32(uint256(1)), true);
-        (m.outcome, m.code) = (Outcome(said.outcome), said.code);
-        m.group = keccak256(abi.encode(said));
-        if (choice < 3) m.outHash = TallyLib.keyOf(Outcome.EXECUTED, 0, said.tokensHash);
-    }
-
-    function worth(Finding memory f, uint256 signers) private view returns (uint256) {
-        return signers == 0 ? 0 : court.certify(f, proofOf(signers, court.digest(f)));
     }
 
     /// @dev Fails when signers are not compared with the seated.

@@ -1,155 +1,109 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EigenLayerStake} from "../src/EigenLayerStake.sol";
-import {Wired} from "../src/Wired.sol";
-import {Verdict} from "../src/Types.sol";
-import {IEigenLayerStake} from "../src/interfaces/IEigenLayerStake.sol";
-import {OperatorSet} from "../src/interfaces/IEigenLayer.sol";
-import {EigenNetwork} from "./EigenNetwork.sol";
-import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
+import {Settlement} from "../src/Settlement.sol";
+import {Standing, Verdict} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {ISettlement} from "../src/interfaces/ISettlement.sol";
+import {GivenCourt} from "./CourtRoom.sol";
+import {EigenStaking} from "./EigenStaking.sol";
 
-/// @title Whole disputes on EigenLayer's stake; who may do what; what a slash costs
-contract EigenDisputesTest is EigenNetwork {
-    event GasOf(string what, uint256 gas_);
+/// @title Disputes settled with stake at EigenLayer: nobody's share is lost because its payment waits
+contract EigenDisputesTest is EigenStaking {
+    bytes32 private constant ID = "dispute";
+    address private constant CHALLENGER = address(0xC4A1);
+    uint256 private constant SEATS = 15;
 
-    /// forge-config: default.fuzz.runs = 24
-    function test_a_conviction_is_paid_from_eigenlayer(uint64 salt, bytes32 tokens) public {
-        vm.assume(tokens != TOKENS);
-        vm.roll(block.number + salt % 500);
-        uint256 before = adapter.slashableOf(operator);
-        bytes32 id = opened(challenger, 1);
-        drawn(id);
-        unanimous(id, other(tokens));
-        same(uint8(disputes.dispute(id).verdict), uint8(Verdict.OVERTURNED), "verdict");
-        near(before - adapter.slashableOf(operator), 10 ether, grain(100 ether), "slashed");
-        near(ledger.creditOf(challenger), params.requiredBond() + 3 ether, grain(100 ether), "bond and alpha");
-        same(address(ledger).balance, ledger.totalBonds() + ledger.totalCredits() + ledger.totalBurned(), "ledger");
-        same(ledger.potOf(id), 0, "pot");
-        same(adapter.lockedOf(operator), 0, "unlocked");
-    }
+    Settlement private settlement;
+    GivenCourt private court;
 
-    /// forge-config: default.fuzz.runs = 24
-    function test_a_pause_does_not_stop_the_verdict(uint64 salt) public {
-        vm.roll(block.number + salt % 500);
-        bytes32 id = opened(challenger, 1);
-        drawn(id);
-        eigen.pause(true, true, 0);
-        unanimous(id, other("true"));
-        same(uint8(disputes.dispute(id).verdict), uint8(Verdict.OVERTURNED), "verdict");
-        same(ledger.creditOf(challenger), params.requiredBond(), "the bond is back");
-        same(adapter.dueOf(operator, id), 10 ether, "due");
-        eigen.pause(false, false, 0);
-        adapter.retry(operator, id);
-        near(ledger.potOf(adapter.LATE()), 10 ether, grain(100 ether), "late");
-        same(address(ledger).balance, ledger.totalBonds() + ledger.totalCredits() + ledger.totalBurned(), "ledger");
-    }
-
-    /// @dev As of EigenLayer's release 1.13: a slash is paid 50,400 blocks later, when its dispute is long settled.
-    /// forge-config: default.fuzz.runs = 24
-    function test_a_slash_that_is_paid_days_later_punishes_and_pays_nobody(uint64 salt) public {
-        vm.roll(block.number + salt % 500);
-        uint256 before = adapter.slashableOf(operator);
-        bytes32 id = opened(challenger, 1);
-        drawn(id);
-        eigen.pause(false, false, 50_400);
-        unanimous(id, other("true"));
-        near(before - adapter.slashableOf(operator), 10 ether, grain(100 ether), "slashed");
-        same(ledger.creditOf(challenger), params.requiredBond(), "the bond is back");
-        vm.roll(block.number + 50_400);
-        near(adapter.collect(1), 10 ether, grain(100 ether), "late");
-        same(address(ledger).balance, ledger.totalBonds() + ledger.totalCredits() + ledger.totalBurned(), "ledger");
-    }
-
-    /// forge-config: default.fuzz.runs = 24
-    function test_who_leaves_while_disputed_pays(uint64 salt, bool withdraws) public {
-        vm.roll(block.number + salt % 500);
-        bytes32 id = opened(challenger, 1);
-        if (withdraws) eigen.queueWithdrawal(operator, 100 ether);
-        else eigen.register(operator, false);
-        drawn(id);
-        unanimous(id, other("true"));
-        near(ledger.creditOf(challenger), params.requiredBond() + 3 ether, grain(100 ether), "bond and alpha");
-    }
-
-    function test_only_the_court_and_the_anchor_lock_and_slash(address caller, uint96 amount, uint8 what) public {
-        vm.assume(caller != address(disputes) && caller != address(anchor));
-        vm.prank(caller);
-        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, caller));
-        if (what % 3 == 0) adapter.lock(operator, amount, REF);
-        else if (what % 3 == 1) adapter.unlock(operator, amount, REF);
-        else adapter.slash(operator, 0, amount, REF);
-    }
-
-    function test_stake_enters_and_leaves_elsewhere(address caller, uint96 amount, uint8 what) public {
-        vm.assume(caller != address(token));
-        vm.deal(caller, amount);
-        vm.prank(caller);
-        if (what % 4 == 3) {
-            vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.UnexpectedPayment.selector, caller));
-            (bool ok,) = address(adapter).call{value: amount}("");
-            that(ok, "expectRevert turns the failure into a success");
-        } else {
-            vm.expectRevert(IEigenLayerStake.StakedElsewhere.selector);
-            if (what % 4 == 0) adapter.deposit{value: amount}();
-            else if (what % 4 == 1) adapter.requestUnbond(amount);
-            else adapter.finishUnbond();
+    /// @dev The operator is account `who`; three accounts hold five seats each.
+    function setUp() public override {
+        super.setUp();
+        settlement = new Settlement(params, ledger, adapter);
+        court = new GivenCourt();
+        settlement.wire(IDisputes(address(court)));
+        ledger.setMover(address(settlement), true);
+        adapter.setMover(address(settlement), true);
+        for (uint256 i = 0; i < 3; ++i) {
+            delegated(person(i), LEAST, ALL);
         }
     }
 
-    /// @dev The longest dispute of these parameters is 1,700 blocks.
-    function test_delays_must_outlast_the_longest_dispute(uint16 deallocation, uint16 withdrawal, uint16 maxAge)
+    /// @dev Holders 0 and 1 were right, holder 2 said something else.
+    function judged(uint256 stake_) private returns (ISettlement.Account memory a) {
+        delegated(who, stake_, ALL);
+        uint256 bond = params.requiredBond(1);
+        vm.deal(address(court), bond);
+        vm.prank(address(court));
+        settlement.opened{value: bond}(ID, who, CHALLENGER, 1);
+        court.addChallenger(ID, CHALLENGER, true);
+        for (uint256 i = 0; i < SEATS; ++i) {
+            court.addSeat(ID, 1, person(i / 5), i < 10 ? Standing.RIGHT : Standing.WRONG);
+        }
+        vm.prank(address(court));
+        settlement.end(ID, Verdict.OVERTURNED, false);
+        a = settlement.accountOf(ID);
+    }
+
+    /// @dev 30 % to who knew, 30 % and the fees to the right seats, the rest burned; the wrong seats' penalty is burned too.
+    function paid(uint256 slashed_) private view {
+        same(ledger.creditOf(CHALLENGER), params.requiredBond(1) + slashed_ * 3 / 10, "bond and alpha");
+        uint256 due = slashed_ * 3 / 10 + 10 * 0.01 ether;
+        uint256 have = slashed_ * 8 / 10 - slashed_ * 3 / 10;
+        uint256 perSeat = (due < have ? due : have) / 10;
+        same(ledger.creditOf(person(0)), 5 * perSeat, "right seats");
+        same(ledger.creditOf(person(1)), 5 * perSeat, "right seats");
+        same(ledger.creditOf(person(2)), 0, "wrong seats");
+    }
+
+    function test_what_waits_at_eigenlayer_is_paid_when_it_comes(uint96 amount, uint16 delay, bool penaltyFirst)
         public
     {
-        uint256 needs = 1_700 + uint256(maxAge);
-        eigen = new FakeEigenLayer(token, deallocation, withdrawal);
-        if (deallocation < needs) expectShort("deallocation", deallocation, needs);
-        else if (withdrawal < needs) expectShort("withdrawal", withdrawal, needs);
-        EigenLayerStake made = fresh(maxAge);
-        if (deallocation >= needs && withdrawal >= needs) same(made.HORIZON(), needs, "horizon");
+        uint256 wait = uint256(delay) + 1;
+        eigen.pause(false, false, wait);
+        ISettlement.Account memory a = judged(bound(amount, 1 ether, 40 ether));
+        that(a.slashed != 0 && !a.paid, "taken, not here");
+        uint256 want = a.slashed + params.requiredBond(1);
+        bytes4 late = ISettlement.NotArrived.selector;
+        vm.expectRevert(abi.encodeWithSelector(late, ID, params.requiredBond(1), want));
+        settlement.payOut(ID);
+        vm.roll(block.number + wait);
+        adapter.collect(1);
+        settlement.settleSeats(ID, 1, SEATS);
+        paid(a.slashed);
+        uint256 penalty = settlement.accountOf(ID).penalties;
+        near(penalty, 5 * 0.07 ether, grain(LEAST), "penalty");
+        uint256 burned = ledger.totalBurned();
+        // Its money waits too, and is burned when it comes.
+        if (penaltyFirst) vm.roll(block.number + wait);
+        else eigen.pause(false, false, 0);
+        adapter.collect(2);
+        settlement.payOut(ID);
+        same(ledger.totalBurned(), burned + penalty, "burned");
+        same(ledger.potOf(ID), 0, "nothing is left in the pot");
+        same(adapter.totalOwed(), 0, "nor on its way");
     }
 
-    function expectShort(bytes32 what, uint256 have, uint256 needs) private {
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.DelayTooShort.selector, what, have, needs));
+    function test_what_eigenlayer_pays_at_once_is_paid_at_once(uint96 amount) public {
+        ISettlement.Account memory a = judged(bound(amount, 1 ether, 40 ether));
+        that(a.paid, "at once");
+        settlement.settleSeats(ID, 1, SEATS);
+        paid(a.slashed);
+        same(ledger.potOf(ID), 0, "nothing is left in the pot");
     }
 
-    function test_the_set_must_name_this_contract_twice(address slasher, address recipient) public {
-        EigenLayerStake made = fresh(MAX_AGE);
-        eigen.create(slasher, recipient);
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongRole.selector, bytes32("slasher"), slasher));
-        made.wire(address(disputes), address(anchor));
-        eigen.create(address(made), recipient);
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongRole.selector, bytes32("recipient"), recipient));
-        made.wire(address(disputes), address(anchor));
-        eigen.create(address(made), address(made));
-        made.wire(address(disputes), address(anchor));
-    }
-
-    function test_the_strategy_must_hold_wrapped_ether() public {
-        WrappedEther another = new WrappedEther();
-        EigenLayerStake.Core memory core = EigenLayerStake.Core(eigen, eigen, eigen, eigen, another);
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongToken.selector, address(token)));
-        new EigenLayerStake(params, ledger, core, OperatorSet(address(eigen), 7), MAX_AGE);
-    }
-
-    /// @dev What the adapter adds to EigenLayer's own two calls; the fake stands for those.
-    /// forge-config: default.isolate = true
-    /// forge-config: default.fuzz.runs = 4
-    function test_gas(uint96 amount) public {
-        delegated(who, bound(amount, 1 ether, 1_000 ether), ALL);
-        vm.roll(block.number + 1);
-        measured("sync", abi.encodeCall(adapter.sync, (who)), 120_000);
-        measured("lock", abi.encodeCall(adapter.lock, (who, 0.1 ether, REF)), 130_000);
-        measured("slash", abi.encodeCall(adapter.slash, (who, 0.1 ether, 0.5 ether, REF)), 400_000);
-    }
-
-    function measured(string memory what, bytes memory call, uint256 most) private {
-        vm.prank(address(disputes));
-        uint256 before = gasleft();
-        (bool ok,) = address(adapter).call(call);
-        uint256 used = before - gasleft();
-        that(ok, what);
-        emit GasOf(what, used);
-        if (used > most) revert Differ(what, used, most);
+    /// @dev A refusal to slash stops no verdict: bonds come back, and what is slashed later is nobody's.
+    function test_what_eigenlayer_refuses_stops_no_verdict(uint96 amount) public {
+        eigen.pause(true, false, 0);
+        ISettlement.Account memory a = judged(bound(amount, 1 ether, 40 ether));
+        same(a.slashed, 0, "not taken");
+        that(a.paid, "settled without it");
+        settlement.settleSeats(ID, 1, SEATS);
+        paid(0);
+        eigen.pause(false, false, 0);
+        uint256 due = adapter.dueOf(who, ID);
+        near(adapter.retry(who, ID), due, grain(40 ether), "no amnesty");
+        same(ledger.potOf(ID), 0, "to the pot of nobody");
     }
 }

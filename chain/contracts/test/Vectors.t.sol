@@ -3,23 +3,18 @@ pragma solidity 0.8.37;
 
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
-import {SortitionLib} from "../src/SortitionLib.sol";
-import {TallyLib} from "../src/TallyLib.sol";
 import {
     AuditResult,
     Certified,
     EmptyLeaf,
     Finding,
     Hashes,
-    Outcome,
     Possession,
     Receipt,
     Release,
     Ticket,
-    Verdict,
     Vote
-} from "../src/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
+} from "../src/Signed.sol";
 import {Check} from "./Vm.sol";
 
 /// @title The vectors that Python makes (`tests/vectors/make.py`), checked by the code that the contracts run
@@ -276,7 +271,7 @@ contract VectorsTest is Check {
         }
     }
 
-    // --- sortition ---
+    // --- digests ---
 
     function test_out_hashes_are_those_of_python() public view {
         string memory json = read("sortition.json");
@@ -286,125 +281,5 @@ contract VectorsTest is Check {
         for (uint256 i = 0; i < outs.length; ++i) {
             same(Hashes.outHash(tokens[i], traces[i]), outs[i], "out hash");
         }
-    }
-
-    struct Pool {
-        address[] voters;
-        uint256[] stakes;
-        address[] holders;
-        uint256[] poolOffset;
-        uint256[] poolLength;
-        uint256[] holderOffset;
-        uint256[] seats;
-        uint256[] round;
-    }
-
-    function test_seats_fall_as_in_python() public view {
-        string memory json = read("sortition.json");
-        Pool memory p = Pool(
-            accounts(json, ".voters"),
-            uints(json, ".stakes"),
-            accounts(json, ".holders"),
-            uints(json, ".cases.poolOffset"),
-            uints(json, ".cases.poolLength"),
-            uints(json, ".cases.holderOffset"),
-            uints(json, ".cases.seats"),
-            uints(json, ".cases.round")
-        );
-        bytes32[] memory seeds = words(json, ".cases.seed");
-        bytes32[] memory ids = words(json, ".cases.dispute");
-        bytes32[] memory roundSeeds = words(json, ".cases.roundSeed");
-        for (uint256 i = 0; i < seeds.length; ++i) {
-            same(SortitionLib.roundSeed(seeds[i], ids[i], uint16(p.round[i])), roundSeeds[i], "round seed");
-            checkDraw(p, i, seeds[i], ids[i]);
-        }
-    }
-
-    function checkDraw(Pool memory p, uint256 i, bytes32 seed, bytes32 id) private pure {
-        uint256[] memory stakes = new uint256[](p.poolLength[i]);
-        uint256 total = 0;
-        for (uint256 k = 0; k < stakes.length; ++k) {
-            stakes[k] = p.stakes[p.poolOffset[i] + k];
-            total += stakes[k];
-        }
-        uint256[] memory got = SortitionLib.draw(seed, id, uint16(p.round[i]), p.seats[i], stakes, total);
-        for (uint256 s = 0; s < got.length; ++s) {
-            same(p.voters[p.poolOffset[i] + got[s]], p.holders[p.holderOffset[i] + s], "holder");
-        }
-    }
-
-    // --- tally ---
-
-    struct Votes {
-        uint256[] seats;
-        uint256[] outcome;
-        uint256[] code;
-        bytes32[] tokens;
-        bytes32[] trace;
-        bytes32[] digest;
-        bool[] wins;
-    }
-
-    struct Case {
-        uint256 seats;
-        uint256 offset;
-        uint256 length;
-        uint256 quorum;
-        uint256 verdict;
-        bytes32 replacement;
-    }
-
-    function test_rounds_are_judged_as_in_python() public view {
-        string memory json = read("tally.json");
-        Votes memory v = Votes(
-            uints(json, ".votes.seats"),
-            uints(json, ".votes.outcome"),
-            uints(json, ".votes.code"),
-            words(json, ".votes.tokensHash"),
-            words(json, ".votes.traceRoot"),
-            words(json, ".votes.roundDigest"),
-            vm.parseJsonBoolArray(json, ".votes.wins")
-        );
-        bytes32 claimed = vm.parseJsonBytes32(json, ".claimedOutHash");
-        uint256[] memory offsets = uints(json, ".cases.voteOffset");
-        uint256[] memory lengths = uints(json, ".cases.voteLength");
-        uint256[] memory quorums = uints(json, ".cases.quorum");
-        uint256[] memory verdicts = uints(json, ".cases.verdict");
-        uint256[] memory paper = uints(json, ".cases.paperVerdict");
-        bytes32[] memory replacements = words(json, ".cases.replacement");
-        for (uint256 i = 0; i < offsets.length; ++i) {
-            Case memory c = Case(0, offsets[i], lengths[i], quorums[i], verdicts[i], replacements[i]);
-            checkRound(v, c, claimed, false);
-            c.verdict = paper[i];
-            checkRound(v, c, claimed, true);
-        }
-    }
-
-    function checkRound(Votes memory v, Case memory c, bytes32 claimed, bool paperRule) private pure {
-        IDisputes.Member[] memory list = new IDisputes.Member[](c.length);
-        for (uint256 k = 0; k < c.length; ++k) {
-            list[k] = memberOf(v, c.offset + k);
-        }
-        IDisputes.Tally memory t = TallyLib.count(list, claimed);
-        TallyLib.Judgement memory j = TallyLib.judge(t, claimed, c.quorum, paperRule);
-        same(uint8(j.verdict), c.verdict, "verdict");
-        if (paperRule) return;
-        same(TallyLib.replacementOf(t, j, c.quorum), c.replacement, "replacement");
-        if (j.verdict == Verdict.NONE) return;
-        (bytes32 main,) = TallyLib.largest(list, j.main);
-        (bytes32 second,) = TallyLib.largest(list, j.second);
-        for (uint256 k = 0; k < c.length; ++k) {
-            that((list[k].group == main || list[k].group == second) == v.wins[c.offset + k], "winner");
-        }
-    }
-
-    function memberOf(Votes memory v, uint256 i) private pure returns (IDisputes.Member memory m) {
-        m.seats = uint16(v.seats[i]);
-        m.outcome = Outcome(v.outcome[i]);
-        m.code = uint8(v.code[i]);
-        m.commitment = "committed";
-        m.revealed = true;
-        m.group = keccak256(abi.encode(m.outcome, m.code, v.tokens[i], v.trace[i], v.digest[i]));
-        if (m.outcome == Outcome.EXECUTED) m.outHash = Hashes.outHash(v.tokens[i], v.trace[i]);
     }
 }

@@ -1,5 +1,4 @@
-"""Write `chain/abi/<Name>.json` and `chain/abi/deploy_order.json` from what `forge build` left in `out/`, and
-`chain/abi/next/<Name>.json` from what it left in `out-next/` (profile `next`: the contracts that replace those).
+"""Write `chain/abi/<Name>.json` from what `forge build` left in `out/`.
 
 The Python client reads these files, so it needs neither Node nor Foundry at run time. Usage:
 
@@ -13,45 +12,14 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 OUT = PROJECT / "out"
-OUT_NEXT = PROJECT / "out-next"
 ABI = PROJECT.parent / "abi"
 
-DEPLOY_ORDER = {
-    # Arguments name an earlier contract, or one of: "params" (the ParamSet struct), "owner" (the deployer's account).
-    # A list is one struct argument with these members in this order.
-    "deploy": [
-        {"contract": "Params", "args": ["params"]},
-        {"contract": "Ledger", "args": []},
-        {"contract": "StakeVault", "args": ["Params", "Ledger"]},
-        {"contract": "Registry", "args": ["Params", "StakeVault", "owner"]},
-        {"contract": "KeyEpochs", "args": ["Params", "owner"]},
-        {"contract": "BlockSeedSource", "args": []},
-        {"contract": "ReceiptAnchor", "args": ["Params", "Registry", "StakeVault", "Ledger", "KeyEpochs"]},
-        {
-            "contract": "Disputes",
-            "args": [["Params", "Registry", "StakeVault", "Ledger", "ReceiptAnchor", "BlockSeedSource"]],
-        },
-        {
-            "contract": "Lens",
-            "args": [["Params", "Registry", "StakeVault", "Ledger", "KeyEpochs", "ReceiptAnchor", "Disputes"]],
-        },
-    ],
-    "wire": [
-        {"contract": "Ledger", "args": ["StakeVault", "Disputes", "ReceiptAnchor"]},
-        {"contract": "StakeVault", "args": ["Disputes", "ReceiptAnchor"]},
-        {"contract": "ReceiptAnchor", "args": ["Disputes"]},
-    ],
-}
-
-NOT_WIRED = ("RandaoSource", "StakeTree")
-"""Written and tested, and part of no deployment yet."""
-
-NEXT = (
+CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
     "Settlement", "Proceedings", "Disputes", "Audits", "Lens",
 )  # fmt: skip
-"""Contracts of a deployment of `next`; `chain.next.plan` knows their order."""
+"""Contracts of a deployment; `chain.plan` knows their order."""
 
 HALVES = {"Disputes": "Proceedings"}
 """The court's code is in two contracts, and callers see one."""
@@ -59,12 +27,7 @@ HALVES = {"Disputes": "Proceedings"}
 
 def rendered() -> dict[str, str]:
     """File name to content of everything in `chain/abi`."""
-    files = {"deploy_order.json": _dump(DEPLOY_ORDER)}
-    for name in (*(step["contract"] for step in DEPLOY_ORDER["deploy"]), *NOT_WIRED):
-        files[f"{name}.json"] = _artifact(OUT, name)
-    for name in NEXT:
-        files[f"next/{name}.json"] = _artifact(OUT_NEXT, name, HALVES.get(name))
-    return files
+    return {f"{name}.json": _artifact(OUT, name, HALVES.get(name)) for name in CONTRACTS}
 
 
 def _artifact(out: Path, name: str, more: str | None = None) -> str:
@@ -93,7 +56,7 @@ def main(arguments: list[str]) -> int:
     if arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    (ABI / "next").mkdir(parents=True, exist_ok=True)
+    ABI.mkdir(exist_ok=True)
     for name, content in files.items():
         (ABI / name).write_text(content)
     return 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Proves the laws of next/proofs/BooksProof.sol with solc's SMTChecker and z3, and shows that it could fail: the same proofs
+// Proves the laws of proofs/BooksProof.sol with solc's SMTChecker and z3, and shows that it could fail: the same proofs
 // over copies of Books.sol with one planted defect each must be refuted. `make prove` gives the z3 to use in Z3.
 //
 // The engine is the bounded one: each movement is one step from any state that obeys the laws, so no loop and no invariant
@@ -11,8 +11,8 @@ const { join } = require('node:path');
 const solc = require('solc');
 
 const PROJECT = join(__dirname, '..');
-const PROOF = 'next/proofs/BooksProof.sol';
-const BOOKS = 'next/src/Books.sol';
+const PROOF = 'proofs/BooksProof.sol';
+const BOOKS = 'src/Books.sol';
 const SECONDS = 60; // for one question
 const SAFE = '2961'; // "check is safe"
 const FOUND = '4661'; // "assertion violation happens here"

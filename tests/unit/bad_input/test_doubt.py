@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from bytewise.protocol import errors
 from bytewise.protocol.branches import Unavailable
 from bytewise.protocol.compare import Verification
-from bytewise.protocol.decide import MovePolicy, VotePolicy, WatchPolicy
+from bytewise.protocol.decide import MovePolicy, VotePolicy
+from bytewise.protocol.decide_audits import WatchPolicy
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.preflight import Record, preflight
@@ -95,7 +96,7 @@ def node_of(town: Town) -> Iterator[tuple[Node, Worker, Protection]]:
     auditor = Auditor(town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100)
     duties, protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
     ballots = Ballots(NETWORK, town.records, duties, protection, town.journal, ME, town.enclave, worker, os.urandom, VotePolicy())
-    tower = Watchtower(town.chain, town.records, ME.address, 1, WatchPolicy(mismatches=1))
+    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy(mismatches=1))
     performer = Performer(town.sender, town.journal, auditor, tower, ballots)
     parts: list[Part] = [auditor, ballots, tower]
     yield (

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from chain.book import read_network
 from chain.client import ChainClient
-from chain.deploy import read_network
 from tests.anvil import CHAIN_ID, Anvil
-from tests.devnet import batch, sender, signer
+from tests.devnet import FEE_WEI, batch, sender, signer
 
 
 class DyingClient(ChainClient):
@@ -40,7 +40,7 @@ def main() -> None:
     posted = batch(network, signer(1), 1, 2, anvil.client.head().timestamp)
     anvil.client = DyingClient(url, point)
     operator = sender(anvil, network, signer(1), Path(folder), ttl_s=1)
-    operator.anchor(posted.header)
+    operator.anchor(posted.header, FEE_WEI)
     operator.pump()
 
 

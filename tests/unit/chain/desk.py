@@ -7,12 +7,12 @@ from bytewise.storage.outbox import Item, Outbox
 from chain.artifacts import interface
 from chain.client import ChainClient
 from chain.fees import fees_at
-from chain.intents import ContractSender
-from chain.reader import ChainReader
+from chain.reader import DocketReader
 from chain.sender import SenderPolicy
+from chain.sending import ContractSender
 from chain.transactions import Call, sign
 from tests.anvil import Anvil
-from tests.devnet import MODEL, batch, deployed, reader, sender, signer
+from tests.devnet import FEE_WEI, MODEL, batch, deployed, reader, sender, signer
 
 
 class Desk:
@@ -21,7 +21,7 @@ class Desk:
     def __init__(self, anvil: Anvil, folder: Path, policy: SenderPolicy | None = None) -> None:
         self.anvil, self.folder = anvil, folder
         self.network: Network = deployed(anvil)
-        self.chain: ChainReader = reader(anvil, self.network)
+        self.chain: DocketReader = reader(anvil, self.network)
         anvil.automine(False)
         self.sender: ContractSender = sender(anvil, self.network, signer(1), folder, policy)
         self.post(1)
@@ -31,7 +31,7 @@ class Desk:
         return self.sender.transactions.outbox
 
     def post(self, first_seq: int, count: int = 2) -> None:
-        self.sender.anchor(batch(self.network, signer(1), first_seq, count, 0).header)
+        self.sender.anchor(batch(self.network, signer(1), first_seq, count, 0).header, FEE_WEI)
 
     def row(self, place: int = 0) -> Item:
         return self.outbox.all()[place]
@@ -40,8 +40,9 @@ class Desk:
         return len(self.chain.batches(0, self.chain.head()))
 
 
-def governance(network: Network, function: str, status: int = 2) -> Call:
-    data = interface("Registry").call(function, MODEL, status, b"")
+def governance(network: Network, function: str) -> Call:
+    """The curator closes or activates the model."""
+    data = interface("Registry").call(function, MODEL)
     return Call(signer(0), network.addresses.registry, data, 0, 300_000)
 
 

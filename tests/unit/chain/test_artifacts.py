@@ -9,24 +9,28 @@ from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
 from bytewise.protocol.network import Addresses
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import camel, type_string
-from chain.artifacts import CONTRACTS, NOT_WIRED, Reason, all_errors, interface
+from bytewise.protocol.units import ZERO_DIGEST
+from chain.artifacts import CONTRACTS, FOLDER, Reason, all_errors, interface
 from chain.client import decode_log
-from chain.params import DEVNET, param_set
+from chain.plan import ARTIFACT, TREE, names
 
 EIP170_BYTES = 24_576
+MAX_CONSTRUCTOR_BYTES = 4_000
+"""Of creation code, beside the code that stays."""
 
 
 @pytest.mark.parametrize("name", CONTRACTS)
-def test_every_contract_has_code_and_an_address_in_the_book(name: str) -> None:
-    assert interface(name).bytecode
-    assert {camel("_" + field) for field in Addresses.__dataclass_fields__} == set(CONTRACTS)
-
-
-@pytest.mark.parametrize("name", NOT_WIRED)
-def test_a_contract_that_is_not_wired_has_code_that_fits_and_errors_that_we_read(name: str) -> None:
-    assert name not in CONTRACTS
-    assert 0 < len(interface(name).bytecode) < EIP170_BYTES
+def test_every_contract_has_code_that_fits_and_errors_that_we_read(name: str) -> None:
+    assert 0 < len(interface(name).bytecode) < EIP170_BYTES + MAX_CONSTRUCTOR_BYTES
     assert interface(name).errors.keys() <= all_errors().keys()
+
+
+def test_every_contract_is_deployed_and_has_an_address_in_the_book_but_for_trees() -> None:
+    deployed = names([ZERO_DIGEST])
+    assert {ARTIFACT.get(name.split()[0], name.split()[0]) for name in deployed} == set(CONTRACTS)
+    single = {name for name in deployed if not name.startswith(TREE)}
+    assert {camel("_" + field) for field in Addresses.__dataclass_fields__} == single
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(CONTRACTS)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,7 @@ def test_a_contract_that_is_not_wired_has_code_that_fits_and_errors_that_we_read
         ("ReceiptAnchor", "receiptId", Receipt),
         ("ReceiptAnchor", "emptyLeafId", EmptyLeaf),
         ("Disputes", "hashVote", Vote),
-        ("Disputes", "hashAudit", AuditResult),
+        ("Audits", "hashAudit", AuditResult),
         ("KeyEpochs", "hashRelease", Release),
         ("KeyEpochs", "hashTicket", Ticket),
     ],
@@ -44,10 +48,6 @@ def test_signed_records_have_the_same_fields_in_abi_and_python(contract: str, fu
     (argument,) = interface(contract).functions[function]["inputs"]
     members = ",".join(f"{each['type']} {each['name']}" for each in argument["components"])
     assert type_string(record) == f"{record.__name__}({members})"
-
-
-def test_devnet_parameters_are_complete() -> None:
-    assert len(param_set(DEVNET)) == len(DEVNET)
 
 
 def test_an_unknown_contract_is_a_configuration_error() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from bytewise.protocol.errors import ChainReverted, MalformedValue, TryAgain
 from bytewise.protocol.units import Address, Digest
+from chain.answers import classify
 from chain.artifacts import interface
 from chain.client import ChainClient
-from chain.intents import classify
 from tests.anvil import CHAIN_ID
 
 WHERE = Address("0x" + "11" * 20)
@@ -57,7 +57,7 @@ def _said(answers: dict[str, Any], asked: dict[str, Any]) -> Any:
 
 
 def _view(client: ChainClient) -> object:
-    return client.call("Lens", WHERE, "verifiers", block="latest")
+    return client.call("Registry", WHERE, "policySerial", block="latest")
 
 
 def _logs(client: ChainClient) -> object:
@@ -93,12 +93,12 @@ def test_broken_logs_are_unavailable(result: Any) -> None:
 @pytest.mark.parametrize("change", [{"blockNumber": None}, {"blockHash": None}, {"address": None}, {"logIndex": "x"}])
 def test_a_log_of_ours_that_is_not_in_a_block_is_unavailable(change: dict[str, Any]) -> None:
     contract = interface("Registry")
-    topics = ["0x" + contract.topic("VerifierRegistered").hex(), "0x" + "00" * 12 + "11" * 20]
-    whole = LOG | {"topics": topics, "data": WORD, "transactionHash": WORD}
+    topics = ["0x" + contract.topic("VerifierLeft").hex(), "0x" + "00" * 12 + "11" * 20, WORD]
+    whole = LOG | {"topics": topics, "data": "0x", "transactionHash": WORD}
     with node(eth_getLogs={"result": [whole]}) as client:
-        assert len(client.logs("Registry", WHERE, ["VerifierRegistered"], 1, 1)) == 1
+        assert len(client.logs("Registry", WHERE, ["VerifierLeft"], 1, 1)) == 1
     with node(eth_getLogs={"result": [whole | change]}) as client, pytest.raises(TryAgain):
-        client.logs("Registry", WHERE, ["VerifierRegistered"], 1, 1)
+        client.logs("Registry", WHERE, ["VerifierLeft"], 1, 1)
 
 
 @pytest.mark.parametrize("change", [{"number": None}, {"hash": "0x11"}, {"parentHash": None}, {"timestamp": "0x"}])

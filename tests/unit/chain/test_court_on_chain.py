@@ -1,4 +1,4 @@
-"""Disputes under the contracts that come next, from challenge to the last withdrawal, every act decided and sent by us."""
+"""Disputes under the contracts, from challenge to the last withdrawal, every act decided and sent by us."""
 
 import dataclasses
 from pathlib import Path
@@ -18,21 +18,20 @@ from bytewise.protocol.errors import (
     WrongPhase,
 )
 from bytewise.protocol.messages import Finding, Outcome, Verdict
-from bytewise.protocol.network_next import CodeHash
+from bytewise.protocol.network import CodeHash
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
 from chain.bls import BlsSigner
-from chain.next.book import read_network, verify_code, write_network
-from chain.next.certificates import certificate, seating
-from chain.next.history import CourtHistory
-from chain.next.params import DEVNET
-from chain.next.sending import dry_run
-from chain.next.structs import to_struct
+from chain.book import read_network, verify_code, write_network
+from chain.certificates import certificate, seating
+from chain.history import CourtHistory
+from chain.params import DEVNET
+from chain.sending import dry_run
+from chain.structs import to_struct
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
-from tests.court_village import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, founded, mine
-from tests.devnet import word
+from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, founded, mine, word
 
 
 def claimed(court: Court, index: int) -> tuple[Digest, Digest]:

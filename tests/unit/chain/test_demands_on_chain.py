@@ -1,27 +1,25 @@
-"""Demands, appeals and lost seeds under the contracts that come next, each decided and sent by us."""
+"""Demands, appeals and lost seeds under the contracts, each decided and sent by us."""
 
 from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Rearm
-from bytewise.protocol.actions_next import AnswerList, ExpireList, ReleaseBatch
+from bytewise.protocol.actions import AnswerList, ExpireList, Rearm, ReleaseBatch
 from bytewise.protocol.court.params import MAX_REARMS
-from bytewise.protocol.decide_next import decide_expiries, decide_moves, decide_operator
+from bytewise.protocol.decide import decide_expiries, decide_moves, decide_operator
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import ReceiptList
 from bytewise.protocol.units import U64
-from chain.next.history import CourtHistory
-from chain.next.params import DEVNET
-from chain.next.plan import DEVNET_SHAPE
-from chain.next.records import DemandKind, DemandState
+from chain.history import CourtHistory
+from chain.params import DEVNET
+from chain.plan import DEVNET_SHAPE
+from chain.records import DemandKind, DemandState
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court
-from tests.court_village import CHALLENGER, OPERATORS, mine
-from tests.devnet import batch, word
+from tests.devnet import CHALLENGER, OPERATORS, batch, mine, word
 
 
 def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvil: Anvil, tmp_path: Path) -> None:

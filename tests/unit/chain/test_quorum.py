@@ -13,13 +13,13 @@ from bytewise.storage.outbox import State
 from chain.artifacts import Reason, interface
 from chain.client import ChainClient, at_hash, at_number
 from chain.fees import fees_at
-from chain.intents import ContractSender
 from chain.quorum import QuorumClient
-from chain.reader import ChainReader
+from chain.reader import DocketReader
 from chain.rest import FIRST_REST_S, LONGEST_REST_S, Rest
+from chain.sending import ContractSender
 from chain.transactions import Call, sign
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import batch, deployed, pump, sender, signer, word
+from tests.devnet import FEE_WEI, batch, deployed, pump, sender, signer, word
 from tests.unit.chain.fronts import Change, Front, fronts, gone, lies, refuses
 
 WORD = "0x" + "11" * 32
@@ -60,7 +60,7 @@ class Square:
             chain.call("Lens", where.lens, "money", block=at_number(number)),
             chain.call("Lens", where.lens, "money", block=at_hash(chain.block(number).hash)),
             chain.call("Lens", where.lens, "money", block="latest"),
-            chain.logs("Registry", where.registry, ["VerifierRegistered", "OperatorRegistered"], 0, number),
+            chain.logs("Registry", where.registry, ["VerifierJoined", "OperatorRegistered"], 0, number),
             chain.balance(ACCOUNT, at_number(number)), chain.nonce(ACCOUNT), chain.nonce(ACCOUNT, at_number(number - 1)),
             chain.receipts([self.transaction, word("none")]), chain.knows(self.transaction), chain.knows(word("none")),
         ]  # fmt: skip
@@ -186,7 +186,7 @@ def test_a_node_of_another_chain_is_no_endpoint(square: Square) -> None:
 def test_a_revert_that_a_quorum_shares_is_a_revert_with_its_reason(square: Square) -> None:
     square.endpoints[2].change = lies("eth_call", lambda result: WORD)
     with pytest.raises(ChainReverted) as caught:
-        square.chain.call("Disputes", square.network.addresses.disputes, "draw", word("none"), block="latest")
+        square.chain.call("Disputes", square.network.addresses.disputes, "draw", word("none"), 1, block="latest")
     assert isinstance(caught.value.values[2], Reason) and caught.value.values[2].name == "WrongPhase"
 
 
@@ -219,7 +219,7 @@ def test_bytes_go_to_every_endpoint_and_one_that_takes_them_is_enough(square: Sq
 
 def test_logs_of_an_endpoint_that_ends_before_the_block_do_not_count(square: Square) -> None:
     number, where = square.alone.head().number, square.network.addresses.registry
-    events = ["VerifierRegistered", "OperatorRegistered"]
+    events = ["VerifierJoined", "OperatorRegistered"]
 
     def behind(method: str, params: list[Any], answer: Any) -> Any:
         ahead = method == "eth_getBlockByNumber" and params[0] == hex(number)
@@ -250,10 +250,10 @@ def test_logs_that_were_read_across_a_reorganisation_are_not_given(square: Squar
     for each in square.endpoints:
         each.change = late
     with pytest.raises(NoAgreement, match="reorganised while they were read"):
-        square.chain.logs("Registry", where, ["VerifierRegistered"], 0, number)
+        square.chain.logs("Registry", where, ["VerifierJoined"], 0, number)
     assert taken and square.alone.block(number) != before
-    assert square.chain.logs("Registry", where, ["VerifierRegistered"], 0, number) == square.alone.logs(
-        "Registry", where, ["VerifierRegistered"], 0, number
+    assert square.chain.logs("Registry", where, ["VerifierJoined"], 0, number) == square.alone.logs(
+        "Registry", where, ["VerifierJoined"], 0, number
     )
 
 
@@ -262,13 +262,13 @@ ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", 
 
 @pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
 def test_a_sender_and_a_reader_live_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
-    network, chain, true = square.network, ChainReader(square.chain, square.network), ChainReader(square.alone, square.network)
-    last = true.last_seq(ACCOUNT, true.head())
+    network, chain, true = square.network, DocketReader(square.chain, square.network), DocketReader(square.alone, square.network)
+    last = true.holdings(ACCOUNT, true.head()).last_seq
     square.endpoints[1].change = LIES[lie]
     operator: ContractSender = sender(square.anvil, network, signer(1), tmp_path, client=square.chain)
-    operator.anchor(batch(network, signer(1), last + 1, 2, 0).header)
+    operator.anchor(batch(network, signer(1), last + 1, 2, 0).header, FEE_WEI)
     pump(square.anvil, [operator])
     (row,) = operator.transactions.outbox.all()
-    assert row.state is State.CONFIRMED and chain.last_seq(ACCOUNT, chain.head()) == last + 2
+    assert row.state is State.CONFIRMED and chain.holdings(ACCOUNT, chain.head()).last_seq == last + 2
     assert len(operator.transactions.outbox.attempts(row.id)) == 1
-    assert chain.snapshot(ACCOUNT, chain.head()) == true.snapshot(ACCOUNT, true.head())
+    assert chain.docket(ACCOUNT, chain.head()) == true.docket(ACCOUNT, true.head())

@@ -1,198 +1,235 @@
-"""What an actor reads of the chain: one block for one decision, and only what the address book and the chain agree on."""
+"""What an actor reads of the chain: one block for one decision, and only what the address book and the chain agree on.
+
+One network for all tests, since its deployment is most of the work: each test posts for an operator of its own, or only reads.
+"""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from bytewise.ports import ChainView, Sender
-from bytewise.protocol.dispute import Phase
-from bytewise.protocol.errors import (
-    ChainReverted,
-    ConfigurationError,
-    TryAgain,
-    UnknownEnvironment,
-    UnknownKeyEpoch,
-)
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, TryAgain, UnknownKeyEpoch
 from bytewise.protocol.keys import EpochState
+from bytewise.protocol.network import Network
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U256, Blob
+from bytewise.storage.outbox import State
 from chain.artifacts import Reason, interface
+from chain.book import read_network, write_network
 from chain.client import ChainClient, at_number
-from chain.deploy import deploy, read_network, write_network
-from chain.history import ChainHistory
-from chain.params import DEVNET, ETHER, param_set
-from chain.reader import ChainReader
+from chain.deploy import deploy, survey
+from chain.params import DEVNET, changed
+from chain.plan import DEVNET_SHAPE, Vote
+from chain.reader import DocketReader
 from chain.transactions import Call, send_all
 from kms.chain_view import KeyChain
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import ENVIRONMENT, MODEL, POLICY, batch, deployed, pump, reader, sender, signer, word
+from tests.devnet import (
+    CHALLENGER,
+    FEE_WEI,
+    OPERATORS,
+    POLICY,
+    POOL,
+    STAKE_WEI,
+    VERIFIERS,
+    Batch,
+    batch,
+    deployed,
+    pump,
+    reader,
+    sender,
+    signer,
+    word,
+)
 
 
-def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(anvil: Anvil, tmp_path: Path) -> None:
-    write_network(tmp_path / "network.json", deployed(anvil))
+class Place(NamedTuple):
+    """A chain with a network."""
+
+    anvil: Anvil
+    network: Network
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with running_anvil("--slots-in-an-epoch", "1") as anvil:
+        yield Place(anvil, deployed(anvil))
+
+
+def posted(place: Place, operator: int, folder: Path, count: int) -> Batch:
+    """The next batch of an operator, anchored."""
+    chain, key = reader(place.anvil, place.network), OPERATORS[operator]
+    last = chain.holdings(key.address, chain.head()).last_seq
+    made = batch(place.network, key, last + 1, count, chain.block(chain.head()).timestamp)
+    poster = sender(place.anvil, place.network, key, folder)
+    poster.anchor(made.header, FEE_WEI)
+    pump(place.anvil, [poster])
+    return made
+
+
+def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(place: Place, tmp_path: Path) -> None:
+    write_network(tmp_path / "network.json", place.network)
     network = read_network(tmp_path / "network.json")
-    chain = ChainReader(ChainClient(anvil.url, network.chain_id), network)
+    chain = DocketReader(ChainClient(place.anvil.url, network.chain_id), network)
     block = chain.head()
-    snapshot = chain.snapshot(signer(3).address, block)
-    assert snapshot.block_hash == chain.block_hash(block)
-    assert snapshot.verifiers == tuple((signer(3 + i).address, 32 * ETHER) for i in range(5)) == chain.verifiers(block)
-    assert chain.weights(block, block) == snapshot.verifiers
-    assert not any(stake for _, stake in chain.weights(network.deploy_block, block)), "nobody had joined yet"
-    assert snapshot.params == chain.params(block) and snapshot.params.seats == (15, 31)
-    assert snapshot.params.required_bond_wei == 46 * DEVNET["feePerSeat"] + DEVNET["privacyPrice"]
-    assert (snapshot.active_epoch, snapshot.policy, snapshot.dispute_count) == (1, POLICY.digest, 0)
+    docket = chain.docket(VERIFIERS[0].address, block)
+    assert (docket.block_hash, docket.me.stake_wei, docket.me.pool) == (chain.block_hash(block), STAKE_WEI, POOL)
+    assert chain.stake_at(VERIFIERS[0].address, network.deploy_block, block) == 0, "nobody had joined yet"
+    assert chain.params(docket.params_version, block) == DEVNET and docket.required_bond_wei == DEVNET.required_bond
+    assert (docket.active_epoch, docket.policy, docket.case_count) == (1, POLICY.digest, 0)
     assert chain.epoch(1, block) == network.epochs[0].record
     assert (chain.epoch_state(1, block), chain.epoch_state(2, block)) == (EpochState.ACTIVE, EpochState.NONE)
-    money = chain.money(block)
-    assert money.sums and money.vault_balance == 7 * 32 * ETHER
-    history = ChainHistory(chain)
-    assert history.environment(ENVIRONMENT.digest, block) == ENVIRONMENT
-    assert history.model_manifest(MODEL, block) == b"{}"
-    assert history.policy_document(POLICY.digest, block) == POLICY.document
-    assert set(history.operators(block)) == {signer(1).address, signer(2).address}
-    with pytest.raises(UnknownEnvironment):
-        history.environment(word("none"), block)
+    assert chain.money(block).sums and chain.money(block).vault_balance == 7 * STAKE_WEI
 
 
-def test_reader_and_sender_are_what_actors_ask_for(anvil: Anvil, tmp_path: Path) -> None:
-    network = deployed(anvil)
+def test_reader_and_sender_are_what_actors_ask_for(place: Place, tmp_path: Path) -> None:
     # The type checker is the test: these assignments fail it if a port and its adapter part ways.
-    view: ChainView = reader(anvil, network)
-    keys: KeyChain = reader(anvil, network)
-    acts: Sender = sender(anvil, network, signer(1), tmp_path)
-    assert (view.head(), keys.epoch_state(1, view.head())) == (anvil.client.head().number, EpochState.ACTIVE)
+    view: ChainView = reader(place.anvil, place.network)
+    keys: KeyChain = reader(place.anvil, place.network)
+    acts: Sender = sender(place.anvil, place.network, signer(1), tmp_path)
+    assert (view.head(), keys.epoch_state(1, view.head())) == (place.anvil.client.head().number, EpochState.ACTIVE)
     acts.withdraw(0)
 
 
-def test_a_read_names_its_block_and_gets_that_block(anvil: Anvil, tmp_path: Path) -> None:
-    network = deployed(anvil)
-    chain = reader(anvil, network)
+def test_a_read_names_its_block_and_gets_that_block(place: Place, tmp_path: Path) -> None:
+    chain, who = reader(place.anvil, place.network), OPERATORS[0].address
     before = chain.head()
-    operator = sender(anvil, network, signer(1), tmp_path)
-    posted = batch(network, signer(1), 1, 3, chain.block(before).timestamp)
-    operator.anchor(posted.header)
-    pump(anvil, [operator])
+    count, last = chain.docket(who, before).batch_count, chain.holdings(who, before).last_seq
+    made = posted(place, 0, tmp_path, 3)
     after = chain.head()
-    assert (chain.last_seq(signer(1).address, before), chain.last_seq(signer(1).address, after)) == (0, 3)
-    assert chain.batch(0, before) is None
+    assert (chain.holdings(who, before).last_seq, chain.holdings(who, after).last_seq) == (last, last + 3)
+    assert chain.batch(count, before) is None and chain.anchored(count, before) == () and chain.batches(0, before)[count:] == ()
     (header,) = chain.batches(before + 1, after)
-    assert chain.batch(0, after) == header
-    assert (header.root, header.list_hash, header.count) == (posted.header.root, posted.header.list_hash, 3)
+    (window,) = chain.anchored(count, after)
+    assert chain.batch(count, after) == (dataclasses.replace(header, locator=""), window)
+    assert (header.root, header.list_hash, header.count) == (made.header.root, made.header.list_hash, 3)
     assert header.anchored_at == chain.block(header.block).timestamp
-    assert chain.batches(0, before) == ()
+    assert (window.first_seq, window.window_end) == (last + 1, header.anchored_at + DEVNET.times.window)
 
 
-def test_final_means_what_the_contract_says(anvil: Anvil, tmp_path: Path) -> None:
-    network = deployed(anvil)
-    chain = reader(anvil, network)
-    operator = sender(anvil, network, signer(1), tmp_path)
-    posted = batch(network, signer(1), 1, 5, chain.block(chain.head()).timestamp)
-    operator.anchor(posted.header)
-    pump(anvil, [operator])
-    first, proof = posted.entries[0], posted.proofs[0]
+def test_final_means_what_the_contract_says_and_nobody_disputes_it_then(place: Place, tmp_path: Path) -> None:
+    chain = reader(place.anvil, place.network)
+    made = posted(place, 1, tmp_path, 5)
+    number = chain.docket(signer(1).address, chain.head()).batch_count - 1
+    first, proof = made.entries[0], made.proofs[0]
     with pytest.raises(ChainReverted, match="WindowOpen"):
-        chain.verify_final(first, 0, proof, chain.head())
-    anvil.pass_time(DEVNET["window"] + 1)
-    assert chain.verify_final(first, 0, proof, chain.head()) == first
+        chain.verify_final(first, number, proof, chain.head())
+    place.anvil.pass_time(DEVNET.times.window + 1)
+    assert chain.verify_final(first, number, proof, chain.head()) == first
     with pytest.raises(ChainReverted, match="BadProof"):
-        chain.verify_final(first, 0, posted.proofs[1], chain.head())
+        chain.verify_final(first, number, made.proofs[1], chain.head())
     forged = dataclasses.replace(first, signature=signer(2).sign(word("other")))
     with pytest.raises(ChainReverted, match="BadSignature"):
-        chain.verify_final(forged, 0, proof, chain.head())
+        chain.verify_final(forged, number, proof, chain.head())
     with pytest.raises(ChainReverted, match="UnknownBatch"):
-        chain.verify_final(first, 7, proof, chain.head())
+        chain.verify_final(first, number + 7, proof, chain.head())
+    late = sender(place.anvil, place.network, CHALLENGER, tmp_path)
+    late.open_dispute(first.receipt, first.signature, number, proof, word("alternative"), DEVNET.required_bond)
+    pump(place.anvil, [late])
+    (row,) = late.transactions.outbox.all()
+    assert (row.state, row.nonce) == (State.EXPIRED, None) and "WindowClosed" in row.detail
 
 
-def test_epoch_of_book_and_chain_must_agree(anvil: Anvil) -> None:
-    network = deployed(anvil)
-    block = anvil.client.head().number
-    document = network.epochs[0]
+def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Place, tmp_path: Path) -> None:
+    chain = reader(place.anvil, place.network)
+    first, who = posted(place, 1, tmp_path, 1).entries[0], OPERATORS[1]
+    second = dataclasses.replace(first.receipt, out_hash=word("another"))
+    signature, before = who.sign(typed_digest(place.network.anchor_domain, second)), chain.holdings(who.address, chain.head())
+    reporter = sender(place.anvil, place.network, signer(9), tmp_path)
+    reporter.report_equivocation(first.receipt, first.signature, second, signature)
+    pump(place.anvil, [reporter])
+    head = chain.head()
+    assert chain.holdings(who.address, head).stake_wei == before.stake_wei - DEVNET.money.slash_amount and chain.money(head).sums
+
+
+def test_epoch_of_book_and_chain_must_agree(place: Place) -> None:
+    block = place.anvil.client.head().number
+    document = place.network.epochs[0]
     for change in ({"public_key": Blob(b"\x04" + b"\1" * 64)}, {"threshold": 3}, {"assurance": "hardware"}, {"shards": ()}):
         wrong = dataclasses.replace(document, record=dataclasses.replace(document.record, **change))
-        book = dataclasses.replace(network, epochs=(wrong,))
+        book = dataclasses.replace(place.network, epochs=(wrong,))
         with pytest.raises(ConfigurationError, match=r"network\.json"):
-            reader(anvil, book).epoch(1, block)
+            reader(place.anvil, book).epoch(1, block)
     with pytest.raises(UnknownKeyEpoch):
-        reader(anvil, network).epoch(9, block)
+        reader(place.anvil, place.network).epoch(9, block)
 
 
-def test_an_epoch_that_our_book_lacks_is_waited_for(anvil: Anvil) -> None:
-    network = deployed(anvil)
-    older = dataclasses.replace(network, epochs=())
+def test_an_epoch_that_our_book_lacks_is_waited_for(place: Place) -> None:
+    older = dataclasses.replace(place.network, epochs=())
     with pytest.raises(TryAgain, match=r"network\.json"):
-        reader(anvil, older).epoch(1, anvil.client.head().number)
+        reader(place.anvil, older).epoch(1, place.anvil.client.head().number)
 
 
-def test_the_finalized_head_lags_and_every_read_at_it_works() -> None:
-    with running_anvil("--slots-in-an-epoch", "1") as anvil:
-        network = deployed(anvil)
-        anvil.mine(4)
-        final, latest = ChainReader(anvil.client, network, "finalized"), ChainReader(anvil.client, network)
-        assert network.deploy_block < final.head() < latest.head()
-        safe = ChainReader(anvil.client, network, "safe").head()
-        assert final.head() <= safe <= latest.head()
-        snapshot = final.snapshot(signer(3).address, final.head())
-        assert (snapshot.number, snapshot.block_hash) == (final.head(), anvil.client.block(final.head()).hash)
-        assert final.epoch_state(1, final.head()) is EpochState.ACTIVE and final.epoch(1, final.head()).epoch == 1
-        before = final.head()
-        anvil.mine(3)
-        assert final.head() == before + 3
+def test_the_finalized_head_lags_and_every_read_at_it_works(place: Place) -> None:
+    place.anvil.mine(4)
+    client, network = place.anvil.client, place.network
+    final, latest = DocketReader(client, network, "finalized"), DocketReader(client, network)
+    assert network.deploy_block < final.head() < latest.head()
+    assert final.head() <= DocketReader(client, network, "safe").head() <= latest.head()
+    docket = final.docket(signer(3).address, final.head())
+    assert (docket.number, docket.block_hash) == (final.head(), client.block(final.head()).hash)
+    assert final.epoch_state(1, final.head()) is EpochState.ACTIVE and final.epoch(1, final.head()).epoch == 1
+    before = final.head()
+    place.anvil.mine(3)
+    assert final.head() == before + 3
 
 
-def test_an_unknown_finality_is_refused_at_the_start(anvil: Anvil) -> None:
+def test_an_unknown_finality_is_refused_at_the_start(place: Place) -> None:
     with pytest.raises(ConfigurationError, match="finalised"):
-        ChainReader(anvil.client, deployed(anvil), "finalised")
+        DocketReader(place.anvil.client, place.network, "finalised")
 
 
-def test_custom_errors_are_decoded_with_their_arguments(anvil: Anvil) -> None:
-    network = deployed(anvil)
+def test_custom_errors_are_decoded_with_their_arguments(place: Place) -> None:
+    where = place.network.addresses.disputes
     with pytest.raises(ChainReverted) as caught:
-        anvil.client.call("Disputes", network.addresses.disputes, "draw", word("none"), block="latest")
+        place.anvil.client.call("Disputes", where, "draw", word("none"), 1, block="latest")
     reason = caught.value.values[2]
     assert isinstance(reason, Reason)
     assert (reason.name, reason.arguments["have"], reason.arguments["want"]) == ("WrongPhase", Phase.NONE, Phase.SEED)
     assert word("none").hex() in str(caught.value)
 
 
-def test_a_broken_static_law_stops_the_deployment_with_its_name(anvil: Anvil) -> None:
-    with pytest.raises(ChainReverted, match="StaticLawBroken"):
-        deploy(anvil.client, signer(0), {**DEVNET, "unbondDelay": 10})
-    with pytest.raises(ChainReverted, match="ParamOutOfBounds"):
-        deploy(anvil.client, signer(0), {**DEVNET, "alphaBps": 9000})
-    with pytest.raises(ConfigurationError, match="windows"):
-        param_set(DEVNET, windows=1)
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [({"times": {"unbond_delay": 10}}, "StaticLawBroken"), ({"shares": {"alpha_bps": 9_000}}, "OutOfBounds")],
+)
+def test_a_broken_static_law_stops_the_deployment_with_its_name(place: Place, changes: dict[str, object], error: str) -> None:
+    client, who = place.anvil.client, signer(15)
+    site = survey(client, who.address, changed(DEVNET, changes), DEVNET_SHAPE, [POOL], Vote(*(who.address,) * 3))
+    with pytest.raises(ChainReverted, match=error):
+        deploy(client, who, site)
 
 
-def test_a_node_on_another_chain_is_a_configuration_error(anvil: Anvil) -> None:
+def test_a_node_on_another_chain_is_a_configuration_error(place: Place) -> None:
     with pytest.raises(ConfigurationError, match="chain 31337, not 1"):
-        ChainClient(anvil.url, 1).head()
-    network = deployed(anvil)
+        ChainClient(place.anvil.url, 1).head()
     with pytest.raises(ConfigurationError):
-        ChainReader(anvil.client, dataclasses.replace(network, chain_id=U256(5)))
+        DocketReader(place.anvil.client, dataclasses.replace(place.network, chain_id=U256(5)))
 
 
-def test_no_node_and_no_block_are_unavailable() -> None:
+def test_no_node_and_no_block_are_unavailable(place: Place) -> None:
     with pytest.raises(TryAgain):
         ChainClient("http://127.0.0.1:1", CHAIN_ID, timeout_s=2.0).head()
-
-
-def test_a_block_that_is_not_there_is_unavailable(anvil: Anvil) -> None:
     with pytest.raises(TryAgain):
-        anvil.client.block(10**6)
+        place.anvil.client.block(10**6)
 
 
-def test_bytes_that_do_not_fit_the_abi_are_no_answer(anvil: Anvil) -> None:
+def test_bytes_that_do_not_fit_the_abi_are_no_answer(place: Place) -> None:
     # An account without code answers every call with nothing.
     with pytest.raises(TryAgain):
-        anvil.client.call("Lens", signer(9).address, "money", block=at_number(0))
+        place.anvil.client.call("Lens", signer(9).address, "money", block=at_number(0))
 
 
-def test_locator_bytes_that_are_no_text_stop_no_reader(anvil: Anvil, tmp_path: Path) -> None:
-    network = deployed(anvil)
-    posted = batch(network, signer(1), 1, 1, 0)
-    h = posted.header
+def test_locator_bytes_that_are_no_text_stop_no_reader(place: Place) -> None:
+    chain, who = reader(place.anvil, place.network), OPERATORS[0]
+    before = chain.head()
+    h = batch(place.network, who, chain.holdings(who.address, before).last_seq + 1, 1, 0).header
     fields = (h.first_seq, h.count, h.root, h.list_hash, h.environment, h.model_id, h.key_epoch, b"\xff\xfe")
     data = interface("ReceiptAnchor").call("post", fields)
-    send_all(anvil.client, [Call(signer(1), network.addresses.receipt_anchor, data, 0, 10**6)], 20)
-    (header,) = reader(anvil, network).batches(0, anvil.client.head().number)
-    assert header.list_hash == h.list_hash and header.locator == "��"
+    send_all(place.anvil.client, [Call(who, place.network.addresses.receipt_anchor, data, FEE_WEI, 10**6)], 20)
+    (header,) = chain.batches(before + 1, chain.head())
+    assert header.list_hash == h.list_hash and header.locator == "\N{REPLACEMENT CHARACTER}" * 2

@@ -1,23 +1,36 @@
-"""What the network says of itself under the contracts that come next: who takes part, what may be run, who governs."""
+"""What the network says of itself under the contracts: who takes part, what may be run, who governs."""
 
 import pytest
 
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.units import ZERO_DIGEST
-from chain.next.book import verify_code
-from chain.next.documents import RegistryDocuments
-from chain.next.params import DEVNET
-from chain.next.reader import DocketReader
-from chain.next.records import Status
-from chain.next.roles import holders, irregularities
+from chain.book import verify_code
+from chain.documents import RegistryDocuments
+from chain.params import DEVNET
+from chain.reader import DocketReader
+from chain.records import Status
+from chain.roles import holders, irregularities
 from tests.anvil import Anvil
-from tests.court_village import GUARDIAN, MEASUREMENT, OPERATORS, POOL, STAKE_WEI, VECTORS, VERIFIERS, populated
-from tests.devnet import ENVIRONMENT, MODEL, POLICY, signer, word
+from tests.devnet import (
+    ENVIRONMENT,
+    GUARDIAN,
+    MEASUREMENT,
+    MODEL,
+    OPERATORS,
+    POLICY,
+    POOL,
+    STAKE_WEI,
+    VECTORS,
+    VERIFIERS,
+    deployed,
+    signer,
+    word,
+)
 
 
 def test_a_network_says_who_takes_part_and_what_may_be_run(anvil: Anvil) -> None:
-    network = populated(anvil)
+    network = deployed(anvil)
     reader = DocketReader(anvil.client, verify_code(anvil.client, network))
     head = reader.head()
     members = reader.verifiers(POOL, head)
@@ -39,7 +52,7 @@ def test_a_network_says_who_takes_part_and_what_may_be_run(anvil: Anvil) -> None
 
 
 def test_documents_are_believed_only_if_they_hash_to_their_digest(anvil: Anvil) -> None:
-    network = populated(anvil)
+    network = deployed(anvil)
     reader = DocketReader(anvil.client, network)
     head, documents = reader.head(), RegistryDocuments(reader)
     assert documents.environment(ENVIRONMENT.digest, head) == ENVIRONMENT
@@ -58,7 +71,7 @@ def test_documents_are_believed_only_if_they_hash_to_their_digest(anvil: Anvil) 
 
 
 def test_roles_are_where_the_charter_gave_them(anvil: Anvil) -> None:
-    network = populated(anvil)
+    network = deployed(anvil)
     reader = DocketReader(anvil.client, network)
     held = holders(reader, reader.head())
     assert held["GUARDIAN"] == (GUARDIAN.address,) and held["CURATOR"] == (signer(0).address,)

@@ -11,13 +11,14 @@ import pytest
 from bytewise.protocol.errors import LaneOwned, LaneStopped
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
+from chain.book import write_network
 from chain.client import ChainClient
-from chain.deploy import write_network
-from chain.intents import ContractSender
+from chain.params import ETHER
 from chain.sender import SenderPolicy
+from chain.sending import ContractSender
 from chain.transactions import Call
 from tests.anvil import Anvil
-from tests.devnet import batch, deployed, pump, reader, sender, signer
+from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, pump, reader, sender, signer, word
 from tests.unit.chain.desk import Desk, governance, send
 
 HERE = Path(__file__).parent
@@ -72,7 +73,7 @@ def test_a_kill_around_the_broadcast_leaves_exactly_one_transaction(anvil: Anvil
     assert (row.state, row.nonce) == (State.SIGNED, attempt.nonce)
     known = anvil.rpc("eth_getTransactionByHash", "0x" + attempt.tx_hash.hex())
     assert (known is not None) == (point == "after")
-    again.anchor(batch(network, signer(1), 1, 2, anvil.client.head().timestamp).header)
+    again.anchor(batch(network, signer(1), 1, 2, anvil.client.head().timestamp).header, FEE_WEI)
     _wait_for_lease(again)
     pump(anvil, [again])
     assert [item.state for item in again.transactions.outbox.all()] == [State.CONFIRMED]
@@ -138,7 +139,7 @@ def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, t
     desk = Desk(anvil, tmp_path)
     desk.sender.pump()
     # In the same block, but first: governance closes the model.
-    close = governance(desk.network, "setModel")
+    close = governance(desk.network, "close")
     send(anvil.client, close, tip_wei=50 * 10**9)
     anvil.mine()
     desk.sender.pump()
@@ -148,7 +149,7 @@ def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, t
 
 def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
-    send(anvil.client, governance(desk.network, "setModel"), tip_wei=10**9)
+    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
     before = anvil.client.nonce(signer(1).address)
     desk.sender.pump()
@@ -158,11 +159,11 @@ def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None
 
 def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
-    send(anvil.client, governance(desk.network, "setModel"), tip_wei=10**9)
+    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
     desk.sender.pump()
     assert desk.row().state is State.REVERTED
-    send(anvil.client, governance(desk.network, "setModel", status=1), tip_wei=10**9)
+    send(anvil.client, governance(desk.network, "activate"), tip_wei=10**9)
     anvil.mine()
     desk.post(1)
     pump(anvil, [desk.sender])
@@ -192,7 +193,7 @@ def test_what_a_reorganisation_of_another_takes_back_is_done_by_us(anvil: Anvil,
     elsewhere = tmp_path / "other machine"
     elsewhere.mkdir()
     other = sender(anvil, desk.network, signer(1), elsewhere)
-    other.anchor(header)
+    other.anchor(header, FEE_WEI)
     other.pump()
     anvil.mine()
     desk.sender.pump()
@@ -206,13 +207,14 @@ def test_what_a_reorganisation_of_another_takes_back_is_done_by_us(anvil: Anvil,
 def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     verifier = sender(anvil, network, signer(9), tmp_path)
-    verifier.register_verifier()
-    verifier.deposit(5 * 10**18, b"first")
+    verifier.join_pool(POOL, word("machine of nine"), MEASUREMENT)
+    verifier.deposit(9 * ETHER, b"first")
     pump(anvil, [verifier])
-    verifier.request_unbond(10**18, b"some")
+    verifier.request_unbond(ETHER, b"some")
     pump(anvil, [verifier])
     chain = reader(anvil, network)
-    assert (signer(9).address, 4 * 10**18) in chain.verifiers(chain.head()) and chain.money(chain.head()).sums
+    mine = chain.holdings(signer(9).address, chain.head())
+    assert (mine.stake_wei, mine.unbonding_wei, mine.pool) == (8 * ETHER, ETHER, POOL) and chain.money(chain.head()).sums
 
 
 def _replace_by_stranger(client: ChainClient, nonce: int) -> None:

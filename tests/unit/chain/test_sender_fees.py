@@ -11,7 +11,7 @@ from chain.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgro
 from chain.sender import SenderPolicy
 from chain.transactions import TX_GAS_CAP, fees_of, is_empty
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import batch, deployed, pump, sender, signer
+from tests.devnet import FEE_WEI, batch, deployed, pump, sender, signer
 from tests.unit.chain.desk import Desk, base_fee, governance, send, sign_only
 
 IMPATIENT = SenderPolicy(confirmations=1, bump_after_s=0)
@@ -58,7 +58,7 @@ def test_an_act_that_is_moot_still_frees_its_nonce_when_the_base_fee_outgrew_it(
         desk.sender.pump()
         base = anvil.client.head().base_fee_wei
         anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
-        send(anvil.client, governance(desk.network, "setModel"), tip_wei=10**9)
+        send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
         anvil.mine()
         base_fee(anvil, 60 * base)
         desk.sender.pump()
@@ -77,7 +77,7 @@ def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp
 def test_a_planned_batch_is_not_signed_after_its_deadline(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     operator = sender(anvil, network, signer(1), tmp_path)
-    operator.anchor(batch(network, signer(1), 1, 2, 0).header, deadline=anvil.client.head().timestamp + 60)
+    operator.anchor(batch(network, signer(1), 1, 2, 0).header, FEE_WEI, deadline=anvil.client.head().timestamp + 60)
     anvil.pass_time(100)
     assert operator.pump() == 0
     (row,) = operator.transactions.outbox.all()
@@ -115,7 +115,7 @@ def test_an_act_in_front_of_its_deadline_pays_more_the_nearer_it_comes(anvil: An
     anvil.automine(False)
     operator = sender(anvil, network, signer(1), tmp_path, SenderPolicy(confirmations=1, bump_after_s=10**6, max_attempts=1))
     outbox, end = operator.transactions.outbox, anvil.client.head().timestamp + 2 * HURRY_S
-    operator.anchor(batch(network, signer(1), 1, 2, 0).header, deadline=end)
+    operator.anchor(batch(network, signer(1), 1, 2, 0).header, FEE_WEI, deadline=end)
     tips = []
     for left in (2 * HURRY_S, HURRY_S + 60, 450, 250, 240, 110, 48, 5):
         for attempt in outbox.attempts(1):
@@ -135,7 +135,7 @@ def test_a_deadline_that_the_chain_moved_is_the_rows(anvil: Anvil, tmp_path: Pat
     operator = sender(anvil, network, signer(1), tmp_path)
     header, now = batch(network, signer(1), 1, 2, 0).header, anvil.client.head().timestamp
     for deadline in (now - 5, now + 60):
-        operator.anchor(header, deadline=deadline)
+        operator.anchor(header, FEE_WEI, deadline=deadline)
         assert operator.transactions.outbox.all()[0].intent.deadline == deadline
     pump(anvil, [operator])
     assert operator.transactions.outbox.all()[0].state is State.CONFIRMED

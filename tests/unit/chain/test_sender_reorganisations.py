@@ -10,9 +10,9 @@ from hexbytes import HexBytes
 from bytewise.storage.outbox import Item, State
 from chain.aftercare import FINAL_AFTER
 from chain.fees import fees_at
-from chain.intents import ContractSender
 from chain.params import ETHER
 from chain.sender import SenderPolicy
+from chain.sending import ContractSender
 from tests.anvil import Anvil
 from tests.devnet import deployed, pump, reader, sender, signer
 from tests.unit.chain.desk import Desk
@@ -43,7 +43,7 @@ def content(raw: bytes) -> tuple[str, bytes, int]:
 
 
 def anchored(desk: Desk) -> int:
-    return desk.chain.last_seq(signer(1).address, desk.chain.head())
+    return desk.chain.holdings(signer(1).address, desk.chain.head()).last_seq
 
 
 def check(desk: Desk) -> None:
@@ -51,7 +51,7 @@ def check(desk: Desk) -> None:
     # By views: after several deep reorganisations anvil leaves logs out.
     wanted = [int.from_bytes(item.intent.subject, "big") for item in desk.outbox.all()]
     headers = [desk.chain.batch(number, desk.chain.head()) for number in range(len(wanted))]
-    assert [header.first_seq for header in headers if header is not None] == wanted and anchored(desk) == wanted[-1] + 1
+    assert [found[0].first_seq for found in headers if found is not None] == wanted and anchored(desk) == wanted[-1] + 1
     for item in desk.outbox.all():
         for attempt in desk.outbox.attempts(item.id):
             assert content(attempt.raw) == (item.intent.contract, item.intent.calldata, item.intent.value_wei)
@@ -146,7 +146,7 @@ def test_a_deposit_that_reverted_is_sent_again_only_when_its_old_bytes_are_void(
     verifier.deposit(ETHER, b"first")
     pump(anvil, [verifier])
     chain = reader(anvil, network)
-    assert outbox.all()[0].state is State.CONFIRMED and chain.stake(signer(9).address, chain.head()) == ETHER
+    assert outbox.all()[0].state is State.CONFIRMED and chain.holdings(signer(9).address, chain.head()).stake_wei == ETHER
 
 
 def test_what_is_deep_enough_is_final_and_looked_after_no_more(anvil: Anvil, tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ import pytest
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.errors import ConfigurationError
-from chain.next.book import read_network
-from chain.next.params import DEVNET, changed, complete, read_changes
+from chain.book import read_network
+from chain.params import DEVNET, changed, complete, read_changes
 from tests.anvil import CHAIN_ID, Anvil
-from tests.court_village import POOL
-from tests.devnet import signer
+from tests.devnet import POOL, signer
 
 DEPLOY = ["chain", "deploy", "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
+from bytewise.protocol.court.count import said_by
 from bytewise.protocol.decide import MovePolicy, VotePolicy
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.dispute import Dispute, Phase
+from bytewise.protocol.docket import Case, RoundSeats
 from bytewise.protocol.errors import ProtectionMissing, SecondVote
 from bytewise.protocol.messages import Outcome, Vote
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
 from bytewise.storage.duties import DECLINED, DONE, Duties
@@ -65,12 +67,12 @@ class Seated:
             threading.Event().wait(0.02)
         raise AssertionError("never quiet")
 
-    def vote(self, dispute: Dispute) -> Vote | None:
+    def vote(self, dispute: Case) -> Vote | None:
         stored = self.protection.known(dispute.id, dispute.round, ME.address)
         return None if stored is None else stored.vote
 
 
-def setup(folder: Path, cheat: bool = True) -> tuple[Town, Dispute]:
+def setup(folder: Path, cheat: bool = True) -> tuple[Town, Case]:
     town = Town(folder)
     signed = town.signed(1, cheat=cheat)
     town.anchor(signed)
@@ -89,7 +91,7 @@ def test_a_duty_becomes_one_protected_vote_a_commitment_and_a_reveal(tmp_path: P
         ((revealed, quote),) = town.sender.of("reveal")
         assert revealed == vote and keccak256(quote) == vote.quote_hash
         index = town.chain.disputes.index(shown)
-        town.chain.disputes[index] = replace(shown, members=(replace(shown.members[0], revealed=True),))
+        town.chain.disputes[index] = replace(shown, members=(replace(shown.members[0], group=said_by(vote).group),))
         member.tick(1)
         assert [duty.state for duty in member.duties.all()] == [DONE]
     assert town.enclave.jobs == 1
@@ -151,21 +153,22 @@ def test_a_seat_behind_a_page_of_closed_disputes_is_found(tmp_path: Path) -> Non
     """One old dispute that stays open, 150 that are over, then ours: a page of the chain has 64."""
     town, ours = setup(tmp_path)
     stranger = replace(seat(), voter=NETWORK.addresses.disputes)
-    closed = [replace(ours, id=word("d", i), members=(stranger,), phase=Phase.FINAL) for i in range(150)]
+    over = {"phase": Phase.FINAL, "paid": True, "rounds": (RoundSeats(15, 15),), "members": (stranger,)}
+    closed = [replace(ours, id=word("d", i), **over) for i in range(150)]
     stuck = replace(ours, id=word("stuck"), members=(stranger,))
     town.chain.disputes, town.chain.page = [stuck, *closed, ours], 64
     with Seated(town) as member:
         member.until_quiet()
         assert member.vote(ours) is not None
-        town.chain.snapshots.clear()
+        town.chain.dockets.clear()
         member.tick(1)
         # The first is the test's own, of `pass_time`.
-        assert town.chain.snapshots[1:] == [0, 128], "the page that is over is not read again"
-        town.chain.disputes[0] = replace(stuck, phase=Phase.FINAL)
+        assert town.chain.dockets[1:] == [0, 128], "the page that is over is not read again"
+        town.chain.disputes[0] = replace(stuck, **over)
         member.tick(1)
-        town.chain.snapshots.clear()
+        town.chain.dockets.clear()
         member.tick(1)
-        assert town.chain.snapshots[1:] == [128]
+        assert town.chain.dockets[1:] == [128]
 
 
 def test_shards_without_a_key_are_asked_again_until_there_is_no_time(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.dispute import Phase
 from bytewise.protocol.errors import BytewiseError, MalformedValue, RpcRefused, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.messages import Outcome
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, ZERO_DIGEST
 from committee.ballots import RETRY_PAUSE_S

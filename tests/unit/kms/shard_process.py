@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from bytewise.protocol.dispute import Dispute
+from bytewise.protocol.docket import Case
 from bytewise.protocol.encoding import decode
 from bytewise.service.settings import load_settings
 from kms import keyring
@@ -14,7 +14,7 @@ from tests.unit.kms.world import CONTRACTS, MemoryChain
 if __name__ == "__main__":
     settings = load_settings(ShardSettings, Path(sys.argv[1]))
     document = keyring.load_document(settings.epoch_file)
-    dispute = decode(Dispute, settings.network_file.read_bytes())
+    dispute = decode(Case, settings.network_file.read_bytes())
     from bytewise.tee.policy import load_policy
 
     chain = MemoryChain(document, load_policy(settings.policy_file, 31337, production=False).digest)

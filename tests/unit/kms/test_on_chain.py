@@ -12,35 +12,37 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol import merkle
-from bytewise.protocol.dispute import Member, Phase
+from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, NoKey
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.keys import ReleaseLog
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.network import Network
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.seal import unpad
-from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U32, U64, ZERO_DIGEST, Digest
 from bytewise.service.settings import child_environment
 from bytewise.storage.releases import LogHead, verify_log
-from chain.artifacts import interface
-from chain.deploy import Joiner, Model, Policy, deploy, join, put_in_force, write_network
-from chain.params import DEVNET, ETHER
-from chain.transactions import Call, send_all
+from chain.book import write_network
+from chain.deploy import Joiner, Policy, Proposed, deploy, environment_proposal, join, put_in_force, survey
+from chain.params import DEVNET, ETHER, changed
+from chain.plan import DEVNET_SHAPE
+from chain.plan import Vote as Powers
 from kms.chain_view import ChainKeyView
 from kms.client import ShardClient, ShardKeySource
 from kms.policy import key_domain
 from kms.settings import ShardSettings
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import pump, reader, sender, signer
+from tests.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_force, pump, reader, seed_passed, sender, signer, word
 from tests.unit.kms.test_process import answers, config
 from tests.unit.kms.world import ENVIRONMENT, Case, World, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 OPERATOR, CHALLENGER, VERIFIERS = signer(1), signer(8), [signer(i) for i in range(3, 8)]
-AUDITS = {"auditRateBps": 10_000, "auditUnit": ETHER}
+AUDITS = changed(DEVNET, {"shares": {"audit_rate_bps": 10_000}, "money": {"audit_unit": ETHER}})
 """Every verifier audits every receipt."""
 
 
@@ -53,18 +55,20 @@ class OnChain:
     network: Network
     case: Case
 
-    def dispute(self) -> tuple[Digest, Member]:
+    def dispute(self) -> tuple[Digest, Seat]:
         """Opens and draws a dispute; its id and one member that is no verifier without seats."""
         challenger = sender(self.anvil, self.network, CHALLENGER, self.world.folder)
         chain = reader(self.anvil, self.network)
-        bond = chain.snapshot(CHALLENGER.address, chain.head()).params.required_bond_wei
-        challenger.open_dispute(self.case.receipt, self.case.receipt_signature, 0, (), bond)
+        bond = chain.docket(CHALLENGER.address, chain.head()).required_bond_wei
+        challenger.open_dispute(self.case.receipt, self.case.receipt_signature, 0, (), word("alternative"), bond)
         pump(self.anvil, [challenger])
-        found = chain.snapshot(CHALLENGER.address, chain.head()).disputes[0]
-        self.anvil.mine(3)
-        challenger.draw(found.id, 1)
+        found = chain.docket(CHALLENGER.address, chain.head()).cases[0]
+        seed_passed(self.anvil, found)
+        challenger.prove_seed(found.seed.block)
         pump(self.anvil, [challenger])
-        drawn = chain.dispute(found.id, chain.head())
+        challenger.draw(found.id, 1, 0, found.seats)
+        pump(self.anvil, [challenger])
+        drawn = chain.case(found.id, chain.head())
         assert drawn is not None and drawn.phase is Phase.COMMIT
         return found.id, drawn.members[0]
 
@@ -91,14 +95,18 @@ def on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
 
 def put_on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
     """A fresh network on this chain."""
-    network = deploy(anvil.client, signer(0), {**DEVNET, **AUDITS})
+    client, curator = anvil.client, signer(0)
+    anvil.mine(2)
+    network = deploy(
+        client, curator, survey(client, curator.address, AUDITS, DEVNET_SHAPE, [POOL], Powers(*(curator.address,) * 3))
+    )
     world = World(tmp_path, contracts=network.contracts)
     case = world.case(1, OPERATOR)
     policy = Policy(world.policy.digest, int(world.policy.serial), encode(world.policy))
-    models = [Model(case.receipt.model_id, b"{}")]
-    network = put_in_force(anvil.client, network, signer(0), [ENVIRONMENT], models, policy, [world.document])
-    joiners = [Joiner(OPERATOR, 32 * ETHER, "http://127.0.0.1:1"), *(Joiner(v, 32 * ETHER, None) for v in VERIFIERS)]
-    join(anvil.client, network, joiners)
+    proposals = [environment_proposal(ENVIRONMENT, POOL, VECTORS), Proposed(case.receipt.model_id, ZERO_DIGEST, VECTORS, b"{}")]
+    network = put_in_force(client, network, curator, [MEASUREMENT], proposals, policy, [world.document])
+    join(client, network, [Joiner(OPERATOR, STAKE_WEI, "http://127.0.0.1:1"), *(joiner(v) for v in VERIFIERS)])
+    in_force(anvil, network, VERIFIERS, [ENVIRONMENT.digest, case.receipt.model_id])
     write_network(tmp_path / "network.json", network)
     (tmp_path / "policy.json").write_bytes(encode(world.policy))
     operator = sender(anvil, network, OPERATOR, tmp_path)
@@ -107,9 +115,14 @@ def put_on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
         0, OPERATOR.address, U64(1), U32(1), root, ZERO_DIGEST, ENVIRONMENT.digest, case.receipt.model_id, U64(1),
         "eigenda:standard:0x01", U64(0), U64(0),
     )  # fmt: skip
-    operator.anchor(header)
+    operator.anchor(header, fee_wei(anvil, network, 1))
     pump(anvil, [operator])
     return OnChain(world, anvil, network, case)
+
+
+def joiner(who: LocalSigner, stake_wei: int = STAKE_WEI) -> Joiner:
+    """A verifier of the one pool, on a machine of its own."""
+    return Joiner(who, stake_wei, None, POOL, word("machine", who.address), MEASUREMENT)
 
 
 @contextmanager
@@ -156,29 +169,30 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
     view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
     dispute, member = on_chain.dispute()
     facts = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter), 0)
-    assert facts.dispute is not None and facts.dispute.member(member.voter) == member and facts.batch is None
+    assert facts.case is not None and facts.case.seat_of(member.voter) == member and facts.drawing is None
     assert (facts.policy, facts.assurance) == (on_chain.world.policy.digest, "simulated")
     assert facts.public_key == on_chain.world.document.record.public_key
-    facts = view.read(on_chain.ticket(TicketKind.AUDIT), 0)
-    assert facts.batch is not None and facts.dispute is None
-    assert facts.beacon == on_chain.anvil.client.block(facts.batch.block + 2).hash
-    assert facts.audit_stakes == facts.verifiers == tuple((v.address, 32 * ETHER) for v in VERIFIERS)
-    assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).batch is None
+    for who in VERIFIERS:
+        facts = view.read(on_chain.ticket(TicketKind.AUDIT, voter=who.address), 0)
+        assert facts.drawing is not None and facts.case is None and facts.is_verifier
+        assert facts.drawing.beacon == on_chain.anvil.client.block(facts.drawing.batch.block + 2).hash
+        assert (facts.drawing.seats, facts.drawing.rate_bps) == (STAKE_WEI // ETHER, 10_000)
+    stranger = view.read(on_chain.ticket(TicketKind.AUDIT, voter=OPERATOR.address), 0)
+    assert stranger.drawing is not None and (stranger.drawing.seats, stranger.is_verifier) == (0, False)
+    assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).drawing is None
     unknown = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0)
-    assert unknown.dispute is None
+    assert unknown.case is None
 
 
 @pytest.mark.e2e
 def test_audits_are_drawn_from_the_stakes_at_the_batch_whoever_joins_or_deposits_later(on_chain: OnChain) -> None:
     view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
-    late, anvil, vault = signer(9), on_chain.anvil, on_chain.network.addresses.stake_vault
+    late, anvil = signer(9), on_chain.anvil
     anvil.mine(3)
-    join(anvil.client, on_chain.network, [Joiner(late, 320 * ETHER, None)])
-    deposit = Call(VERIFIERS[0], vault, interface("StakeVault").call("deposit"), 320 * ETHER, 500_000)
-    send_all(anvil.client, [deposit], 30.0)
-    facts = view.read(on_chain.ticket(TicketKind.AUDIT), 0)
-    assert dict(facts.verifiers)[late.address] == 320 * ETHER and dict(facts.verifiers)[VERIFIERS[0].address] == 352 * ETHER
-    assert facts.audit_stakes == (*((v.address, 32 * ETHER) for v in VERIFIERS), (late.address, 0))
+    join(anvil.client, on_chain.network, [joiner(late, 10 * STAKE_WEI)])
+    anvil.mine(3)
+    facts = view.read(on_chain.ticket(TicketKind.AUDIT, voter=late.address), 0)
+    assert facts.is_verifier and facts.drawing is not None and facts.drawing.seats == 0
     ticket = on_chain.ticket(TicketKind.AUDIT, voter=late.address)
     with serving(on_chain, 1, 2), pytest.raises(NoKey):
         on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, late), on_chain.world.secret)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.dispute import Phase
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     BadSignature,
@@ -18,6 +17,7 @@ from bytewise.protocol.errors import (
     TryAgain,
 )
 from bytewise.protocol.messages import TicketKind, transport_key_hash
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.seal import envelope_hash
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Digest
@@ -187,5 +187,5 @@ def test_what_a_later_block_may_cure_is_a_reason_to_wait(fresh: World) -> None:
     audit = fresh.ticket(case, TicketKind.AUDIT)
     refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=audit))
     proof = fresh.chain.anchor(case)
-    fresh.chain.facts = replace(fresh.chain.facts, beacon=None)
+    fresh.chain.beacon = None
     refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=audit, proof=proof))

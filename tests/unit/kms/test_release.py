@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.dispute import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     BadSignature,
@@ -24,6 +23,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
 from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
@@ -32,7 +32,7 @@ from kms import hpke
 from kms.curve import decode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
-from tests.unit.kms.world import ATTACKER, CONTRACTS, NOW, OTHER_VOTER, VOTER, World, is_drawn, refused
+from tests.unit.kms.world import ATTACKER, AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER, World, is_drawn, refused
 
 
 def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:
@@ -89,19 +89,16 @@ def test_a_drawn_audit_is_served_and_an_undrawn_is_not(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     proof = fresh.chain.anchor(case)
     ticket = fresh.ticket(case, TicketKind.AUDIT)
-    assert is_drawn(case, fresh.chain.facts.beacon)  # type: ignore[arg-type]
-    nobody = replace(fresh.chain.facts.params, audit_rate_bps=0)
-    before, fresh.chain.facts = fresh.chain.facts, replace(fresh.chain.facts, params=nobody)
+    assert is_drawn(case, fresh.chain.beacon)  # type: ignore[arg-type]
+    fresh.chain.audit_rate_bps = 0
     refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
-    fresh.chain.facts = before
+    fresh.chain.audit_rate_bps = AUDIT_RATE_BPS
     assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
 
 
 AUDIT_CHANGES: dict[str, tuple[type[BytewiseError], Callable[[World], None]]] = {
-    "window over": (TicketRefused, lambda w: set_facts(w, timestamp=NOW + 501)),
-    "joined after the batch": (TicketRefused, lambda w: set_facts(w, audit_stakes=((VOTER.address, 0),))),
-    "not registered": (TicketRefused, lambda w: set_facts(w, audit_stakes=())),
-    "no stake": (TicketRefused, lambda w: set_facts(w, audit_stakes=((VOTER.address, 9),))),
+    "window over": (TicketRefused, lambda w: set_facts(w, clock=NOW + 501)),
+    "no stake that counts, or of another pool": (TicketRefused, lambda w: w.chain.audit_seats.update({VOTER.address: 0})),
     "another root": (MerkleProofMismatch, lambda w: set_batch(w, root=ZERO_DIGEST)),
     "another operator": (TicketRefused, lambda w: set_batch(w, operator=ATTACKER.address)),
     "another epoch": (TicketRefused, lambda w: set_batch(w, key_epoch=U64(9))),
@@ -141,9 +138,7 @@ def test_who_registers_or_deposits_once_the_beacon_is_known_is_not_drawn(fresh: 
     """An account made for the beacon is a verifier now, with any stake, and had none when the batch was posted."""
     case, shard = fresh.case(), fresh.shard(1)
     proof = fresh.chain.anchor(case)
-    at_batch = ((VOTER.address, 1000), (OTHER_VOTER.address, 9))
-    now = (*at_batch[:1], (OTHER_VOTER.address, 10**9), (ATTACKER.address, 10**9))
-    set_facts(fresh, verifiers=now, audit_stakes=at_batch)
+    fresh.chain.audit_seats[OTHER_VOTER.address] = 0
     for who in (ATTACKER, OTHER_VOTER):
         ticket = fresh.ticket(case, TicketKind.AUDIT, voter=who.address)
         refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=who, proof=proof))

@@ -16,14 +16,16 @@ import uvicorn
 
 from bytewise.ports import Clock
 from bytewise.protocol import merkle, sortition
-from bytewise.protocol.dispute import Dispute, Member, Params, Phase
+from bytewise.protocol.docket import Case as DisputeCase
+from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment, Limits
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.jobs import Contracts, RunJob
-from bytewise.protocol.keys import ChainFacts, Decision, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, Decision, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader, Receipt, plain_enclave_key, receipt_id
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
@@ -44,6 +46,7 @@ from kms.hpke import transport_keypair
 from kms.policy import anchor_domain, expected_report_data, key_domain
 from kms.release import Shard
 from kms.settings import DealSettings, DealShard
+from tests.dockets import case as dispute_of
 
 ENTRY = "kms.client"
 """The measured program of these tests: small, and without a model."""
@@ -51,10 +54,10 @@ ENTRY = "kms.client"
 CHAIN_ID = 31337
 CONTRACTS = Contracts(U256(CHAIN_ID), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), Address("0x" + "e1" * 20))
 OPERATOR, VOTER, OTHER_VOTER, CLIENT = (LocalSigner(bytes([n]) * 32) for n in (1, 2, 3, 4))
-PARAMS = Params(
-    window_s=600, max_anchor_delay_s=60, commit_s=60, reveal_s=60, seats=(15, 31), tau_num=2, tau_den=3,
-    audit_rate_bps=10_000, audit_unit_wei=10, required_bond_wei=1,
-)  # fmt: skip
+AUDIT_RATE_BPS = 10_000
+AUDIT_SEATS = {VOTER.address: 100, OTHER_VOTER.address: 1}
+"""Audit seats of the verifiers of this world."""
+WINDOW_S = 600
 ENVIRONMENT = Environment(ZERO_DIGEST, "exact-1", "cpu", "none", (), (), Limits(512, 128, 65536, 259))
 NOW = 1_800_000_000
 """Chain time of the one block."""
@@ -75,27 +78,39 @@ class MemoryChain:
     """`KeyView` over one settable block; `facts` is what every read gives, `disputes` and `batches` by id."""
 
     def __init__(self, document: EpochDocument, policy: Digest) -> None:
-        self.disputes: dict[Digest, Dispute] = {}
+        self.disputes: dict[Digest, DisputeCase] = {}
+        self.beacon: Digest | None = Digest(b"\x07" * 32)
+        self.audit_seats = dict(AUDIT_SEATS)
+        self.audit_rate_bps = AUDIT_RATE_BPS
+        self.window_end = NOW - 100 + WINDOW_S
         self.batches: dict[int, BatchHeader] = {}
         self.facts = ChainFacts(
-            number=100, timestamp=NOW, params=PARAMS, policy=policy, dispute=None, batch=None, beacon=Digest(b"\x07" * 32),
-            verifiers=((VOTER.address, 1000), (OTHER_VOTER.address, 10)),
-            audit_stakes=((VOTER.address, 1000), (OTHER_VOTER.address, 10)), epoch_state=EpochState.ACTIVE,
+            number=100, timestamp=NOW, clock=NOW, policy=policy, is_verifier=True, case=None, drawing=None,
+            epoch_state=EpochState.ACTIVE,
             assurance=document.record.assurance, public_key=document.record.public_key,
         )  # fmt: skip
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
-        return replace(self.facts, dispute=self.disputes.get(ticket.subject), batch=self.batches.get(batch_id))
+        return replace(
+            self.facts, case=self.disputes.get(ticket.subject), drawing=self.drawing(ticket.voter, batch_id),
+            is_verifier=ticket.voter in AUDIT_SEATS,
+        )  # fmt: skip
+
+    def drawing(self, voter: Address, batch_id: int) -> AuditDrawing | None:
+        """What draws the auditors of a batch."""
+        batch = self.batches.get(batch_id)
+        if batch is None or self.beacon is None:
+            return None
+        return AuditDrawing(batch, self.window_end, self.beacon, self.audit_rate_bps, self.audit_seats.get(voter, 0))
 
     def open(self, case: Case, phase: Phase = Phase.COMMIT, round_number: int = 1, seat_mask: int = 0b111) -> Digest:
         """A dispute about the case in which VOTER has seats; returns its id."""
         identifier = Digest(case.id[::-1])
-        member = Member(VOTER.address, seat_mask, ZERO_DIGEST, False, 0, 0, ZERO_DIGEST)
-        self.disputes[identifier] = Dispute(
-            id=identifier, receipt_id=case.id, batch_id=0, operator=case.receipt.operator, challenger=CLIENT.address,
-            claimed_out_hash=case.receipt.out_hash, key_epoch=case.receipt.key_epoch, phase=phase, round=round_number,
-            seats=15, seed_block=90, round_seed=Digest(b"\x08" * 32), opened_at=NOW - 10, commit_end=NOW + 50,
-            reveal_end=NOW + 110, bond_wei=1, verdict=0, replacement=ZERO_DIGEST, members=(member,),
+        member = Seat(VOTER.address, seat_mask, ZERO_DIGEST, ZERO_DIGEST)
+        self.disputes[identifier] = dispute_of(
+            id=identifier, receipt_id=case.id, operator=case.receipt.operator, claimed_out_hash=case.receipt.out_hash,
+            phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32), opened_at=NOW - 10, commit_end=NOW + 50,
+            reveal_end=NOW + 110, members=(member,),
         )  # fmt: skip
         return identifier
 
@@ -269,7 +284,7 @@ def free_port() -> int:
 
 def is_drawn(case: Case, beacon: Digest) -> bool:
     """Whether VOTER audits the case in this world."""
-    return sortition.audit_is_drawn(beacon, case.id, VOTER.address, PARAMS.audit_rate_bps, 100)
+    return sortition.audit_is_drawn(beacon, case.id, VOTER.address, AUDIT_RATE_BPS, 100)
 
 
 def refused(error: type[BytewiseError], world: World, shard: Shard, request: ReleaseRequest) -> BytewiseError:

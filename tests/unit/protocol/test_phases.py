@@ -1,4 +1,4 @@
-"""The phase table of the second contracts: whole, without dead ends, and numbered as the contracts number it."""
+"""The phase table of the contracts: whole, without dead ends, and numbered as the contracts number it."""
 
 import re
 import runpy
@@ -10,7 +10,7 @@ from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
 from tests.source import ROOT
 
-TYPES = (ROOT / "chain/contracts/next/src/Types.sol").read_text()
+TYPES = (ROOT / "chain/contracts/src/Types.sol").read_text()
 
 
 @pytest.mark.parametrize("kind", [Phase, Verdict, Standing])
@@ -53,7 +53,7 @@ def test_derived_phases_follow_from_time_or_a_count() -> None:
 def test_the_page_names_every_function_that_has_a_role() -> None:
     page = (ROOT / "docs/contracts.md").read_text()
     roles = page[page.index("## 3. Roles") : page.index("## 4.")]
-    governed = (ROOT / "chain/contracts/next/src/governance/Charter.sol").read_text()
+    governed = (ROOT / "chain/contracts/src/governance/Charter.sol").read_text()
     functions = {
         f"{contract.removeprefix('I')}.{function}" for contract, function in re.findall(r"(\w+)\.(\w+)\.selector", governed)
     }

@@ -24,7 +24,7 @@ from tests.anvil import CHAIN_ID
 from tests.world import World
 
 NOW = 1_800_000_000
-WITHIN_S, TTL_S = 100, 1000
+WITHIN_S, TTL_S, PRICE = 100, 1000, 7
 OPERATOR = devnet.signer(1)
 ANCHOR = Domain(CHAIN_ID, address("0x" + "5a" * 20))
 
@@ -41,6 +41,7 @@ class Scene:
     folder: Path
     last_seq: int = 0
     timestamp: int = NOW
+    room: int = 100
     sent: list[BatchHeader] = field(default_factory=list)
     deadlines: list[int] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -51,9 +52,12 @@ class Scene:
         return self.timestamp
 
     def read(self) -> Standing:
-        return Standing(1, self.timestamp, devnet.epoch_document().record, True, True, True, self.last_seq)
+        return Standing(
+            1, self.timestamp, devnet.epoch_document().record, True, True, True, self.last_seq, True, self.room, PRICE
+        )
 
-    def anchor(self, header: BatchHeader, deadline: int = 0) -> None:
+    def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
+        assert fee_wei >= header.count * PRICE
         if self.crash:
             raise KeyboardInterrupt
         self.deadlines.append(deadline)
@@ -97,6 +101,16 @@ class Scene:
 def scene(tmp_path: Path) -> Iterator[Scene]:
     migrate(f"sqlite:///{tmp_path / 'db'}")
     yield Scene(tmp_path)
+
+
+def test_no_batch_is_larger_than_the_stake_that_it_binds(scene: Scene) -> None:
+    scene.issue(3)
+    scene.room = 2
+    scene.batcher().tick()
+    assert [(h.first_seq, h.count) for h in scene.sent] == [(1, 2)]
+    scene.room, scene.last_seq = 0, 2
+    scene.batcher().tick()
+    assert len(scene.sent) == 1
 
 
 def test_receipts_are_batched_in_order_and_the_next_batch_waits_for_the_first(scene: Scene) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from chain.reader import ChainReader
+from chain.reader import DocketReader
 from serving.chain_view import OperatorStanding
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, MODEL, deployed, signer
@@ -10,7 +10,7 @@ from tests.devnet import ENVIRONMENT, MODEL, deployed, signer
 
 def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:
     network = dataclasses.replace(deployed(anvil), **changes)  # type: ignore[arg-type]
-    return OperatorStanding(ChainReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
+    return OperatorStanding(DocketReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
 
 
 def test_an_operator_whose_book_lacks_the_open_epoch_serves_nobody_and_stays_alive() -> None:

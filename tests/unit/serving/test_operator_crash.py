@@ -13,7 +13,7 @@ from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.books import Books
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from chain.reader import ChainReader
+from chain.reader import DocketReader
 from tests.operator_site import MODEL_NAME, READY_S, Operator, process, running_operator_site, serving, wait_ready
 
 
@@ -52,7 +52,7 @@ def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(op
         assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
         assert books.last_issued() == 1
         operator.wait_anchored(1)
-    reader = ChainReader(operator.anvil.client, operator.network)
+    reader = DocketReader(operator.anvil.client, operator.network)
     assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
 
 

@@ -19,7 +19,7 @@ from bytewise.protocol.units import Digest, unhex
 from bytewise.service.clock import SystemClock
 from bytewise.storage.books import Books
 from bytewise.storage.engine import open_database
-from chain.reader import ChainReader
+from chain.reader import DocketReader
 from kms.curve import decode_point
 from kms.envelope import open_with_point, verify_receipt_envelope
 from tests.operator_site import MODEL_NAME, SECRET, Operator, running_operator_site, serving
@@ -74,7 +74,7 @@ def test_the_envelope_on_da_opens_to_exactly_the_opening(operator: Operator, cli
 
 def test_receipts_are_anchored_in_order_and_every_list_fits_its_header(operator: Operator, client: openai.OpenAI) -> None:
     seq = from_json(SignedReceipt, ask(client, "Anchor me.", max_tokens=3).model_extra["receipt"]["signed"]).receipt.seq
-    reader = ChainReader(operator.anvil.client, operator.network)
+    reader = DocketReader(operator.anvil.client, operator.network)
     operator.wait_anchored(seq)
     with DaClient((operator.da_url,), 10.0) as da:
         listed = [(header, decode(ReceiptList, da.get(header.locator))) for header in _batches(operator, reader)]
@@ -83,7 +83,7 @@ def test_receipts_are_anchored_in_order_and_every_list_fits_its_header(operator:
         assert len(verify_list(operator.network.anchor_domain, header, entries)) == header.count
 
 
-def _batches(operator: Operator, reader: ChainReader) -> tuple[BatchHeader, ...]:
+def _batches(operator: Operator, reader: DocketReader) -> tuple[BatchHeader, ...]:
     return reader.batches(operator.network.deploy_block, reader.head())
 
 

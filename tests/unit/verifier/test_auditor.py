@@ -21,13 +21,15 @@ from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest, unhex
 from bytewise.storage.archive import Audits
+from chain.params import changed
 from tests.unit.verifier import bench as b
-from tests.unit.verifier.town import ME, NETWORK, WORLD, Town
+from tests.unit.verifier.town import ME, NETWORK, PARAMS, WINDOW_S, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, NOW, word
 from verifier.act import Performer
 from verifier.audit import Cause, conclude
 from verifier.auditor import Auditor
 from verifier.node import Node
+from verifier.tips import Tip, TipBox
 from verifier.worker import Worker
 
 
@@ -130,9 +132,56 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(tmp_path: P
     assert said == {honest_id: AuditOutcome.MATCH, fraud_id: AuditOutcome.MISMATCH}
     opening = audits.find(fraud_id).opening  # type: ignore[union-attr]
     tokens, root, salt = (Digest(unhex(opening[name])) for name in ("tokens_hash", "trace_root", "salt"))
-    assert audits.find(fraud_id).result.commitment == audit_commitment(2, tokens, root, salt)  # type: ignore[union-attr]
+    assert audits.find(fraud_id).result.commitment == audit_commitment(fraud_id, ME.address, tokens, root, salt)  # type: ignore[union-attr]
     assert out_hash(tokens, root) != fraud.receipt.out_hash
     town.journal.verify_journal()
+
+
+def test_what_was_found_is_shown_after_the_window_and_the_bounty_claimed_once_another_agrees(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1, cheat=True)
+    town.anchor(signed)
+    node, audits, worker = node_of(town)
+    run(town, node, worker, 1)
+    assert town.sender.of("opening") == []
+    town.chain.pass_time(WINDOW_S)
+    node.tick()
+    ((verifier, tokens, root, salt),) = town.sender.of("opening")
+    result = town.sender.of("audit")[0][0]
+    assert verifier == ME.address and audit_commitment(result.receipt_id, verifier, tokens, root, salt) == result.commitment
+    town.chain.pass_time(1)
+    node.tick()
+    assert town.sender.of("bounty") == []
+    town.chain.agreed = 2
+    for _ in range(2):
+        town.chain.pass_time(1)
+        node.tick()
+    worker.stop()
+    assert len(town.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
+
+
+def test_who_finds_a_fraud_tells_the_watchtowers_before_it_publishes(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    honest, fraud = town.signed(1), town.signed(2, cheat=True)
+    town.anchor(honest, fraud)
+    told: list[tuple[Tip, int]] = []
+    worker, audits = Worker(), Audits(town.database, town.clock)
+
+    def hand_over(tip: Tip) -> None:
+        told.append((tip, len([each for each in town.sender.of("audit") if each[0] == tip.result])))
+
+    auditor = Auditor(
+        town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100, hand_over
+    )  # fmt: skip
+    performer = Performer(town.sender, town.journal, auditor, None, None)
+    node = Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [auditor], worker, auditor)
+    run(town, node, worker, 2)
+    worker.stop()
+    ((tip, published),) = told
+    assert published == 0 and tip.result.receipt_id == receipt_id(ANCHOR, fraud.receipt)
+    box = TipBox(DISPUTES, lambda who: who == ME.address)
+    box.put(tip)
+    assert box.key([tip.result]) == tip.key
 
 
 def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Path) -> None:
@@ -208,6 +257,7 @@ def test_audit_seats_are_those_of_the_stake_at_the_batchs_block(
 def test_a_draw_by_a_block_that_left_the_chain_is_made_again(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.joined[ME.address] = [(0, 10)]
+    town.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
     town.anchor(town.signed(1), block=14)
     town.records.step(town.chain.now())
     worker = Worker()
@@ -220,8 +270,7 @@ def test_a_draw_by_a_block_that_left_the_chain_is_made_again(tmp_path: Path) -> 
 
     def step(branch: str) -> tuple[Action, ...]:
         town.chain.branch = branch
-        now = town.chain.now()
-        return auditor.step(dataclasses.replace(now, params=dataclasses.replace(now.params, audit_rate_bps=5000)))
+        return auditor.step(town.chain.now())
 
     assert step(next(branch for branch in branches if not drawn(branch))) == ()
     assert step(next(branch for branch in branches if drawn(branch))) == (RunAudit(identifier),)
@@ -283,7 +332,7 @@ def test_an_action_for_a_missing_part_is_a_bug_and_one_that_fails_stops_no_other
     result = AuditResult(word("r"), ME.address, U8(1), ZERO_DIGEST, U64(NOW))
     bare = Performer(town.sender, town.journal, None, None, None)
     with pytest.raises(Bug):
-        bare.perform_all((PostAudit(result),), town.chain.now())
+        bare.perform_all((PostAudit(result, 0),), town.chain.now())
     worker = Worker()
     auditor, _ = auditor_of(town, worker)
     performer = Performer(town.sender, town.journal, auditor, None, None)

@@ -13,9 +13,9 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive, SeenBatch
 from bytewise.storage.cursor import Cursor, Mark
 from bytewise.storage.engine import open_database
-from chain.intents import ContractSender
+from chain.sending import ContractSender
 from tests.anvil import Anvil
-from tests.devnet import batch, deployed, empty_database, reader, sender, signer
+from tests.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
 from tests.unit.verifier.town import NETWORK, MemoryChain, Shelf, Town
 from verifier.records import NEW, Records
 
@@ -31,7 +31,7 @@ class Posting:
         self.next_seq = 1
 
     def post(self) -> None:
-        self.sender.anchor(batch(self.network, signer(1), self.next_seq, 1, 0).header)
+        self.sender.anchor(batch(self.network, signer(1), self.next_seq, 1, 0).header, fee_wei(self.anvil, self.network, 1))
         self.next_seq += 1
         self.sender.pump()
         self.anvil.mine()
@@ -54,7 +54,7 @@ class Watcher:
         self.records = Records(self.chain, MemoryChain(), Shelf(), self.archive, self.cursor, network, fetch_deadline_s=60)
 
     def tick(self) -> None:
-        self.records.follow(self.chain.snapshot(signer(3).address, self.chain.head()))
+        self.records.follow(self.chain.docket(signer(3).address, self.chain.head()))
 
     @property
     def kept(self) -> dict[int, BatchHeader]:

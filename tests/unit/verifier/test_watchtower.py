@@ -1,21 +1,56 @@
-"""The watchtower without keys: public draws, posted words, one dispute per fraud."""
+"""The watchtower without keys: public draws, posted words, one dispute per fraud, and the answer that auditors told it."""
 
+import ssl
+from dataclasses import replace
 from pathlib import Path
 
-from bytewise.protocol.actions import OpenDispute
-from bytewise.protocol.decide import WatchPolicy
-from bytewise.protocol.dispute import Snapshot
-from bytewise.protocol.messages import AuditOutcome, AuditResult
+import httpx2
+import pytest
+
+from bytewise.protocol.actions import Action, OpenAlt, OpenDispute
+from bytewise.protocol.ballots import alt_commit, dispute_id
+from bytewise.protocol.court.count import key_of
+from bytewise.protocol.decide_audits import WatchPolicy
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.docket import Challenger
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import BadSignature, CommitmentMismatch, NotAMember
+from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict, audit_commitment
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest
-from tests.unit.verifier.town import Town
-from tests.world import ANCHOR, NOW, signer
+from bytewise.service.certificates import make_certificate
+from tests.unit.verifier.town import BOND_WEI, NETWORK, Town
+from tests.world import ANCHOR, DISPUTES, NOW, signer, word
+from verifier.tips import MAX_TIP_BYTES, PATH, Tip, TipBox, TipSender, TipServer
 from verifier.watchtower import Watchtower
 
+TOWER = signer("tower")
+FOUND = (word("true tokens"), word("true trace"))
+KEY = key_of(Outcome.EXECUTED, 0, out_hash(*FOUND))
 
-def mismatch(town: Town, receipt: Digest, who: str) -> None:
-    result = AuditResult(receipt, signer(who).address, U8(AuditOutcome.MISMATCH), ZERO_DIGEST, U64(NOW))
-    town.chain.posted.append((town.chain.number + 1, result))
+
+def tip(receipt: Digest, who: str) -> Tip:
+    """What an auditor found and says."""
+    key, salt = signer(who), word("salt", who)
+    commitment = audit_commitment(receipt, key.address, *FOUND, salt)
+    result = AuditResult(receipt, key.address, U8(AuditOutcome.MISMATCH), commitment, U64(NOW))
+    return Tip(result, key.sign(typed_digest(DISPUTES, result)), U8(Outcome.EXECUTED), U8(0), *FOUND, salt)
+
+
+def tower_of(town: Town, tips: TipBox | None = None) -> Watchtower:
+    return Watchtower(town.chain, NETWORK, town.records, TOWER, WatchPolicy(), tips)
+
+
+def step(town: Town, tower: Watchtower) -> tuple[Action, ...]:
+    seen = town.chain.pass_time(1)
+    town.records.step(seen)
+    return tower.step(seen)
+
+
+def post(town: Town, said: Tip) -> None:
+    town.chain.posted.append((town.chain.number + 1, said.result))
 
 
 def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:
@@ -23,24 +58,19 @@ def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Pa
     fraud = town.signed(1, cheat=True)
     town.anchor(fraud)
     identifier = receipt_id(ANCHOR, fraud.receipt)
-    tower = Watchtower(town.chain, town.records, signer("tower").address, 1, WatchPolicy())
-
-    def step() -> tuple[Snapshot, tuple[object, ...]]:
-        seen = town.chain.pass_time(1)
-        town.records.step(seen)
-        return seen, tower.step(seen)
-
-    assert step()[1] == ()
-    mismatch(town, identifier, "voter")
-    assert step()[1] == ()
+    tower = tower_of(town)
+    assert step(town, tower) == ()
+    post(town, tip(identifier, "voter"))
+    assert step(town, tower) == ()
     town.chain.pass_time(1)
-    mismatch(town, identifier, "second")
-    _, (action,) = step()
-    assert action == OpenDispute(identifier, 100)
+    post(town, tip(identifier, "second"))
+    (action,) = step(town, tower)
+    assert action == OpenDispute(identifier, BOND_WEI)
     tower.open(action, town.sender)
-    assert town.sender.of("open") == [100]
+    ((bond, commitment),) = town.sender.of("open")
+    assert bond == BOND_WEI and any(commitment), "whoever was told nothing commits to nothing that can win"
     town.dispute(fraud)
-    assert step()[1] == ()
+    assert step(town, tower) == ()
 
 
 def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
@@ -48,8 +78,60 @@ def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
     fraud = town.signed(1, cheat=True)
     town.anchor(fraud)
     for who in ("voter", "second"):
-        mismatch(town, receipt_id(ANCHOR, fraud.receipt), who)
-    seen = town.chain.pass_time(1)
-    town.records.step(seen)
-    tower = Watchtower(town.chain, town.records, signer("tower").address, 1, WatchPolicy())
-    assert [type(action) for action in tower.step(seen)] == [OpenDispute]
+        post(town, tip(receipt_id(ANCHOR, fraud.receipt), who))
+    assert [type(action) for action in step(town, tower_of(town))] == [OpenDispute]
+
+
+def test_who_was_told_commits_to_the_answer_and_shows_it_after_a_restart(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    fraud = town.signed(1, cheat=True)
+    town.anchor(fraud)
+    identifier, box = receipt_id(ANCHOR, fraud.receipt), TipBox(DISPUTES, lambda who: True)
+    for who in ("voter", "second"):
+        box.put(tip(identifier, who))
+        post(town, tip(identifier, who))
+    tower = tower_of(town, box)
+    (action,) = step(town, tower)
+    assert isinstance(action, OpenDispute)
+    tower.open(action, town.sender)
+    ((_, commitment),) = town.sender.of("open")
+    dispute = dispute_id(DISPUTES, identifier)
+    town.chain.alternatives[dispute] = commitment
+    verdict = {"phase": Phase.AIRGAP, "verdict": Verdict.OVERTURNED, "key": KEY, "airgap_end": town.chain.timestamp + 60}
+    opener = (Challenger(TOWER.address, False),)
+    shown = town.dispute(fraud, id=dispute, challengers=opener, **verdict)
+    (opening,) = step(town, tower_of(town))
+    assert isinstance(opening, OpenAlt) and (opening.dispute, opening.challenger) == (dispute, TOWER.address)
+    assert alt_commit(DISPUTES, dispute, TOWER.address, KEY, opening.salt) == commitment
+    town.chain.disputes = [replace(shown, key=word("another answer"))]
+    assert step(town, tower_of(town)) == ()
+
+
+def test_a_tip_proves_itself_or_is_no_tip() -> None:
+    good, box = tip(word("receipt"), "voter"), TipBox(DISPUTES, lambda who: who == signer("voter").address)
+    box.put(good)
+    assert box.key([good.result]) == KEY and good.key == KEY
+    assert box.key([replace(good.result, commitment=ZERO_DIGEST)]) is None, "it published something else"
+    assert box.key([]) is None
+    with pytest.raises(CommitmentMismatch):
+        box.put(replace(good, trace_root=word("another")))
+    with pytest.raises(BadSignature):
+        box.put(replace(good, signature=tip(word("receipt"), "second").signature))
+    with pytest.raises(NotAMember):
+        box.put(tip(word("receipt"), "second"))
+
+
+def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(tmp_path: Path) -> None:
+    make_certificate(tmp_path / "tls.pem", tmp_path / "tls.key", "127.0.0.1", "tower")
+    box, said = TipBox(DISPUTES, lambda who: who != signer("second").address), tip(word("receipt"), "voter")
+    server = TipServer(box, "127.0.0.1", 0, tmp_path / "tls.pem", tmp_path / "tls.key")
+    url = f"https://127.0.0.1:{server.port}"
+    try:
+        TipSender(("https://127.0.0.1:1", url), tmp_path / "tls.pem")(said)
+        assert box.key([said.result]) == KEY
+        trust = ssl.create_default_context(cafile=str(tmp_path / "tls.pem"))
+        asked = ((PATH, b"no tip", 403), (PATH, bytes(MAX_TIP_BYTES + 1), 400), ("/other", encode(said), 400))
+        for path, body, status in (*asked, (PATH, encode(tip(word("receipt"), "second")), 403)):
+            assert httpx2.post(url + path, content=body, verify=trust).status_code == status
+    finally:
+        server.close()

@@ -10,8 +10,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from bytewise.protocol.ballots import sealed
+from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.dispute import Dispute, Member, Params, Phase, Snapshot
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
@@ -19,6 +21,7 @@ from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Addresses, Network
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.request import output_for
 from bytewise.protocol.signing import LocalSigner, typed_digest
@@ -29,6 +32,9 @@ from bytewise.storage.cursor import Cursor
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
+from chain.params import DEVNET, changed
+from tests.dockets import anchored, docket, holdings
+from tests.dockets import case as dispute_of
 from tests.unit.verifier import bench as b
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
 from verifier.enclave.session import Bench, Session
@@ -36,18 +42,18 @@ from verifier.records import Records
 
 WORLD = World()
 ME = b.VOTER
-PARAMS = Params(
-    window_s=600, max_anchor_delay_s=60, commit_s=60, reveal_s=60, seats=(15, 31), tau_num=2, tau_den=3,
-    audit_rate_bps=10_000, audit_unit_wei=10, required_bond_wei=100,
-)  # fmt: skip
+WINDOW_S = 600
+PARAMS = changed(DEVNET, {
+    "times": {"window": WINDOW_S}, "money": {"audit_unit": 10}, "shares": {"audit_rate_bps": 10_000},
+})  # fmt: skip
+BOND_WEI = 100
 _NOWHERE = Address("0x" + "00" * 20)
 NETWORK = Network(
     chain_id=U256(CHAIN_ID), deploy_block=U64(1),
-    addresses=Addresses(
-        params=_NOWHERE, ledger=_NOWHERE, stake_vault=_NOWHERE, registry=_NOWHERE, key_epochs=KEY_EPOCHS.contract,
-        block_seed_source=_NOWHERE, receipt_anchor=ANCHOR.contract, disputes=DISPUTES.contract, lens=_NOWHERE,
-    ),
-    epochs=(EpochDocument(b.EPOCH, (b.PUBLIC,)),),
+    addresses=Addresses(**dict.fromkeys(Addresses.__dataclass_fields__, _NOWHERE) | {
+        "key_epochs": KEY_EPOCHS.contract, "receipt_anchor": ANCHOR.contract, "disputes": DISPUTES.contract,
+    }),
+    pools=(), code=(), epochs=(EpochDocument(b.EPOCH, (b.PUBLIC,)),),
 )  # fmt: skip
 
 
@@ -56,34 +62,56 @@ class MemoryChain:
 
     def __init__(self) -> None:
         self.number, self.timestamp, self.branch = 20, int(NOW) + 10, "main"
-        self.disputes: list[Dispute] = []
+        self.disputes: list[Case] = []
         self.headers: list[BatchHeader] = []
         self.posted: list[tuple[int, AuditResult]] = []
         self.environments: dict[Digest, Environment] = {WORLD.environment.digest: WORLD.environment}
         self.reachable = True
-        self.page, self.snapshots = 1000, list[int]()
-        """Disputes of one answer, and where the snapshots that were asked for began."""
+        self.page, self.dockets = 1000, list[int]()
+        """Disputes of one answer, and where the dockets that were asked for began."""
+        self.alternatives: dict[Digest, Digest] = {}
+        """What we committed to as a challenger, by dispute."""
+        self.parameters = PARAMS
+        self.agreed = 0
+        """Verifiers that showed the same as any."""
         self.joined: dict[Address, list[tuple[int, int]]] = {ME.address: [(1, 1000)], signer("second").address: [(1, 1000)]}
         """Stake of each verifier from a block on."""
 
-    def weights(self, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        return tuple(
-            (who, next((stake for since, stake in reversed(steps) if since <= stake_block), 0))
-            for who, steps in self.joined.items() if steps[0][0] <= block
-        )  # fmt: skip
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        steps = self.joined.get(account, [])
+        return next((stake for since, stake in reversed(steps) if since <= stake_block), 0)
 
     def head(self) -> int:
         if not self.reachable:
             raise TryAgain("chain", "unreachable")
         return self.number
 
-    def snapshot(self, who: Address, block: int, from_dispute: int = 0) -> Snapshot:
-        self.snapshots.append(from_dispute)
-        page = tuple(self.disputes[from_dispute : from_dispute + self.page])
-        return Snapshot(
-            self.block_hash(block), block, self.timestamp, PARAMS, page, len(self.disputes),
-            self.weights(block, block), 0, 1, word("policy"),
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        self.dockets.append(from_case)
+        page = tuple(self.disputes[from_case : from_case + self.page])
+        return docket(
+            *page, block_hash=self.block_hash(block), number=block, timestamp=self.timestamp, clock=self.timestamp,
+            required_bond_wei=BOND_WEI, me=holdings(balance_wei=10**18), case_count=len(self.disputes),
+            batch_count=len(self._up_to(block)), policy=word("policy"),
         )  # fmt: skip
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        return tuple(
+            anchored(header.batch_id, header.operator, header.anchored_at + WINDOW_S)
+            for header in self._up_to(block)[from_batch:]
+        )
+
+    def params(self, version: int, block: int) -> ParamSet:
+        return self.parameters
+
+    def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
+        return self.agreed
+
+    def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
+        return dict(self.alternatives)
+
+    def _up_to(self, block: int) -> list[BatchHeader]:
+        return [header for header in self.headers if header.block <= block]
 
     def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
         return tuple(header for header in self.headers if from_block <= header.block <= to_block)
@@ -107,14 +135,14 @@ class MemoryChain:
     def balance(self, account: Address, block: int) -> int:
         return 10**18
 
-    def pass_time(self, seconds: int, blocks: int = 1) -> Snapshot:
-        """Later; returns the snapshot."""
+    def pass_time(self, seconds: int, blocks: int = 1) -> Docket:
+        """Later; returns the docket."""
         self.timestamp += seconds
         self.number += blocks
         return self.now()
 
-    def now(self) -> Snapshot:
-        return self.snapshot(ME.address, self.number)
+    def now(self) -> Docket:
+        return replace(self.docket(ME.address, self.number), batches=self.anchored(0, self.number))
 
 
 class Shelf:
@@ -150,14 +178,16 @@ class Outgoing:
     def pump(self) -> int:
         return 0
 
-    def anchor(self, header: BatchHeader) -> None:
-        self._once("anchor", header.first_seq, body=header)
+    def open_dispute(
+        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int
+    ) -> None:
+        self._once("open", receipt_id(ANCHOR, receipt), body=(bond_wei, alt_commit))
 
-    def open_dispute(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
-        self._once("open", receipt_id(ANCHOR, receipt), body=bond_wei)
+    def prove_seed(self, block: int) -> None:
+        self._once("prove", block)
 
-    def draw(self, dispute: Digest, round_number: int) -> None:
-        self._once("draw", dispute, round_number)
+    def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
+        self._once("draw", dispute, round_number, first)
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
         self._once("rearm", dispute, round_number)
@@ -171,11 +201,41 @@ class Outgoing:
     def settle(self, dispute: Digest, round_number: int) -> None:
         self._once("settle", dispute, round_number)
 
-    def post_audit(self, result: AuditResult, signature: Blob) -> None:
+    def open_alt(self, dispute: Digest, challenger: Address, salt: Digest) -> None:
+        self._once("alt", dispute, challenger, body=salt)
+
+    def finalize(self, dispute: Digest) -> None:
+        self._once("finalize", dispute)
+
+    def pay_out(self, dispute: Digest) -> None:
+        self._once("pay", dispute)
+
+    def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
+        self._once("seats", dispute, round_number, first)
+
+    def post_audit(self, result: AuditResult, signature: Blob, batch_id: int) -> None:
         self._once("audit", result.receipt_id, body=(result, signature))
 
-    def withdraw(self, credit_wei: int) -> None:
-        self._once("withdraw", credit_wei)
+    def open_audit(self, receipt: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> None:
+        self._once("opening", receipt, body=(verifier, tokens_hash, trace_root, salt))
+
+    def claim_bounty(self, signed: SignedReceipt, proof: tuple[Digest, ...], result: AuditResult) -> None:
+        self._once("bounty", result.receipt_id)
+
+    def release(self, batch_id: int) -> None:
+        self._once("release", batch_id)
+
+    def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
+        self._once("list", batch_id, body=content)
+
+    def expire_list(self, batch_id: int) -> None:
+        self._once("expire", batch_id)
+
+    def finish_unbond(self, due_wei: int) -> None:
+        self._once("unbond", due_wei)
+
+    def withdraw(self, due_wei: int) -> None:
+        self._once("withdraw", due_wei)
 
     def of(self, verb: str) -> list[Any]:
         """Bodies of what was sent under a verb."""
@@ -249,29 +309,28 @@ class Town:
         self.chain.headers.append(header)
         return header
 
-    def dispute(self, signed: SignedReceipt, *members: Member, **changes: object) -> Dispute:
+    def dispute(self, signed: SignedReceipt, *members: Seat, **changes: object) -> Case:
         """A dispute about a receipt, in its commit phase, with a seat of ours."""
-        plain = Dispute(
-            id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt), batch_id=0,
-            operator=signed.receipt.operator, challenger=signer("challenger").address, claimed_out_hash=signed.receipt.out_hash,
-            key_epoch=1, phase=Phase.COMMIT, round=1, seats=15, seed_block=18, round_seed=word("round seed"),
-            opened_at=self.chain.timestamp - 5, commit_end=self.chain.timestamp + 60, reveal_end=self.chain.timestamp + 120,
-            bond_wei=100, verdict=0, replacement=ZERO_DIGEST, members=members or (seat(),),
+        plain = dispute_of(
+            id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt),
+            operator=signed.receipt.operator, claimed_out_hash=signed.receipt.out_hash, phase=Phase.COMMIT,
+            round_seed=word("round seed"), opened_at=self.chain.timestamp - 5, commit_end=self.chain.timestamp + 60,
+            reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
         )  # fmt: skip
         found = replace(plain, **changes)  # type: ignore[arg-type]
         self.chain.disputes.append(found)
         return found
 
-    def show(self, dispute: Dispute, vote: Vote, **changes: object) -> Dispute:
+    def show(self, dispute: Case, vote: Vote, **changes: object) -> Case:
         """The chain now has the commitment of a vote of ours."""
-        shown = replace(dispute, members=(seat(typed_digest(DISPUTES, vote)),), **changes)  # type: ignore[arg-type]
+        shown = replace(dispute, members=(seat(sealed(typed_digest(DISPUTES, vote), vote.voter, vote.seat_mask)),), **changes)  # type: ignore[arg-type]
         self.chain.disputes[self.chain.disputes.index(dispute)] = shown
         return shown
 
 
-def seat(commitment: Digest = ZERO_DIGEST) -> Member:
+def seat(commitment: Digest = ZERO_DIGEST, group: Digest = ZERO_DIGEST) -> Seat:
     """Our seat, of three."""
-    return Member(ME.address, 0b111, commitment, False, 0, 0, ZERO_DIGEST)
+    return Seat(ME.address, 0b111, commitment, group)
 
 
 def b_out(tokens_hash: Digest, trace_root: Digest) -> Digest:

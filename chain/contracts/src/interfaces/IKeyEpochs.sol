@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Release, Ticket} from "../Types.sol";
 
 /// @title IKeyEpochs: which public key receipts are sealed to, and who holds its shares
+/// @notice An epoch's shard keys are the network's keys per epoch; accounts and BLS keys do not change with epochs.
 interface IKeyEpochs {
     /// @notice Life of an epoch: PENDING, ACTIVE, DRAINING, RETIRED; COMPROMISED from any of them.
     enum EpochState {
@@ -21,14 +22,15 @@ interface IKeyEpochs {
         HARDWARE
     }
 
-    /// @notice An epoch. Times are unix seconds, 0 where it has not happened.
+    /// @notice An epoch. Times are of the protocol clock, 0 where it has not happened.
     struct Epoch {
         EpochState state;
         Assurance assurance;
         uint8 threshold;
         uint64 openedAt;
         uint64 activatedAt;
-        uint64 drainedAt;
+        uint64 drainedAt; // or when it was compromised: no receipt is issued in it any more
+        uint32 paramsVersion; // in force then: for how long its batches are still taken
         bytes32 policyDigest;
         bytes publicKey;
         bytes commitments;
@@ -65,7 +67,7 @@ interface IKeyEpochs {
     /// @notice An epoch says what stands behind it.
     error BadAssurance();
 
-    /// @notice Announce an epoch. Owner only.
+    /// @notice Announce an epoch. Governance.
     /// @param publicKey 65 bytes, 0x04 and both coordinates of a P-256 point
     /// @param commitments the Feldman commitments, as the key ceremony encodes them
     function openEpoch(
@@ -77,17 +79,23 @@ interface IKeyEpochs {
         Assurance assurance,
         bytes32 policyDigest
     ) external;
-    /// @notice PENDING to ACTIVE; the epoch active before drains. Owner only.
+    /// @notice PENDING to ACTIVE; the epoch active before drains. Governance.
     function activate(uint64 epoch) external;
-    /// @notice ACTIVE to DRAINING. Owner only.
+    /// @notice ACTIVE to DRAINING. Governance.
     function drain(uint64 epoch) external;
-    /// @notice DRAINING to RETIRED, once `keyRetention` is over. Owner only.
+    /// @notice DRAINING to RETIRED, once `keyRetention` is over. Governance.
     function retire(uint64 epoch) external;
-    /// @notice Any state to COMPROMISED. Owner only.
+    /// @notice Any state to COMPROMISED: at once no new receipts and no audits. Governance.
     function compromise(uint64 epoch) external;
 
     /// @notice The epoch that receipts should be sealed to, or 0.
     function activeEpoch() external view returns (uint64);
+    /// @notice Where an epoch stands.
+    function stateOf(uint64 epoch) external view returns (EpochState);
+    /// @notice Whether receipts of this epoch may be audited: ACTIVE or DRAINING.
+    function isOpenForAudits(uint64 epoch) external view returns (bool);
+    /// @notice Whether shards must serve disputes of this epoch: ACTIVE, DRAINING, or COMPROMISED for its retention.
+    function isOpenForDisputes(uint64 epoch) external view returns (bool);
     /// @notice What is known of an epoch.
     function epochInfo(uint64 epoch) external view returns (Epoch memory);
     /// @notice Whether a batch of this epoch may be anchored: ACTIVE, or DRAINING for at most `maxAnchorDelay`.

@@ -1,29 +1,48 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ParamSet} from "../Types.sol";
+import {Committee, Money, ParamSet, Shares, Times} from "../Types.sol";
 
-/// @title The numbers that govern the network, checked once and fixed at deployment
+/// @title IParams: every number that governs the network, in versions that never change
+/// @notice A new version counts for what begins after it. Each is checked against hard bounds and the static law, and
+///         against the longest dispute that an older version can still have.
 interface IParams {
+    /// @notice A version came into force.
+    event ParamsSet(uint32 indexed version, bytes32 hash, ParamSet params);
+
     /// @notice A parameter is outside its hard bounds.
     /// @param key name of the parameter
     error ParamOutOfBounds(bytes32 key);
-
     /// @notice The static law is broken: a delay would end before the longest possible dispute (design section 9).
-    /// @param limit name of the delay that is too short
-    /// @param have its length in seconds
-    /// @param longest seconds from the issue of a receipt to the end of its last possible dispute
     error StaticLawBroken(bytes32 limit, uint256 have, uint256 longest);
+    /// @notice There is no such version.
+    error UnknownVersion(uint32 version);
 
-    /// @notice The whole parameter set.
-    function get() external view returns (ParamSet memory);
-
-    /// @notice Seconds from the issue of a receipt to the end of its last possible dispute.
-    function longestDispute() external view returns (uint256);
-
-    /// @notice Bond that opens a dispute, in wei: the fees of every seat of every round, plus the privacy price.
-    function requiredBond() external view returns (uint256);
-
+    /// @notice The version in force; the first is 1.
+    function version() external view returns (uint32);
+    /// @notice Put a new version into force. PARAMS role.
+    function set(ParamSet calldata p) external returns (uint32);
+    /// @notice All parameters of a version.
+    function get(uint32 version_) external view returns (ParamSet memory);
+    /// @notice One part of a version: what a contract needs, for the price of its storage.
+    function times(uint32 version_) external view returns (Times memory);
+    function committee(uint32 version_) external view returns (Committee memory);
+    function money(uint32 version_) external view returns (Money memory);
+    function shares(uint32 version_) external view returns (Shares memory);
+    /// @notice Seconds from the issue of a receipt to the end of its last possible dispute under a version.
+    function longestDispute(uint32 version_) external view returns (uint256);
+    /// @notice The longest dispute that the version in force, or one before it, can still have: what no delay may undercut.
+    function longestLive() external view returns (uint256);
+    /// @notice The longest pause that every version allows whose disputes can still run.
+    function pauseLimit() external view returns (uint256);
+    /// @notice The fee of one seat and the slash of a conviction: what every dispute reads, for the price of two words.
+    function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount);
+    /// @notice Seconds that a credit waits under the version in force.
+    function withdrawDelay() external view returns (uint256);
+    /// @notice Bond that opens a dispute: the fees of the first round and the privacy price.
+    function requiredBond(uint32 version_) external view returns (uint256);
+    /// @notice Bond of who joins.
+    function joinBond(uint32 version_) external view returns (uint256);
     /// @notice Seats that make a verdict among `seats`: ceil(seats * tauNum / tauDen).
-    function quorum(uint256 seats) external view returns (uint256);
+    function quorum(uint32 version_, uint256 seats) external view returns (uint256);
 }

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {EmptyLeaf, Receipt} from "../Types.sol";
 
-/// @title IReceiptAnchor: batches of receipts, membership, finality, equivocation
+/// @title IReceiptAnchor: batches of receipts, membership, finality, equivocation, demands
 interface IReceiptAnchor {
     /// @notice What an operator posts for a batch.
     struct BatchHeader {
@@ -17,77 +17,124 @@ interface IReceiptAnchor {
         bytes locator; // where the list is
     }
 
-    /// @notice A batch as stored.
+    /// @notice A batch as stored. The locator is in the event only.
     struct Batch {
         address operator;
-        uint64 anchoredAt; // unix seconds of its block: the window starts here
+        uint64 anchoredAt; // wall time of its block: what `anchorBy` and expiry are compared with
         uint64 blockNumber;
-        BatchHeader header;
+        uint64 startedAt; // protocol clock: the window runs from here
+        uint32 paramsVersion;
+        uint64 firstSeq;
+        uint32 count;
+        uint64 keyEpoch;
+        uint64 stoppedAtStart; // the pool's stopped seconds then
+        uint64 extended; // seconds by which list demands moved the window's end
+        bool isVoid; // its list was demanded in vain: no receipt of it is ever accepted
+        bool released; // its collateral is free
+        bytes32 root;
+        bytes32 listHash;
+        bytes32 environment;
+        bytes32 modelId;
     }
 
-    /// @notice A batch was anchored; its window runs from `anchoredAt`.
-    event BatchAnchored(
-        uint64 indexed batchId, address indexed operator, BatchHeader header, uint64 anchoredAt, uint64 blockNumber
-    );
-    /// @notice `operator` signed two different leaves with one number and lost `slashed` wei.
+    /// @notice What is demanded.
+    enum Kind {
+        NONE,
+        LIST, // subject: batch id
+        ENVELOPE, // subject: receipt id, member of a batch
+        ANCHOR // subject: `anchorSubject` of a receipt that was given out and not anchored
+    }
+    /// @notice How a demand stands.
+    enum State {
+        NONE,
+        OPEN,
+        ANSWERED,
+        EXPIRED
+    }
+
+    struct Demand {
+        Kind kind;
+        State state;
+        address by;
+        address operator;
+        uint64 batchId; // LIST, ENVELOPE
+        uint64 seq; // ANCHOR
+        uint64 openedAt; // protocol clock
+        uint64 deadline; // protocol clock
+        uint32 paramsVersion;
+        uint96 bond;
+    }
+
+    event BatchAnchored(uint64 indexed batchId, address indexed operator, BatchHeader header, Batch batch);
     event Equivocation(
         address indexed operator, uint64 indexed seq, bytes32 first, bytes32 second, address reporter, uint256 slashed
     );
+    event Demanded(
+        bytes32 indexed subject, Kind kind, address indexed operator, address by, uint64 deadline, uint96 bond
+    );
+    /// @notice LIST: the list itself; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
+    event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
+    /// @notice Nobody answered; `slashed` wei were taken. Again if a call took what the first could not.
+    event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
+    /// @notice Stake that was slashed by report `ref` has been shared between `to` and nobody.
+    event Collected(bytes32 indexed ref, address indexed to, uint256 share, uint256 burned);
+    event BatchVoided(uint64 indexed batchId);
 
-    /// @notice The caller is not a registered operator.
     error NotOperator(address who);
-    /// @notice A number was left out or used again.
     error SequenceGap(uint64 have, uint64 want);
-    /// @notice The batch is empty, too large, or its numbers overflow.
     error BadCount(uint256 count, uint256 max);
-    /// @notice The environment is not ACTIVE.
     error EnvironmentNotActive(bytes32 environment);
-    /// @notice The model is not ACTIVE.
     error ModelNotActive(bytes32 modelId);
-    /// @notice The key epoch takes no new batches.
     error EpochNotOpen(uint64 keyEpoch);
-    /// @notice No staked verifier could be drawn for a dispute.
-    error NoPool();
-    /// @notice The operator's free stake is below the minimum.
-    error CollateralTooSmall(address operator, uint256 have, uint256 want);
-    /// @notice There is no such batch.
+    /// @notice The pool of the environment cannot seat the largest round.
+    error PoolTooSmall(bytes32 pool);
+    error StakeTooSmall(address operator, uint256 have, uint256 want);
     error UnknownBatch(uint64 batchId);
-    /// @notice The receipt was made for another chain.
     error ForeignChain(uint256 have, uint256 want);
-    /// @notice A field of the receipt contradicts the batch header.
-    /// @param field its name
     error HeaderMismatch(bytes32 field);
-    /// @notice The receipt's number lies outside its batch.
     error SequenceOutsideBatch(uint64 seq, uint64 first, uint32 count);
-    /// @notice The signature is not the operator's.
     error BadSignature(address recovered, address operator);
-    /// @notice The Merkle proof does not lead to the root.
     error BadProof(bytes32 root);
-    /// @notice Only a plain receipt without an enclave is a member: mode tee needs a second signature (design section 3),
-    ///         which this version cannot check.
     error UnsupportedMode(uint8 mode, address enclaveKey);
-    /// @notice The client mode is neither signed nor delegated.
     error UnknownClientMode(uint8 clientMode);
-    /// @notice The window is open until `end`.
     error WindowOpen(uint256 end);
-    /// @notice A dispute about the receipt runs.
+    error WindowClosed(uint256 now_, uint256 end);
     error DisputePending(bytes32 dispute);
-    /// @notice The receipt lost its dispute.
+    error DemandPending(bytes32 subject);
     error ReceiptVoid(bytes32 dispute, uint8 verdict);
-    /// @notice The two leaves are no equivocation.
+    error BatchIsVoid(uint64 batchId);
     error NoEquivocation();
-    /// @notice This equivocation has cost its whole slash.
     error AlreadyPunished(address operator, uint64 seq);
-    /// @notice The operator has no stake that is not bound by disputes: report again when they are over.
     error NothingToSlash(address operator, uint64 seq);
+    /// @notice Less was sent than the places cost.
+    error FeeMismatch(uint256 have, uint256 want);
+    /// @notice The caller refused what it had sent too much.
+    error PaymentRefused(address account);
+    error AlreadyReleased(uint64 batchId);
+    /// @notice Demands or disputes hold the collateral.
+    error BatchHeld(uint64 batchId, uint32 holds);
+    /// @notice Nothing slashed by this report waits to be shared.
+    error NothingToCollect(bytes32 ref);
+    /// @notice Slashed stake is still on its way: the pot has `have` of `want`.
+    error NotArrived(bytes32 ref, uint256 have, uint256 want);
+    /// @notice A subject is demanded once.
+    error AlreadyDemanded(bytes32 subject);
+    error NotDemanded(bytes32 subject, State have);
+    error BondMismatch(uint256 have, uint256 want);
+    error BadAnswer(bytes32 have, bytes32 want);
+    error TooEarly(uint256 now_, uint256 notBefore);
+    error TooLate(uint256 now_, uint256 end);
+    /// @notice The receipt's number was anchored: look into the batch.
+    error NumberAnchored(uint64 seq, uint64 last);
 
-    /// @notice Anchor the caller's next batch.
-    /// @return batchId index of the batch, from 0
-    function post(BatchHeader calldata header) external returns (uint64 batchId);
-    /// @notice Punish an operator that signed two different receipts with one number. Permissionless; alpha to the caller.
-    ///         What disputes bind is left to them: a report that takes less than a slash can be repeated for the rest.
+    /// @notice Anchor the caller's next batch; `IFeeMarket.feeFor(count)` at least is sent along, the rest comes back, and
+    ///         collateral is bound. The list must fit into one transaction, for it may have to be the answer to a demand.
+    function post(BatchHeader calldata header) external payable returns (uint64 batchId);
+    /// @notice Free the collateral of a batch whose windows are over and that no demand or dispute holds. Anybody.
+    function release(uint64 batchId) external;
+    /// @notice Two different signed leaves with one number. Permissionless; alpha to who reports first. A report that takes
+    ///         less than a slash, because no more stake was left, can be repeated for the rest by anybody.
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
-    /// @notice Punish an operator that signed a receipt and an empty leaf with one number.
     function equivocationWithEmpty(
         Receipt calldata r,
         bytes calldata sig,
@@ -95,26 +142,57 @@ interface IReceiptAnchor {
         bytes calldata emptySig
     ) external;
 
-    /// @notice EIP-712 digest of a receipt: its identity.
+    /// @notice Demand the list of a batch. The bond goes to who answers; unanswered, the batch is void and each receipt costs
+    ///         `withheldPenalty`, all of them at least one slash. The window stands still meanwhile. Once per batch, inside its
+    ///         window. Who wants to dispute after the answer demands while enough of the window is left.
+    function demandList(uint64 batchId) external payable;
+    /// @notice The list, whose digest must be the header's. Anybody may answer.
+    function answerList(uint64 batchId, bytes calldata list) external;
+    /// @notice Demand the envelope of a member. The operator answers with a locator; whether bytes are there only a dispute
+    ///         can find. The receipt's window stands still meanwhile. Once per receipt.
+    function demandEnvelope(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        payable;
+    function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
+    /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not, and while
+    ///         its environment, model and epoch take batches. The operator has `maxAnchorDelay` and must show the batch itself.
+    function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
+    /// @notice Show the demanded receipt in a batch.
+    function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
+    /// @notice End a demand that nobody answered in time. Anybody. Where the operator had less stake than the penalty it can
+    ///         be called again for the rest.
+    function expire(bytes32 subject) external;
+    /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
+    /// @param ref `equivocationRef`, or the subject of the demand
+    function collect(bytes32 ref) external;
+
     function receiptId(Receipt calldata r) external view returns (bytes32);
-    /// @notice EIP-712 digest of an empty leaf.
     function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32);
-    /// @notice Check that a signed receipt is a member of a batch; revert with the reason if it is not.
-    /// @return id the receipt's identity
-    /// @return anchoredAt when its window began
+    /// @notice Subject of a demand for the list of a batch.
+    function listSubject(uint64 batchId) external view returns (bytes32);
+    /// @notice Subject of a demand to anchor a receipt.
+    function anchorSubject(bytes32 receiptId_) external view returns (bytes32);
+    /// @notice Reference under which an equivocation is punished.
+    function equivocationRef(address operator, uint64 seq) external view returns (bytes32);
+    /// @notice Check that a signed receipt is a member of a batch; revert with the reason if it is not. A member of a void batch
+    ///         is one: it can be disputed and never accepted, so that no operator escapes a challenge by withholding.
     function checkMember(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
         external
         view
-        returns (bytes32 id, uint64 anchoredAt);
+        returns (bytes32 id);
+    /// @notice Last second (protocol clock) to question a receipt of a batch: window, stops of the pool and of demands included.
+    ///         While something stands still it moves with the clock. Compare it with the clock of the same block only: once
+    ///         the clock is past it, it is past it for good, whatever stops come later.
+    function windowEnd(bytes32 receiptId_, uint64 batchId) external view returns (uint64);
     /// @notice True if the receipt is accepted for good; reverts with the reason otherwise. Nothing else means "accepted".
     function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
         external
         view
         returns (bool);
-    /// @notice A batch.
     function batch(uint64 batchId) external view returns (Batch memory);
-    /// @notice Number of batches.
     function batchCount() external view returns (uint64);
-    /// @notice The last anchored number of an operator; its first batch starts at 1.
     function lastSeq(address operator) external view returns (uint64);
+    function demand(bytes32 subject) external view returns (Demand memory);
+    /// @notice A dispute about a receipt of this batch opened or ended. The court only: open disputes hold the collateral.
+    function onDispute(uint64 batchId, bool opened) external;
 }

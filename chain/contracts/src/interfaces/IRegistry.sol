@@ -1,73 +1,101 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IStakeTree} from "./IStakeTree.sol";
 import {Status} from "../Types.sol";
 
-/// @title IRegistry: who takes part, and what may be run
+/// @title IRegistry: who takes part, in which pool, on which platform, and what may be run
+/// @notice A pool is the verifiers among whom a dispute draws: one per arithmetic profile under exact-1, one per environment
+///         under pinned-1. Each has a stake tree, in which a verifier weighs its stake, or nothing below `minVerifierStake`.
 interface IRegistry {
-    /// @notice An operator and where it serves.
-    struct Operator {
-        bool registered;
-        string endpoint;
+    struct Verifier {
+        bytes32 pool; // 0: not a verifier
+        bytes32 platformId; // of its machine: no two verifiers have one
+        bytes32 measurement; // of its enclave, one of the allowed
+        uint64 joinedAt; // block
     }
 
-    /// @notice An operator registered or moved.
-    event OperatorRegistered(address indexed operator, string endpoint);
-    /// @notice A verifier joined the pool; it can be drawn for stakes frozen from this block on.
-    event VerifierRegistered(address indexed verifier, uint256 index);
-    /// @notice An environment changed status. `document` hashes to `digest` off-chain.
-    event EnvironmentSet(bytes32 indexed digest, Status status, bytes document);
-    /// @notice A model changed status. `document` is the manifest that `modelId` names.
-    event ModelSet(bytes32 indexed modelId, Status status, bytes document);
-    /// @notice The attestation policy in force.
-    event PolicySet(bytes32 indexed digest, uint64 indexed serial, bytes document);
+    /// @notice An environment or a model.
+    struct Item {
+        Status status;
+        bytes32 pool; // who judges it; 0 for a model
+        bytes32 vectors; // digest of the golden vectors' results: what certifiers say they reproduced
+        uint64 certified; // units of the verifiers that did; of a model: in all pools
+        uint64 certifyUntil; // last second (protocol clock) to certify, so that no stake can leave, come back and count twice
+    }
 
-    /// @notice The verifier list is full.
-    error PoolFull(uint256 size);
-    /// @notice A verifier registers once.
-    error AlreadyRegistered(address verifier);
-    /// @notice Too little stake to join.
-    error StakeTooSmall(address verifier, uint256 have, uint256 want);
-    /// @notice The status NONE cannot be set.
-    error BadStatus(bytes32 digest);
-    /// @notice A policy serial must grow.
+    event OperatorRegistered(address indexed operator, string endpoint);
+    event PoolAdded(bytes32 indexed pool, address tree);
+    event VerifierJoined(address indexed verifier, bytes32 indexed pool, bytes32 platformId, bytes32 measurement);
+    event VerifierLeft(address indexed verifier, bytes32 indexed pool);
+    /// @notice `document` hashes to `digest` off-chain.
+    event ItemProposed(bytes32 indexed digest, bytes32 indexed pool, bytes32 vectors, bytes document);
+    event ItemCertified(bytes32 indexed digest, address indexed verifier, uint32 units, uint64 certified);
+    event ItemMoved(bytes32 indexed digest, Status from, Status to);
+    event MeasurementSet(bytes32 indexed measurement, bool allowed);
+    event PolicySet(bytes32 indexed digest, uint64 indexed serial, bytes document);
+    /// @notice A pool became too small to judge, or large enough again; `stopped` seconds of its windows stood still in all.
+    event PoolStopped(bytes32 indexed pool, uint64 since);
+    event PoolResumed(bytes32 indexed pool, uint64 stopped);
+
+    error UnknownPool(bytes32 pool);
+    error PoolExists(bytes32 pool);
+    error AlreadyVerifier(address who, bytes32 pool);
+    error NotVerifier(address who);
+    error StakeTooSmall(address who, uint256 have, uint256 want);
+    /// @notice That machine is another verifier's, or was until `freeAt`.
+    error PlatformTaken(bytes32 platformId, address holder, uint64 freeAt);
+    /// @notice A machine has an id.
+    error NoPlatform(address who);
+    /// @notice The stake is less than one unit of the pool's tree.
+    error NoUnit(address who, uint256 stake);
+    error MeasurementNotAllowed(bytes32 measurement);
+    error BadStatus(bytes32 digest, Status have, Status want);
+    error AlreadyCertified(bytes32 digest, address who);
+    error CertifyOver(bytes32 digest, uint64 until);
+    /// @notice The certifier reproduced other results than were proposed.
+    error OtherVectors(bytes32 have, bytes32 want);
+    error TooFewCertified(bytes32 digest, uint256 have, uint256 want);
     error SerialNotGrowing(uint64 have, uint64 given);
 
     /// @notice Register the caller as operator, or move its endpoint.
     function registerOperator(string calldata endpoint) external;
-    /// @notice Register the caller as verifier. It must hold `minVerifierStake`. There is no leaving: who unbonds has no weight.
-    function registerVerifier() external;
-    /// @notice Set an environment's status. Owner only.
-    function setEnvironment(bytes32 digest, Status status, bytes calldata document) external;
-    /// @notice Set a model's status. Owner only.
-    function setModel(bytes32 modelId, Status status, bytes calldata document) external;
-    /// @notice Set the attestation policy. Owner only; serials grow, so that an old policy cannot come back.
+    /// @notice Make the caller a verifier of one pool. It must hold `minVerifierStake`.
+    function join(bytes32 pool, bytes32 platformId, bytes32 measurement) external;
+    /// @notice The caller weighs nothing from the next epoch on; its platform stays taken for `unbondDelay`.
+    function quit() external;
+    /// @notice Weigh a verifier again by what the vault says now, and its pool by the parameters in force. Anybody may, and
+    ///         somebody should after a change of parameters or measurements, or after the vault said `WeightStale`.
+    function refresh(address account) external;
+    /// @notice Propose an environment (with its pool) or a model (pool 0). Anybody; `certified` begins at 0. Governance may put
+    ///         another proposal in the place of one that waits, and anybody in the place of one that nobody can certify any more.
+    function propose(bytes32 digest, bytes32 pool, bytes32 vectors, bytes calldata document) external;
+    /// @notice The caller reproduced vectors and artifact: its units count for the item, once.
+    function certify(bytes32 digest, bytes32 vectors) external;
+    /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified (a model: of any one pool).
+    function activate(bytes32 digest) external;
+    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE.
+    function close(bytes32 digest) external;
+    /// @notice Governance.
+    function addPool(bytes32 pool, IStakeTree tree) external;
+    /// @notice Governance.
+    function setMeasurement(bytes32 measurement, bool allowed) external;
+    /// @notice Governance; serials grow, so that an old policy cannot come back.
     function setPolicy(bytes32 digest, uint64 serial, bytes calldata document) external;
+    /// @notice The stake of `account` is now `stake`. The vault only; never reverts for a known account.
+    function onStake(address account, uint256 stake) external;
 
-    /// @notice What is known of an operator.
-    function operatorInfo(address operator) external view returns (Operator memory);
-    /// @notice Whether `who` is registered as verifier.
-    function isVerifier(address who) external view returns (bool);
-    /// @notice All verifiers in order of registration; the order of the seat draw.
-    function verifiers() external view returns (address[] memory);
-    /// @notice The block in which `who` registered as verifier, or 0.
-    function joinedAt(address who) external view returns (uint64);
-    /// @notice Status of an environment.
-    function environmentStatus(bytes32 digest) external view returns (Status);
-    /// @notice Status of a model.
-    function modelStatus(bytes32 modelId) external view returns (Status);
-    /// @notice Digest of the attestation policy in force.
+    function isOperator(address who) external view returns (bool);
+    function verifier(address who) external view returns (Verifier memory);
+    /// @notice The verifiers of a pool that ever joined, by the place of its tree: `IStakeTree.accountAt`.
+    function treeOf(bytes32 pool) external view returns (IStakeTree);
+    function item(bytes32 digest) external view returns (Item memory);
     function policyDigest() external view returns (bytes32);
-    /// @notice Serial of the attestation policy in force.
     function policySerial() external view returns (uint64);
-    /// @notice Weights for a draw on the stakes of block `blockNumber`, without `excluded`'s.
-    /// @return voters all verifiers in order of registration
-    /// @return stakes their weights in wei; 0 for who joined later and for `excluded`
-    /// @return total sum of `stakes`
-    function weights(uint256 blockNumber, address excluded)
-        external
-        view
-        returns (address[] memory voters, uint256[] memory stakes, uint256 total);
-    /// @notice Verifiers that hold `minVerifierStake` now.
-    function poolSize() external view returns (uint256);
+    /// @notice Verifiers of a pool that weigh something from the next epoch on.
+    function weighing(bytes32 pool) external view returns (uint32);
+    /// @notice Whether a pool can seat the largest round: `minPool` verifiers with weight, when one of them last changed.
+    function isSeatable(bytes32 pool) external view returns (bool);
+    /// @notice Seconds of the protocol clock for which the windows of a pool have stood still in all.
+    function stoppedSeconds(bytes32 pool) external view returns (uint64);
 }

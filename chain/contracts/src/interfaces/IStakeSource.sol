@@ -1,66 +1,72 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-/// @title IStakeSource: stake that can be drawn by, locked and slashed
-/// @notice Native stake now; an adapter to another source of stake can stand behind the same interface later.
+/// @title IStakeSource: stake that can be drawn by, bound and slashed
+/// @notice What is unbonding is slashable to its last second. Binding keeps stake from leaving, and from being bound by more
+///         receipts: locked + collateral <= what is left after a payment, and <= active after `reserve`. It never keeps stake
+///         from a verdict: several locks may bind the same wei, and the first slash takes them. Or an operator could shield
+///         its stake by disputes with itself.
 interface IStakeSource {
-    /// @notice `account` added `amount`; it now has `stake` wei that count.
     event Deposited(address indexed account, uint256 amount, uint256 stake);
-    /// @notice `account` asked for `amount` back. It stays slashable and stops counting for draws now.
+    /// @notice `amount` of `account` is on its way out and stops counting now; payable from `finishAt` (protocol clock).
     event UnbondRequested(address indexed account, uint256 amount, uint64 finishAt);
-    /// @notice `account` got `amount` back.
     event Unbonded(address indexed account, uint256 amount);
     /// @notice `amount` of `account` is bound by reference `ref`; `want` was asked for.
     event Locked(address indexed account, bytes32 indexed ref, uint256 want, uint256 amount);
-    /// @notice `amount` of `account` is free again.
     event Unlocked(address indexed account, bytes32 indexed ref, uint256 amount);
+    /// @notice `amount` of `account` is bound by the open receipts of batch `batchId`, or free again.
+    event Reserved(address indexed account, uint64 indexed batchId, uint256 amount);
+    event Released(address indexed account, uint64 indexed batchId, uint256 amount);
     /// @notice `taken` of the `want` wei were taken from `account`.
     event Slashed(address indexed account, bytes32 indexed ref, uint256 want, uint256 taken);
+    /// @notice The registry failed to weigh `account` by its new `stake`; `IRegistry.refresh` does it when it can.
+    event WeightStale(address indexed account, uint256 stake);
 
-    /// @notice An amount of zero means a mistake.
     error ZeroAmount();
-    /// @notice More was asked than is staked.
     error StakeTooSmall(address account, uint256 have, uint256 want);
-    /// @notice One request at a time.
-    error UnbondPending(uint64 finishAt);
-    /// @notice There is no request.
-    error NothingUnbonding(address account);
-    /// @notice The unbonding delay is not over.
-    error TooEarly(uint64 now_, uint64 notBefore);
-    /// @notice An open dispute needs this stake.
-    error StakeLocked(address account, uint256 locked, uint256 left);
-    /// @notice The account refused its payment; nothing changed.
+    /// @notice The queue of requests is full: finish one first.
+    error QueueFull(uint256 size);
+    /// @notice No request can be finished before `notBefore` (0: there is none).
+    error NothingUnbonded(address account, uint64 notBefore);
+    /// @notice Locks and collateral need this stake.
+    error StakeBound(address account, uint256 bound, uint256 left);
     error PaymentRefused(address account);
+    /// @notice Too little gas to tell a registry that fails from one that was starved.
+    error GasTooLow(uint256 have, uint256 want);
 
     /// @notice Wei of `account` that count for draws and for posting: staked and not unbonding.
     function stakeOf(address account) external view returns (uint256);
     /// @notice What `stakeOf` was at the end of block `blockNumber`, which must be past to be final.
     function stakeAt(address account, uint256 blockNumber) external view returns (uint256);
-    /// @notice Wei of `account` bound by open disputes.
+    /// @notice Wei bound by open disputes; more than there is, if several bind the same or one was lost.
     function lockedOf(address account) external view returns (uint256);
-    /// @notice `stakeOf` minus `lockedOf`, or zero.
+    /// @notice Wei bound by open receipts.
+    function collateralOf(address account) external view returns (uint256);
+    /// @notice `stakeOf` minus what is bound, or zero.
     function freeStakeOf(address account) external view returns (uint256);
-    /// @notice The pending request of `account`: wei and the time from which it can be finished.
-    function unbondingOf(address account) external view returns (uint256 amount, uint64 finishAt);
-    /// @notice Sum of `stakeOf`.
+    /// @notice Wei on their way out; `due` of them can be paid now but for what is bound; `nextAt` is when the next can.
+    function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt);
     function totalStake() external view returns (uint256);
-    /// @notice Sum of all pending requests.
     function totalUnbonding() external view returns (uint256);
 
     /// @notice Add the sent wei to the caller's stake.
     function deposit() external payable;
-    /// @notice Start the exit of `amount` wei.
+    /// @notice Start the exit of `amount` wei. Several may be under way, up to a bound.
     function requestUnbond(uint256 amount) external;
-    /// @notice Pay out the caller's request: after the delay, and only what no open dispute needs.
+    /// @notice Pay the caller what has waited long enough, and only what no lock and no collateral needs.
     function finishUnbond() external returns (uint256 amount);
 
-    /// @notice Bind up to `want` wei of `account`, unbonding stake included. Never reverts for lack of stake.
-    /// @return locked wei really bound
+    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. Movers only.
+    function reserve(address account, uint64 batchId, uint256 amount) external;
+    /// @notice Free what `reserve` bound. Movers only.
+    function release(address account, uint64 batchId, uint256 amount) external;
+    /// @notice Bind `want` wei of `account`, or all it has, unbonding stake and what is bound already included. Never reverts
+    ///         for lack of stake. Movers only.
     function lock(address account, uint256 want, bytes32 ref) external returns (uint256 locked);
-    /// @notice Free `amount` wei that `lock` returned.
+    /// @notice Free `amount` wei that `lock` returned. Movers only.
     function unlock(address account, uint256 amount, bytes32 ref) external;
-    /// @notice Free `boundBefore` wei that `lock` returned, then take up to `want` wei that no other lock needs and
-    ///         send them to the ledger's pot `ref`. Unbonding stake is slashable to its last second.
-    /// @return taken wei really taken
+    /// @notice Free `boundBefore` wei that `lock` returned, then take `want` wei or all there is, whatever else binds
+    ///         them, to the ledger's pot `ref`, at once or later. The draw weighs the rest from the next epoch on. Movers only.
+    /// @return taken wei really taken; the pot may get them later (`Ledger.potOf` says whether it has)
     function slash(address account, uint256 boundBefore, uint256 want, bytes32 ref) external returns (uint256 taken);
 }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {Wired} from "./Wired.sol";
+import {IGuardian} from "./interfaces/IGuardian.sol";
+import {ILedger} from "./interfaces/ILedger.sol";
+import {IParams} from "./interfaces/IParams.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {IStakeSource} from "./interfaces/IStakeSource.sol";
+
+/// @title StakeBook: what is bound of an account's stake, who may bind and take it, and who is told of it
+abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
+    /// @notice What every stake source is deployed with.
+    struct Parts {
+        address authority;
+        IGuardian guardian;
+        IParams params;
+        ILedger ledger;
+    }
+
+    /// @notice Gas of one notice to the registry: three times what its dearest one takes.
+    uint256 public constant NOTICE_GAS = 750_000;
+
+    /// @notice The protocol clock.
+    IGuardian public immutable GUARDIAN;
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+    /// @notice Where slashed stake goes.
+    ILedger public immutable LEDGER;
+
+    /// @notice Who weighs verifiers by their stake.
+    IRegistry public registry;
+    /// @notice Contracts that may bind and slash: settlement and anchor, and those of a new court beside them.
+    mapping(address who => bool) public isMover;
+    /// @inheritdoc IStakeSource
+    mapping(address account => uint256) public lockedOf;
+    /// @inheritdoc IStakeSource
+    mapping(address account => uint256) public collateralOf;
+
+    /// @notice `who` may lock and slash from now on, or no longer.
+    event MoverSet(address indexed who, bool allowed);
+
+    modifier onlyMovers() {
+        if (!isMover[msg.sender]) revert NotAuthorised(msg.sender);
+        _;
+    }
+
+    constructor(Parts memory parts) AccessManaged(parts.authority) {
+        (GUARDIAN, PARAMS, LEDGER) = (parts.guardian, parts.params, parts.ledger);
+    }
+
+    /// @notice Name the registry and the first movers: settlement and anchor. Once, by the deployer.
+    function wire(IRegistry registry_, address settlement, address anchor_) public virtual wiring {
+        registry = IRegistry(_nonZero(address(registry_)));
+        _setMover(_nonZero(settlement), true);
+        _setMover(_nonZero(anchor_), true);
+    }
+
+    /// @notice Let a new court's settlement and anchor bind and slash, or old ones no longer. Governance, after a delay of at least
+    ///         `unbondDelay`: whoever does not trust it can have left, and every dispute that is open has ended.
+    function setMover(address who, bool allowed) external restricted {
+        _setMover(who, allowed);
+    }
+
+    /// @inheritdoc IStakeSource
+    function reserve(address account, uint64 batchId, uint256 amount) external onlyMovers {
+        uint256 free = freeStakeOf(account);
+        if (free < amount) revert StakeTooSmall(account, free, amount);
+        collateralOf[account] += amount;
+        emit Reserved(account, batchId, amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function release(address account, uint64 batchId, uint256 amount) external onlyMovers {
+        collateralOf[account] -= amount;
+        emit Released(account, batchId, amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function lock(address account, uint256 want, bytes32 ref) external onlyMovers returns (uint256 locked) {
+        locked = Math.min(want, _all(account));
+        lockedOf[account] += locked;
+        emit Locked(account, ref, want, locked);
+    }
+
+    /// @inheritdoc IStakeSource
+    function unlock(address account, uint256 amount, bytes32 ref) external onlyMovers {
+        lockedOf[account] -= amount;
+        emit Unlocked(account, ref, amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function freeStakeOf(address account) public view returns (uint256) {
+        return Math.saturatingSub(stakeOf(account), _bound(account));
+    }
+
+    /// @inheritdoc IStakeSource
+    function stakeOf(address account) public view virtual returns (uint256);
+
+    /// @dev All that a slash could take.
+    function _all(address account) internal view virtual returns (uint256);
+
+    function _bound(address account) internal view returns (uint256) {
+        return lockedOf[account] + collateralOf[account];
+    }
+
+    /// @dev Tells the registry. A registry or tree that fails, whatever it does, stops neither a slash nor an exit: the notice
+    ///      has gas of its own and returns nothing. Nobody can make it fail: less gas than that is refused.
+    function _weigh(address account, uint256 stake) internal {
+        // The call gets 63/64 of what is left at most; the rest is for the call itself.
+        uint256 need = NOTICE_GAS + NOTICE_GAS / 63 + 10_000;
+        if (gasleft() < need) revert GasTooLow(gasleft(), need);
+        try registry.onStake{gas: NOTICE_GAS}(account, stake) {}
+        catch {
+            emit WeightStale(account, stake);
+        }
+    }
+
+    function _setMover(address who, bool allowed) private {
+        isMover[who] = allowed;
+        emit MoverSet(who, allowed);
+    }
+}

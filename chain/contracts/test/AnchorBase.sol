@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {StakeTree} from "../src/StakeTree.sol";
+import {Check} from "./Vm.sol";
+import {Audits} from "../src/Audits.sol";
+import {FeeMarket} from "../src/FeeMarket.sol";
+import {Guardian} from "../src/Guardian.sol";
+import {KeyEpochs} from "../src/KeyEpochs.sol";
+import {Ledger} from "../src/Ledger.sol";
+import {Params} from "../src/Params.sol";
+import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
+import {Registry} from "../src/Registry.sol";
+import {StakeBook} from "../src/StakeBook.sol";
+import {StakeVault} from "../src/StakeVault.sol";
+import {EmptyLeaf, Hashes, ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
+import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {Defaults} from "./Defaults.sol";
+
+/// @title What the anchor asks of a court, without committees: whoever tests says how a dispute stands
+/// @dev Holds and domain are real; the court itself is tested in its own files and, with all of this, in the campaign.
+contract Bench is EIP712 {
+    struct Case {
+        Phase phase;
+        Verdict verdict;
+    }
+
+    mapping(bytes32 receiptId => Case) private _cases;
+
+    constructor() EIP712("Bytewise", "1") {}
+
+    function put(bytes32 receiptId, Phase phase, Verdict verdict) external {
+        _cases[receiptId] = Case(phase, verdict);
+    }
+
+    function hold(IReceiptAnchor anchor, uint64 batchId, bool opened) external {
+        anchor.onDispute(batchId, opened);
+    }
+
+    function receiptStatus(bytes32 receiptId) external view returns (bytes32, Phase, Verdict, bytes32) {
+        Case memory c = _cases[receiptId];
+        return (receiptId, c.phase, c.verdict, 0);
+    }
+
+    function domainSeparator() external view returns (bytes32) {
+        return _domainSeparatorV4();
+    }
+}
+
+/// @title Everything around receipts: one operator, five verifiers with unequal stakes
+abstract contract AnchorBase is Check {
+    uint256 internal constant OPERATOR_KEY = 0xA11CE;
+    uint256 internal constant VERIFIER_KEY = 0xBEEF00; // + index
+    uint256 internal constant VERIFIERS = 5;
+    bytes32 internal constant POOL = keccak256("exact-1");
+    bytes32 internal constant ENVIRONMENT = keccak256("environment");
+    bytes32 internal constant MODEL = keccak256("model");
+    bytes32 internal constant VECTORS = keccak256("vectors");
+    bytes32 internal constant MEASUREMENT = keccak256("measurement");
+    bytes32 internal constant TOKENS = keccak256("tokens");
+    bytes32 internal constant TRACE = keccak256("trace");
+    uint64 internal constant EPOCH = 1;
+    uint256 internal constant FEE = 1 gwei;
+
+    AccessManager internal manager;
+    Params internal params;
+    Guardian internal guardian;
+    Ledger internal ledger;
+    StakeVault internal vault;
+    Registry internal registry;
+    KeyEpochs internal epochs;
+    FeeMarket internal fees;
+    ReceiptAnchor internal anchor;
+    Audits internal audits;
+    Bench internal bench;
+
+    /// @dev Kept, because hashing is a call, which an expected revert would be taken for.
+    bytes32 internal listHash = listDigest("list");
+    address internal operator = vm.addr(OPERATOR_KEY);
+    address internal stranger = address(0x57A4);
+
+    function setUp() public virtual {
+        vm.warp(1_800_000_000);
+        vm.roll(1_000);
+        deploy();
+        populate();
+    }
+
+    function parameters() internal pure virtual returns (ParamSet memory) {
+        return Defaults.parameters();
+    }
+
+    function deploy() internal {
+        manager = new AccessManager(address(this));
+        params = new Params(address(manager), parameters());
+        guardian = new Guardian(address(manager), params);
+        ledger = new Ledger(address(manager), guardian, params);
+        vault = new StakeVault(StakeBook.Parts(address(manager), guardian, params, ledger));
+        registry = new Registry(address(manager), guardian, params, vault);
+        epochs = new KeyEpochs(address(manager), params, guardian);
+        fees = new FeeMarket(address(manager), guardian, uint96(FEE), 1 ether, 1_000, 1 hours);
+        bench = new Bench();
+        IDisputes court = IDisputes(address(bench));
+        anchor = new ReceiptAnchor(ReceiptAnchor.Parts(params, guardian, registry, vault, ledger, epochs, fees));
+        audits = new Audits(Audits.Parts(params, guardian, registry, vault, ledger, epochs, anchor, court));
+        anchor.wire(court);
+        fees.wire(address(anchor), audits);
+        ledger.wire(address(vault), address(this), address(anchor), address(audits));
+        vault.wire(registry, address(this), address(anchor));
+        registry.wire(address(bench));
+        guardian.wire(court);
+    }
+
+    function populate() internal {
+        StakeTree tree = new StakeTree(300, 8, 1 ether, 100_000);
+        tree.wire(address(registry));
+        registry.addPool(POOL, tree);
+        registry.setMeasurement(MEASUREMENT, true);
+        stake(operator, 100 ether);
+        vm.prank(operator);
+        registry.registerOperator("https://operator.example");
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            stake(verifier(i), (20 + 7 * i) * 1 ether);
+            vm.prank(verifier(i));
+            registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
+        }
+        vm.roll(block.number + 300);
+        activate(ENVIRONMENT, POOL);
+        activate(MODEL, 0);
+        openEpoch(EPOCH);
+        epochs.activate(EPOCH);
+    }
+
+    function activate(bytes32 item, bytes32 pool) internal {
+        registry.propose(item, pool, VECTORS, "");
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            vm.prank(verifier(i));
+            registry.certify(item, VECTORS);
+        }
+        registry.activate(item);
+    }
+
+    function openEpoch(uint64 epoch) internal {
+        bytes memory key = new bytes(65);
+        key[0] = 0x04;
+        address[] memory shards = new address[](3);
+        for (uint160 i = 0; i < 3; ++i) {
+            shards[i] = address(0x5000 + i);
+        }
+        epochs.openEpoch(epoch, key, "points", shards, 2, IKeyEpochs.Assurance.SIMULATED, "policy");
+    }
+
+    // --- actors ---
+
+    function verifier(uint256 i) internal pure returns (address) {
+        return vm.addr(VERIFIER_KEY + i);
+    }
+
+    function stake(address who, uint256 amount) internal {
+        vm.deal(who, who.balance + amount);
+        vm.prank(who);
+        vault.deposit{value: amount}();
+    }
+
+    function signed(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
+        return abi.encodePacked(r, s, v);
+    }
+
+    function paused(uint64 duration) internal {
+        guardian.pause(duration);
+    }
+
+    function refusedWhilePaused() internal {
+        vm.expectRevert(abi.encodeWithSelector(IGuardian.NotNow.selector, true));
+    }
+
+    // --- receipts ---
+
+    function receipt(uint64 seq) internal view returns (Receipt memory r) {
+        r.operator = operator;
+        r.seq = seq;
+        r.reqHash = keccak256(abi.encode("request", seq));
+        r.tokensHash = TOKENS;
+        r.outHash = Hashes.outHash(TOKENS, TRACE);
+        r.modelId = MODEL;
+        r.environment = ENVIRONMENT;
+        r.keyEpoch = EPOCH;
+        r.envelopeHash = keccak256(abi.encode("envelope", seq));
+        r.issuedAt = uint64(block.timestamp);
+        r.anchorBy = uint64(block.timestamp) + 600;
+        r.mode = 2;
+        r.clientMode = 2;
+        r.chainId = block.chainid;
+    }
+
+    function signature(Receipt memory r) internal view returns (bytes memory) {
+        return signed(OPERATOR_KEY, anchor.receiptId(r));
+    }
+
+    function emptySignature(EmptyLeaf memory e) internal view returns (bytes memory) {
+        return signed(OPERATOR_KEY, anchor.emptyLeafId(e));
+    }
+
+    function header(uint64 firstSeq, uint32 count, bytes32 root)
+        internal
+        view
+        returns (IReceiptAnchor.BatchHeader memory h)
+    {
+        h.firstSeq = firstSeq;
+        h.count = count;
+        h.root = root;
+        h.listHash = listHash;
+        h.environment = ENVIRONMENT;
+        h.modelId = MODEL;
+        h.keyEpoch = EPOCH;
+        h.locator = "eigenda:standard:0x00";
+    }
+
+    /// @dev The labelled hash of `bytewise/protocol/digests.py`, said again.
+    function listDigest(bytes memory list) internal pure returns (bytes32) {
+        bytes memory label = "bytewise/v1/receipt-list";
+        return sha256(bytes.concat(bytes8(uint64(24)), label, bytes8(uint64(list.length)), list));
+    }
+
+    function leafOf(Receipt memory r) internal view returns (bytes32) {
+        return Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+    }
+
+    function posted(IReceiptAnchor.BatchHeader memory h) internal returns (uint64) {
+        uint256 fee = fees.feeFor(h.count);
+        vm.deal(operator, operator.balance + fee);
+        vm.prank(operator);
+        return anchor.post{value: fee}(h);
+    }
+
+    /// @dev A batch of one: its root is its leaf and its proof is empty.
+    function anchored(Receipt memory r) internal returns (uint64) {
+        return posted(header(r.seq, 1, leafOf(r)));
+    }
+
+    function none() internal pure returns (bytes32[] memory) {
+        return new bytes32[](0);
+    }
+
+    function err(bytes4 selector, uint256 a) internal pure returns (bytes memory) {
+        return abi.encodeWithSelector(selector, a);
+    }
+
+    function err(bytes4 selector, uint256 a, uint256 b) internal pure returns (bytes memory) {
+        return abi.encodeWithSelector(selector, a, b);
+    }
+
+    function balanced() internal view {
+        uint256 sum = ledger.totalPots() + ledger.totalCredits() + ledger.treasury() + ledger.totalBurned();
+        same(address(ledger).balance, sum, "ledger");
+        same(address(vault).balance, vault.totalStake() + vault.totalUnbonding(), "vault");
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
+import {Check} from "./Vm.sol";
+import {Guardian} from "../src/Guardian.sol";
+import {Ledger} from "../src/Ledger.sol";
+import {Params} from "../src/Params.sol";
+import {Registry} from "../src/Registry.sol";
+import {Settlement} from "../src/Settlement.sol";
+import {StakeBook} from "../src/StakeBook.sol";
+import {StakeVault} from "../src/StakeVault.sol";
+import {ParamSet, Standing, Verdict} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {ISettlement} from "../src/interfaces/ISettlement.sol";
+import {Defaults} from "./Defaults.sol";
+
+/// @title A court that judges as it is told: what `Settlement` asks of one, with committees given instead of drawn
+contract GivenCourt {
+    struct Seat {
+        address holder;
+        Standing standing;
+    }
+
+    mapping(bytes32 id => IDisputes.Dispute) private _disputes;
+    mapping(bytes32 id => mapping(uint16 round => Seat[])) private _seats;
+    mapping(bytes32 id => address[]) private _challengers;
+    mapping(bytes32 id => bool[]) private _knew;
+    mapping(bytes32 id => uint256) public refunds;
+
+    function refund(bytes32 id) external {
+        ++refunds[id];
+    }
+
+    function addChallenger(bytes32 id, address who, bool knew) external {
+        _challengers[id].push(who);
+        _knew[id].push(knew);
+    }
+
+    function addSeat(bytes32 id, uint16 round, address holder, Standing standing) external {
+        if (_disputes[id].round < round) _disputes[id].round = round;
+        _seats[id][round].push(Seat(holder, standing));
+    }
+
+    function dispute(bytes32 id) external view returns (IDisputes.Dispute memory) {
+        return _disputes[id];
+    }
+
+    function roundsOf(bytes32 id) external view returns (uint16) {
+        return _disputes[id].round;
+    }
+
+    function roundOf(bytes32 id, uint16 round) external view returns (IDisputes.Round memory r) {
+        r.seats = uint16(_seats[id][round].length);
+    }
+
+    function challengersOf(bytes32 id) external view returns (address[] memory, bool[] memory) {
+        return (_challengers[id], _knew[id]);
+    }
+
+    function standingOf(bytes32 id, uint16 round, uint16 seat) external view returns (address, Standing) {
+        Seat memory s = _seats[id][round][seat];
+        return (s.holder, s.standing);
+    }
+
+    function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked) {
+        for (uint256 i = 0; i < _seats[id][round].length; ++i) {
+            Standing s = _seats[id][round][i].standing;
+            if (s == Standing.RIGHT) ++right;
+            if (s == Standing.RIGHT || s == Standing.WORKED) ++worked;
+        }
+    }
+}
+
+/// @title Real ledger, vault, parameters and settlement around a given court; this contract speaks for the court
+abstract contract CourtRoom is Check {
+    bytes32 internal constant ID = "dispute";
+    address internal constant OPERATOR = address(0x0BE7);
+    address internal constant APPELLANT = address(0xA44);
+    uint256 internal constant VERIFIERS = 4;
+
+    AccessManager internal manager;
+    Params internal params;
+    Guardian internal guardian;
+    Ledger internal ledger;
+    StakeVault internal vault;
+    Settlement internal settlement;
+    GivenCourt internal court;
+
+    function setUp() public virtual {
+        vm.warp(1_800_000_000);
+        manager = new AccessManager(address(this));
+        params = new Params(address(manager), Defaults.parameters());
+        guardian = new Guardian(address(manager), params);
+        ledger = new Ledger(address(manager), guardian, params);
+        vault = newVault(StakeBook.Parts(address(manager), guardian, params, ledger));
+        Registry registry = new Registry(address(manager), guardian, params, vault);
+        settlement = new Settlement(params, ledger, vault);
+        court = new GivenCourt();
+        ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2));
+        vault.wire(registry, address(settlement), address(0xA1));
+        registry.wire(address(court));
+        settlement.wire(IDisputes(address(court)));
+        guardian.wire(IDisputes(address(court)));
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            stake(verifier(i), 5 ether);
+        }
+        vm.deal(address(court), 1e9 ether);
+    }
+
+    function newVault(StakeBook.Parts memory parts) internal virtual returns (StakeVault) {
+        return new StakeVault(parts);
+    }
+
+    function stake(address who, uint256 amount) internal {
+        vm.deal(who, amount);
+        vm.prank(who);
+        vault.deposit{value: amount}();
+    }
+
+    function verifier(uint256 i) internal pure returns (address) {
+        return address(uint160(0xBEEF_0000 + i % VERIFIERS));
+    }
+
+    function challenger(uint256 i) internal pure returns (address) {
+        return address(uint160(0xC4A1_0000 + i));
+    }
+
+    /// @dev The opener and `more` others; bit i of `knew`: whether challenger i knew.
+    function opened(uint256 more, uint256 knew) internal {
+        uint256 bond = params.requiredBond(1);
+        vm.prank(address(court));
+        settlement.opened{value: bond}(ID, OPERATOR, challenger(0), 1);
+        court.addChallenger(ID, challenger(0), knew & 1 == 1);
+        bond = params.joinBond(1);
+        for (uint256 i = 1; i <= more; ++i) {
+            vm.prank(address(court));
+            settlement.joined{value: bond}(ID, challenger(i));
+            court.addChallenger(ID, challenger(i), knew >> i & 1 == 1);
+        }
+    }
+
+    function appealed(uint256 bond) internal {
+        vm.prank(address(court));
+        settlement.appealed{value: bond}(ID, APPELLANT);
+    }
+
+    function advanced(uint16 seats) internal {
+        vm.prank(address(court));
+        settlement.advance(ID, seats);
+    }
+
+    function ended(Verdict verdict, bool appellantWon) internal {
+        vm.prank(address(court));
+        settlement.end(ID, verdict, appellantWon);
+    }
+
+    /// @dev Seats with standings that a verdict allows.
+    function seated(uint16 round, uint256 seats, Verdict verdict, bytes32 moves) internal {
+        bool forgiving = verdict == Verdict.DRAW || verdict == Verdict.REFUNDED;
+        for (uint256 i = 0; i < seats; ++i) {
+            uint256 r = uint256(keccak256(abi.encode(moves, round, i)));
+            Standing s =
+                [Standing.RIGHT, Standing.NEUTRAL, Standing.ABSENT, Standing.NOT_REVEALED, Standing.WRONG][r % 5];
+            if (forgiving && s == Standing.RIGHT) s = Standing.WORKED;
+            if ((r >> 8) % 9 == 0) court.addSeat(ID, round, address(0), Standing.NONE);
+            else court.addSeat(ID, round, verifier(r >> 16), s);
+        }
+    }
+
+    /// @dev All seats of all rounds, in parts.
+    function settledAll(bytes32 moves) internal {
+        for (uint16 round = 1; round <= court.dispute(ID).round; ++round) {
+            uint256 seats = court.roundOf(ID, round).seats;
+            for (uint256 step = 0; settlement.settledSeats(ID, round) < seats; ++step) {
+                settlement.settleSeats(ID, round, 1 + uint256(keccak256(abi.encode(moves, round, step))) % 9);
+            }
+        }
+    }
+
+    function account() internal view returns (ISettlement.Account memory) {
+        return settlement.accountOf(ID);
+    }
+}

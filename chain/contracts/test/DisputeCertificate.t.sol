@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Bls} from "../src/Bls.sol";
+import {Certificate} from "../src/Certificate.sol";
+import {Finding, ParamSet, Phase, Standing, Verdict, Vote} from "../src/Types.sol";
+import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {Courthouse} from "./Courthouse.sol";
+
+/// @title Certificates in the court: worth the votes that they stand for
+/// forge-config: default.fuzz.runs = 4
+contract DisputeCertificateTest is Courthouse {
+    bytes32 private constant ROOT = "commitments";
+
+    Bls.G1[] private publicKeys;
+    bytes32 private id;
+    IDisputes.Member[] private list;
+
+    function setUp() public override {
+        super.setUp();
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            publicKeys.push(publicKey(secret(0, i)));
+            register(member(i), secret(0, i));
+        }
+    }
+
+    function parameters() internal pure override returns (ParamSet memory p) {
+        p = super.parameters();
+        p.committee.seats = [uint16(9), 15, 21];
+    }
+
+    // --- a committee that signs ---
+
+    function all() private pure returns (uint256) {
+        return (1 << 9) - 1;
+    }
+
+    function convened(uint256 salt) private {
+        id = inCommit(salt);
+        IDisputes.Member[] memory drawn_ = members(id);
+        for (uint256 i = 0; i < drawn_.length; ++i) {
+            list.push(drawn_[i]);
+        }
+    }
+
+    function formed(uint256 salt) private {
+        convened(salt);
+        disputes.postCommitRoot(id, ROOT);
+        disputes.formCommittee(id, all(), keysOf(all()));
+    }
+
+    function indexOf(address who) private pure returns (uint256 i) {
+        while (member(i) != who) {
+            ++i;
+        }
+    }
+
+    function holderOf(uint256 seat) private view returns (uint256) {
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].seatMask & (1 << seat) != 0) return indexOf(list[i].voter);
+        }
+        revert Failed("no such seat");
+    }
+
+    function ones(uint256 mask) private pure returns (uint256 n) {
+        for (; mask != 0; mask &= mask - 1) {
+            ++n;
+        }
+    }
+
+    function keysOf(uint256 mask) private view returns (Bls.G1[] memory out) {
+        out = new Bls.G1[](ones(mask));
+        uint256 next = 0;
+        for (uint256 seat = 0; seat < 9; ++seat) {
+            if (mask & (1 << seat) != 0) out[next++] = publicKeys[holderOf(seat)];
+        }
+    }
+
+    function scalarOf(uint256 mask) private view returns (uint256 sum) {
+        for (uint256 seat = 0; seat < 9; ++seat) {
+            if (mask & (1 << seat) != 0) sum = addmod(sum, secret(0, holderOf(seat)), ORDER);
+        }
+    }
+
+    function findingOf(uint256 choice) private view returns (Finding memory) {
+        Vote memory v = voteOf(id, list[0], choice);
+        return Finding(id, v.round, v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest);
+    }
+
+    function proofOf(uint256 signers, Finding memory f) private view returns (Certificate.Proof memory) {
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT);
+        Bls.G2 memory signature = signed(scalarOf(signers), digest);
+        return Certificate.Proof(all(), signers, publicKey(scalarOf(all())), signature, keysOf(all() & ~signers));
+    }
+
+    /// @dev Members without the last few, down to a quorum of 6 of 9 seats if one is wanted.
+    function signersOf(uint256 salt, uint256 least) private view returns (uint256 mask) {
+        mask = all();
+        for (uint256 i = 0; i < list.length; ++i) {
+            uint256 without = mask & ~list[i].seatMask;
+            if ((salt >> i) & 1 == 1 && ones(without) >= least) mask = without;
+        }
+    }
+
+    // --- worth the votes ---
+
+    /// @dev Some sign `choice`; the others vote something else, or nothing. Then everybody votes the same directly: equal in
+    ///      every count that a verdict or a payment rests on.
+    function test_a_certificate_is_the_votes_of_its_signers(uint256 salt, uint8 choice, uint8 rest) public {
+        (choice, rest) = (choice % 10, rest % 11);
+        formed(salt);
+        uint256 signers = signersOf(salt >> 16, 6);
+        for (uint256 i = 0; i < list.length; ++i) {
+            bool signs = list[i].seatMask & signers != 0;
+            if (signs || rest != 10) committed(voteOf(id, list[i], signs ? choice : rest));
+        }
+        toReveal(id);
+        uint256 snapshot = vm.snapshotState();
+        othersReveal(signers, rest);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].seatMask & signers != 0) disputes.reveal(voteOf(id, list[i], choice), "");
+        }
+        bytes32 want = counted();
+        vm.revertToState(snapshot);
+        Finding memory f = findingOf(choice);
+        disputes.certify(f, ROOT, proofOf(signers, f));
+        othersReveal(signers, rest);
+        same(counted(), want, "the same count");
+        same(disputes.roundOf(id, 1).certifiedMask, signers, "who");
+    }
+
+    function othersReveal(uint256 signers, uint256 rest) private {
+        if (rest == 10) return;
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].seatMask & signers == 0) disputes.reveal(voteOf(id, list[i], rest), "");
+        }
+    }
+
+    function counted() private view returns (bytes32) {
+        IDisputes.Member[] memory now_ = disputes.membersOf(id, 1);
+        bytes32[] memory groups = new bytes32[](now_.length);
+        for (uint256 i = 0; i < now_.length; ++i) {
+            groups[i] = now_[i].group;
+        }
+        (, uint16 worked) = disputes.paidSeats(id, 1);
+        uint256 revealed = disputes.roundOf(id, 1).revealedMask;
+        return keccak256(abi.encode(disputes.tallyOf(id, 1), groups, worked, revealed));
+    }
+
+    function test_a_certified_round_is_settled_and_its_signers_are_right(uint256 salt) public {
+        formed(salt);
+        uint256 signers = signersOf(salt >> 16, 6);
+        toReveal(id);
+        that(!disputes.isSettleable(id), "a root stands for commitments that are still closed");
+        Finding memory f = findingOf(1);
+        disputes.certify(f, ROOT, proofOf(signers, f));
+        that(disputes.isSettleable(id), "nothing more can come");
+        disputes.settle(id);
+        same(uint256(disputes.dispute(id).verdict), uint256(Verdict.OVERTURNED), "verdict");
+        toFinalize(id);
+        disputes.finalize(id);
+        (uint16 right,) = disputes.paidSeats(id, 1);
+        same(right, ones(signers), "paid");
+        for (uint16 seat = 0; seat < 9; ++seat) {
+            (address holder, Standing standing) = disputes.standingOf(id, 1, seat);
+            same(holder, member(holderOf(seat)), "holder");
+            that(standing == (signers & (1 << seat) != 0 ? Standing.RIGHT : Standing.ABSENT), "right or absent");
+        }
+    }
+
+    // --- each member once ---
+
+    function test_who_has_revealed_is_not_certified_too(uint256 salt, uint256 who) public {
+        formed(salt);
+        uint256 i = who % list.length;
+        committed(voteOf(id, list[i], 7));
+        toReveal(id);
+        disputes.reveal(voteOf(id, list[i], 7), "");
+        Finding memory f = findingOf(0);
+        uint256 left = 9 - list[i].seats;
+        Certificate.Proof memory p = proofOf(all(), f);
+        if (left < 6) {
+            vm.expectRevert(abi.encodeWithSelector(ICourt.QuorumNotMet.selector, left, 6));
+            disputes.certify(f, ROOT, p);
+            return;
+        }
+        disputes.certify(f, ROOT, p);
+        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        that(t.equal == left && t.unavailable == list[i].seats, "each once");
+        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyCertified.selector, id, 1));
+        disputes.certify(f, ROOT, p);
+    }
+
+    function test_who_is_certified_does_not_reveal_too(uint256 salt, uint256 who) public {
+        formed(salt);
+        uint256 i = who % list.length;
+        committed(voteOf(id, list[i], 7));
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        disputes.certify(f, ROOT, proofOf(all(), f));
+        Vote memory v = voteOf(id, list[i], 7);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyRevealed.selector, id, 1, list[i].voter));
+        disputes.reveal(v, "");
+    }
+
+    /// @dev Or the rest of its seats could neither be certified nor revealed, and would be charged.
+    function test_no_member_signs_with_some_of_its_seats(uint256 salt) public {
+        formed(salt);
+        uint256 i = 0;
+        while (i < list.length && list[i].seats < 2) {
+            ++i;
+        }
+        vm.assume(i < list.length);
+        uint256 own = list[i].seatMask;
+        uint256 signers = all() & ~(own & (~own + 1));
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Certificate.Proof memory p = proofOf(signers, f);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongSeatMask.selector, own & signers, own));
+        disputes.certify(f, ROOT, p);
+    }
+
+    // --- what is refused ---
+
+    function test_fewer_than_a_quorum_say_nothing(uint256 salt) public {
+        formed(salt);
+        uint256 signers = signersOf(type(uint256).max, 1);
+        toReveal(id);
+        Finding memory f = findingOf(salt % 10);
+        Certificate.Proof memory p = proofOf(signers, f);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.QuorumNotMet.selector, ones(signers), 6));
+        disputes.certify(f, ROOT, p);
+    }
+
+    /// @dev In turn: another root than the posted, no root of this round at all, a finding of another round, malformed, early.
+    function test_a_certificate_is_of_one_root_one_round_one_form(uint256 salt, uint8 how, bytes32 root) public {
+        vm.assume(root != ROOT);
+        formed(salt);
+        Finding memory f = findingOf(0);
+        bytes memory refusal = abi.encodeWithSelector(ICourt.UnknownRoot.selector, root);
+        if (how % 4 == 0) {
+            refusal = abi.encodeWithSelector(
+                ICourt.TooEarly.selector, guardian.clock(), disputes.roundOf(id, 1).commitEnd + 1
+            );
+        } else {
+            toReveal(id);
+        }
+        if (how % 4 == 1) {
+            (f.round, refusal) = (2, abi.encodeWithSelector(ICourt.ForeignVote.selector, id, 2, address(0)));
+        }
+        if (how % 4 == 2) (f.code, refusal) = (1, abi.encodeWithSelector(ICourt.MalformedVote.selector, 1, 1));
+        Certificate.Proof memory p = proofOf(all(), f);
+        vm.expectRevert(refusal);
+        disputes.certify(f, how % 4 == 3 ? root : ROOT, p);
+    }
+
+    /// @dev A certificate under one root is none under another, though both were posted: the digest binds it.
+    function test_a_certificate_stays_with_its_root(uint256 salt, bytes32 root) public {
+        vm.assume(root != ROOT && root != 0);
+        formed(salt);
+        disputes.postCommitRoot(id, root);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Certificate.Proof memory p = proofOf(all(), f);
+        vm.expectPartialRevert(Certificate.BadCertificate.selector);
+        disputes.certify(f, root, p);
+        disputes.certify(f, ROOT, p);
+    }
+
+    function test_without_a_committee_there_is_no_certificate(uint256 salt, bool later) public {
+        bytes32 early = opened(~salt);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, early, Phase.SEED, Phase.COMMIT));
+        disputes.formCommittee(early, 1, new Bls.G1[](1));
+        convened(salt);
+        disputes.postCommitRoot(id, ROOT);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Certificate.Proof memory p = proofOf(all(), f);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NoCommittee.selector, id, 1));
+        disputes.certify(f, ROOT, p);
+        Bls.G1[] memory points = keysOf(all());
+        disputes.formCommittee(id, all(), points);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.CommitteeExists.selector, id, 1));
+        disputes.formCommittee(id, all(), points);
+        if (later) vm.roll(block.number + 1);
+        disputes.certify(f, ROOT, p);
+    }
+
+    /// @dev Keys count as they were before the seed: nobody changes a committee once it is known.
+    function test_keys_of_a_committee_are_older_than_its_seed(uint256 salt, uint256 who) public {
+        convened(salt);
+        uint256 i = holderOf(who % 9);
+        register(member(i), secret(1, i));
+        disputes.formCommittee(id, all(), keysOf(all()));
+        disputes.postCommitRoot(id, ROOT);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        disputes.certify(f, ROOT, proofOf(signersOf(salt, 6), f));
+    }
+
+    function test_a_root_is_posted_before_anybody_reveals(uint256 salt, bytes32 root) public {
+        vm.assume(root != 0);
+        bytes32 early = opened(~salt);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, early, Phase.SEED, Phase.COMMIT));
+        disputes.postCommitRoot(early, root);
+        convened(salt);
+        vm.expectRevert(ICourt.EmptyCommitment.selector);
+        disputes.postCommitRoot(id, 0);
+        toReveal(id);
+        uint256 end = disputes.roundOf(id, 1).commitEnd;
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, end + 1, end));
+        disputes.postCommitRoot(id, root);
+    }
+
+    function test_certificates_wait_during_a_pause(uint256 salt) public {
+        formed(salt);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Certificate.Proof memory p = proofOf(all(), f);
+        guardian.pause(1 hours);
+        bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
+        vm.expectRevert(refusal);
+        disputes.certify(f, ROOT, p);
+        vm.expectRevert(refusal);
+        disputes.formCommittee(id, 1, new Bls.G1[](1));
+        vm.expectRevert(refusal);
+        disputes.postCommitRoot(id, "root");
+    }
+}

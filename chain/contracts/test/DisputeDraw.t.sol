@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {IRandomness} from "../src/interfaces/IRandomness.sol";
+import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
+import {Certifier} from "../src/Certifier.sol";
+import {Disputes} from "../src/Disputes.sol";
+import {DisputeStore} from "../src/DisputeStore.sol";
+import {Proceedings} from "../src/Proceedings.sol";
+import {Phase, Receipt, Verdict} from "../src/Types.sol";
+import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {Courthouse} from "./Courthouse.sol";
+
+/// @title From a questioned receipt to a seated committee
+/// forge-config: default.fuzz.runs = 8
+contract DisputeDrawTest is Courthouse {
+    function other(uint256 i) private pure returns (address) {
+        return address(uint160(0xC4A1_0000 + i));
+    }
+
+    function joins(address who, bytes32 id, uint256 bond, bytes32 altCommit) private {
+        vm.deal(who, bond);
+        vm.prank(who);
+        disputes.join{value: bond}(id, altCommit);
+    }
+
+    // --- open ---
+
+    function test_opening_stores_what_was_questioned(uint256 salt, bytes32 alt) public {
+        vm.assume(alt != 0);
+        bytes32 id = openedBy(other(1), salt, alt);
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        bytes32 receiptId = keccak256(abi.encode(receiptOf(salt)));
+        same(d.receiptId, receiptId, "receipt");
+        same(id, disputes.disputeId(receiptId), "id");
+        same(disputes.disputeAt(disputes.disputeCount() - 1), id, "index");
+        same(d.claimedOutHash, receiptOf(salt).outHash, "claim");
+        same(d.operator, OPERATOR, "operator");
+        same(d.challenger, other(1), "opener");
+        same(d.environment, ENVIRONMENT, "environment");
+        same(d.keyEpoch, 7, "key epoch");
+        same(d.level * 10 + d.round, 11, "round");
+        inPhase(id, Phase.SEED);
+        same(docket.openDisputes(d.batchId), 1, "anchor told");
+        same(ledger.potOf(id), params.requiredBond(1), "bond");
+        same(vault.lockedOf(OPERATOR), 10 ether, "lock");
+        (bytes32 found, Phase phase,,) = disputes.receiptStatus(receiptId);
+        that(found == id && phase == Phase.SEED, "status");
+        disputeThatIsNone(keccak256(abi.encode(id)));
+    }
+
+    function disputeThatIsNone(bytes32 id) private view {
+        same(uint256(disputes.dispute(id).phase), 0, "none");
+        (address[] memory who,) = disputes.challengersOf(id);
+        same(who.length + disputes.membersOf(id, 1).length, 0, "nobody");
+    }
+
+    function test_a_receipt_is_disputed_once(uint256 salt) public {
+        bytes32 id = opened(salt);
+        uint256 bond = params.requiredBond(1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyDisputed.selector, disputes.dispute(id).receiptId, id));
+        disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
+    }
+
+    /// @dev In turn: late, by the operator, without an answer of one's own, with another bond, in a pool that shrank.
+    function test_nothing_else_opens(uint256 salt, uint8 how, uint96 wei_) public {
+        uint64 batchId = docket.anchor(OPERATOR, ENVIRONMENT, 1);
+        Receipt memory r = receiptOf(salt);
+        (uint256 bond, address by, bytes32 alt) = (params.requiredBond(1), address(this), bytes32("alt"));
+        vm.assume(wei_ != bond);
+        bytes memory refusal;
+        if (how % 5 == 0) {
+            docket.closeWindows(guardian.clock() - 1);
+            refusal = abi.encodeWithSelector(ICourt.WindowClosed.selector, guardian.clock(), guardian.clock() - 1);
+        } else if (how % 5 == 1) {
+            (by, refusal) = (OPERATOR, abi.encodeWithSelector(ICourt.OwnReceipt.selector, OPERATOR));
+        } else if (how % 5 == 2) {
+            (alt, refusal) = (0, abi.encodeWithSelector(ICourt.EmptyAltCommit.selector));
+        } else if (how % 5 == 3) {
+            refusal = abi.encodeWithSelector(ICourt.BondMismatch.selector, wei_, bond);
+            bond = wei_;
+        } else {
+            for (uint256 i = 0; i < VERIFIERS - 4; ++i) {
+                vm.prank(member(i));
+                registry.quit();
+            }
+            nextEpoch();
+            refusal = abi.encodeWithSelector(ICourt.PoolTooSmall.selector, POOL);
+        }
+        vm.deal(by, bond);
+        vm.prank(by);
+        vm.expectRevert(refusal);
+        disputes.open{value: bond}(r, "", batchId, new bytes32[](0), alt);
+        docket.closeWindows(guardian.clock());
+        if (how % 5 != 4) opened(salt);
+    }
+
+    // --- join ---
+
+    /// @dev A bot that opens first wins nothing by it: others join, each for a part of the bond.
+    function test_others_join_whoever_opened_first(uint256 salt, uint8 more) public {
+        bytes32 id = openedBy(other(99), salt, "copied");
+        uint256 bond = params.joinBond(1);
+        uint256 count = more % 5;
+        for (uint256 i = 0; i < count; ++i) {
+            joins(other(i), id, bond, "mine");
+        }
+        (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
+        same(who.length, 1 + count, "challengers");
+        for (uint256 i = 0; i < count; ++i) {
+            same(who[i + 1], other(i), "in order");
+            that(!knew[i + 1], "nobody showed anything");
+        }
+        same(ledger.potOf(id), params.requiredBond(1) + count * bond, "bonds");
+        if (count < 4) return;
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooManyChallengers.selector, id, 5));
+        disputes.join{value: bond}(id, "mine");
+    }
+
+    function test_who_may_not_join(uint256 salt, uint8 how, uint96 wei_) public {
+        bytes32 id = openedBy(other(0), salt, "alt");
+        uint256 bond = params.joinBond(1);
+        joins(other(1), id, bond, "alt");
+        vm.assume(wei_ != bond);
+        (address by, bytes32 alt, bytes memory refusal) = (other(2), bytes32("alt"), bytes(""));
+        if (how % 5 == 0) {
+            (by, refusal) = (other(0), abi.encodeWithSelector(ICourt.AlreadyChallenger.selector, id, other(0)));
+        } else if (how % 5 == 1) {
+            (by, refusal) = (other(1), abi.encodeWithSelector(ICourt.AlreadyChallenger.selector, id, other(1)));
+        } else if (how % 5 == 2) {
+            (by, refusal) = (OPERATOR, abi.encodeWithSelector(ICourt.OwnReceipt.selector, OPERATOR));
+        } else if (how % 5 == 3) {
+            (alt, refusal) = (0, abi.encodeWithSelector(ICourt.EmptyAltCommit.selector));
+        } else {
+            refusal = abi.encodeWithSelector(ICourt.BondMismatch.selector, wei_, bond);
+            bond = wei_;
+        }
+        vm.deal(by, bond);
+        vm.prank(by);
+        vm.expectRevert(refusal);
+        disputes.join{value: bond}(id, alt);
+    }
+
+    /// @dev Until the seed block, and never after votes were seen.
+    function test_joining_ends_before_the_seed_and_with_the_first_round(uint256 salt) public {
+        bytes32 id = opened(salt);
+        uint256 seedBlock = disputes.roundOf(id, 1).seedBlock;
+        uint256 bond = params.joinBond(1);
+        vm.roll(seedBlock - 1);
+        joins(other(1), id, bond, "alt");
+        vm.roll(seedBlock);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, seedBlock, seedBlock - 1));
+        disputes.join{value: bond}(id, "alt");
+        judged(id, 7 + salt % 1);
+        if (disputes.phaseOf(id) == Phase.APPEAL) disputes.appeal{value: disputes.appealBond(id)}(id);
+        inPhase(id, Phase.SEED);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.SEED, Phase.COMMIT));
+        disputes.join{value: bond}(id, "alt");
+    }
+
+    // --- seeds ---
+
+    function test_the_seed_cannot_be_foreseen_and_leaves_time_for_the_draw(uint256 salt, uint16 ahead) public {
+        vm.roll(block.number + ahead % 500);
+        bytes32 id = opened(salt);
+        uint256 number = disputes.roundOf(id, 1).seedBlock;
+        that(number >= block.number + SHORTEST + JOIN_BLOCKS, "not foreseen");
+        that(number % EPOCH >= LOOKAHEAD && number % EPOCH <= LOOKAHEAD + (EPOCH - LOOKAHEAD) / 2, "in its epoch");
+        that(number <= block.number + SHORTEST + JOIN_BLOCKS + EPOCH, "soon");
+        that(source.isAnnounced(number), "announced");
+    }
+
+    function test_nobody_draws_before_the_seed_is_proven(uint256 salt, bytes32 mix) public {
+        bytes32 id = opened(salt);
+        uint256 number = disputes.roundOf(id, 1).seedBlock;
+        vm.expectRevert(abi.encodeWithSelector(IRandomness.SeedTooEarly.selector, number, block.number));
+        disputes.draw(id, 255);
+        vm.roll(number + 1);
+        known(number, mix);
+        vm.expectRevert(abi.encodeWithSelector(IRandaoSource.SeedNotProven.selector, number));
+        disputes.draw(id, 255);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.SeedReadable.selector, id, number));
+        disputes.rearm(id);
+    }
+
+    /// @dev The same seats as in one call, whatever the parts.
+    function test_parts_of_a_draw_are_the_draw(uint256 salt, bytes32 mix, uint8 first, uint8 second) public {
+        bytes32 id = opened(salt);
+        seeded(id, mix);
+        address[] memory excluded = new address[](1);
+        excluded[0] = address(this);
+        uint256 number = disputes.roundOf(id, 1).seedBlock;
+        address[] memory want = tree.draw(source.seed(number), number, id, 1, excluded, 0, 5);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NoProgress.selector, id));
+        disputes.draw(id, 0);
+        disputes.draw(id, bound(first, 1, 4));
+        inPhase(id, Phase.DRAWING);
+        if (disputes.roundOf(id, 1).drawn < 4) disputes.draw(id, bound(second, 1, 4 - disputes.roundOf(id, 1).drawn));
+        disputes.draw(id, type(uint256).max);
+        inPhase(id, Phase.COMMIT);
+        seatsAre(id, want);
+        IDisputes.Round memory r = disputes.roundOf(id, 1);
+        same(r.roundSeed, keccak256(abi.encode(source.seed(number), id, uint16(1))), "round seed");
+        same(r.commitEnd, guardian.clock() + 1 hours, "commits");
+        same(r.revealEnd, r.commitEnd + 30 minutes, "reveals");
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.COMMIT, Phase.SEED));
+        disputes.draw(id, 1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.COMMIT, Phase.SEED));
+        disputes.rearm(id);
+    }
+
+    function seatsAre(bytes32 id, address[] memory want) private view {
+        IDisputes.Member[] memory list = members(id);
+        uint256 seats = 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            seats += list[i].seats;
+            for (uint256 seat = 0; seat < want.length; ++seat) {
+                that((list[i].seatMask & (1 << seat) != 0) == (want[seat] == list[i].voter), "holder");
+            }
+        }
+        same(seats, want.length, "all seats");
+    }
+
+    function test_the_openers_own_account_is_never_drawn(uint256 salt, bytes32 mix) public {
+        bytes32 id = openedBy(member(VERIFIERS - 1), salt, "alt");
+        drawn(id, mix);
+        IDisputes.Member[] memory list = members(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            that(list[i].voter != member(VERIFIERS - 1), "opener");
+        }
+    }
+
+    // --- seeds that are lost ---
+
+    /// @dev A draw in another epoch than the seed's would take weights that were moved when the seed was known.
+    function test_what_was_drawn_is_forgotten_with_its_epoch(uint256 salt, bytes32 mix, uint8 part) public {
+        bytes32 id = opened(salt);
+        seeded(id, mix);
+        disputes.draw(id, bound(part, 1, 4));
+        uint256 number = disputes.roundOf(id, 1).seedBlock;
+        nextEpoch();
+        (bool ok,) = address(disputes).call(abi.encodeCall(disputes.draw, (id, 1)));
+        that(!ok, "foreign epoch");
+        disputes.rearm(id);
+        IDisputes.Round memory r = disputes.roundOf(id, 1);
+        that(r.drawn == 0 && r.rearms == 1 && r.seedBlock > number, "named again");
+        inPhase(id, Phase.SEED);
+        same(members(id).length, 0, "nobody is seated");
+        drawn(id, ~mix);
+        inPhase(id, Phase.COMMIT);
+        address[] memory excluded = new address[](1);
+        excluded[0] = address(this);
+        seatsAre(id, tree.draw(source.seed(r.seedBlock), r.seedBlock, id, 1, excluded, 0, 5));
+    }
+
+    /// @dev Whoever keeps draws out cannot choose for ever.
+    function test_three_seeds_can_be_lost(uint256 salt) public {
+        bytes32 id = opened(salt);
+        for (uint256 i = 0; i < 3; ++i) {
+            lost(id);
+            disputes.rearm(id);
+        }
+        lost(id);
+        disputes.rearm(id);
+        inPhase(id, Phase.AIRGAP);
+        same(uint256(disputes.dispute(id).verdict), uint256(Verdict.DRAW), "draw");
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.AIRGAP, Phase.SEED));
+        disputes.rearm(id);
+    }
+
+    function lost(bytes32 id) private {
+        vm.roll(disputes.roundOf(id, 1).seedBlock);
+        nextEpoch();
+    }
+
+    // --- pauses ---
+
+    function test_nothing_begins_during_a_pause(uint256 salt, bytes32 mix) public {
+        bytes32 waiting = opened(salt);
+        bytes32 id = opened(~salt);
+        seeded(id, mix);
+        uint256 bond = params.joinBond(1);
+        guardian.pause(1 hours);
+        bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
+        vm.expectRevert(refusal);
+        disputes.draw(id, 1);
+        vm.expectRevert(refusal);
+        disputes.rearm(id);
+        vm.expectRevert(refusal);
+        disputes.join{value: bond}(waiting, "alt");
+        bond = params.requiredBond(1);
+        vm.expectRevert(refusal);
+        disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
+        passes(1 hours);
+        disputes.draw(id, 255);
+    }
+
+    // --- two halves ---
+
+    function test_the_halves_know_the_same_contracts(uint96 joinBlocks) public {
+        vm.assume(joinBlocks != JOIN_BLOCKS);
+        DisputeStore.Parts memory changed = parts();
+        changed.joinBlocks = joinBlocks;
+        Proceedings half = new Proceedings(changed);
+        bytes32 want = keccak256(abi.encode(parts()));
+        vm.expectRevert(abi.encodeWithSelector(Disputes.OtherParts.selector, keccak256(abi.encode(changed)), want));
+        new Disputes(parts(), half);
+    }
+
+    /// @dev Alone the other half has no disputes, and no neighbour listens to it.
+    function test_the_other_half_is_nothing_alone(uint256 salt) public {
+        Proceedings half = Disputes(payable(address(disputes))).PROCEEDINGS();
+        uint64 batchId = docket.anchor(OPERATOR, ENVIRONMENT, 1);
+        uint256 bond = params.requiredBond(1);
+        Receipt memory r = receiptOf(salt);
+        vm.expectPartialRevert(bytes4(keccak256("NotAuthorised(address)")));
+        half.open{value: bond}(r, "", batchId, new bytes32[](0), "alt");
+        (bool ok,) = address(disputes).call{value: 1}("");
+        that(!ok, "no ether without a step");
+    }
+}

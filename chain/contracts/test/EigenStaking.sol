@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {StakeTree} from "../src/StakeTree.sol";
+import {OperatorSet} from "../src/interfaces/IEigenLayer.sol";
+import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
+import {EigenLayerStake} from "../src/EigenLayerStake.sol";
+import {Registry} from "../src/Registry.sol";
+import {StakeBook} from "../src/StakeBook.sol";
+import {Staking} from "./Staking.sol";
+
+/// @title The parts of `Staking`, with EigenLayer's stake in place of `StakeVault`
+abstract contract EigenStaking is Staking {
+    uint32 internal constant MAX_AGE = 600;
+    uint32 internal constant LONGEST = 4 days;
+    uint32 internal constant HORIZON = MAX_AGE + LONGEST / 12;
+    uint32 internal constant DEALLOCATION_DELAY = 30_000;
+    uint32 internal constant WITHDRAWAL_DELAY = 29_500;
+    uint64 internal constant ALL = 1e18;
+
+    WrappedEther internal token;
+    FakeEigenLayer internal eigen;
+    EigenLayerStake internal adapter;
+    address internal who = address(0x0E16E);
+
+    function setUp() public virtual override {
+        super.setUp();
+        token = new WrappedEther();
+        eigen = new FakeEigenLayer(token, DEALLOCATION_DELAY, WITHDRAWAL_DELAY);
+        adapter = fresh(MAX_AGE, LONGEST);
+        registry = new Registry(address(manager), guardian, params, adapter);
+        registry.wire(COURT);
+        registry.setMeasurement(ENCLAVE, true);
+        tree = pooled(POOL, registry, UNIT);
+        eigen.create(address(adapter), address(adapter));
+        adapter.wire(registry, SETTLEMENT, ANCHOR);
+        ledger.setSource(address(adapter), true);
+    }
+
+    function fresh(uint32 maxAge, uint32 longest) internal returns (EigenLayerStake) {
+        StakeBook.Parts memory parts = StakeBook.Parts(address(manager), guardian, params, ledger);
+        EigenLayerStake.Core memory core = EigenLayerStake.Core(eigen, eigen, eigen, eigen, token);
+        return new EigenLayerStake(parts, core, OperatorSet(address(eigen), 7), maxAge, longest);
+    }
+
+    /// @dev `account` is registered, has `amount` delegated to it, a part of that allocated, and a record of it.
+    function delegated(address account, uint256 amount, uint64 magnitude) internal {
+        vm.deal(address(this), amount);
+        eigen.stake{value: amount}(account);
+        eigen.allocate(account, magnitude);
+        eigen.register(account, true);
+        adapter.sync(account);
+    }
+
+    function slashed(address account, uint256 boundBefore, uint256 want) internal returns (uint256) {
+        return slashed(account, boundBefore, want, REF);
+    }
+
+    function slashed(address account, uint256 boundBefore, uint256 want, bytes32 ref) internal returns (uint256) {
+        vm.prank(SETTLEMENT);
+        return adapter.slash(account, boundBefore, want, ref);
+    }
+
+    function locked(address account, uint256 want) internal returns (uint256) {
+        vm.prank(SETTLEMENT);
+        return adapter.lock(account, want, REF);
+    }
+
+    /// @dev Somebody sends the adapter wrapped ether.
+    function gives(uint256 gift) internal {
+        vm.deal(address(this), gift);
+        token.deposit{value: gift}();
+        token.transfer(address(adapter), gift);
+    }
+
+    /// @dev Magnitudes have 18 digits, so a slash takes up to so much more than was asked, and a few wei less by rounding.
+    function grain(uint256 amount) internal pure returns (uint256) {
+        return 2 * amount / 1e18 + 8;
+    }
+
+    function near(uint256 have, uint256 want, uint256 by, string memory what) internal pure {
+        if (have > want + by || have + by < want) revert Differ(what, have, want);
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Check} from "./Vm.sol";
+import {SplitLib} from "../src/SplitLib.sol";
+import {Verdict} from "../src/Types.sol";
+
+/// @title The split of a dispute's money, for amounts of every size
+contract SplitLibTest is Check {
+    uint256 private constant ETHER = 1e27; // more wei than there are
+
+    function facts(uint256[8] memory r, Verdict v) private pure returns (SplitLib.Facts memory f) {
+        f.verdict = v;
+        f.appellantWon = r[0] & 1 == 1;
+        f.challengers = 1 + r[1] % 5;
+        f.knew = r[2] % (f.challengers + 1);
+        f.joinBond = r[3] % (ETHER >> r[3] % 90);
+        f.bonds = (f.challengers - 1) * f.joinBond + 1 + r[4] % (ETHER >> r[4] % 90);
+        f.appealBond = r[5] % (ETHER >> r[5] % 90);
+        f.advanced = r[6] % (ETHER >> r[6] % 90);
+        f.slashed = r[7] % (ETHER >> r[7] % 90);
+        f.seats = (r[0] >> 8) % 5 == 0 ? 0 : (r[0] >> 16) % 2_551;
+        if (v == Verdict.UPHELD || v == Verdict.REFUNDED) f.slashed = 0;
+    }
+
+    function terms(uint256[4] memory r) private pure returns (SplitLib.Terms memory t) {
+        t.feePerSeat = 1 + r[0] % (ETHER >> r[0] % 90);
+        t.alphaBps = r[1] % 8_001;
+        t.betaBps = r[2] % (8_001 - t.alphaBps);
+        t.operatorShareBps = r[3] % 5_001;
+    }
+
+    function verdictOf(uint8 v) private pure returns (Verdict) {
+        return Verdict(1 + v % 6);
+    }
+
+    function test_what_comes_in_goes_out(uint256[8] memory r, uint256[4] memory q, uint8 v) public pure {
+        SplitLib.Facts memory f = facts(r, verdictOf(v));
+        SplitLib.Split memory s = SplitLib.split(f, terms(q));
+        uint256 gone = s.openerBack + (f.challengers - 1) * s.joinerBack + f.knew * s.alphaEach + s.perSeat * f.seats;
+        gone += s.toAppellant + s.toOperator + s.repaid + s.burned;
+        same(gone, f.bonds + f.appealBond + f.advanced + f.slashed, "to the wei");
+        that(s.repaid <= f.advanced, "the treasury gets back what it gave at most");
+    }
+
+    function test_a_fifth_of_a_slash_is_burned(uint256[8] memory r, uint256[4] memory q, uint8 v) public pure {
+        SplitLib.Facts memory f = facts(r, [Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE][v % 3]);
+        SplitLib.Split memory s = SplitLib.split(f, terms(q));
+        that(s.burned * 5 >= f.slashed, "whatever the fees and whoever paid");
+    }
+
+    function test_upheld_pays_fees_first_then_the_treasury(uint256[8] memory r, uint256[4] memory q) public pure {
+        SplitLib.Facts memory f = facts(r, Verdict.UPHELD);
+        SplitLib.Terms memory t = terms(q);
+        SplitLib.Split memory s = SplitLib.split(f, t);
+        uint256 funds = f.bonds + f.advanced + (f.appellantWon ? 0 : f.appealBond);
+        that(s.perSeat <= t.feePerSeat, "never more than the fee");
+        if (f.seats != 0 && funds >= f.seats * t.feePerSeat) same(s.perSeat, t.feePerSeat, "the fee if it is there");
+        uint256 left = funds - s.perSeat * f.seats;
+        same(s.repaid, left < f.advanced ? left : f.advanced, "then the advance");
+        that(s.toOperator * 2 <= left - s.repaid, "at most half of the rest to the operator");
+        same(SplitLib.toChallengers(f, s), 0, "bonds are lost");
+        same(s.toAppellant, f.appellantWon ? f.appealBond : 0, "unless the appeal was right");
+    }
+
+    function test_a_conviction_returns_bonds_and_pays_who_knew(uint256[8] memory r, uint256[4] memory q, uint8 v)
+        public
+        pure
+    {
+        SplitLib.Facts memory f = facts(r, [Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE][v % 3]);
+        SplitLib.Terms memory t = terms(q);
+        SplitLib.Split memory s = SplitLib.split(f, t);
+        same(s.openerBack, f.bonds - (f.challengers - 1) * f.joinBond, "the opener's bond");
+        same(s.joinerBack, f.joinBond, "each joiner's");
+        uint256 alpha = f.verdict == Verdict.UNAVAILABLE || f.knew == 0 ? 0 : f.slashed * t.alphaBps / 10_000;
+        that(s.alphaEach * f.knew <= alpha && alpha - s.alphaEach * f.knew < 5, "alpha in equal shares");
+        same(s.toOperator, 0, "nothing to the convicted");
+        uint256 fees = f.seats * t.feePerSeat;
+        uint256 most = f.slashed * t.betaBps / 10_000 + fees;
+        that(s.perSeat * f.seats <= most, "beta and fees at most");
+        if (s.repaid < f.advanced) that(s.perSeat * f.seats <= fees, "the treasury pays fees, never rewards");
+        if (f.seats != 0 && f.slashed * 8_000 / 10_000 - alpha >= most) {
+            same(s.perSeat, most / f.seats, "and all of it");
+        }
+    }
+
+    function test_a_draw_halves_the_fees(uint256[8] memory r, uint256[4] memory q) public pure {
+        SplitLib.Facts memory f = facts(r, Verdict.DRAW);
+        SplitLib.Terms memory t = terms(q);
+        uint256 fees = f.seats * t.feePerSeat;
+        f.slashed = f.slashed % (SplitLib.drawSlash(fees) + 1);
+        SplitLib.Split memory s = SplitLib.split(f, t);
+        that(s.perSeat <= t.feePerSeat, "the fee at most");
+        uint256 lost = fees - fees / 2 < f.bonds ? fees - fees / 2 : f.bonds;
+        uint256 back = f.bonds - lost;
+        that(SplitLib.toChallengers(f, s) <= back, "the bonds pay their half");
+        that(back - SplitLib.toChallengers(f, s) < f.challengers, "and return the rest but for dust");
+        that(f.seats == 0 || s.perSeat == t.feePerSeat || s.repaid == 0, "the treasury fills up");
+        same(s.toAppellant, f.appealBond, "no appeal was lost");
+        that(s.joinerBack <= f.joinBond, "in proportion");
+    }
+
+    function test_a_refund_returns_everything(uint256[8] memory r, uint256[4] memory q) public pure {
+        SplitLib.Facts memory f = facts(r, Verdict.REFUNDED);
+        SplitLib.Terms memory t = terms(q);
+        SplitLib.Split memory s = SplitLib.split(f, t);
+        same(SplitLib.toChallengers(f, s), f.bonds, "bonds");
+        same(s.toAppellant, f.appealBond, "the appeal's");
+        same(s.burned, 0, "nothing burned");
+        that(s.perSeat <= t.feePerSeat, "fees from the treasury alone");
+        same(s.repaid, f.advanced - s.perSeat * f.seats, "which has back the rest");
+    }
+
+    /// @dev One case of each kind, by hand: 31 seats of 0.01 ether, bonds of 0.4 and 0.1 ether, a slash of 10 ether.
+    function test_by_hand() public pure {
+        SplitLib.Facts memory f;
+        (f.bonds, f.joinBond, f.challengers, f.knew) = (0.5 ether, 0.1 ether, 2, 1);
+        (f.appealBond, f.advanced, f.slashed, f.seats) = (1 ether, 0.6 ether, 10 ether, 30);
+        SplitLib.Terms memory t = SplitLib.Terms(0.01 ether, 3_000, 3_000, 5_000);
+        f.verdict = Verdict.OVERTURNED;
+        SplitLib.Split memory s = SplitLib.split(f, t);
+        same(s.alphaEach, 3 ether, "alpha to the one who knew");
+        same(s.perSeat, 0.11 ether, "3 ether of beta and 0.3 of fees for 30 seats");
+        same(s.repaid, 0.6 ether, "the treasury was not needed");
+        same(s.burned, 1 ether + 10 ether - 6.3 ether, "the lost appeal and the rest of the slash");
+        f.verdict = Verdict.DRAW;
+        f.slashed = 0.15 ether;
+        s = SplitLib.split(f, t);
+        same(s.perSeat, 0.01 ether, "half and half");
+        same(s.openerBack, 0.28 ether, "four fifths of what is left");
+        same(s.joinerBack, 0.07 ether, "one fifth");
+        (f.verdict, f.slashed) = (Verdict.UPHELD, 0);
+        s = SplitLib.split(f, t);
+        same(s.toOperator, 0.6 ether, "half of 0.5 + 1 - 0.3");
+        same(s.burned, 0.6 ether, "the other half");
+    }
+}

@@ -1,0 +1,64 @@
+"""Demands for lists, envelopes and anchoring, and proofs that an operator signed two leaves with one number."""
+
+from bytewise.protocol.receipt import EmptyLeaf, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.signing import struct_values
+from bytewise.protocol.units import Blob, Digest
+from chain.acts import Acts
+
+
+class DemandActs(Acts):
+    """What a client, an operator or any helper does. Deadlines are of the protocol clock."""
+
+    def demand_list(self, batch_id: int, bond_wei: int) -> None:
+        """Demands the list of a batch."""
+        self._act("ReceiptAnchor", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei)
+
+    def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
+        """Puts the list's bytes on the chain."""
+        self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content), deadline=deadline)
+
+    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+        """Demands the envelope of a member of a batch."""
+        arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
+        self._act("ReceiptAnchor", "demandEnvelope", self._id(signed.receipt), arguments, value_wei=bond_wei)
+
+    def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
+        """Says where the envelope is."""
+        self._act("ReceiptAnchor", "answerEnvelope", receipt, (receipt, locator), deadline=deadline)
+
+    def demand_anchor(self, signed: SignedReceipt, bond_wei: int) -> None:
+        """Demands that a receipt which was given out be anchored."""
+        arguments = (struct_values(signed.receipt), signed.signature)
+        self._act("ReceiptAnchor", "demandAnchor", self._id(signed.receipt), arguments, value_wei=bond_wei)
+
+    def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
+        """Shows the demanded receipt in a batch."""
+        arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
+        self._act("ReceiptAnchor", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
+
+    def expire(self, subject: Digest) -> None:
+        """Ends a demand that nobody answered in time."""
+        self._act("ReceiptAnchor", "expire", subject, (subject,))
+
+    def expire_list(self, batch_id: int) -> None:
+        """Ends a demand for a list that nobody answered in time."""
+        where = ("ReceiptAnchor", self._at("ReceiptAnchor"), "listSubject")
+        self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
+
+    def collect(self, ref: Digest) -> None:
+        """Shares stake that a report or an expiry slashed and that has arrived since."""
+        self._act("ReceiptAnchor", "collect", ref, (ref,))
+
+    def report_equivocation(self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob) -> None:
+        """Reports two leaves that an operator signed with one number."""
+        subject = bytes.fromhex(first.operator[2:]) + first.seq.to_bytes(8, "big")
+        function = "equivocation" if isinstance(second, Receipt) else "equivocationWithEmpty"
+        arguments = (struct_values(first), first_signature, struct_values(second), signature)
+        self._act("ReceiptAnchor", function, subject, arguments)
+
+    def _id(self, receipt: Receipt) -> Digest:
+        return receipt_id(self._network.anchor_domain, receipt)
+
+
+def _number(batch_id: int) -> bytes:
+    return batch_id.to_bytes(8, "big")

@@ -1,0 +1,236 @@
+"""What a deployment consists of: every contract with its arguments, what closes the cycles between them, and who
+governs it.
+
+Addresses follow from the deployer's nonces (CREATE), so every argument is known before anything is sent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest
+from chain.artifacts import Interface, interface
+from chain.structs import to_struct
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a deployment fixes for ever: lengths in blocks, and stake per unit of a draw."""
+
+    epoch_blocks: int
+    """Length of a stake epoch: stake weighs from the next one on."""
+    lookahead: int
+    """First blocks of an epoch whose mixes are no seeds of it."""
+    shortest: int
+    """Blocks after the current one before which no seed block is named."""
+    longest: int
+    """Blocks after the current one behind which none is."""
+    join_blocks: int
+    """Blocks by which a first seed is later, for others to join."""
+    unit_wei: int
+    """Stake of one unit of a draw."""
+    max_units: int
+    """Most units of one account."""
+    least_price_wei: int
+    """Of a place for one receipt."""
+    most_price_wei: int
+    """Of a place for one receipt."""
+    target: int
+    """Receipts of one price epoch at which the price stays."""
+    price_epoch_s: int
+    """Length of a price epoch."""
+
+
+MAIN_NET = Shape(
+    epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, join_blocks=25, unit_wei=10**15, max_units=250_000,
+    least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600,
+)  # fmt: skip
+"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of a day, five minutes to join."""
+
+DEVNET_SHAPE = Shape(
+    epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, join_blocks=3, unit_wei=10**15, max_units=250_000,
+    least_price_wei=10**12, most_price_wei=10**17, target=100, price_epoch_s=60,
+)  # fmt: skip
+"""Blocks every second, on one machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Who governs, and how slowly."""
+
+    guardian: Address
+    """May pause and refund, at once."""
+    curator: Address
+    """Says what may be run, at once."""
+    holder: Address
+    """Of all votes at first."""
+    supply: int = 10**27
+    """Votes."""
+    threshold: int = 10**24
+    """Votes that a proposer needs."""
+    quorum_percent: int = 4
+    """Of the votes, for a proposal to pass."""
+    delay_blocks: int = 7_200
+    """From a proposal to its vote."""
+    period_blocks: int = 50_400
+    """Length of a vote."""
+    short_delay_s: int = 3 * 86_400
+    """Before parameters and prices; `Charter.SHORT_DELAY` is the least."""
+    long_delay_s: int = 369 * 86_400
+    """Before what moves stake; `Charter.LONG_DELAY` is the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A block's header, for `RandaoSource` to see that mixes change."""
+
+    number: int
+    """Height."""
+    rlp: Blob
+    """`chain.headers.header_rlp`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transaction of a deployment."""
+
+    contract: str
+    """Whose; a tree is named with its pool."""
+    verb: str
+    """A function, or "create"."""
+    to: Address | None
+    """None for a creation."""
+    data: bytes
+    """What is sent."""
+
+
+TREE = "StakeTree "
+"""Before the pool's digest, in the names of trees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Everything that arguments are made of."""
+
+    deployer: Address
+    """Without any power once it is done."""
+    at: Mapping[str, Address]
+    """Where each contract will be."""
+    params: ParamSet
+    """The first version."""
+    shape: Shape
+    """What is fixed for ever."""
+    headers: tuple[Header, Header]
+    """Two recent blocks with different mixes."""
+    pools: tuple[Digest, ...]
+    """The first pools; the curator adds them to the registry."""
+    vote: Vote
+    """Who governs."""
+
+
+def names(pools: Sequence[Digest]) -> tuple[str, ...]:
+    """Every contract of a deployment with these pools, in the order of creation."""
+    return (*CREATED_BEFORE_TREES, *(TREE + pool.hex() for pool in pools), *CREATED_AFTER_TREES)
+
+
+CREATED_BEFORE_TREES = ("Charter", "AccessManager", "Params", "Guardian", "Ledger", "StakeVault", "Registry")
+CREATED_AFTER_TREES = (
+    "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Settlement", "Proceedings", "Disputes",
+    "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
+)  # fmt: skip
+
+ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockController"}
+"""Code of what is deployed under a name of its own."""
+
+
+def steps(site: Site) -> list[Step]:
+    """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the roles."""
+    arguments = _money(site) | _court(site) | _governance(site)
+    created = [Step(name, "create", None, code(name).creation(*arguments[name])) for name in names(site.pools)]
+    wired = [_call(site, name, "wire", *wires) for name, wires in _wires(site)]
+    return [*created, *wired, _establish(site)]
+
+
+def code(name: str) -> Interface:
+    """The artifact of a contract of a deployment."""
+    first = name.split()[0]
+    return interface(ARTIFACT.get(first, first))
+
+
+def _money(site: Site) -> dict[str, tuple[Any, ...]]:
+    at, shape = site.at, site.shape
+    authority, params, guardian = at["AccessManager"], at["Params"], at["Guardian"]
+    prices = (shape.least_price_wei, shape.most_price_wei, shape.target, shape.price_epoch_s)
+    tree = (shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
+    return {
+        "Params": (authority, to_struct(site.params)),
+        "Guardian": (authority, params),
+        "Ledger": (authority, guardian, params),
+        "StakeVault": ((authority, guardian, params, at["Ledger"]),),
+        "Registry": (authority, guardian, params, at["StakeVault"]),
+        "FeeMarket": (authority, guardian, *prices),
+        "Settlement": (params, at["Ledger"], at["StakeVault"]),
+    } | {TREE + pool.hex(): tree for pool in site.pools}
+
+
+def _court(site: Site) -> dict[str, tuple[Any, ...]]:
+    at = site.at
+    authority, params, guardian, registry = at["AccessManager"], at["Params"], at["Guardian"], at["Registry"]
+    vault, ledger, epochs, anchor = at["StakeVault"], at["Ledger"], at["KeyEpochs"], at["ReceiptAnchor"]
+    headers = [value for header in site.headers for value in (header.number, header.rlp)]
+    settlement, seeds, certifier = at["Settlement"], at["RandaoSource"], at["Certifier"]
+    court = (authority, params, registry, anchor, settlement, guardian, seeds, certifier, site.shape.join_blocks)
+    shared = (params, guardian, registry, vault, ledger, epochs)
+    return {
+        "RandaoSource": (site.shape.shortest, site.shape.longest, *headers),
+        "BlsKeys": (),
+        "Certifier": (at["BlsKeys"],),
+        "KeyEpochs": (authority, params, guardian),
+        "ReceiptAnchor": ((*shared, at["FeeMarket"]),),
+        "Proceedings": (court,),
+        "Disputes": (court, at["Proceedings"]),
+        "Audits": ((*shared, anchor, at["Disputes"]),),
+        "Lens": ((*shared, at["FeeMarket"], anchor, at["Disputes"], settlement, seeds, at["Audits"]),),
+    }
+
+
+def _governance(site: Site) -> dict[str, tuple[Any, ...]]:
+    at, vote = site.at, site.vote
+    governor = (vote.delay_blocks, vote.period_blocks, vote.threshold, vote.quorum_percent)
+    return {
+        "Charter": (),
+        "AccessManager": (at["Charter"],),
+        "GovernanceToken": (vote.holder, vote.supply),
+        # What was voted may be carried out by anybody (executor 0); nobody administers a timelock but itself.
+        "ShortTimelock": (vote.short_delay_s, [at["BytewiseGovernor"]], [ZERO_ADDRESS], ZERO_ADDRESS),
+        "LongTimelock": (vote.long_delay_s, [at["ShortTimelock"]], [ZERO_ADDRESS], ZERO_ADDRESS),
+        "BytewiseGovernor": (at["GovernanceToken"], at["ShortTimelock"], *governor),
+    }
+
+
+def _establish(site: Site) -> Step:
+    governed = [
+        site.at[name] for name in ("Params", "Guardian", "Ledger", "StakeVault", "Registry", "KeyEpochs", "FeeMarket", "Disputes")
+    ]
+    holders = (site.at["ShortTimelock"], site.at["LongTimelock"], site.vote.guardian, site.vote.curator)
+    return _call(site, "Charter", "establish", site.at["AccessManager"], tuple(governed), holders)
+
+
+def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
+    at = site.at
+    trees = [(TREE + pool.hex(), (at["Registry"],)) for pool in site.pools]
+    return [
+        *trees,
+        ("Guardian", (at["Disputes"],)),
+        ("Ledger", (at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])),
+        ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"])),
+        ("Registry", (at["Disputes"],)),
+        ("FeeMarket", (at["ReceiptAnchor"], at["Audits"])),
+        ("ReceiptAnchor", (at["Disputes"],)),
+        ("Settlement", (at["Disputes"],)),
+    ]
+
+
+def _call(site: Site, name: str, function: str, *arguments: Any) -> Step:
+    return Step(name, function, site.at[name], code(name).call(function, *arguments))

@@ -1,0 +1,135 @@
+"""The client of the contracts, without a chain: names that the ABI has, refusals understood, seats summed."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.docket import Seat
+from bytewise.protocol.errors import (
+    BondMismatch,
+    BytewiseError,
+    ChainReverted,
+    Held,
+    MalformedValue,
+    TooEarly,
+    WindowClosed,
+    WrongPhase,
+)
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import ZERO_DIGEST, Address, address
+from chain import artifacts
+from chain.answers import _GO_ON, _MEANINGS, classify
+from chain.artifacts import Reason, interface
+from chain.bls import BlsSigner, PublicKey, aggregate, committee_key
+from chain.certificates import certificate, seating
+from chain.params import DEVNET
+from chain.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
+from chain.rules import _RULES, as_rule
+from chain.sender import Answer
+from chain.structs import from_struct, to_struct
+from tests.devnet import word
+
+CONTRACTS = tuple(interface(name) for name in artifacts.CONTRACTS)
+ENTRIES = {entry["name"]: entry for each in CONTRACTS for entry in each.errors.values()}
+
+
+def reverted(name: str, **arguments: Any) -> ChainReverted:
+    reason = Reason(name, arguments)
+    return ChainReverted("eth_call", reason, reason)
+
+
+def test_every_refusal_that_we_understand_is_one_that_a_contract_has() -> None:
+    functions = {name for each in CONTRACTS for name in each.functions}
+    assert set(_GO_ON) <= functions
+    assert {error for _, error in _MEANINGS} <= set(ENTRIES) and set(_RULES) <= set(ENTRIES)
+
+
+@pytest.mark.parametrize("name", _RULES)
+def test_every_rule_reads_the_arguments_that_its_error_has(name: str) -> None:
+    kinds: dict[str, Any] = {"uint8": 3, "uint16": 1, "uint64": 7, "uint256": 9, "bytes32": b"window".ljust(32, b"\0")}
+    for each in CONTRACTS:
+        for entry in each.errors.values():
+            if entry["name"] == name:
+                values = {part["name"]: kinds.get(part["type"], "0x" + "11" * 20) for part in entry["inputs"]}
+                told = as_rule(reverted(name, **values))
+                assert isinstance(told, BytewiseError) and (name == "NoProgress" or not isinstance(told, ChainReverted))
+
+
+def test_rules_say_what_was_wrong() -> None:
+    assert str(as_rule(reverted("BondMismatch", have=1, want=2))).endswith("1 wei sent, 2 asked")
+    for name, values, rule in (
+        ("WrongPhase", {"id": word("d"), "have": 1, "want": 3}, WrongPhase),
+        ("TooEarly", {"now_": 1, "notBefore": 2}, TooEarly),
+        ("TooLate", {"now_": 2, "end": 1}, WindowClosed),
+        ("Held", {"environment": word("e")}, Held),
+        ("BondMismatch", {"have": 1, "want": 2}, BondMismatch),
+    ):
+        assert type(as_rule(reverted(name, **values))) is rule
+    foreign = reverted("TooEarly", something=1)
+    assert as_rule(foreign) is foreign
+
+
+@given(function=st.sampled_from(sorted(_GO_ON)), have=st.sampled_from(Phase))
+def test_an_act_in_the_wrong_phase_waits_or_is_over(function: str, have: Phase) -> None:
+    answer = classify(function, reverted("WrongPhase", id=word("d"), have=int(have), want=0))
+    assert answer in (Answer.WAIT, Answer.LATE, Answer.DONE)
+    if have is Phase.NONE:
+        assert answer is Answer.WAIT
+    if have is Phase.FINAL:
+        assert answer is not Answer.WAIT
+
+
+@given(function=st.sampled_from(sorted(_GO_ON)))
+def test_a_pause_is_waited_for_and_what_nobody_foresaw_refused(function: str) -> None:
+    assert classify(function, reverted("NotNow", paused=True)) is Answer.WAIT
+    assert classify(function, reverted("OwnReceipt", operator="0x")) is Answer.REFUSED
+    assert classify(function, ChainReverted("eth_call", "no reason")) is Answer.REFUSED
+
+
+def test_parameters_go_into_a_struct_and_come_back() -> None:
+    components = interface("Params").constructor[1]["components"]
+    for part in components:
+        ours = to_struct(getattr(DEVNET, part["name"]))
+        assert len(ours) == len(part["components"])
+    raw = {
+        part["name"]: dict(zip((c["name"] for c in part["components"]), to_struct(getattr(DEVNET, part["name"])), strict=True))
+        for part in components
+    }
+    assert from_struct(ParamSet, raw) == DEVNET
+
+
+def test_a_plan_creates_before_it_wires_and_every_argument_fits() -> None:
+    pools, deployer = (word("one"), word("two")), address("0x" + "11" * 20)
+    at = {name: address(f"0x{place + 1:040x}") for place, name in enumerate(names(pools))}
+    headers = (Header(1, b"first"), Header(2, b"second"))  # type: ignore[arg-type]
+    planned = steps(Site(deployer, at, DEVNET, DEVNET_SHAPE, headers, pools, Vote(deployer, deployer, deployer)))
+    created = [step.contract for step in planned if step.to is None]
+    assert tuple(created) == names(pools) and planned[-1].verb == "establish"
+    assert [step.verb for step in planned[len(created) : -1]] == ["wire"] * 9
+    assert isinstance(DEVNET_SHAPE, Shape)
+
+
+def keyed(count: int) -> tuple[list[Seat], dict[Address, BlsSigner]]:
+    accounts = [address(f"0x{i + 1:040x}") for i in range(count)]
+    # Seats are dealt in turn; the last member has no key.
+    seats = [Seat(who, sum(1 << s for s in range(i, 7, count)), ZERO_DIGEST, ZERO_DIGEST) for i, who in enumerate(accounts)]
+    return seats, {who: BlsSigner(b"\0" + word(who)[1:]) for who in accounts[:-1]}
+
+
+def test_a_certificate_sums_keys_and_signatures_once_for_each_seat() -> None:
+    seats, signers = keyed(3)
+    keys: dict[Address, PublicKey] = {who: signer.public_key for who, signer in signers.items()}
+    seated = seating(seats, keys)
+    assert seated.seated == 0b1011011 and [seated.keys.count(key) for key in keys.values()] == [3, 2]
+    first = seats[0].voter
+    signature = signers[first].sign(word("message"))
+    proof = certificate(seats, keys, {first: signature})
+    assert (proof.seated, proof.signers) == (0b1011011, 0b1001001)
+    assert proof.committee_key == committee_key((keys[each.voter], each.seat_mask.bit_count()) for each in seats[:2])
+    assert proof.signature == aggregate([(signature, 3)]) and proof.absent_keys == (keys[seats[1].voter],) * 2
+    for signatures in ({}, {seats[2].voter: signature}, {address("0x" + "99" * 20): signature}):
+        with pytest.raises(MalformedValue, match="certificate"):
+            certificate(seats, keys, signatures)

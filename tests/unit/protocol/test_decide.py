@@ -1,0 +1,277 @@
+"""Decisions: nothing too early, nothing twice, nothing that a pause forbids, and always a next move."""
+
+import dataclasses
+from collections.abc import Set
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.actions import (
+    AnswerList,
+    CastCommit,
+    CastReveal,
+    DrawPart,
+    ExpireList,
+    Finalize,
+    FinishUnbond,
+    OpenAlt,
+    PayOut,
+    ProveSeed,
+    Rearm,
+    ReleaseBatch,
+    RunVoteJob,
+    Settle,
+    SettleSeats,
+    Withdraw,
+)
+from bytewise.protocol.ballots import sealed
+from bytewise.protocol.court.count import said_by
+from bytewise.protocol.decide import (
+    Alternative,
+    MovePolicy,
+    VotePolicy,
+    decide_challenger,
+    decide_expiries,
+    decide_member,
+    decide_moves,
+    decide_operator,
+)
+from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, Docket, Holdings, RoundSeats, Seat, Seed
+from bytewise.protocol.errors import ProtectionMissing
+from bytewise.protocol.messages import Outcome, Verdict, Vote
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.signing import Domain, typed_digest
+from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Digest, address
+from tests.devnet import word
+
+ME, OTHER = address("0x" + "11" * 20), address("0x" + "22" * 20)
+DOMAIN = Domain(31337, address("0x" + "33" * 20))
+POOL, NOW, BLOCK = word("pool"), 10_000, 500
+EAGER = MovePolicy(turns=1, overdue=0)
+"""Whose turn it always is."""
+
+
+def holdings(**changes: Any) -> Holdings:
+    plain = Holdings(0, 0, 0, 0, 0, 0, 0, False, 0, POOL, 0)
+    return dataclasses.replace(plain, **changes)
+
+
+def case(**changes: Any) -> Case:
+    plain = Case(
+        id=word("dispute"), receipt_id=word("receipt"), batch_id=1, operator=OTHER, environment=word("environment"),
+        claimed_out_hash=word("claim"), key_epoch=1, params_version=1, phase=Phase.SEED, level=1, round=1, seats=15, drawn=0,
+        quorum=10, rearms=0, seed=Seed(BLOCK + 10, False, False, False), round_seed=ZERO_DIGEST, opened_at=NOW - 100,
+        commit_s=60, commit_end=0, reveal_end=0, settleable=False, committee=ZERO_DIGEST, certified_group=ZERO_DIGEST,
+        appealed=False, appeal_bond_wei=1, appeal_end=0, airgap_end=0, held=False, verdict=Verdict.NONE, key=ZERO_DIGEST,
+        replacement=ZERO_DIGEST, ended=False, paid=False, members=(), challengers=(Challenger(OTHER, False),),
+        rounds=(RoundSeats(15, 0),),
+    )  # fmt: skip
+    return dataclasses.replace(plain, **changes)
+
+
+def docket(*cases: Case, **changes: Any) -> Docket:
+    plain = Docket(
+        block_hash=word("block"), number=BLOCK, timestamp=NOW + 7, clock=NOW, paused=False, params_version=1,
+        required_bond_wei=1, join_bond_wei=1, price_wei=1, me=holdings(), case_count=len(cases), cases=cases, batch_count=2,
+        active_epoch=1, policy=word("policy"), policy_serial=1,
+    )  # fmt: skip
+    return dataclasses.replace(plain, **changes)
+
+
+def vote(mask: int = 0b101, outcome: Outcome = Outcome.EXECUTED) -> Vote:
+    executed = outcome is Outcome.EXECUTED
+    words = [word(name) if executed else ZERO_DIGEST for name in ("tokens", "trace", "round digest")]
+    return Vote(
+        dispute=word("dispute"), round=U16(1), voter=ME, seat_mask=U256(mask), outcome=U8(outcome), code=U8(0),
+        tokens_hash=words[0], trace_root=words[1], round_digest=words[2], quote_hash=word("quote"), salt=word("salt"),
+    )  # fmt: skip
+
+
+def seat(commitment: Digest = ZERO_DIGEST, group: Digest = ZERO_DIGEST, mask: int = 0b101) -> Seat:
+    return Seat(ME, mask, commitment, group)
+
+
+def committed(cast: Vote) -> Digest:
+    return sealed(typed_digest(DOMAIN, cast), ME, cast.seat_mask)
+
+
+def member(
+    one: Case,
+    votes: dict[tuple[Digest, int], Vote],
+    declined: Set[Digest] = frozenset(),
+    running: Set[tuple[Digest, int]] = frozenset(),
+    paused: bool = False,
+) -> tuple[Any, ...]:
+    return decide_member(docket(one, paused=paused), DOMAIN, ME, votes, declined, running, VotePolicy())
+
+
+@pytest.mark.parametrize(
+    ("seed", "expected"),
+    [
+        (Seed(BLOCK + 1, False, False, False), []),
+        (Seed(BLOCK, False, False, False), []),
+        (Seed(BLOCK - 1, False, False, False), [ProveSeed(BLOCK - 1)]),
+        (Seed(BLOCK - 1, True, False, True), [DrawPart(word("dispute"), 1, 0, 15)]),
+        # Proven, but its stake epoch is still to come.
+        (Seed(BLOCK - 1, True, False, False), []),
+        (Seed(BLOCK - 9, False, True, False), [Rearm(word("dispute"), 1)]),
+        (Seed(BLOCK - 9, True, True, False), [Rearm(word("dispute"), 1)]),
+    ],
+)
+def test_a_seed_is_proven_drawn_by_or_replaced(seed: Seed, expected: list[object]) -> None:
+    assert list(decide_moves(docket(case(seed=seed)), EAGER)) == expected
+
+
+def test_a_seed_block_of_several_disputes_is_proven_once() -> None:
+    seed = Seed(BLOCK - 1, False, False, False)
+    two = (case(seed=seed), case(id=word("another"), seed=seed))
+    assert decide_moves(docket(*two), EAGER) == (ProveSeed(BLOCK - 1),)
+
+
+@given(drawn=st.integers(0, 14), portion=st.integers(1, 20))
+def test_a_draw_goes_on_where_it_stands(drawn: int, portion: int) -> None:
+    one = case(phase=Phase.DRAWING, drawn=drawn, seed=Seed(BLOCK - 1, True, False, True))
+    (move,) = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_draw=portion))
+    assert isinstance(move, DrawPart) and move.first == drawn and 1 <= move.count == min(portion, 15 - drawn)
+
+
+@given(settled=st.lists(st.integers(0, 15), min_size=1, max_size=4), paid=st.booleans(), portion=st.integers(1, 20))
+def test_after_the_end_everybody_is_paid_and_nobody_twice(settled: list[int], paid: bool, portion: int) -> None:
+    rounds = tuple(RoundSeats(15, each) for each in settled)
+    one = case(phase=Phase.FINAL, airgap_end=NOW - 1, ended=True, paid=paid, rounds=rounds)
+    moves = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_settlement=portion))
+    assert (PayOut(one.id) in moves) is not paid
+    due = [SettleSeats(one.id, n, s, min(portion, 15 - s)) for n, s in enumerate(settled, start=1) if s < 15]
+    assert [each for each in moves if isinstance(each, SettleSeats)] == due
+
+
+@given(late=st.integers(-20, 20), verdict=st.sampled_from(Verdict), held=st.booleans())
+def test_a_dispute_ends_once_its_airgap_is_over_and_convictions_only_if_not_held(late: int, verdict: Verdict, held: bool) -> None:
+    one = case(phase=Phase.AIRGAP, airgap_end=NOW - late, verdict=verdict, held=held)
+    waits = late <= 0 or (held and verdict is Verdict.OVERTURNED)
+    assert decide_moves(docket(one), EAGER) == (() if waits else (Finalize(one.id),))
+
+
+@given(settleable=st.booleans(), phase=st.sampled_from([Phase.COMMIT, Phase.REVEAL]))
+def test_a_round_is_counted_when_the_court_says_that_it_can_be(settleable: bool, phase: Phase) -> None:
+    one = case(phase=phase, commit_end=NOW - 50, reveal_end=NOW - 20, settleable=settleable and phase is Phase.REVEAL)
+    assert decide_moves(docket(one), EAGER) == ((Settle(one.id, 1),) if one.settleable else ())
+
+
+@given(
+    phase=st.sampled_from(Phase),
+    seed=st.builds(Seed, st.integers(BLOCK - 20, BLOCK + 20), st.booleans(), st.booleans(), st.booleans()),
+    settleable=st.booleans(),
+    airgap_end=st.integers(NOW - 20, NOW + 20),
+)
+def test_while_the_clock_stands_still_only_seeds_are_proven(phase: Phase, seed: Seed, settleable: bool, airgap_end: int) -> None:
+    one = case(phase=phase, seed=seed, settleable=settleable, airgap_end=airgap_end, ended=True)
+    me = holdings(credit_due_wei=5, unbond_due_wei=5)
+    policy = dataclasses.replace(EAGER, collect_above_wei=1)
+    moves = decide_moves(docket(one, paused=True, me=me), policy)
+    assert all(isinstance(move, ProveSeed) for move in moves)
+
+
+@given(place=st.integers(0, 99), number=st.integers(0, 10**6), turns=st.integers(1, 8), blocks=st.integers(1, 5))
+def test_each_verifier_has_its_turn_and_strangers_none(place: int, number: int, turns: int, blocks: int) -> None:
+    policy = MovePolicy(turns=turns, turn_blocks=blocks, overdue=10**9)
+    over = case(phase=Phase.AIRGAP, airgap_end=NOW - 1)
+    seen = [
+        bool(decide_moves(docket(over, number=number + step, me=holdings(place=place)), policy)) for step in range(turns * blocks)
+    ]
+    assert sum(seen) == blocks
+    assert decide_moves(docket(over, me=holdings(pool=ZERO_DIGEST)), policy) == ()
+    assert decide_moves(docket(over, me=holdings(pool=ZERO_DIGEST)), dataclasses.replace(policy, overdue=0)) != ()
+
+
+@given(credit=st.integers(0, 10), stake=st.integers(0, 10), above=st.integers(0, 10))
+def test_money_is_collected_from_an_amount_on(credit: int, stake: int, above: int) -> None:
+    policy = dataclasses.replace(EAGER, collect_above_wei=above)
+    moves = decide_moves(docket(me=holdings(credit_due_wei=credit, unbond_due_wei=stake)), policy)
+    assert (Withdraw(credit) in moves) == (0 < above <= credit)
+    assert (FinishUnbond(stake) in moves) == (0 < above <= stake)
+
+
+def test_a_member_judges_commits_and_reveals_each_once() -> None:
+    cast = vote()
+    table = {(cast.dispute, 1): cast}
+    commit = {"phase": Phase.COMMIT, "commit_end": NOW + 50, "reveal_end": NOW + 80}
+    fresh = case(members=(seat(),), **commit)
+    (job,) = member(fresh, {})
+    assert isinstance(job, RunVoteJob) and (job.seat_mask, job.fetch_deadline, job.commit_end) == (0b101, NOW + 20, NOW + 50)
+    assert member(fresh, {}, running={(fresh.id, 1)}) == () and member(fresh, {}, declined={fresh.id}) == ()
+    assert member(fresh, table) == (CastCommit(cast, typed_digest(DOMAIN, cast)),)
+    assert member(fresh, table, paused=True) == ()
+    done = case(members=(seat(committed(cast)),), **commit)
+    assert member(done, table) == ()
+    reveal = dataclasses.replace(done, phase=Phase.REVEAL)
+    assert member(reveal, table) == (CastReveal(cast),)
+    # Who declined after it had committed still reveals.
+    assert member(reveal, table, declined={reveal.id}) == (CastReveal(cast),)
+    said = case(members=(seat(group=said_by(cast).group),), phase=Phase.REVEAL)
+    assert member(said, table) == ()
+
+
+def test_no_job_starts_that_cannot_end_in_time() -> None:
+    late = case(members=(seat(),), phase=Phase.COMMIT, commit_end=NOW + 3)
+    assert member(late, {}) == ()
+
+
+@pytest.mark.parametrize("shown", [seat(word("foreign")), seat(group=word("foreign")), seat(committed(vote(0b1)))])
+def test_a_vote_of_ours_that_the_table_does_not_have_stops_us(shown: Seat) -> None:
+    one = case(members=(shown,), phase=Phase.REVEAL)
+    for table in ({}, {(word("dispute"), 1): vote()}):
+        with pytest.raises(ProtectionMissing):
+            member(one, table)
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("phase", Phase)
+def test_a_challenger_shows_what_it_knew_when_it_pays(verdict: Verdict, phase: Phase) -> None:
+    mine = Alternative(word("key"), word("salt"))
+    one = case(phase=phase, verdict=verdict, key=mine.key, airgap_end=NOW, challengers=(Challenger(ME, False),))
+    due = phase is Phase.AIRGAP and verdict in (Verdict.OVERTURNED, Verdict.INVALID)
+    shown = decide_challenger(docket(one), ME, {one.id: mine})
+    assert shown == ((OpenAlt(one.id, ME, mine.salt),) if due else ())
+    for other in (
+        dataclasses.replace(one, key=word("another")),
+        dataclasses.replace(one, airgap_end=NOW - 1),
+        dataclasses.replace(one, challengers=(Challenger(ME, True),)),
+        dataclasses.replace(one, challengers=(Challenger(OTHER, False),)),
+    ):
+        assert decide_challenger(docket(other), ME, {one.id: mine}) == ()
+    assert decide_challenger(docket(one), ME, {}) == ()
+
+
+BATCH = AnchoredBatch(1, ME, 1, 1, NOW - 1, False, False, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        (BATCH, [ReleaseBatch(1)]),
+        (dataclasses.replace(BATCH, window_end=NOW), []),
+        (dataclasses.replace(BATCH, released=True), []),
+        (dataclasses.replace(BATCH, operator=OTHER), []),
+        (dataclasses.replace(BATCH, list_demanded=True, list_deadline=NOW), [AnswerList(1, NOW)]),
+        (dataclasses.replace(BATCH, list_demanded=True, list_deadline=NOW - 1), []),
+        (dataclasses.replace(BATCH, operator=OTHER, list_demanded=True, list_deadline=NOW), []),
+    ],
+)
+def test_an_operator_answers_for_its_lists_and_frees_its_collateral(batch: AnchoredBatch, expected: list[object]) -> None:
+    assert list(decide_operator(docket(), ME, [batch])) == expected
+    assert decide_operator(docket(paused=True), ME, [batch]) == ()
+
+
+def test_a_disputed_batch_stays_bound() -> None:
+    assert decide_operator(docket(case()), ME, [BATCH]) == ()
+    assert decide_operator(docket(case(phase=Phase.FINAL, ended=True)), ME, [BATCH]) == (ReleaseBatch(1),)
+
+
+@given(late=st.integers(-20, 20))
+def test_a_demand_expires_when_nobody_answered_in_time(late: int) -> None:
+    demanded = dataclasses.replace(BATCH, list_demanded=True, list_deadline=NOW - late)
+    assert decide_expiries(docket(), [demanded, BATCH], EAGER) == ((ExpireList(1),) if late > 0 else ())
+    assert decide_expiries(docket(paused=True), [demanded], EAGER) == ()

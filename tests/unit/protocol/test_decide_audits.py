@@ -1,0 +1,115 @@
+"""What auditors and watchtowers decide: each audit once, shown when it harms nobody, and never an accusation out of doubt."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.actions import ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
+from bytewise.protocol.decide_audits import AuditDuty, AuditedReceipt, WatchPolicy, decide_auditor, decide_watchtower
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.messages import AuditOutcome, AuditResult
+from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
+from tests.dockets import NOW, anchored, case, docket, holdings, word
+from tests.world import signer
+
+PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
+ME = PEOPLE[2]
+RATE_BPS, SEATS = 9_000, tuple((who, 10) for who in PEOPLE)
+WATCH = WatchPolicy(mismatches=2, margin_s=2)
+
+
+def seen(window_end: int = NOW + 500, **changes: object) -> Docket:
+    """A docket with batch 0, whose window ends then, and money for ten bonds."""
+    return docket(batches=(anchored(0, window_end=window_end),), required_bond_wei=100, me=holdings(balance_wei=1000), **changes)
+
+
+def result(receipt: Digest, who: Address, said: AuditOutcome) -> AuditResult:
+    return AuditResult(receipt, who, U8(said), ZERO_DIGEST, U64(NOW))
+
+
+def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
+    receipt = word("r")
+    duty = AuditDuty(receipt, 0, None, posted=False, opened=False, agreed=False)
+    assert decide_auditor(seen(), [duty], frozenset(), 5) == (RunAudit(receipt),)
+    assert decide_auditor(seen(), [duty], {receipt}, 5) == ()
+    said = result(receipt, ME, AuditOutcome.MATCH)
+    assert decide_auditor(seen(), [replace(duty, result=said)], frozenset(), 5) == (PostAudit(said, 0),)
+    assert decide_auditor(seen(), [replace(duty, result=said, posted=True)], frozenset(), 5) == ()
+    assert decide_auditor(seen(NOW + 5), [duty], frozenset(), 5) == (), "no time for it"
+    assert decide_auditor(seen(NOW - 1), [replace(duty, result=said)], frozenset(), 5) == (), "too late to publish"
+    assert decide_auditor(docket(), [duty], frozenset(), 5) == (), "its window was over before"
+
+
+def test_what_was_found_is_shown_after_the_window_and_paid_for_once_another_agrees() -> None:
+    said = result(word("r"), ME, AuditOutcome.MISMATCH)
+    duty = AuditDuty(word("r"), 0, said, posted=True, opened=False, agreed=False)
+    over = seen(NOW - 1)
+    assert decide_auditor(over, [duty], frozenset(), 5) == (OpenAudit(word("r")),)
+    assert decide_auditor(over, [replace(duty, opened=True)], frozenset(), 5) == ()
+    assert decide_auditor(over, [replace(duty, opened=True, agreed=True)], frozenset(), 5) == (ClaimBounty(word("r")),)
+    nothing = replace(duty, result=result(word("r"), ME, AuditOutcome.NONE))
+    assert decide_auditor(over, [nothing], frozenset(), 5) == ()
+
+
+def drawn(count: int) -> tuple[Digest, Digest, list[Address]]:
+    """A receipt and beacon that draw at least so many of our people."""
+    for attempt in range(1000):
+        receipt, beacon = word("audited", attempt), word("beacon")
+        who = [each for each in PEOPLE if audit_is_drawn(beacon, receipt, each, RATE_BPS, 10)]
+        if len(who) >= count:
+            return receipt, beacon, who
+    raise AssertionError("nobody is drawn")
+
+
+def audited(*words: tuple[int, AuditOutcome]) -> AuditedReceipt:
+    receipt, beacon, who = drawn(4)
+    return AuditedReceipt(receipt, 0, beacon, SEATS, RATE_BPS, tuple(result(receipt, who[i], said) for i, said in words))
+
+
+MISMATCHES = ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH))
+
+
+def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> None:
+    fraud = audited(*MISMATCHES, (2, AuditOutcome.MATCH))
+    assert decide_watchtower(seen(), [fraud], frozenset(), WATCH) == (OpenDispute(fraud.receipt_id, 100),)
+    assert decide_watchtower(seen(), [fraud], {fraud.receipt_id}, WATCH) == ()
+    assert decide_watchtower(replace(seen(), cases=(case(receipt_id=fraud.receipt_id),)), [fraud], frozenset(), WATCH) == ()
+    assert decide_watchtower(replace(seen(), paused=True), [fraud], frozenset(), WATCH) == ()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ((0, AuditOutcome.MISMATCH),),
+        ((0, AuditOutcome.MISMATCH), (0, AuditOutcome.MISMATCH)),
+        ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH), (2, AuditOutcome.MATCH), (3, AuditOutcome.MATCH)),
+        ((0, AuditOutcome.NONE), (1, AuditOutcome.NONE), (2, AuditOutcome.NONE)),
+        ((0, AuditOutcome.MATCH), (0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH)),
+    ],
+)
+def test_fewer_or_contradicted_or_repeated_words_open_nothing(words: tuple[tuple[int, AuditOutcome], ...]) -> None:
+    assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()
+
+
+def test_words_of_who_was_not_drawn_or_had_no_stake_at_the_batch_do_not_count() -> None:
+    fraud = audited(*MISMATCHES)
+    assert decide_watchtower(seen(), [replace(fraud, rate_bps=0)], frozenset(), WATCH) == ()
+    assert decide_watchtower(seen(), [replace(fraud, seats=tuple((who, 0) for who in PEOPLE))], frozenset(), WATCH) == ()
+    strangers = tuple(result(fraud.receipt_id, signer(f"sybil {i}").address, AuditOutcome.MISMATCH) for i in range(9))
+    assert decide_watchtower(seen(), [replace(fraud, results=strangers)], frozenset(), WATCH) == ()
+
+
+def test_the_window_and_the_purse_bound_what_is_opened() -> None:
+    fraud = audited(*MISMATCHES)
+    assert decide_watchtower(seen(NOW + 1), [fraud], frozenset(), WATCH) == ()
+    assert decide_watchtower(replace(seen(), me=holdings(balance_wei=99)), [fraud], frozenset(), WATCH) == ()
+    two = [fraud, replace(fraud, receipt_id=word("another"))]
+    assert len(decide_watchtower(replace(seen(), me=holdings(balance_wei=199)), two, frozenset(), WATCH)) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([AuditOutcome.MATCH, AuditOutcome.NONE])), max_size=8))
+def test_without_a_mismatch_nothing_is_ever_opened(words: list[tuple[int, AuditOutcome]]) -> None:
+    assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()

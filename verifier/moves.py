@@ -1,0 +1,75 @@
+"""Moves that anybody may make, and collecting what is our own: they need a sender and nothing else."""
+
+from typing import assert_never
+
+from bytewise.ports import Sender
+from bytewise.protocol.actions import (
+    DrawPart,
+    ExpireList,
+    Finalize,
+    FinishUnbond,
+    OpenAlt,
+    PayOut,
+    ProveSeed,
+    Rearm,
+    ReleaseBatch,
+    Settle,
+    SettleSeats,
+    Withdraw,
+)
+
+Move = (
+    ProveSeed | DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Withdraw
+    | FinishUnbond
+)  # fmt: skip
+"""What needs nothing but the sender."""
+
+
+def make_move(sender: Sender, action: Move) -> None:
+    """Sends a move, once however often it is decided."""
+    match action:
+        case ProveSeed():
+            sender.prove_seed(action.block)
+        case DrawPart():
+            sender.draw(action.dispute, action.round, action.first, action.count)
+        case Rearm():
+            sender.rearm(action.dispute, action.round)
+        case Settle():
+            sender.settle(action.dispute, action.round)
+        case OpenAlt():
+            sender.open_alt(action.dispute, action.challenger, action.salt)
+        case Finalize():
+            sender.finalize(action.dispute)
+        case PayOut():
+            sender.pay_out(action.dispute)
+        case SettleSeats():
+            sender.settle_seats(action.dispute, action.round, action.first, action.count)
+        case ReleaseBatch():
+            sender.release(action.batch_id)
+        case ExpireList():
+            sender.expire_list(action.batch_id)
+        case Withdraw():
+            sender.withdraw(action.credit_wei)
+        case FinishUnbond():
+            sender.finish_unbond(action.due_wei)
+        case _:
+            assert_never(action)
+
+
+def told(action: Move) -> tuple[bytes, dict[str, object]]:
+    """Subject and body of a move's journal entry."""
+    match action:
+        case OpenAlt() | Finalize() | PayOut():
+            return action.dispute, {}
+        case DrawPart() | SettleSeats():
+            return action.dispute, {"round": action.round, "first": action.first, "count": action.count}
+        case Rearm() | Settle():
+            return action.dispute, {"round": action.round}
+        case ProveSeed():
+            return b"", {"block": str(action.block)}
+        case ReleaseBatch() | ExpireList():
+            return b"", {"batch": str(action.batch_id)}
+        case Withdraw():
+            return b"", {"credit_wei": str(action.credit_wei)}
+        case FinishUnbond():
+            return b"", {"due_wei": str(action.due_wei)}
