@@ -123,7 +123,7 @@ contract EigenMoneyTest is EigenStaking {
     }
 
     /// @dev A call that is starved leaves 1/64 of the gas, which is enough for the rest where a slash takes very much.
-    /// forge-config: next.fuzz.runs = 8
+    /// forge-config: default.fuzz.runs = 8
     function test_nobody_can_starve_a_slash(uint24 limit) public {
         delegated(who, 10 ether, ALL);
         eigen.labour(60_000_000);

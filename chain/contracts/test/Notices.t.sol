@@ -78,7 +78,7 @@ contract NoticesTest is Staking {
 
     /// @dev With any amount of gas, at any place where it ends: all of it happens, or nothing. An exit whose notice failed for
     ///      want of gas would keep its weight; a slash has more to do after its notice, so it is harder to cut.
-    /// forge-config: next.fuzz.runs = 256
+    /// forge-config: default.fuzz.runs = 256
     function test_nobody_can_starve_the_notice(uint24 gas_, bool exit) public {
         nextEpoch();
         chilled();
