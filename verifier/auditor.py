@@ -106,7 +106,8 @@ class Auditor:
         row = self._row(action.result.receipt_id)
         assert row.signature is not None, "decided from this row"
         sender.post_audit(action.result, row.signature, action.batch_id)
-        self._audits.mark(row.receipt_id, POSTED)
+        # What found nothing has nothing to show.
+        self._audits.mark(row.receipt_id, DONE if action.result.result == AuditOutcome.NONE.value else POSTED)
         telemetry.log("audit.posted", receipt=row.receipt_id)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: Sender) -> None:
@@ -127,6 +128,9 @@ class Auditor:
 
     def _duties(self, docket: Docket) -> Sequence[AuditDuty]:
         rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
+        for row in rows:
+            if row.state in (PENDING, SIGNED) and docket.clock > row.deadline + BOUNTY_PATIENCE_S:
+                self._audits.mark(row.receipt_id, FAILED, "its window was over before it was published")
         found = ((row, self._records.find(row.receipt_id)) for row in rows)
         return [
             AuditDuty(

@@ -1,7 +1,8 @@
 """What to do now: pure functions of a docket and what we know, recomputed at each tick.
 
-As in `bytewise.protocol.decide` nothing is remembered between ticks. Deadlines are on the protocol clock, which a pause stops;
-the court takes nothing meanwhile. Seeds are on blocks, which run on.
+Nothing is remembered between ticks, so a restart needs no recovery, and an action that the chain already shows is not decided
+again. Deadlines are on the protocol clock, which a pause stops; the court takes nothing meanwhile. Seeds are on blocks, which
+run on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set

@@ -16,7 +16,8 @@ def round_seed(seed: Digest, dispute: Digest, round_number: int) -> Digest:
 def draw_seats(
     seed: Digest, dispute: Digest, round_number: int, seats: int, stakes: Sequence[tuple[Address, int]]
 ) -> tuple[Address, ...]:
-    """Holder of each seat, drawn with replacement in proportion to stake (linear walk, as `Disputes.draw`).
+    """Holder of each seat, drawn with replacement in proportion to stake (a linear walk; the contract draws from
+    `stake_tree`, with the same chances).
 
     `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei.
     """
