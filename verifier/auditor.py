@@ -13,7 +13,7 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import Outcome
+from bytewise.protocol.messages import AuditOutcome, Outcome
 from bytewise.protocol.network import Network
 from bytewise.protocol.preflight import Preflight, Record, preflight
 from bytewise.protocol.signing import Signer, typed_digest
