@@ -1,11 +1,11 @@
 """Reads this operator's standing: a handful of views at one block."""
 
-from bytewise.protocol.docket import Docket
+from bytewise.protocol.docket import AnchoredBatch, Docket
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.reader import DocketReader
-from chain.records import Status
+from chain.records import DemandKind, DemandState, Status
 from serving.standing import Standing
 
 NO_CASES = 2**63
@@ -35,9 +35,13 @@ class OperatorStanding:
             number=docket.number, timestamp=docket.timestamp, epoch=record,
             environment_active=environment.status is Status.ACTIVE, model_active=model.status is Status.ACTIVE,
             registered=docket.me.is_operator, last_seq=docket.me.last_seq,
-            judged=any(environment.pool) and reader.pool(environment.pool, block).seatable,
+            judged=self._judged(environment.pool, block),
             room=self._room(docket), price_wei=docket.price_wei,
         )  # fmt: skip
+
+    def _judged(self, pool: Digest, block: int) -> bool:
+        found = self._reader.pool(pool, block) if any(pool) else None
+        return found is not None and found.seatable
 
     def _room(self, docket: Docket) -> int:
         """Receipts for which the stake that nothing binds is enough."""
@@ -50,3 +54,32 @@ class OperatorStanding:
         if epoch and not listed:
             telemetry.log("operator.epoch_not_listed", epoch=epoch)
         return listed
+
+
+class OwnBatches:
+    """Implements `duties.BatchReader` over the chain client."""
+
+    def __init__(self, reader: DocketReader, operator: Address) -> None:
+        self._reader = reader
+        self._operator = operator
+
+    def head(self) -> int:
+        """Number of the newest block."""
+        return self._reader.head()
+
+    def docket(self, block: int) -> Docket:
+        """What concerns the operator, but for disputes."""
+        return self._reader.docket(self._operator, block, NO_CASES)
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        """A page of batches, everybody's."""
+        return self._reader.anchored(from_batch, block)
+
+    def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
+        """Deadlines of the open demands for envelopes among these receipts."""
+        demands = self._reader.demands(receipts, block)
+        return {
+            name: demand.deadline
+            for name, demand in zip(receipts, demands, strict=True)
+            if demand.kind is DemandKind.ENVELOPE and demand.state is DemandState.OPEN
+        }

@@ -10,12 +10,29 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.storage.books import Books
-from chain.reader import DocketReader
-from chain.records import DemandKind, DemandState
-from serving.chain_view import NO_CASES
 
 SUBJECTS_PER_CALL = 256
 """Demands asked for at once."""
+
+
+class BatchReader(Protocol):
+    """The part of the chain that duties look at."""
+
+    def head(self) -> int:
+        """Number of the newest block."""
+        ...
+
+    def docket(self, block: int) -> Docket:
+        """What concerns the operator, but for disputes."""
+        ...
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        """A page of batches, everybody's."""
+        ...
+
+    def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
+        """Deadlines of the open demands for envelopes among these receipts."""
+        ...
 
 
 class Answering(Protocol):
@@ -37,7 +54,7 @@ class Answering(Protocol):
 class Duties:
     """Duties about the own batches, looked at once a block."""
 
-    def __init__(self, reader: DocketReader, sender: Answering, books: Books, operator: Address, anchor: Domain) -> None:
+    def __init__(self, reader: BatchReader, sender: Answering, books: Books, operator: Address, anchor: Domain) -> None:
         self._reader = reader
         self._sender = sender
         self._books = books
@@ -51,7 +68,7 @@ class Duties:
         head = self._reader.head()
         if head == self._number:
             return
-        docket = self._reader.docket(self._operator, head, NO_CASES)
+        docket = self._reader.docket(head)
         batches = self._batches(docket)
         for action in decide_operator(docket, self._operator, batches):
             match action:
@@ -87,9 +104,8 @@ class Duties:
         names = tuple(own)
         for start in range(0, len(names), SUBJECTS_PER_CALL):
             page = names[start : start + SUBJECTS_PER_CALL]
-            for name, demand in zip(page, self._reader.demands(page, block), strict=True):
-                if demand.kind is DemandKind.ENVELOPE and demand.state is DemandState.OPEN:
-                    self._answer_envelope(name, own[name], demand.deadline)
+            for name, deadline in self._reader.demanded_envelopes(page, block).items():
+                self._answer_envelope(name, own[name], deadline)
 
     def _answer_envelope(self, name: Digest, signed: SignedReceipt, deadline: int) -> None:
         telemetry.log("demand.envelope", receipt=name)

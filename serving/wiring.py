@@ -36,7 +36,7 @@ from chain.reader import DocketReader
 from chain.sending import ContractSender, contract_sender
 from serving.api import Gate, build_api
 from serving.batcher import Batcher
-from serving.chain_view import OperatorStanding
+from serving.chain_view import OperatorStanding, OwnBatches
 from serving.desk import Desk
 from serving.duties import Duties
 from serving.openai import Ask
@@ -173,7 +173,7 @@ class Operator:
         sender = contract_sender(client, network, lane, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
         batcher = self._batcher(hands, standing, sender)
-        duties = Duties(reader, sender, hands.books, operator.address, network.anchor_domain)
+        duties = Duties(OwnBatches(reader, operator.address), sender, hands.books, operator.address, network.anchor_domain)
         return Work(batcher, duties, self._opened(offer, hands), lane)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:

@@ -1,5 +1,6 @@
 """One anchored batch, a sender for everybody, and somebody who makes the moves that are anybody's: disputes from end to end."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from bytewise.protocol import digests
@@ -68,12 +69,16 @@ class Court:
         actions: tuple[Action, ...] = decide_moves(docket, EAGER)
         if known is not None:
             actions += decide_challenger(docket, CHALLENGER.address, alternatives)
-        for action in actions:
-            assert isinstance(action, Move)
-            make_move(self.of(CHALLENGER), action)
+        self.moves(actions)
         while actions and self.of(CHALLENGER).pump():
             self.anvil.mine()
         mine(self.anvil, 1 if actions else 4)
+
+    def moves(self, actions: Iterable[Action]) -> None:
+        """The challenger sends moves that are anybody's."""
+        for action in actions:
+            assert isinstance(action, Move)
+            make_move(self.of(CHALLENGER), action)
 
     def until(self, phase: Phase, known: Alternative | None = None) -> Case:
         for _ in range(200):

@@ -183,13 +183,7 @@ class Release:
 
 
 def audit_commitment(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
-    """What an audit result commits to (`Audits.commitmentOf`): what its verifier found, salted."""
-    kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
-    return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
-
-
-def audit_opening(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
-    """The commitment that `Audits.open` of the coming contracts checks: it binds its verifier, so a copy opens for nobody."""
+    """What an audit result commits to: what was found, salted; bound to its verifier, a copy opens for nobody (`Audits.open`)."""
     kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
     return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
 

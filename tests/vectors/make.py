@@ -15,7 +15,7 @@ from bytewise.protocol import digests, merkle, sortition
 from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote, audit_opening
+from bytewise.protocol.messages import AuditResult, Finding, Outcome, Possession, Release, Ticket, Vote, audit_commitment
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import Domain, LocalSigner, camel, struct_hash, type_string, typed_digest
 from bytewise.protocol.tally import RevealedVote, tally
@@ -180,7 +180,7 @@ def audits_file() -> dict[str, Any]:
         row = {"beacon": beacon, "receiptId": receipt, "verifier": who, "seats": seats, "digest": digest}
         row |= {"drawn": sortition.audit_is_drawn(beacon, receipt, who, AUDIT_RATE, seats)}
         row |= dict(zip(("tokensHash", "traceRoot", "salt"), salted, strict=True))
-        row |= {"commitment": audit_opening(receipt, who, *salted)}
+        row |= {"commitment": audit_commitment(receipt, who, *salted)}
         rows.append({name: render(value) for name, value in row.items()})
     lists = [word("list").hex().encode() * n + b"]" * n for n in (0, 1, 2, 31, 200)]
     digested = [{"data": hex0x(data), "digest": hex0x(digests.labelled(Label.LIST, data))} for data in lists]

@@ -18,6 +18,7 @@ from bytewise.inference.determinism import environment
 from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import Bug
 from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
@@ -186,7 +187,10 @@ def _certify(
     """Stake weighs from the next stake epoch on; then who has it says what it reproduced, and the curator puts it in force."""
     reader = DocketReader(client, network)
     head = reader.head()
-    _mine(client, reader.pool(network.pools[0].digest, head).epoch_end - head + 1)
+    pool = reader.pool(network.pools[0].digest, head)
+    if pool is None:
+        raise Bug("the curator has not added the pool")
+    _mine(client, pool.epoch_end - head + 1)
     deploy.certify(client, network, verifiers, dict.fromkeys(items, _vectors()))
     deploy.activate(client, network, curator, items)
 

@@ -65,7 +65,7 @@ def test_any_revert_data_has_a_printable_reason(data: bytes) -> None:
     assert str(Reason.of(data)).isprintable()
 
 
-@given(st.sampled_from(["snapshot", "money", "batch", "disputeView"]), st.binary(max_size=600))
+@given(st.sampled_from(["snapshot", "money", "batches", "disputeView"]), st.binary(max_size=600))
 def test_any_answer_decodes_or_is_refused(function: str, data: bytes) -> None:
     try:
         interface("Lens").result(function, data)

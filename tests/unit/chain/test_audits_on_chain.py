@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from tests.court_village import STAKE_WEI, VERIFIERS, mine
-
-from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_opening
+from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.sortition import audit_is_drawn
@@ -12,7 +10,7 @@ from bytewise.protocol.units import U8, U64
 from chain.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import Court
-from tests.devnet import word
+from tests.devnet import STAKE_WEI, VERIFIERS, mine, word
 
 
 def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) -> None:
@@ -32,7 +30,7 @@ def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) ->
     receipt = entry.receipt
     words, results = (receipt.tokens_hash, word("trace", receipt.seq)), {}
     for each in VERIFIERS:
-        commitment = audit_opening(subject, each.address, *words, word("salt", each.address))
+        commitment = audit_commitment(subject, each.address, *words, word("salt", each.address))
         result = AuditResult(subject, each.address, U8(AuditOutcome.MATCH), commitment, U64(anvil.client.head().timestamp))
         results[each] = result
         court.of(each).post_audit(result, each.sign(typed_digest(court.domain, result)), 0)

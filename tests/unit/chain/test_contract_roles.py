@@ -1,9 +1,9 @@
-"""Every function of the next contracts that asks who governs has a role in the charter, and the charter names no other."""
+"""Every function of the contracts that asks who governs has a role in the charter, and the charter names no other."""
 
 import re
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parents[3] / "chain" / "contracts" / "next" / "src"
+SOURCES = Path(__file__).resolve().parents[3] / "chain" / "contracts" / "src"
 FUNCTION = re.compile(r"^    function (\w+)\(([^{;]*)\{(.*?)^    \}", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"(\w+)\.selector")
 

@@ -43,13 +43,14 @@ def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvi
     docket, batches = court.reader.docket(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
     expiries = decide_expiries(docket, batches, EAGER)
     assert expiries == (ExpireList(1),) and decide_operator(docket, me, batches) == ()
-    assert court.mover.perform(expiries) == ()
+    court.moves(expiries)
     court.pump()
     mine(anvil, DEVNET.times.window + DEVNET.times.cure + 1)
     docket, batches = court.reader.docket(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
     assert [each.is_void for each in batches] == [False, True]
     due = decide_operator(docket, me, batches)
-    assert ReleaseBatch(0) in due and court.mover.perform(due) == ()
+    assert ReleaseBatch(0) in due
+    court.moves(due)
     court.pump()
     batches = court.reader.anchored(0, court.reader.head())
     assert batches[0].released and decide_operator(docket, me, batches[:1]) == ()

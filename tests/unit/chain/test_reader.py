@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from bytewise.ports import ChainView, Sender
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, TryAgain, UnknownKeyEpoch
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, TryAgain, UnknownKeyEpoch
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
@@ -195,12 +195,15 @@ def test_custom_errors_are_decoded_with_their_arguments(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "error"),
-    [({"times": {"unbond_delay": 10}}, "StaticLawBroken"), ({"shares": {"alpha_bps": 9_000}}, "OutOfBounds")],
+    [
+        ({"times": {"unbond_delay": 10}}, "unbondDelay of 10 s is below the longest dispute"),
+        ({"shares": {"alpha_bps": 9_000}}, r"alphaBps\+betaBps is outside its bounds"),
+    ],
 )
 def test_a_broken_static_law_stops_the_deployment_with_its_name(place: Place, changes: dict[str, object], error: str) -> None:
     client, who = place.anvil.client, signer(15)
     site = survey(client, who.address, changed(DEVNET, changes), DEVNET_SHAPE, [POOL], Vote(*(who.address,) * 3))
-    with pytest.raises(ChainReverted, match=error):
+    with pytest.raises(MalformedValue, match=error):
         deploy(client, who, site)
 
 

@@ -33,13 +33,13 @@ def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Pat
 def test_bytes_that_a_node_refuses_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
     with running_anvil() as anvil:
         desk = Desk(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
-        base = anvil.client.head().base_fee_wei
         sign_only(desk)
         assert desk.row().state is State.SIGNED
-        base_fee(anvil, 60 * base)
+        now = 2 * fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
+        base_fee(anvil, now)
         desk.sender.pump()
         first, second = desk.outbox.attempts(desk.row().id)
-        assert fees_of(second.raw)[0].max_fee > 60 * base > fees_of(first.raw)[0].max_fee and first.nonce == second.nonce
+        assert fees_of(second.raw)[0].max_fee > now > fees_of(first.raw)[0].max_fee and first.nonce == second.nonce
         assert desk.row().state is State.BROADCAST
         pump(anvil, [desk.sender])
         assert desk.row().state is State.CONFIRMED and desk.batches() == 1
@@ -56,11 +56,11 @@ def test_an_act_that_is_moot_still_frees_its_nonce_when_the_base_fee_outgrew_it(
     with running_anvil() as anvil:
         desk = Desk(anvil, tmp_path, IMPATIENT)
         desk.sender.pump()
-        base = anvil.client.head().base_fee_wei
+        paying = fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
         anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
         send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
         anvil.mine()
-        base_fee(anvil, 60 * base)
+        base_fee(anvil, 2 * paying)
         desk.sender.pump()
         pump(anvil, [desk.sender])
         assert desk.row().state is State.REVERTED and anvil.client.nonce(signer(1).address) == 3

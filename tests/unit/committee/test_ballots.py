@@ -153,8 +153,8 @@ def test_a_seat_behind_a_page_of_closed_disputes_is_found(tmp_path: Path) -> Non
     """One old dispute that stays open, 150 that are over, then ours: a page of the chain has 64."""
     town, ours = setup(tmp_path)
     stranger = replace(seat(), voter=NETWORK.addresses.disputes)
-    over = {"phase": Phase.FINAL, "paid": True, "rounds": (RoundSeats(15, 15),), "members": (stranger,)}
-    closed = [replace(ours, id=word("d", i), **over) for i in range(150)]
+    over = replace(ours, phase=Phase.FINAL, paid=True, rounds=(RoundSeats(15, 15),), members=(stranger,))
+    closed = [replace(over, id=word("d", i)) for i in range(150)]
     stuck = replace(ours, id=word("stuck"), members=(stranger,))
     town.chain.disputes, town.chain.page = [stuck, *closed, ours], 64
     with Seated(town) as member:
@@ -164,7 +164,7 @@ def test_a_seat_behind_a_page_of_closed_disputes_is_found(tmp_path: Path) -> Non
         member.tick(1)
         # The first is the test's own, of `pass_time`.
         assert town.chain.dockets[1:] == [0, 128], "the page that is over is not read again"
-        town.chain.disputes[0] = replace(stuck, **over)
+        town.chain.disputes[0] = replace(over, id=stuck.id)
         member.tick(1)
         town.chain.dockets.clear()
         member.tick(1)

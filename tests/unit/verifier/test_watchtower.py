@@ -132,6 +132,6 @@ def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(tmp_path: Path) 
         trust = ssl.create_default_context(cafile=str(tmp_path / "tls.pem"))
         asked = ((PATH, b"no tip", 403), (PATH, bytes(MAX_TIP_BYTES + 1), 400), ("/other", encode(said), 400))
         for path, body, status in (*asked, (PATH, encode(tip(word("receipt"), "second")), 403)):
-            assert httpx2.post(url + path, content=body, verify=trust).status_code == status
+            assert httpx2.post(url + path, content=body, verify=trust, timeout=10).status_code == status
     finally:
         server.close()

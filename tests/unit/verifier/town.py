@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Engine
 
@@ -22,7 +21,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Addresses, Network
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.receipt import BatchHeader, SignedReceipt, receipt_id
 from bytewise.protocol.request import output_for
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
@@ -36,6 +35,7 @@ from chain.params import DEVNET, changed
 from tests.dockets import anchored, docket, holdings
 from tests.dockets import case as dispute_of
 from tests.unit.verifier import bench as b
+from tests.unit.verifier.outgoing import Outgoing
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
 from verifier.enclave.session import Bench, Session
 from verifier.records import Records
@@ -164,82 +164,6 @@ class Shelf:
         if accept is not None and not accept(self.blobs[locator]):
             raise TryAgain("da", "other bytes")
         return self.blobs[locator]
-
-
-class Outgoing:
-    """`Sender` that keeps what was sent, once per subject, as an outbox does."""
-
-    def __init__(self) -> None:
-        self.sent: dict[tuple[object, ...], Any] = {}
-
-    def _once(self, *key: object, body: object = None) -> None:
-        self.sent.setdefault(key, body)
-
-    def pump(self) -> int:
-        return 0
-
-    def open_dispute(
-        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int
-    ) -> None:
-        self._once("open", receipt_id(ANCHOR, receipt), body=(bond_wei, alt_commit))
-
-    def prove_seed(self, block: int) -> None:
-        self._once("prove", block)
-
-    def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        self._once("draw", dispute, round_number, first)
-
-    def rearm(self, dispute: Digest, round_number: int) -> None:
-        self._once("rearm", dispute, round_number)
-
-    def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        self._once("commit", dispute, round_number, body=commitment)
-
-    def reveal(self, vote: Vote, quote: Blob) -> None:
-        self._once("reveal", vote.dispute, vote.round, body=(vote, quote))
-
-    def settle(self, dispute: Digest, round_number: int) -> None:
-        self._once("settle", dispute, round_number)
-
-    def open_alt(self, dispute: Digest, challenger: Address, salt: Digest) -> None:
-        self._once("alt", dispute, challenger, body=salt)
-
-    def finalize(self, dispute: Digest) -> None:
-        self._once("finalize", dispute)
-
-    def pay_out(self, dispute: Digest) -> None:
-        self._once("pay", dispute)
-
-    def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        self._once("seats", dispute, round_number, first)
-
-    def post_audit(self, result: AuditResult, signature: Blob, batch_id: int) -> None:
-        self._once("audit", result.receipt_id, body=(result, signature))
-
-    def open_audit(self, receipt: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> None:
-        self._once("opening", receipt, body=(verifier, tokens_hash, trace_root, salt))
-
-    def claim_bounty(self, signed: SignedReceipt, proof: tuple[Digest, ...], result: AuditResult) -> None:
-        self._once("bounty", result.receipt_id)
-
-    def release(self, batch_id: int) -> None:
-        self._once("release", batch_id)
-
-    def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        self._once("list", batch_id, body=content)
-
-    def expire_list(self, batch_id: int) -> None:
-        self._once("expire", batch_id)
-
-    def finish_unbond(self, due_wei: int) -> None:
-        self._once("unbond", due_wei)
-
-    def withdraw(self, due_wei: int) -> None:
-        self._once("withdraw", due_wei)
-
-    def of(self, verb: str) -> list[Any]:
-        """Bodies of what was sent under a verb."""
-        return [body for key, body in self.sent.items() if key[0] == verb]
 
 
 class Enclave:

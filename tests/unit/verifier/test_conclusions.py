@@ -1,0 +1,67 @@
+"""What a run concludes about a receipt: doubt accuses nobody, and a claim says how far it goes."""
+
+import dataclasses
+
+import pytest
+
+from bytewise.protocol.environment import PROFILE_EXACT_1
+from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.messages import AuditOutcome, CannotReason, Outcome
+from bytewise.protocol.preflight import Mark, Point, Record, preflight
+from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob, Digest
+from tests.unit.verifier.town import ME, WORLD
+from tests.world import NOW, word
+from verifier.audit import Cause, conclude
+
+
+def job_result(outcome: Outcome, code: int = 0, tokens: Digest = ZERO_DIGEST, root: Digest = ZERO_DIGEST) -> JobResult:
+    return JobResult(word("r"), U16(0), word("r"), ME.address, U8(outcome), U8(code), tokens, root, ZERO_DIGEST, Blob(b"quote"))
+
+
+def record(**changes: object) -> Record:
+    signed = WORLD.answered(1)
+    header, _ = WORLD.batch((signed,))
+    plain = Record(signed.receipt, header, WORLD.environment, word("policy"), 600, "simulated", None, False)
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "cause"),
+    [
+        (Outcome.UNAVAILABLE, 0, Cause.VERIFIER),
+        (Outcome.NO_KEY, 0, Cause.VERIFIER),
+        (Outcome.CANNOT_EXECUTE, CannotReason.BACKEND, Cause.VERIFIER),
+        (Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING, Cause.VERIFIER),
+        (Outcome.CANNOT_EXECUTE, CannotReason.PROFILE_UNKNOWN, Cause.ENVIRONMENT),
+        (Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES, Cause.VERIFIER),
+    ],
+)
+def test_no_doubt_of_ours_ever_becomes_a_mismatch(outcome: Outcome, code: int, cause: Cause) -> None:
+    found = conclude(
+        job_result(outcome, code), WORLD.answered(1).receipt, preflight(record()), PROFILE_EXACT_1, word("salt"), NOW
+    )
+    assert (found.cause, found.result.result) == (cause, AuditOutcome.NONE)
+
+
+def test_a_difference_is_the_operators_only_if_the_record_is_complete() -> None:
+    executed = job_result(Outcome.EXECUTED, 0, word("t"), word("root"))
+    receipt = WORLD.answered(1).receipt
+    full, thin = preflight(record()), preflight(record(receipt=dataclasses.replace(receipt, req_hash=ZERO_DIGEST)))
+    assert conclude(executed, receipt, full, PROFILE_EXACT_1, word("salt"), NOW).result.result == AuditOutcome.MISMATCH
+    assert conclude(executed, receipt, thin, PROFILE_EXACT_1, word("salt"), NOW).cause is Cause.RECORD
+    vague = preflight(record(environment=dataclasses.replace(WORLD.environment, libraries=())))
+    assert conclude(executed, receipt, vague, PROFILE_EXACT_1, word("salt"), NOW).cause is Cause.OPERATOR
+    assert conclude(executed, receipt, vague, "pinned-1", word("salt"), NOW).cause is Cause.RECORD
+
+
+def test_the_checklist_has_eleven_points_and_says_which_claim_remains() -> None:
+    nobody_looked = preflight(record())
+    assert [point for point, _ in nobody_looked.marks] == list(Point) and len(Point) == 11
+    assert dict(nobody_looked.marks)[Point.DECODING] is Mark.UNKNOWN
+    assert dict(nobody_looked.marks)[Point.APPLICATION] is Mark.UNKNOWN
+    assert "nobody here has replayed" in nobody_looked.claim
+    compared = preflight(record(opened=True, executed=True))
+    assert compared.failed == () and "byte for byte" in compared.claim
+    assert "too thin" in preflight(record(environment=dataclasses.replace(WORLD.environment, driver=""))).claim
+    assert dict(preflight(record(environment=None)).marks)[Point.RUNTIME] is Mark.UNKNOWN
+    assert "without evidence" in preflight(record(opened=True, executed=True, policy=ZERO_DIGEST)).claim
