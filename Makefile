@@ -85,8 +85,8 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
 	@echo '==> tests'
-	@echo '    whole networks first, one at a time: they keep deadlines'
-	@$(PY) -m pytest -q tests/e2e
+	@echo '    whole networks first, two at a time and nothing beside them: they keep deadlines, and wait more than they compute'
+	@$(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/e2e
 	@echo '    the others, on up to four cores'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --ignore=tests/e2e $(ARGS)

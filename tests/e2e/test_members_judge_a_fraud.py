@@ -78,10 +78,11 @@ WAIT_S = 180.0
 OPERATOR, CLIENT, WATCHTOWER = signer(1), signer(2), signer(8)
 MEMBERS = (signer(3), signer(4))
 PARAMS = changed(DEVNET, {
-    "times": {"window": 90, "commit_time": 40, "reveal_time": 20, "appeal_time": 4, "airgap": 6},
+    "times": {"window": 75, "commit_time": 40, "reveal_time": 20, "appeal_time": 3, "airgap": 3},
     "committee": {"min_pool": 2},
     "shares": {"audit_rate_bps": 10_000},
 })  # fmt: skip
+SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2, join_blocks=1)
 
 
 def eventually(what: str, condition: Callable[[], object]) -> None:
@@ -136,7 +137,7 @@ class Town:
     def _deploy(self) -> Network:
         client, curator = self.anvil.client, signer(0)
         self.anvil.mine(2)
-        site = survey(client, curator.address, PARAMS, DEVNET_SHAPE, [POOL], Vote(*(curator.address,) * 3))
+        site = survey(client, curator.address, PARAMS, SHAPE, [POOL], Vote(*(curator.address,) * 3))
         network = deploy(client, curator, site)
         model = Proposed(self.model.model_id, ZERO_DIGEST, VECTORS, encode(self.model.manifest))
         network = put_in_force(
@@ -273,8 +274,7 @@ def test_an_altered_token_is_audited_disputed_and_overturned_and_the_honest_rece
         assert town.reader.docket(WATCHTOWER.address, town.reader.head()).case_count == 1
         eventually("seats paid", lambda: all(each.settled == each.seats for each in town.case(fraud).rounds))
         assert town.reader.money(town.reader.head()).sums
-    for name in ("m0", "m1", "w"):
-        folder = tmp_path / name
+    for folder in (tmp_path / name for name in ("m0", "m1", "w")):
         journal = Journal(open_database(f"sqlite:///{folder / 'actor.db'}"), journal_key(folder / "journal.key"), SystemClock())
         journal.verify_journal()
     votes = [json.loads(line) for line in (tmp_path / "m0/verifier.enclave.log").read_text().splitlines()]
