@@ -21,7 +21,7 @@ def split(secret: int, threshold: int, count: int, rng: Rng) -> tuple[dict[int, 
     if not 1 <= threshold <= count <= MAX_SHARDS:
         raise ConfigurationError("shares", f"{threshold} of {count}")
     coefficients = [secret] + [random_scalar(rng) for _ in range(threshold - 1)]
-    shares = {index: _evaluate(coefficients, index) for index in range(1, count + 1)}
+    shares = {index: evaluate(coefficients, index) for index in range(1, count + 1)}
     return shares, tuple(GENERATOR * coefficient for coefficient in coefficients)
 
 
@@ -29,7 +29,7 @@ def verification_key(index: int, commitments: Sequence[EccPoint]) -> EccPoint:
     """f(index)·G from the Feldman commitments."""
     total = commitments[-1].copy()
     for commitment in reversed(commitments[:-1]):
-        total = total * index + commitment
+        total = _times(total, index) + commitment
     return total
 
 
@@ -48,17 +48,33 @@ def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
     return reduce(lambda left, right: left + right, terms)
 
 
-def lagrange(index: int, indices: Sequence[int]) -> int:
-    """Coefficient of share `index` at 0 among `indices`, modulo the group order."""
+def _times(point: EccPoint, small: int) -> EccPoint:
+    # A public number of a few bits: the library's multiplication takes as long for it as for 256.
+    total = point.copy()
+    for bit in bin(small)[3:]:
+        total = total.double()
+        if bit == "1":
+            total += point
+    return total
+
+
+def combine_values(values: Mapping[int, int]) -> int:
+    """f(0) from values f(i) by index. Whoever calls this holds what the values share: never the shares of an epoch's key."""
+    return sum(value * lagrange(index, tuple(values)) for index, value in values.items()) % ORDER
+
+
+def lagrange(index: int, indices: Sequence[int], at: int = 0) -> int:
+    """Coefficient of share `index` among `indices` for the polynomial's value at `at`, modulo the group order."""
     numerator = denominator = 1
     for other in indices:
         if other != index:
-            numerator = numerator * other % ORDER
+            numerator = numerator * (other - at) % ORDER
             denominator = denominator * (other - index) % ORDER
     return numerator * pow(denominator, -1, ORDER) % ORDER
 
 
-def _evaluate(coefficients: Sequence[int], at: int) -> int:
+def evaluate(coefficients: Sequence[int], at: int) -> int:
+    """Value of a polynomial, coefficients ascending, modulo the group order."""
     value = 0
     for coefficient in reversed(coefficients):
         value = (value * at + coefficient) % ORDER

@@ -53,6 +53,39 @@ class ShardRefused(Fault):
     rule, template = "R-37", "{0} refused: {1}"
 
 
+# --- key ceremonies ---
+
+
+class CeremonyRefused(Fault):
+    """A plan that cannot be right, or a message that has no place where its ceremony stands."""
+
+    rule, template = "R-38", "ceremony {0}: {1}"
+
+
+class DealerLied(Fault):
+    """A dealer whose deal contradicts its commitment, or a receiver whose complaint is false; it is named."""
+
+    rule, template = "R-39", "seat {0} in key ceremony: {1}"
+
+
+class LogForked(Fault):
+    """The scribe shows another log than before."""
+
+    rule, template = "R-3A", "ceremony {0}: another log than ours: {1}"
+
+
+class ShareMissing(Unavailable):
+    """Our own share of a key could not be put together; it can be repaired from others, what is in force stays."""
+
+    rule, template = "R-3B", "share {0}: {1}"
+
+
+class CeremonyFailed(Unavailable):
+    """A ceremony that ended without a result; what was in force before stays, and another attempt may succeed."""
+
+    rule, template = "R-3C", "ceremony {0} failed: {1}"
+
+
 # --- disputes and votes ---
 
 

@@ -1,0 +1,159 @@
+"""The plan of a key ceremony: what is agreed before shards generate, renew or repair shares (design section 8)."""
+
+import enum
+from dataclasses import dataclass
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.signing import Signer, verify_signature
+from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+
+MAX_SEATS = 64
+"""`KeyEpochs` takes no more shards than this; bounds the work that a plan can cause."""
+
+
+class Purpose(enum.Enum):
+    """What a ceremony makes."""
+
+    GENERATE = "generate"
+    """A new key that nobody ever holds."""
+    RESHARE = "reshare"
+    """New shares of the same key: for the same shards, which makes stolen old shares worthless, or for others."""
+    REPAIR = "repair"
+    """The share that one shard lost, from those of others."""
+
+
+@dataclass(frozen=True, slots=True)
+class CeremonySeat:
+    """One shard's place in a ceremony."""
+
+    index: int
+    """Evaluation point of its share."""
+    address: Address
+    """Account that signs its messages."""
+    url: str
+    """HTTPS base address under which it serves."""
+    certificate: str
+    """Its TLS certificate, PEM; clients pin it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharesSource:
+    """The shares that a ceremony starts from."""
+
+    version: int
+    """Version of these shares within their epoch; 0 is what key generation made."""
+    commitments: tuple[Blob, ...]
+    """Their Feldman commitments, 65 bytes each: as many as their threshold; the first is the public key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is agreed before a ceremony; its digest names the ceremony."""
+
+    purpose: Purpose
+    """What is made."""
+    chain_id: U256
+    """EIP-155 chain id."""
+    key_epochs: Address
+    """The `KeyEpochs` contract of the epoch."""
+    epoch: U64
+    """Key epoch."""
+    attempt: Digest
+    """Random; a second attempt is another ceremony, and no message of the first means anything in it."""
+    scribe: Address
+    """Who keeps the log and closes its phases. It can delay and end a ceremony, and learns and forges nothing."""
+    dealers: tuple[CeremonySeat, ...]
+    """Who deals: all receivers of a new key, the holders of the source's shares otherwise. Ascending by index."""
+    receivers: tuple[CeremonySeat, ...]
+    """Who gets a share, indices 1 to n in order. In a repair the helpers again, who hand what they get to the heir."""
+    heir: CeremonySeat | None
+    """In a repair, the shard that lost its share."""
+    threshold: int
+    """Shares that open, afterwards."""
+    quorum: int
+    """Receivers that must prove their share before the result counts; of a new key also the fewest dealers."""
+    reveal_budget: int
+    """Most receivers whose values false complaints may make public before the ceremony fails."""
+    source: SharesSource | None
+    """What is dealt again; null for a new key."""
+    assurance: str
+    """`simulated` or `hardware`."""
+
+    def __post_init__(self) -> None:
+        _verify_seats("dealers", self.dealers)
+        _verify_seats("receivers", self.receivers)
+        count = len(self.receivers)
+        if [seat.index for seat in self.receivers] != list(range(1, count + 1)):
+            raise CeremonyRefused("plan", "receivers are not numbered from 1")
+        # One share of one would be the key itself.
+        if not 2 <= self.threshold <= self.quorum <= count:
+            raise CeremonyRefused("plan", f"threshold {self.threshold}, quorum {self.quorum} of {count}")
+        if not 0 <= self.reveal_budget < self.threshold:
+            raise CeremonyRefused("plan", f"reveal budget {self.reveal_budget} of threshold {self.threshold}")
+        self._verify_purpose()
+        if not 2 <= self.fewest_dealers <= len(self.dealers):
+            raise CeremonyRefused("plan", f"{len(self.dealers)} dealers, at least {self.fewest_dealers}")
+
+    def _verify_purpose(self) -> None:
+        if (self.source is None) != (self.purpose is Purpose.GENERATE) or (self.heir is None) == (self.purpose is Purpose.REPAIR):
+            raise CeremonyRefused("plan", f"source and heir do not fit purpose {self.purpose.value}")
+        if self.source is None and self.dealers != self.receivers:
+            raise CeremonyRefused("plan", "a new key is dealt by those who get its shares")
+        if self.heir is not None and self.source is not None:
+            self._verify_repair(self.heir, self.source)
+
+    def _verify_repair(self, heir: CeremonySeat, source: SharesSource) -> None:
+        helpers = {seat.address for seat in self.dealers}
+        if helpers != {seat.address for seat in self.receivers} or self.threshold != len(source.commitments):
+            raise CeremonyRefused("plan", "helpers deal to each other, under the threshold of the share")
+        if heir.address in helpers or heir.index in {seat.index for seat in self.dealers} or not 0 < heir.index <= MAX_SEATS:
+            raise CeremonyRefused("plan", f"shard {heir.index} cannot help to repair its own share")
+
+    @property
+    def fewest_dealers(self) -> int:
+        """With fewer valid deals than this there is no result."""
+        return self.quorum if self.source is None else len(self.source.commitments)
+
+    @property
+    def version(self) -> int:
+        """Version of the shares that the ceremony makes. A repair makes no new ones."""
+        if self.source is None:
+            return 0
+        return self.source.version + (self.purpose is not Purpose.REPAIR)
+
+    @property
+    def digest(self) -> Digest:
+        """The ceremony's id."""
+        return digests.labelled(Label.CEREMONY, encode(self))
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPlan:
+    """A plan as the scribe announces it."""
+
+    plan: Plan
+    """The plan."""
+    signature: Blob
+    """The scribe's, over the plan's digest."""
+
+
+def announce(signer: Signer, plan: Plan) -> SignedPlan:
+    """The plan, signed by its scribe."""
+    return SignedPlan(plan, signer.sign(plan.digest))
+
+
+def verify_plan(signed: SignedPlan) -> Plan:
+    """The plan, if its scribe signed it; else `BadSignature`."""
+    verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.scribe)
+    return signed.plan
+
+
+def _verify_seats(what: str, seats: tuple[CeremonySeat, ...]) -> None:
+    indices = [seat.index for seat in seats]
+    if not 0 < len(seats) <= MAX_SEATS or indices != sorted(set(indices)) or not 0 < indices[0] <= indices[-1] <= MAX_SEATS:
+        raise CeremonyRefused("plan", f"{what} {indices[:8]}")
+    if len({seat.address for seat in seats}) != len(seats):
+        raise CeremonyRefused("plan", f"{what} sit twice")

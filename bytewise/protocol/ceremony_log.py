@@ -1,0 +1,168 @@
+"""What shards say to each other in a ceremony (`bytewise.protocol.ceremony`), and the log that holds it (design section 8).
+
+Every message is signed over the ceremony's id, its kind and its body, and stands in one log. What a ceremony did is a function of
+its plan and its log alone (`kms/dkg`), so whoever has both recomputes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.keys import Partial
+from bytewise.protocol.signing import Signer, verify_signature
+from bytewise.protocol.units import Address, Blob, Digest
+
+MAX_MESSAGE_BYTES = 128 * 1024
+"""Largest message: a deal to 64 receivers has about 32 KB, twice in hex."""
+
+MAX_BODY_MARKS = 512
+"""Most brackets and commas of a body (`encoding.MAX_MARKS`): a deal of 64 commitments to 64 receivers has 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A receiver takes part."""
+
+    deal_key: Blob
+    """Fresh 65-byte point to which its deals are sealed; its secret is erased when the ceremony has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A dealer fixes its polynomial before it sees another's."""
+
+    digest: Digest
+    """Labelled hash of ceremony, dealer, commitments and proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedDeal:
+    """One receiver's value of a dealer's polynomial, under HPKE with both points at hand."""
+
+    receiver: int
+    """Index of the receiver."""
+    enc: Blob
+    """Ephemeral 65-byte point."""
+    ciphertext: Blob
+    """Sealed 32-byte scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """A dealer opens its commitment and gives every receiver its value."""
+
+    commitments: tuple[Blob, ...]
+    """Feldman commitments of its polynomial, 65 bytes each."""
+    e: Blob
+    """Challenge of the proof that the dealer knows the polynomial's value at 0, 32 bytes."""
+    f: Blob
+    """Its response, 32 bytes."""
+    sealed: tuple[SealedDeal, ...]
+    """One for each receiver that joined, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A receiver opens a deal in public, so that everybody sees what its dealer sealed to it."""
+
+    dealer: int
+    """Index of the accused."""
+    point: Blob
+    """Deal key times the sealed deal's ephemeral point, 65 bytes."""
+    e: Blob
+    """Challenge of the proof that the point is that, 32 bytes."""
+    f: Blob
+    """Response, 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a receiver says of all deals at once; no complaint means that every one opened and fits."""
+
+    complaints: tuple[Complaint, ...]
+    """Ascending by dealer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """In a repair, what a helper gives to the heir: its value of the polynomial whose value at 0 is the lost share."""
+
+    sealed: SealedDeal
+    """For the heir."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Who has a new share signs the transcript, and proves the share on the canary."""
+
+    transcript: Digest
+    """Of the log up to the end of the judgements, and of the result."""
+    partial: Partial
+    """Its partial decapsulation of the canary, with proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The scribe ends a phase: who has not spoken in it is silent."""
+
+    phase: int
+    """The phase that ends."""
+    head: Digest
+    """Head of the log before this message: two different ones for one phase convict the scribe."""
+
+
+Body = Join | Commit | Deal | Judgement | Hand | Confirm | Close
+
+KINDS: Mapping[str, type[Any]] = {
+    "join": Join, "commit": Commit, "deal": Deal, "judgement": Judgement, "hand": Hand, "confirm": Confirm,
+    "close": Close,
+}  # fmt: skip
+"""Kinds of messages and the records that are their bodies."""
+
+_NAMES = {cls: name for name, cls in KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a ceremony's log."""
+
+    ceremony: Digest
+    """Which ceremony."""
+    sender: Address
+    """Who says it."""
+    kind: str
+    """One of `KINDS`."""
+    body: Blob
+    """Canonical bytes of the kind's record."""
+    signature: Blob
+    """The sender's."""
+
+    @property
+    def digest(self) -> Digest:
+        """What the sender signs."""
+        return digests.labelled(Label.CEREMONY_MESSAGE, self.ceremony, self.kind.encode(), self.body)
+
+
+def say(signer: Signer, ceremony: Digest, body: Body) -> Message:
+    """The signed message of a body. Signatures are deterministic: the same body gives the same message."""
+    draft = Message(ceremony, signer.address, _NAMES[type(body)], Blob(encode(body)), Blob(b""))
+    return Message(draft.ceremony, draft.sender, draft.kind, draft.body, signer.sign(draft.digest))
+
+
+def read_message(message: Message) -> Body:
+    """The body of a message whose signature holds; `CeremonyRefused` for an unknown kind, or what `decode` raises."""
+    cls = KINDS.get(message.kind)
+    if cls is None or len(message.body) > MAX_MESSAGE_BYTES:
+        raise CeremonyRefused(message.ceremony.hex()[:16], f"message of kind {message.kind[:20]}, {len(message.body)} bytes")
+    verify_signature(f"{message.kind} of {message.sender}", message.digest, message.signature, message.sender)
+    body: Body = decode(cls, message.body, MAX_BODY_MARKS)
+    return body
+
+
+def next_head(head: Digest, message: Message) -> Digest:
+    """Head of a log after one more message; the first head is the ceremony's id."""
+    return digests.labelled(Label.CEREMONY_LOG, head, encode(message))

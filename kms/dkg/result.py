@@ -1,0 +1,69 @@
+"""What a ceremony fixed when its judgements ended: the commitments of the new shares, and the transcript that shards sign."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.protocol import digests
+from bytewise.protocol.ceremony import Plan, Purpose
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import CeremonyFailed, MalformedValue
+from bytewise.protocol.units import Blob, Digest
+from kms.curve import decode_point, encode_point
+from kms.dkg.dealing import weighted_sum
+from kms.shares import lagrange, verification_key
+
+
+class Result(NamedTuple):
+    """The outcome of the judgements."""
+
+    qualified: tuple[int, ...]
+    """Dealers whose polynomials are in the sum, ascending."""
+    dealt: tuple[Blob, ...]
+    """Commitments of the polynomial that was dealt: of a repair, the one whose value at 0 is the lost share."""
+    commitments: tuple[Blob, ...]
+    """Commitments of the epoch's shares afterwards; the first is the public key."""
+    transcript: Digest
+    """What is signed: plan and log up to here, and these commitments."""
+
+    @property
+    def public_key(self) -> Blob:
+        """The epoch's public key."""
+        return self.commitments[0]
+
+    def verification_key(self, index: int) -> EccPoint:
+        """Share `index` of the epoch times G."""
+        return verification_key(index, [decode_point(each) for each in self.commitments])
+
+
+def weights(plan: Plan, qualified: tuple[int, ...]) -> Mapping[int, int]:
+    """What each dealer's polynomial counts: 1 for a new key, else what interpolates the old shares at 0, or at the heir."""
+    if plan.source is None:
+        return dict.fromkeys(qualified, 1)
+    at = 0 if plan.heir is None else plan.heir.index
+    return {index: lagrange(index, qualified, at) for index in qualified}
+
+
+def result_of(plan: Plan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]]) -> Result:
+    """The result of these polynomials; `CeremonyFailed` if they do not make one."""
+    qualified = tuple(sorted(polynomials))
+    try:
+        dealt = weighted_sum(weights(plan, qualified), polynomials)
+    except MalformedValue as error:
+        raise CeremonyFailed(plan.digest.hex()[:16], str(error)) from None
+    commitments = plan.source.commitments if plan.source is not None and plan.purpose is Purpose.REPAIR else dealt
+    transcript = digests.labelled(Label.CEREMONY_TRANSCRIPT, head, *dealt, *commitments)
+    result = Result(qualified, dealt, commitments, transcript)
+    _verify_key_kept(plan, result)
+    return result
+
+
+def _verify_key_kept(plan: Plan, result: Result) -> Result:
+    # Follows from each dealer's own constant having been checked; if it fails, nothing of this may be used.
+    if plan.source is not None:
+        old = [decode_point(each) for each in plan.source.commitments]
+        want = verification_key(plan.heir.index, old) if plan.heir is not None else old[0]
+        if result.dealt[0] != encode_point(want):
+            raise CeremonyFailed(plan.digest.hex()[:16], "the sum is of another key")
+    return result

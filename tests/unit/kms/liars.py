@@ -1,0 +1,217 @@
+"""What a dishonest shard can say in a ceremony, each as a function from what it owes to what it says."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Deal, Hand, Join, Judgement
+from bytewise.protocol.keys import Partial
+from bytewise.protocol.units import Blob, Digest
+from kms.curve import GENERATOR, encode_point, encode_scalar, random_scalar
+from kms.dkg.complaints import complain
+from kms.dkg.dealing import Opening, commitment_digest, deal, prepare, seal
+from kms.dkg.member import _deal_secret
+from kms.shares import evaluate
+from tests.unit.kms.ceremonies import Meddling, Party, Town
+
+IDENTITY = Blob(b"\x04" + bytes(64))
+
+
+def index_of(town: Town, who: Party) -> int:
+    """The party's index as a dealer."""
+    return next(each.index for each in town.plan.dealers if each.address == who.signer.address)
+
+
+def silent(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Commits, and then deals nothing."""
+    if not isinstance(body, Deal):
+        yield body
+
+
+def mute(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Says nothing at all."""
+    yield from ()
+
+
+def _altered_deal(town: Town, body: Deal, value: Blob | None) -> Deal:
+    victim = body.sealed[0].receiver if len(body.sealed) < 2 else body.sealed[1].receiver
+    sealed = tuple(replace(each, ciphertext=value) if each.receiver == victim and value else each for each in body.sealed)
+    return replace(body, sealed=sealed)
+
+
+def garbage(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Seals random bytes to one receiver."""
+    yield _altered_deal(town, body, Blob(os.urandom(48))) if isinstance(body, Deal) else body
+
+
+def wrong_share(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Seals a value that is not on its polynomial to one receiver."""
+    if not isinstance(body, Deal):
+        yield body
+        return
+    index, victim = index_of(town, who), body.sealed[-1].receiver
+    other = seal(town.state.id, index, victim, random_scalar(os.urandom), town.state.keys[victim], os.urandom)
+    yield replace(body, sealed=(*body.sealed[:-1], other))
+
+
+def wrong_commitment(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Deals another polynomial than it committed to."""
+    if isinstance(body, Deal):
+        opening = prepare(town.state.id, index_of(town, who), random_scalar(os.urandom), town.plan.threshold, os.urandom)
+        yield deal(town.state.id, index_of(town, who), opening, town.state.keys, os.urandom)
+    else:
+        yield body
+
+
+def two_deals(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Deals twice, differently."""
+    yield body
+    if isinstance(body, Deal):
+        yield _altered_deal(town, body, Blob(os.urandom(48)))
+
+
+def two_commits(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Commits twice, differently."""
+    yield body
+    if isinstance(body, Commit):
+        yield Commit(Digest(os.urandom(32)))
+
+
+def two_keys(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Joins twice, with different keys."""
+    yield body
+    if isinstance(body, Join):
+        yield Join(encode_point(GENERATOR * random_scalar(os.urandom)))
+
+
+def bad_key(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Joins with a key that is no point."""
+    yield Join(IDENTITY) if isinstance(body, Join) else body
+
+
+def _recommitting(town: Town, who: Party, body: Body, make: str) -> Iterator[Body]:
+    """Commits to a polynomial that is wrong in itself, and deals that."""
+    if not isinstance(body, Commit | Deal):
+        yield body
+        return
+    index = index_of(town, who)
+    opening = _CRAFTED.setdefault((town.state.id, index), _craft(town, index, make))
+    if isinstance(body, Commit):
+        yield Commit(commitment_digest(town.state.id, index, opening.commitments, opening.e, opening.f))
+        return
+    values = {receiver: evaluate(opening.coefficients, receiver) or 1 for receiver in town.state.keys}
+    keys = town.state.keys
+    sealed = tuple(seal(town.state.id, index, each, values[each], keys[each], os.urandom) for each in sorted(keys))
+    yield Deal(opening.commitments, opening.e, opening.f, sealed)
+
+
+_CRAFTED: dict[tuple[Digest, int], Opening] = {}
+
+
+def _craft(town: Town, index: int, make: str) -> Opening:
+    threshold, ceremony = town.plan.threshold, town.state.id
+    constant = random_scalar(os.urandom)
+    if make == "low":
+        return prepare(ceremony, index, constant, threshold - 1, os.urandom)
+    if make == "high":
+        return prepare(ceremony, index, constant, threshold + 1, os.urandom)
+    good = prepare(ceremony, index, constant, threshold, os.urandom)
+    if make == "identity":
+        return good._replace(commitments=(IDENTITY, *good.commitments[1:]))
+    if make == "flat":
+        return good._replace(
+            coefficients=(constant, *([0] * (threshold - 1))), commitments=(good.commitments[0], *[IDENTITY] * (threshold - 1))
+        )
+    if make == "rogue":
+        # A constant that it does not know: what is left of a wanted key when the others' constants are taken away.
+        unknown = encode_point(GENERATOR * random_scalar(os.urandom) + GENERATOR * random_scalar(os.urandom))
+        return good._replace(commitments=(unknown, *good.commitments[1:]))
+    if make == "copied":
+        # The proof of a dealer with another index.
+        return prepare(ceremony, index + 1, constant, threshold, os.urandom)
+    return prepare(Digest(os.urandom(32)), index, constant, threshold, os.urandom)
+
+
+def crafted(make: str) -> Meddling:
+    """A dealer whose polynomial or proof is wrong in itself."""
+
+    def meddle(town: Town, who: Party, body: Body) -> Iterator[Body]:
+        yield from _recommitting(town, who, body, make)
+
+    return meddle
+
+
+def _accused(town: Town, who: Party) -> int | None:
+    return next((each for each in sorted(town.state.polynomials) if each != index_of(town, who)), None)
+
+
+def false_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Complains about a good deal and opens it."""
+    accused = _accused(town, who)
+    if not isinstance(body, Judgement) or accused is None:
+        yield body
+        return
+    receiver = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
+    sealed = next(each for each in town.state.deals[accused].sealed if each.receiver == receiver)
+    yield Judgement((complain(town.state.id, accused, sealed, _deal_secret(town.state, who.member), os.urandom),))
+
+
+def unproven_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Complains about a good deal with a point that does not open it."""
+    accused = _accused(town, who)
+    if not isinstance(body, Judgement) or accused is None:
+        yield body
+        return
+    point = encode_point(GENERATOR * 5)
+    yield Judgement((Complaint(accused, point, encode_scalar(1), encode_scalar(2)),))
+
+
+def garbage_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Hands random bytes to the heir of a repair."""
+    yield Hand(replace(body.sealed, ciphertext=Blob(os.urandom(48)))) if isinstance(body, Hand) else body
+
+
+def other_transcript(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Signs another transcript."""
+    yield replace(body, transcript=Digest(os.urandom(32))) if isinstance(body, Confirm) else body
+
+
+def wrong_partial(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Proves another share than its own."""
+    if isinstance(body, Confirm):
+        partial = Partial(body.partial.index, encode_point(GENERATOR * 9), body.partial.e, body.partial.f)
+        yield Confirm(body.transcript, partial)
+    else:
+        yield body
+
+
+DEALERS: dict[str, Meddling] = {
+    "wrong share": wrong_share,
+    "garbage": garbage,
+    "wrong commitment": wrong_commitment,
+    "two deals": two_deals,
+    "two commits": two_commits,
+    "low degree": crafted("low"),
+    "high degree": crafted("high"),
+    "identity": crafted("identity"),
+    "flat": crafted("flat"),
+    "rogue key": crafted("rogue"),
+    "copied proof": crafted("copied"),
+    "proof of another ceremony": crafted("replayed"),
+}
+"""Dealers that must be named, and whose polynomial must not be in the sum."""
+
+RECEIVERS: dict[str, Meddling] = {
+    "two keys": two_keys,
+    "key that is no point": bad_key,
+    "false complaint": false_complaint,
+    "unproven complaint": unproven_complaint,
+    "other transcript": other_transcript,
+    "wrong partial": wrong_partial,
+}
+"""Receivers that must be named."""
+
+SILENT: dict[str, Meddling] = {"silent": silent, "mute": mute}
+"""Nobody can tell these from an honest shard behind a bad network: they are left out and not named."""
+
+ALL = {**DEALERS, **RECEIVERS, **SILENT}

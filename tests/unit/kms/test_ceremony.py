@@ -1,0 +1,270 @@
+"""Key ceremonies between honest shards, and between honest and dishonest ones: any t new shares open, or nothing changed."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.ceremony import SharesSource
+from bytewise.protocol.ceremony_log import Close, Deal, say
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, Fault, NoProgress, ShareMissing
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Blob, Digest
+from bytewise.service.secret import Secret
+from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, random_scalar
+from kms.dkg.ceremony import apply, begin, replay
+from kms.dkg.dealing import commitment_digest, prepare, verify_deal, weighted_sum
+from kms.dkg.member import due, new_share
+from kms.dkg.state import Phase
+from tests.unit.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
+from tests.unit.kms.liars import ALL, DEALERS, RECEIVERS, SILENT, garbage_hand
+
+
+def renewing(held: list[Party], source: SharesSource, quorum: int) -> Town:
+    """The same shards deal their shares again."""
+    dealers = dict(enumerate(held, start=1))
+    return Town(plan_for(held, len(source.commitments), quorum, dealers=dealers, source=source), held)
+
+
+def shares_of(held: list[Party]) -> dict[int, int]:
+    """Old shares by index."""
+    return {i: each.share for i, each in enumerate(held, start=1) if each.share is not None}
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[list[Party], SharesSource]:
+    """2 of 3 shards with a key; tests copy the parties."""
+    return generated(2, 3)
+
+
+@pytest.mark.parametrize(("threshold", "count"), [(2, 2), (3, 4)])
+def test_honest_shards_make_a_key_that_any_threshold_of_them_opens(threshold: int, count: int) -> None:
+    parties = [party(n) for n in range(1, count + 1)]
+    town = Town(plan_for(parties, threshold, count), parties)
+    assert town.run().phase is Phase.DONE and town.state.lies == {}
+    opens(town)
+    assert len(set(town.shares().values())) == count
+
+
+def test_a_refresh_keeps_the_key_and_changes_every_share(made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    town = renewing([replace(each) for each in held], source, 3)
+    assert town.run().phase is Phase.DONE
+    assert opens(town) == source.commitments[0]
+    assert town.state.result is not None and town.state.result.commitments[1:] != source.commitments[1:]
+    old, new = shares_of(held), town.shares()
+    assert not set(old.values()) & set(new.values())
+    mixed = {1: old[1], 2: new[2]}
+    with pytest.raises(AssertionError):
+        in_force(mixed, 2, source.commitments[0])
+    in_force(old, 2, source.commitments[0])
+
+
+@pytest.mark.parametrize(("dealing", "threshold", "count"), [((1, 3), 3, 4), ((1, 2, 3), 2, 2)])
+def test_other_shards_under_another_threshold_get_shares_of_the_same_key(
+    made: tuple[list[Party], SharesSource], dealing: tuple[int, ...], threshold: int, count: int
+) -> None:
+    held, source = made
+    fresh = [party(20 + n) for n in range(count - 1)] + [replace(held[0])]
+    dealers = {i: replace(held[i - 1]) for i in dealing if i != 1} | {1: fresh[-1]}
+    town = Town(plan_for(fresh, threshold, count, dealers=dealers, source=source), [*dealers.values(), *fresh])
+    assert town.run().phase is Phase.DONE
+    assert opens(town) == source.commitments[0]
+
+
+def test_a_lost_share_is_repaired_by_a_threshold_of_helpers(made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    helpers = [replace(held[0]), replace(held[2])]
+    heir = replace(held[1], share=None)
+    plan = plan_for(helpers, 2, 2, dealers={1: helpers[0], 3: helpers[1]}, source=source, heir=seat(2, heir))
+    town = Town(plan, [*helpers, heir])
+    assert town.run().phase is Phase.DONE
+    assert town.shares() == {2: held[1].share}
+    for helper in helpers:
+        with pytest.raises(ShareMissing):
+            new_share(town.state, helper.member)
+
+
+@pytest.mark.parametrize("kind", ["wrong share", "garbage hand"])
+def test_a_lying_helper_can_stop_a_repair_and_not_give_a_wrong_share(kind: str, made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    helpers = [replace(held[0]), replace(held[2], meddle=ALL.get(kind, garbage_hand))]
+    heir = replace(held[1], share=None)
+    plan = plan_for(helpers, 2, 2, dealers={1: helpers[0], 3: helpers[1]}, source=source, heir=seat(2, heir))
+    town = Town(plan, [*helpers, heir])
+    assert town.run().phase is Phase.FAILED and town.shares() == {}
+    assert set(town.state.lies) <= {helpers[1].signer.address}
+
+
+@pytest.mark.parametrize("kind", [*DEALERS, *RECEIVERS])
+def test_every_liar_is_named_and_the_key_is_made_without_it(kind: str) -> None:
+    parties = [party(n) for n in range(1, 4)]
+    parties[2].meddle = ALL[kind]
+    town = Town(plan_for(parties, 2, 2), parties)
+    assert town.run().phase is Phase.DONE
+    assert set(town.state.lies) == {parties[2].signer.address}
+    assert town.state.result is not None
+    assert (3 in town.state.result.qualified) == (kind in ("other transcript", "wrong partial"))
+    assert 3 not in town.state.partials
+    opens(town)
+
+
+@pytest.mark.parametrize("kind", ["wrong share", "rogue key", "false complaint"])
+def test_a_liar_among_those_who_reshare_cannot_change_the_key(kind: str, made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    parties = [replace(each) for each in held]
+    parties[1].meddle = ALL[kind]
+    town = renewing(parties, source, 2)
+    assert town.run().phase is Phase.DONE
+    assert set(town.state.lies) == {parties[1].signer.address}
+    assert opens(town) == source.commitments[0]
+
+
+def test_a_dealer_that_reshares_another_value_than_its_share_is_out(made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    parties = [replace(held[0], share=12345), *(replace(each) for each in held[1:])]
+    town = renewing(parties, source, 2)
+    assert town.run().phase is Phase.DONE
+    assert "another value than its share" in town.state.lies[parties[0].signer.address]
+    assert opens(town) == source.commitments[0]
+
+
+def test_silence_is_not_called_a_lie() -> None:
+    for meddle in SILENT.values():
+        parties = [party(n) for n in range(1, 4)]
+        parties[0].meddle = meddle
+        town = Town(plan_for(parties, 2, 2), parties)
+        assert town.run().phase is Phase.DONE and town.state.lies == {}
+        assert town.state.result is not None and town.state.result.qualified == (2, 3)
+        opens(town)
+
+
+def test_false_complaints_above_the_budget_end_the_ceremony() -> None:
+    parties = [party(n) for n in range(1, 4)]
+    for each in parties[:2]:
+        each.meddle = ALL["false complaint"]
+    town = Town(plan_for(parties, 2, 2, budget=1), parties)
+    with pytest.raises(CeremonyRefused):  # whoever judges after the end is refused
+        town.run()
+    assert town.state.phase is Phase.FAILED and "made public" in town.state.reason
+    assert len(town.state.revealed) == 2 and town.state.result is None
+
+
+PARTIES = st.lists(
+    st.tuples(st.sampled_from(["honest"] * 3 + list(ALL)), st.sets(st.sampled_from(RUNNING), max_size=2)), min_size=3, max_size=3
+)
+
+
+@given(PARTIES, st.booleans())
+@settings(max_examples=15, deadline=None)
+def test_whoever_lies_or_is_cut_off_any_threshold_opens_or_nothing_changed(
+    made: tuple[list[Party], SharesSource], kinds: list[tuple[str, set[Phase]]], fresh: bool
+) -> None:
+    """Lies of every kind at once with messages lost in any phases: no honest shard is named, and there is all or nothing."""
+    held, source = made
+    parties = [
+        replace(each, meddle=ALL.get(kind), absent=set(absent), seed=Secret(os.urandom(32)))
+        for each, (kind, absent) in zip(held, kinds, strict=True)
+    ]
+    town = Town(plan_for(parties, 2, 2), parties) if fresh else renewing(parties, source, 2)
+    try:
+        town.run()
+    except CeremonyRefused:
+        assert town.state.phase is Phase.FAILED
+    liars = {each.signer.address for each in parties if each.meddle is not None}
+    assert set(town.state.lies) <= liars
+    if town.state.phase is Phase.DONE:
+        key = opens(town)
+        assert fresh or key == source.commitments[0]
+    else:
+        assert town.state.phase is Phase.FAILED and town.state.result is None and town.state.reason
+    in_force(shares_of(held), 2, source.commitments[0])
+
+
+def test_the_state_is_a_function_of_the_log_and_every_prefix_says_the_same_again() -> None:
+    """A shard that lost all but seed and log, at any message, says the same bytes again."""
+    parties = [party(n) for n in range(1, 3)]
+    town = Town(plan_for(parties, 2, 2), parties)
+    town.run()
+    said = {(each.sender, each.kind): each.body for each in town.log}
+    for length in range(len(town.log)):
+        state = replay(town.plan, tuple(town.log[:length]))
+        for who in parties:
+            for body in due(state, who.member):
+                message = say(who.signer, state.id, body)
+                assert said[message.sender, message.kind] == message.body
+    assert replay(town.plan, tuple(town.log)).head == town.state.head
+
+
+def test_a_message_that_has_no_place_is_refused_and_changes_nothing() -> None:
+    parties = [party(n) for n in range(1, 4)]
+    town, other = (Town(plan_for(parties, 2, 3), parties) for _ in range(2))
+    town.speak(parties[0])
+    other.speak(parties[1])
+    first, before = town.log[0], town.state
+    stranger, close = LocalSigner(b"\x99" * 32), Close(Phase.JOINING, before.head)
+    cases = [
+        (other.log[0], CeremonyRefused),
+        (first, NoProgress),
+        (replace(first, signature=Blob(bytes(65))), BadSignature),
+        (replace(first, sender=parties[1].signer.address), BadSignature),
+        (replace(first, kind="deal"), Fault),
+        (replace(first, kind="poem"), CeremonyRefused),
+        (replace(other.log[0], ceremony=before.id), BadSignature),
+        (say(stranger, before.id, close), CeremonyRefused),
+        (say(SCRIBE, before.id, Close(Phase.DEALING, before.head)), CeremonyRefused),
+        (say(SCRIBE, before.id, Close(Phase.JOINING, Digest(bytes(32)))), CeremonyRefused),
+        (say(stranger, before.id, due(begin(town.plan), parties[2].member)[0]), CeremonyRefused),
+    ]
+    for message, error in cases:
+        with pytest.raises(error):
+            apply(before, message)
+    assert town.state == before
+
+
+@given(st.binary(max_size=200), st.sampled_from(["join", "commit", "deal", "judgement", "hand", "confirm", "close"]))
+@settings(max_examples=50, deadline=None)
+def test_random_bytes_are_refused_in_every_kind(data: bytes, kind: str) -> None:
+    who = party(1)
+    state = begin(plan_for([who, party(2)], 2, 2))
+    draft = replace(say(who.signer, state.id, Close(1, state.head)), kind=kind, body=Blob(data))
+    with pytest.raises(Fault):
+        apply(state, replace(draft, signature=who.signer.sign(draft.digest)))
+
+
+def test_plans_that_cannot_be_right_are_refused(made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    good = plan_for(held, 2, 3)
+    seats = good.receivers
+    cases: list[dict[str, object]] = [
+        {"threshold": 1}, {"threshold": 4}, {"quorum": 5}, {"quorum": 1}, {"reveal_budget": 2}, {"reveal_budget": -1},
+        {"receivers": seats[1:]}, {"receivers": ()}, {"dealers": seats[:2]}, {"dealers": tuple(reversed(seats))},
+        {"receivers": (seats[0], replace(seats[1], address=seats[0].address), *seats[2:])}, {"source": source},
+        {"heir": seats[0]}, {"dealers": (replace(seats[0], index=0), *seats[1:])},
+    ]  # fmt: skip
+    for change in cases:
+        with pytest.raises(CeremonyRefused):
+            replace(good, **change)  # type: ignore[arg-type]
+    off = SharesSource(0, (source.commitments[0], Blob(b"\x04" + bytes(64))))
+    with pytest.raises(CeremonyRefused):
+        begin(plan_for(held, 2, 3, dealers=dict(enumerate(held, start=1)), source=off))
+    assert decode(type(good), encode(good)) == good
+
+
+def test_without_proofs_of_knowledge_a_rogue_dealer_would_own_the_key() -> None:
+    """The control: the sum is the rogue's own key if nobody asks whether it knows its constant; asked, it is refused."""
+    name, mine = Digest(os.urandom(32)), 424242
+    honest = {i: prepare(name, i, random_scalar(os.urandom), 2, os.urandom) for i in (1, 2)}
+    others = GENERATOR * (sum(each.coefficients[0] for each in honest.values()) % ORDER)
+    slope = GENERATOR * 7
+    polynomials = {i: [decode_point(each) for each in opening.commitments] for i, opening in honest.items()}
+    rogue = [GENERATOR * mine + -others, slope]
+    assert weighted_sum({1: 1, 2: 1, 3: 1}, {**polynomials, 3: rogue})[0] == encode_point(GENERATOR * mine)
+    commitments = tuple(encode_point(each) for each in rogue)
+    for e, f in ((encode_scalar(1), encode_scalar(5)), (honest[1].e, honest[1].f), (encode_scalar(0), encode_scalar(0))):
+        claim = Deal(commitments, e, f, ())
+        with pytest.raises(DealerLied):
+            verify_deal(name, 3, claim, commitment_digest(name, 3, commitments, e, f), 2, ())
