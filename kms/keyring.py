@@ -1,9 +1,12 @@
 """A shard's keys at rest: one folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
 `storage.key` and `signing.key` hold 32 bytes as hex, `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share sealed by
-AES-256-GCM under the storage key, bound to epoch and index. A hardware key store replaces `storage.key` later.
+AES-256-GCM under the storage key, bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. A
+hardware key store replaces `storage.key` later.
 """
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,12 +19,13 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.keys import EpochDocument, SealedShare
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import U64, Blob
+from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, read_secret, write_secret
 from kms.curve import Rng, decode_point, decode_scalar, encode_scalar
 from kms.shares import verify_share
 
+_NONCE_BYTES = 12
 STORAGE_KEY, SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "storage.key", "signing.key", "tls.key", "tls.pem"
 
 
@@ -46,34 +50,56 @@ def certificate(folder: Path) -> str:
     return _text(folder / TLS_CERTIFICATE)
 
 
-def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng) -> Path:
-    """Writes a share, sealed under the folder's storage key; `ConfigurationError` if the epoch already has one."""
-    path = folder / f"share-{epoch}.json"
-    if path.exists():
-        raise ConfigurationError(path.name, "exists; a share is never overwritten")
+def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng, suffix: str = "") -> Path:
+    """Writes a share, sealed under the folder's storage key; `ConfigurationError` if the epoch has one with that suffix."""
+    path = folder / f"share-{epoch}{suffix}.json"
     nonce = rng(12)
     sealed = AESGCM(_hex_secret(folder / STORAGE_KEY)).encrypt(nonce, encode_scalar(share), _bound(epoch, index))
-    path.touch(mode=0o600)
-    path.write_bytes(encode(SealedShare(U64(epoch), index, Blob(nonce), Blob(sealed))))
+    _write_whole(path, encode(SealedShare(U64(epoch), index, Blob(nonce), Blob(sealed))))
     return path
 
 
 def open_share(folder: Path, document: EpochDocument) -> "HeldShare":
     """This folder's share of an epoch, checked against the public commitments; else `ConfigurationError`."""
-    record, path = document.record, folder / f"share-{document.record.epoch}.json"
-    try:
-        stored = decode(SealedShare, path.read_bytes())
-        raw = AESGCM(_hex_secret(folder / STORAGE_KEY)).decrypt(
-            stored.nonce, stored.ciphertext, _bound(record.epoch, stored.index)
-        )
-        value = decode_scalar(raw)
-        commitments = [decode_point(each) for each in document.commitments]
-    except (OSError, InvalidTag, Fault) as error:
-        raise ConfigurationError(path.name, type(error).__name__) from None
+    record, what = document.record, f"share-{document.record.epoch}.json"
     if not document.commitments or document.commitments[0] != record.public_key:
-        raise ConfigurationError(path.name, "commitments are not of the epoch's public key")
-    verify_share(stored.index, value, commitments)
-    return HeldShare(stored.index, Secret(raw))
+        raise ConfigurationError(what, "commitments are not of the epoch's public key")
+    return find_share(folder, record.epoch, document.commitments)
+
+
+def find_share(folder: Path, epoch: int, commitments: Sequence[Blob]) -> "HeldShare":
+    """The share of an epoch that fits these commitments, of all that the folder has; else `ConfigurationError`.
+
+    A share from before a resharing, out of a backup for example, fits no commitments but its own.
+    """
+    problem = ConfigurationError(f"share-{epoch}.json", "missing")
+    for path in [folder / f"share-{epoch}.json", *sorted(folder.glob(f"share-{epoch}-*.json"))]:
+        try:
+            index, raw = _unsealed(folder, epoch, path)
+            verify_share(index, decode_scalar(raw), [decode_point(each) for each in commitments])
+            return HeldShare(index, Secret(raw))
+        except FileNotFoundError:
+            continue
+        except (OSError, InvalidTag, Fault) as error:
+            problem = ConfigurationError(path.name, type(error).__name__)
+        except ConfigurationError as error:
+            problem = error
+    raise problem
+
+
+def seal_bytes(folder: Path, bound: Digest, value: bytes, rng: Rng) -> bytes:
+    """A short secret under the folder's storage key, readable only for what `bound` names."""
+    nonce = rng(_NONCE_BYTES)
+    return nonce + AESGCM(_hex_secret(folder / STORAGE_KEY)).encrypt(nonce, value, bound)
+
+
+def open_bytes(folder: Path, bound: Digest, sealed: bytes) -> Secret:
+    """What `seal_bytes` sealed; `ConfigurationError` under another key or for another purpose."""
+    try:
+        key = AESGCM(_hex_secret(folder / STORAGE_KEY))
+        return Secret(key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound))
+    except (InvalidTag, ValueError):
+        raise ConfigurationError(STORAGE_KEY, "does not open what it sealed") from None
 
 
 def load_document(path: Path) -> EpochDocument:
@@ -96,6 +122,34 @@ class HeldShare:
     def scalar(self) -> int:
         """f(index)."""
         return decode_scalar(self._secret.reveal())
+
+
+def _unsealed(folder: Path, epoch: int, path: Path) -> tuple[int, bytes]:
+    stored = decode(SealedShare, path.read_bytes())
+    key = AESGCM(_hex_secret(folder / STORAGE_KEY))
+    return stored.index, key.decrypt(stored.nonce, stored.ciphertext, _bound(epoch, stored.index))
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    # A link either is there with all its bytes on the disk or is not there, and never replaces another.
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise ConfigurationError(path.name, "exists; a share is never overwritten") from None
+    finally:
+        draft.unlink()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _bound(epoch: int, index: int) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bytewise.protocol import digests
+from bytewise.protocol.ceremony import SignedPlan
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import CeremonyRefused
@@ -18,6 +19,15 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 128 * 1024
 """Largest message: a deal to 64 receivers has about 32 KB, twice in hex."""
+
+MAX_EXCHANGE_BYTES = 8 * 2**20
+"""Largest exchange, either way."""
+
+PAGE_BYTES = 2 * 2**20
+"""Messages of one exchange; the plan beside them has certificates of at most `MAX_SEATS` seats, twice."""
+
+MAX_EXCHANGE_MARKS = 2**14
+"""Most brackets and commas of an exchange: some 20 for a seat and 8 for a message, whose body is hex."""
 
 MAX_BODY_MARKS = 512
 """Most brackets and commas of a body (`encoding.MAX_MARKS`): a deal of 64 commitments to 64 receivers has 400."""
@@ -145,6 +155,32 @@ class Message:
     def digest(self) -> Digest:
         """What the sender signs."""
         return digests.labelled(Label.CEREMONY_MESSAGE, self.ceremony, self.kind.encode(), self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Body of `POST /v1/ceremony`: the scribe brings the log and asks what the shard has to say."""
+
+    plan: SignedPlan
+    """Which ceremony."""
+    first: int
+    """Number of the first message below: as many as the shard said that it has."""
+    messages: tuple[Message, ...]
+    """The log from there on, a bounded page of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeAnswer:
+    """Answer of `POST /v1/ceremony`."""
+
+    length: int
+    """How many messages of the log this shard has stored now."""
+    head: Digest
+    """Head of that log."""
+    phase: int
+    """Where the ceremony stands for it."""
+    messages: tuple[Message, ...]
+    """What it has to say: stored, and the same whenever it is asked."""
 
 
 def say(signer: Signer, ceremony: Digest, body: Body) -> Message:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bytewise.protocol.ceremony import CeremonySeat
 from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Hand, Join, Judgement, SealedDeal
-from bytewise.protocol.errors import CeremonyRefused, DealerLied, ShareMissing
+from bytewise.protocol.errors import DealerLied, ShareMissing
 from bytewise.protocol.units import Address
 from bytewise.service.secret import Secret
 from kms.curve import GENERATOR, Rng, decode_point, encode_point, encode_scalar, random_scalar
@@ -61,14 +61,14 @@ def _join(state: Ceremony, member: Member) -> Iterator[Body]:
 
 
 def _commit(state: Ceremony, member: Member) -> Iterator[Body]:
-    dealer = _seat(state.plan.dealers, member)
+    dealer = _dealer(state, member)
     if dealer is not None:
         opening = _opening(state, member, dealer)
         yield Commit(commitment_digest(state.id, dealer.index, opening.commitments, opening.e, opening.f))
 
 
 def _deal(state: Ceremony, member: Member) -> Iterator[Body]:
-    dealer = _seat(state.plan.dealers, member)
+    dealer = _dealer(state, member)
     if dealer is not None and dealer.index in state.commits:
         # Its name holds the keys: sealing to other keys draws other ephemerals.
         rng = _rng(state, member, b"deal", *(state.keys[index] for index in sorted(state.keys)))
@@ -158,12 +158,7 @@ def _sealed(state: Ceremony, dealer: int, receiver: int) -> SealedDeal:
 def _opening(state: Ceremony, member: Member, dealer: CeremonySeat) -> Opening:
     plan = state.plan
     rng = _rng(state, member, b"polynomial", dealer.index)
-    if plan.source is None:
-        constant = random_scalar(rng)
-    elif member.old_share is None:
-        raise CeremonyRefused(state.id.hex()[:16], f"dealer {dealer.index} has no share of the source")
-    else:
-        constant = int.from_bytes(member.old_share.reveal())
+    constant = random_scalar(rng) if member.old_share is None else int.from_bytes(member.old_share.reveal())
     return prepare(state.id, dealer.index, constant, plan.threshold, rng)
 
 
@@ -173,6 +168,12 @@ def _deal_secret(state: Ceremony, member: Member) -> int:
 
 def _rng(state: Ceremony, member: Member, *name: bytes | int) -> Rng:
     return stream(member.seed, state.id, *name)
+
+
+def _dealer(state: Ceremony, member: Member) -> CeremonySeat | None:
+    # Who lost its share of the source deals nothing, and still gets a new one.
+    able = state.plan.source is None or member.old_share is not None
+    return _seat(state.plan.dealers, member) if able else None
 
 
 def _seat(seats: tuple[CeremonySeat, ...], member: Member) -> CeremonySeat | None:

@@ -1,0 +1,74 @@
+"""Which ceremonies a shard takes part in: who may ask, and what the chain and its operator must have said before.
+
+A new key endangers nobody. Dealing again an existing one to others gives it to them: the same shards may get new shares, and a
+shard its own, because the chain names them. Other receivers need the word of each dealer's operator, so of at least a threshold.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bytewise.protocol.ceremony import Plan, Purpose
+from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.keys import EpochState
+from bytewise.protocol.units import Address, Blob, Digest
+
+
+@dataclass(frozen=True, slots=True)
+class EpochOnChain:
+    """What `KeyEpochs` says of an epoch."""
+
+    state: EpochState
+    public_key: Blob
+    shards: tuple[Address, ...]
+    """By index, from 1."""
+
+
+class CeremonyView(Protocol):
+    """What a shard asks the chain before a ceremony."""
+
+    def key_epoch(self, epoch: int) -> EpochOnChain:
+        """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What a shard's operator has set."""
+
+    chain_id: int
+    key_epochs: Address
+    scribe: Address
+    """The only account whose plans are looked at."""
+    approved: frozenset[Digest]
+    """Plans, by digest, that may give shares of an existing key to other shards."""
+
+
+def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView) -> Plan:
+    """The plan, if this shard may take part in it; else `CeremonyRefused`."""
+    seats = (*plan.dealers, *plan.receivers, *((plan.heir,) if plan.heir else ()))
+    for wrong, why in (
+        ((plan.chain_id, plan.key_epochs) != (trust.chain_id, trust.key_epochs), "is of another network"),
+        (plan.scribe != trust.scribe, f"is kept by {plan.scribe}, not by the scribe of our settings"),
+        (own not in {seat.address for seat in seats}, "has no seat for us"),
+    ):
+        if wrong:
+            raise CeremonyRefused(plan.digest.hex()[:16], f"the plan {why}")
+    return _verify_chain(plan, trust, view.key_epoch(plan.epoch))
+
+
+def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
+    name = plan.digest.hex()[:16]
+    if plan.source is None:
+        if epoch.state is not EpochState.NONE:
+            raise CeremonyRefused(name, f"key epoch {plan.epoch} exists already")
+        return plan
+    if epoch.state not in (EpochState.PENDING, EpochState.ACTIVE, EpochState.DRAINING):
+        raise CeremonyRefused(name, f"key epoch {plan.epoch} is {epoch.state.name}")
+    if plan.source.commitments[0] != epoch.public_key:
+        raise CeremonyRefused(name, f"the source is not key epoch {plan.epoch} of the chain")
+    holders = dict(enumerate(epoch.shards, start=1))
+    gets = (plan.heir,) if plan.purpose is Purpose.REPAIR and plan.heir else plan.receivers
+    same = all(holders.get(seat.index) == seat.address for seat in gets)
+    if not same and plan.digest not in trust.approved:
+        raise CeremonyRefused(name, "other shards than the chain's would get shares, and our operator did not approve that")
+    return plan

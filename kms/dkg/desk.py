@@ -1,0 +1,164 @@
+"""A shard's side of ceremonies: takes the log from the scribe, stores it, answers what it has to say, prepares its new share.
+
+Order of what is made durable: the sealed seed before anything depends on it, the log before anything is said about it, each word
+before it is sent, the new share before the ceremony counts as ended. After a crash between any two the next exchange goes on.
+"""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol import digests
+from bytewise.protocol.ceremony import Plan, SignedPlan, verify_plan
+from bytewise.protocol.ceremony_log import (
+    MAX_EXCHANGE_BYTES,
+    MAX_EXCHANGE_MARKS,
+    Exchange,
+    ExchangeAnswer,
+    Message,
+    say,
+)
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, LogForked, NotCanonical, ShareMissing
+from bytewise.protocol.signing import Signer
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.service.secret import Secret
+from bytewise.storage.ceremonies import Ceremonies, Kept
+from kms import keyring
+from kms.curve import Rng
+from kms.dkg.authority import CeremonyView, Trust, verify_authority
+from kms.dkg.ceremony import apply, begin
+from kms.dkg.member import Member, due, new_share
+from kms.dkg.state import Ceremony, Phase
+from kms.dkg.streams import SEED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a desk reaches: its folder, its accounts, its settings."""
+
+    folder: Path
+    """Keys and shares (`kms.keyring`)."""
+    signer: Signer
+    """The shard's account."""
+    trust: Trust
+    """Its operator's settings."""
+
+
+class Desk:
+    """All ceremonies of one shard. One exchange at a time: a ceremony is never in a hurry."""
+
+    def __init__(self, holding: Holding, records: Ceremonies, view: CeremonyView, rng: Rng) -> None:
+        self._holding = holding
+        self._records = records
+        self._view = view
+        self._rng = rng
+        self._states: dict[Digest, Ceremony] = {}
+        self._lock = threading.Lock()
+
+    def exchange(self, body: bytes) -> ExchangeAnswer:
+        """What this shard says, given the log of the request. A `Fault` or `Unavailable` names why it says nothing."""
+        if len(body) > MAX_EXCHANGE_BYTES:
+            raise NotCanonical(f"{len(body)} bytes")
+        asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)
+        with self._lock:
+            return self._exchange(asked)
+
+    def _exchange(self, asked: Exchange) -> ExchangeAnswer:
+        plan = verify_plan(asked.plan)
+        # A ceremony that we are in goes on to its end, also after the chain has its result.
+        kept = self._records.find(plan.digest) or self._begin(asked.plan)
+        state = self._extended(plan, kept, asked)
+        words = () if kept.ended else self._speak(state, kept)
+        return ExchangeAnswer(state.length, state.head, state.phase, words)
+
+    def _begin(self, signed: SignedPlan) -> Kept:
+        plan, folder = signed.plan, self._holding.folder
+        verify_authority(plan, self._holding.trust, self._holding.signer.address, self._view)
+        self._verify_own_seat(plan)
+        return self._records.open(signed, keyring.seal_bytes(folder, _bound(plan.digest), self._rng(SEED_BYTES), self._rng))
+
+    def _verify_own_seat(self, plan: Plan) -> Plan:
+        certificate = keyring.certificate(self._holding.folder)
+        for seat in (*plan.dealers, *plan.receivers, *((plan.heir,) if plan.heir else ())):
+            if seat.address == self._holding.signer.address and seat.certificate != certificate:
+                raise CeremonyRefused(plan.digest.hex()[:16], "the plan has another certificate of ours")
+        return plan
+
+    def _extended(self, plan: Plan, kept: Kept, asked: Exchange) -> Ceremony:
+        """The state after the request's log. What our rules refuse is not stored, and neither is what comes after a gap."""
+        state = self._replayed(plan, kept.log)
+        overlap = asked.messages[: max(0, state.length - asked.first)]
+        if asked.first > state.length:
+            return state
+        if overlap != kept.log[asked.first : asked.first + len(overlap)]:
+            raise LogForked(plan.digest.hex()[:16], f"from message {asked.first} on")
+        fresh = asked.messages[len(overlap) :]
+        for message in fresh:
+            state = apply(state, message)
+        if fresh:
+            self._records.append(plan.digest, asked.first + len(overlap), fresh)
+        self._states[plan.digest] = state
+        return state
+
+    def _replayed(self, plan: Plan, log: tuple[Message, ...]) -> Ceremony:
+        state = self._states.get(plan.digest)
+        if state is None or state.length > len(log):
+            state = begin(plan)
+        for message in log[state.length :]:
+            state = apply(state, message)
+        return state
+
+    def _speak(self, state: Ceremony, kept: Kept) -> tuple[Message, ...]:
+        if state.phase in (Phase.DONE, Phase.FAILED):
+            self._end(state, kept)
+            return ()
+        bodies = due(state, self._member(state, kept))
+        return tuple(self._records.keep(say(self._holding.signer, state.id, body)) for body in bodies)
+
+    def _member(self, state: Ceremony, kept: Kept) -> Member:
+        seed = keyring.open_bytes(self._holding.folder, _bound(state.id), kept.seed)
+        return Member(self._holding.signer.address, seed, self._old_share(state.plan))
+
+    def _old_share(self, plan: Plan) -> Secret | None:
+        own = next((seat for seat in plan.dealers if seat.address == self._holding.signer.address), None)
+        if plan.source is None or own is None:
+            return None
+        try:
+            held = keyring.find_share(self._holding.folder, plan.epoch, plan.source.commitments)
+        except ConfigurationError as error:
+            telemetry.log_error("kms.ceremony_without_share", error)
+            return None
+        return Secret(held.scalar().to_bytes(32, "big")) if held.index == own.index else None
+
+    def _end(self, state: Ceremony, kept: Kept) -> None:
+        """Stores the new share beside the old one, and forgets the seed only then."""
+        plan, own = state.plan, self._holding.signer.address
+        seat = next((each for each in ((plan.heir,) if plan.heir else plan.receivers) if each.address == own), None)
+        how = state.phase.name.lower()
+        if state.phase is Phase.DONE and seat is not None:
+            try:
+                share = new_share(state, self._member(state, kept))
+                self._store(state, seat.index, share)
+            except ShareMissing as error:
+                how = "missing"
+                telemetry.log_error("kms.share_missing", error)
+        self._records.end(state.id, how)
+        self._states.pop(state.id, None)
+        telemetry.log("kms.ceremony_ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.lies))
+
+    def _store(self, state: Ceremony, index: int, share: Secret) -> None:
+        plan, result, folder = state.plan, state.result, self._holding.folder
+        if result is None:
+            raise ShareMissing(index, "no result")
+        try:
+            keyring.find_share(folder, plan.epoch, result.commitments)  # a crash after this file and before the end
+        except ConfigurationError:
+            value = int.from_bytes(share.reveal())
+            keyring.seal_share(folder, plan.epoch, index, value, self._rng, f"-{state.id.hex()[:16]}")
+
+
+def _bound(ceremony: Digest) -> Digest:
+    return digests.labelled(Label.CEREMONY_SEED, ceremony)

@@ -1,0 +1,126 @@
+"""The scribe: brings the log to every shard, adds what they say, closes phases, until the ceremony has ended.
+
+It holds no secret of the key. What it stores is public; a scribe that crashed goes on from its log, and any other holder of plan
+and log can bring them to a shard that missed the end.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from bytewise.protocol.ceremony import CeremonySeat, Plan, SignedPlan, announce
+from bytewise.protocol.ceremony_log import PAGE_BYTES, Close, Exchange, ExchangeAnswer, Message, say
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import BytewiseError, CeremonyRefused, Fault, LogForked, NoProgress
+from bytewise.protocol.jobs import EpochRecord, ShardRecord
+from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.signing import Signer
+from bytewise.protocol.units import Address
+from bytewise.service import telemetry
+from bytewise.storage.ceremonies import Ceremonies
+from kms.curve import encode_point
+from kms.dkg.ceremony import apply, is_complete, replay
+from kms.dkg.state import Ceremony, Phase, newcomers
+
+ENDED = (Phase.DONE, Phase.FAILED)
+
+
+class ShardLink(Protocol):
+    """How the scribe reaches one shard."""
+
+    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+        """One exchange; a `BytewiseError` if it fails."""
+        ...
+
+
+class Scribe:
+    """Keeps the log of one ceremony."""
+
+    def __init__(self, plan: Plan, signer: Signer, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
+        self._signed: SignedPlan = announce(signer, plan)
+        self._signer = signer
+        self._records = records
+        self._links = links
+        self._log = list(records.open(self._signed, b"").log)
+        self._lengths = dict.fromkeys(links, 0)
+        self.state: Ceremony = replay(plan, tuple(self._log))
+
+    def run(self, phase_s: float, pause_s: float, clock: Callable[[], float], wait: Callable[[float], object]) -> Ceremony:
+        """All phases; each is closed when everybody spoke, or after `phase_s` seconds. The end is brought to whoever answers."""
+        while self.state.phase not in ENDED:
+            until, phase = clock() + phase_s, self.state.phase
+            while self.state.phase is phase:
+                spoken = self.turn()
+                if is_complete(self.state) or clock() >= until:
+                    self._post(say(self._signer, self.state.id, Close(phase, self.state.head)))
+                elif not spoken:
+                    wait(pause_s)
+        self.turn()
+        return self.state
+
+    def turn(self) -> bool:
+        """One exchange with every shard; whether any said something new."""
+        return any([self._exchange(address, link) for address, link in self._links.items()])
+
+    def _exchange(self, address: Address, link: ShardLink) -> bool:
+        length = self._lengths[address]
+        page = self._page(length)
+        try:
+            answer = link.exchange(Exchange(self._signed, length, page))
+            self._verify_same_log(address, answer)
+        except BytewiseError as error:
+            telemetry.log_error("kms.scribe_exchange_failed", error, shard=address)
+            return False
+        self._lengths[address] = answer.length
+        return any([self._hear(address, message) for message in answer.messages])
+
+    def _page(self, first: int) -> tuple[Message, ...]:
+        page: list[Message] = []
+        size = 0
+        for message in self._log[first:]:
+            size += len(encode(message))
+            if page and size > PAGE_BYTES:
+                break
+            page.append(message)
+        return tuple(page)
+
+    def _verify_same_log(self, address: Address, answer: ExchangeAnswer) -> ExchangeAnswer:
+        if not 0 <= answer.length <= len(self._log):
+            raise LogForked(self.state.id.hex()[:16], f"shard {address} has {answer.length} messages, we {len(self._log)}")
+        return answer
+
+    def _hear(self, address: Address, message: Message) -> bool:
+        """Adds what a shard said of itself, if the rules let it stand in the log; it is named if they do not."""
+        try:
+            if message.sender != address:
+                raise LogForked(self.state.id.hex()[:16], f"shard {address} brought words of {message.sender}")
+            self._post(message)
+        except NoProgress:
+            return False
+        except Fault as error:
+            telemetry.log_error("kms.scribe_refused", error, shard=address)
+            return False
+        return True
+
+    def _post(self, message: Message) -> None:
+        after = apply(self.state, message)
+        self._records.append(self.state.id, len(self._log), (message,))
+        self._log.append(message)
+        self.state = after
+
+
+def seats(plan: Plan) -> dict[Address, CeremonySeat]:
+    """Everybody who has a part in a ceremony, by account."""
+    return {seat.address: seat for seat in (*plan.dealers, *newcomers(plan))}
+
+
+def epoch_document(state: Ceremony) -> EpochDocument:
+    """What clients need of the epoch after a ceremony that made shares for its receivers; `CeremonyRefused` before its end."""
+    plan, result = state.plan, state.result
+    if state.phase is not Phase.DONE or result is None or plan.heir is not None:
+        raise CeremonyRefused(state.id.hex()[:16], f"no document in phase {state.phase.name}")
+    shards = tuple(
+        ShardRecord(seat.index, seat.address, seat.url, seat.certificate, encode_point(result.verification_key(seat.index)))
+        for seat in plan.receivers
+    )
+    record = EpochRecord(plan.epoch, result.public_key, plan.threshold, shards, plan.assurance)
+    return EpochDocument(record, result.commitments)

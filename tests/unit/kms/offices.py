@@ -1,0 +1,179 @@
+"""Shards with folders, databases and desks, and a scribe that reaches them by a call, not a network; any store can crash."""
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource, SignedPlan
+from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.keys import EpochState
+from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+from bytewise.storage.ceremonies import Ceremonies, Kept
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from kms import keyring
+from kms.dkg.authority import EpochOnChain, Trust
+from kms.dkg.desk import Desk, Holding
+from kms.dkg.scribe import Scribe
+from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
+
+NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), ())
+
+
+class Crash(BaseException):
+    """The process is gone: no handler of ours may catch it."""
+
+
+@dataclass
+class Fuse:
+    """If lit, crashes once at every moment that has a name of its own."""
+
+    lit: bool = False
+    burnt: list[str] = field(default_factory=list)
+
+    def moment(self, name: str) -> None:
+        """One moment at which a process can die."""
+        if self.lit and name not in self.burnt:
+            self.burnt.append(name)
+            raise Crash
+
+
+class FusedCeremonies(Ceremonies):
+    """The store, dying right before or right after anything becomes durable."""
+
+    def __init__(self, url: str, fuse: Fuse) -> None:
+        super().__init__(open_database(url))
+        self._fuse = fuse
+
+    def open(self, signed: SignedPlan, seed: bytes) -> Kept:
+        self._fuse.moment("before open")
+        kept = super().open(signed, seed)
+        self._fuse.moment("after open")
+        return kept
+
+    def append(self, name: Digest, first: int, messages: Sequence[Message]) -> int:
+        what = f"append {first} {[each.kind for each in messages]}"
+        self._fuse.moment(f"before {what}")
+        length = super().append(name, first, messages)
+        self._fuse.moment(f"after {what}")
+        return length
+
+    def keep(self, message: Message) -> Message:
+        self._fuse.moment(f"before {message.kind}")
+        kept = super().keep(message)
+        self._fuse.moment(f"after {message.kind}")
+        return kept
+
+    def end(self, name: Digest, how: str) -> None:
+        self._fuse.moment("before end")
+        super().end(name, how)
+        self._fuse.moment("after end")
+
+
+class OneEpoch:
+    """`CeremonyView` of a chain that has one epoch, or none."""
+
+    def __init__(self) -> None:
+        self.epoch = NO_EPOCH
+
+    def key_epoch(self, epoch: int) -> EpochOnChain:
+        return self.epoch
+
+
+class Office:
+    """One shard: a folder with keys, a database, and a desk that is opened anew after every crash."""
+
+    def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path) -> None:
+        self.folder, self.number, self.chain = folder, number, chain
+        keyring.enrol(folder, self.url, os.urandom)
+        shutil.copy(template, folder / "kms.sqlite")
+        self.signer = keyring.signer(folder)
+        self.fuse, self.away, self.approved = Fuse(), False, frozenset[Digest]()
+        self.words: dict[tuple[Digest, str], set[bytes]] = {}
+        self._desk: Desk | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{7000 + self.number}"
+
+    def seat(self, index: int) -> CeremonySeat:
+        """This shard in a plan."""
+        return CeremonySeat(index, self.signer.address, self.url, keyring.certificate(self.folder))
+
+    def restart(self) -> Desk:
+        """A desk that knows only what is on the disk."""
+        trust = Trust(31337, KEY_EPOCHS, SCRIBE.address, self.approved)
+        records = FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
+        self._desk = Desk(Holding(self.folder, self.signer, trust), records, self.chain, os.urandom)
+        return self._desk
+
+    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+        """As the scribe reaches it; a crash is a connection that broke, and the next call meets a new process."""
+        if self.away:
+            raise TryAgain(self.url, "not there")
+        try:
+            answer = (self._desk or self.restart()).exchange(encode(asked))
+        except Crash:
+            self._desk = None
+            raise TryAgain(self.url, "crashed") from None
+        for message in answer.messages:
+            self.words.setdefault((message.ceremony, message.kind), set()).add(encode(message))
+        return decode(ExchangeAnswer, encode(answer))
+
+    def share(self, epoch: int, commitments: Sequence[Blob]) -> int:
+        """The share that fits these commitments."""
+        return keyring.find_share(self.folder, epoch, commitments).scalar()
+
+
+def offices(folder: Path, count: int, first: int = 1) -> tuple[list[Office], OneEpoch]:
+    """Shards in folders of their own, and the chain that they look at."""
+    template, chain = folder / "template.sqlite", OneEpoch()
+    folder.mkdir(parents=True, exist_ok=True)
+    migrate(f"sqlite:///{template}")
+    return [Office(folder / f"shard-{n}", n, chain, template) for n in range(first, first + count)], chain
+
+
+def plan(
+    receivers: Iterable[Office],
+    threshold: int,
+    quorum: int,
+    *,
+    dealers: dict[int, Office] | None = None,
+    source: SharesSource | None = None,
+    heir: CeremonySeat | None = None,
+) -> Plan:
+    """A plan for these offices."""
+    seats = tuple(each.seat(i) for i, each in enumerate(receivers, start=1))
+    dealing = seats if dealers is None else tuple(each.seat(i) for i, each in sorted(dealers.items()))
+    purpose = Purpose.GENERATE if source is None else Purpose.REPAIR if heir else Purpose.RESHARE
+    return Plan(
+        purpose=purpose, chain_id=U256(31337), key_epochs=KEY_EPOCHS, epoch=U64(3), attempt=Digest(os.urandom(32)),
+        scribe=SCRIBE.address, dealers=dealing, receivers=seats, heir=heir, threshold=threshold, quorum=quorum,
+        reveal_budget=1, source=source, assurance="simulated",
+    )  # fmt: skip
+
+
+def scribe_of(folder: Path, agreed: Plan, parties: Iterable[Office], fuse: Fuse | None = None) -> Scribe:
+    """A scribe with its log in a folder."""
+    url = f"sqlite:///{folder / 'scribe.sqlite'}"
+    if not (folder / "scribe.sqlite").exists():
+        shutil.copy(folder / "template.sqlite", folder / "scribe.sqlite")
+    links: dict[Address, Office] = {each.signer.address: each for each in parties}
+    return Scribe(agreed, SCRIBE, FusedCeremonies(url, fuse or Fuse()), links)
+
+
+class Turns:
+    """A clock that moves when somebody waits: no test takes longer for a deadline."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds

@@ -1,0 +1,242 @@
+"""Ceremonies of shards with disks: killed between any two things that become durable, cut off, shown two logs."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import Plan, SharesSource, announce
+from bytewise.protocol.ceremony_log import Close, Exchange, say
+from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, LogForked, NotCanonical
+from bytewise.protocol.keys import EpochState
+from bytewise.protocol.units import Blob
+from kms import keyring
+from kms.curve import GENERATOR, encode_point
+from kms.dkg.authority import EpochOnChain
+from kms.dkg.ceremony import begin
+from kms.dkg.scribe import Scribe, epoch_document
+from kms.dkg.state import Ceremony, Phase
+from kms.shares import combine_values
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import Crash, Fuse, Office, OneEpoch, Turns, offices, plan, scribe_of
+
+PHASE_S = 4.0
+
+
+def run(scribe: Scribe, phase_s: float = PHASE_S) -> Ceremony:
+    """A whole ceremony; a phase ends after so many vain turns."""
+    turns = Turns()
+    return scribe.run(phase_s, 1.0, turns.clock, turns.wait)
+
+
+def shares_make_the_key(state: Ceremony, held: dict[int, Office]) -> None:
+    """Every set of t of these shards' shares is one of the key."""
+    result = state.result
+    assert result is not None and state.phase is Phase.DONE
+    shares = {index: each.share(state.plan.epoch, result.commitments) for index, each in held.items()}
+    for subset in itertools.combinations(shares, state.plan.threshold):
+        assert encode_point(GENERATOR * combine_values({i: shares[i] for i in subset})) == result.public_key
+
+
+def on_chain(chain: OneEpoch, state: Ceremony) -> SharesSource:
+    """Opens and activates the epoch of a key generation."""
+    assert state.result is not None
+    holders = tuple(seat.address for seat in state.plan.receivers)
+    chain.epoch = EpochOnChain(EpochState.ACTIVE, state.result.public_key, holders)
+    return SharesSource(0, state.result.commitments)
+
+
+@pytest.fixture()
+def pair(tmp_path: Path) -> tuple[list[Office], OneEpoch]:
+    return offices(tmp_path, 2)
+
+
+def numbered(shards: list[Office]) -> dict[int, Office]:
+    """Shards by index."""
+    return dict(enumerate(shards, start=1))
+
+
+def test_desks_and_a_scribe_make_renew_and_repair_a_key(tmp_path: Path) -> None:
+    shards, chain = offices(tmp_path, 3)
+    made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    shares_make_the_key(made, numbered(shards))
+    document = epoch_document(made)
+    assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2, 3]
+    source = on_chain(chain, made)
+    (shards[0].folder / next(p.name for p in shards[0].folder.glob("share-3-*.json"))).unlink()
+    helpers = {2: shards[1], 3: shards[2]}
+    mending = plan(helpers.values(), 2, 2, dealers=helpers, source=source, heir=shards[0].seat(1))
+    mended = run(scribe_of(tmp_path, mending, shards))
+    assert mended.phase is Phase.DONE
+    shares_make_the_key(made, numbered(shards))
+    renewed = run(scribe_of(tmp_path, plan(shards, 2, 3, dealers=numbered(shards), source=source), shards))
+    shares_make_the_key(renewed, numbered(shards))
+    assert renewed.result is not None and renewed.result.public_key == source.commitments[0]
+    shares_make_the_key(made, numbered(shards))  # what was in force is still there until it is erased
+
+
+def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    shards[0].fuse.lit = True
+    agreed = plan(shards, 2, 2)
+    state = run(scribe_of(tmp_path, agreed, shards), phase_s=60)
+    scribe = scribe_of(tmp_path, agreed, shards)
+    while "after end" not in shards[0].fuse.burnt:
+        scribe.turn()
+    shares_make_the_key(state, numbered(shards))
+    kinds = {"open", "join", "commit", "deal", "judgement", "confirm", "end"}
+    assert {f"{when} {kind}" for when in ("before", "after") for kind in kinds} <= set(shards[0].fuse.burnt)
+    assert len(shards[0].fuse.burnt) > 20
+    assert all(len(words) == 1 for words in shards[0].words.values())
+
+
+def test_a_scribe_that_dies_at_every_moment_goes_on(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+    shards, _ = pair
+    agreed, fuse, deaths = plan(shards, 2, 2), Fuse(lit=True), 0
+    while True:
+        try:
+            state = run(scribe_of(tmp_path, agreed, shards, fuse), phase_s=60)
+            break
+        except Crash:
+            deaths += 1
+    assert deaths == len(fuse.burnt) > 20
+    shares_make_the_key(state, numbered(shards))
+
+
+def test_a_shard_that_missed_the_end_gets_its_share_from_the_log_later(
+    tmp_path: Path, pair: tuple[list[Office], OneEpoch]
+) -> None:
+    shards, chain = pair
+    scribe = scribe_of(tmp_path, plan(shards, 2, 2), shards)
+    turns = Turns()
+    while scribe.state.phase is not Phase.CONFIRMING or len(scribe.state.partials) < 2:
+        if scribe.state.phase is Phase.CONFIRMING or not scribe.turn():
+            scribe.turn()
+        if scribe.state.phase is not Phase.CONFIRMING:
+            scribe._post(say(SCRIBE, scribe.state.id, Close(scribe.state.phase, scribe.state.head)))
+    shards[0].away = True
+    state = scribe.run(PHASE_S, 1.0, turns.clock, turns.wait)
+    on_chain(chain, state)
+    with pytest.raises(ConfigurationError):
+        shards[0].share(3, epoch_document(state).commitments)
+    shards[0].away = False
+    scribe_of(tmp_path, state.plan, shards).turn()
+    shares_make_the_key(state, numbered(shards))
+
+
+def test_a_partition_in_any_phase_gives_the_key_to_a_quorum_or_changes_nothing(tmp_path: Path) -> None:
+    shards, chain = offices(tmp_path, 3)
+    made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    source = on_chain(chain, made)
+    for phase in (Phase.JOINING, Phase.DEALING, Phase.JUDGING, Phase.CONFIRMING):
+        scribe = scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards)
+        state = _run_without(scribe, shards[2], phase)
+        assert state.phase is Phase.DONE and state.lies == {}
+        proven = {index: numbered(shards)[index] for index in state.partials}
+        assert set(proven) == ({1, 2} if phase in (Phase.JOINING, Phase.CONFIRMING) else {1, 2, 3})
+        shares_make_the_key(state, proven)
+        shares_make_the_key(made, numbered(shards))
+
+
+def _run_without(scribe: Scribe, cut: Office, phase: Phase) -> Ceremony:
+    """A whole ceremony in which one shard cannot be reached in one phase."""
+    turns = Turns()
+
+    def clock() -> float:
+        cut.away = scribe.state.phase is phase
+        return turns.clock()
+
+    return scribe.run(PHASE_S, 1.0, clock, turns.wait)
+
+
+def test_a_quorum_that_is_cut_off_leaves_what_was(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+    shards, chain = pair
+    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    source = on_chain(chain, made)
+    shards[1].away = True
+    state = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    assert state.phase is Phase.FAILED and state.result is None
+    shares_make_the_key(made, numbered(shards))
+    assert len(list(shards[0].folder.glob("share-3*.json"))) == 1
+
+
+def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+    shards, _ = pair
+    agreed = plan(shards, 2, 2)
+    signed, state = announce(SCRIBE, agreed), begin(agreed)
+    own = shards[0].exchange(Exchange(signed, 0, ())).messages
+    shards[0].exchange(Exchange(signed, 0, own[:1]))
+    shards[0].restart()
+    with pytest.raises(LogForked):
+        shards[0].exchange(Exchange(signed, 0, own[1:]))
+    assert shards[0].exchange(Exchange(signed, 7, own)).length == 1
+    with pytest.raises(CeremonyRefused):
+        shards[0].exchange(Exchange(signed, 1, (say(SCRIBE, state.id, Close(Phase.JOINING, state.head)),)))
+    assert shards[0].exchange(Exchange(signed, 1, ())).messages == own[1:]
+
+
+def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) -> dict[str, Plan]:
+    """Plans that a shard of this epoch must not take part in."""
+    same = plan(shards, 2, 2, dealers=numbered(shards), source=source)
+    others = [shards[0], stranger]
+    other_key = SharesSource(0, tuple(reversed(source.commitments)))
+    return {
+        "another chain": replace(same, chain_id=type(same.chain_id)(1)),
+        "another scribe": replace(same, scribe=stranger.signer.address),
+        "shares for a stranger": plan(others, 2, 2, dealers=numbered(shards), source=source),
+        "a stranger as heir": plan(shards, 2, 2, dealers=numbered(shards), source=source, heir=stranger.seat(3)),
+        "another key": plan(shards, 2, 2, dealers=numbered(shards), source=other_key),
+        "a new key for an epoch that has one": plan(shards, 2, 2),
+        "our seat with another certificate": replace(
+            same, **{name: tuple(replace(s, certificate="x") for s in same.receivers) for name in ("dealers", "receivers")}
+        ),
+    }
+
+
+def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
+    tmp_path: Path, pair: tuple[list[Office], OneEpoch]
+) -> None:
+    shards, chain = pair
+    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    source = on_chain(chain, made)
+    stranger = offices(tmp_path / "stranger", 1, first=9)[0][0]
+    plans = refused_plans(shards, stranger, source)
+    for what, refused in plans.items():
+        signer = stranger.signer if what == "another scribe" else SCRIBE
+        with pytest.raises(CeremonyRefused):
+            shards[0].exchange(Exchange(announce(signer, refused), 0, ()))
+    with pytest.raises(Fault):
+        shards[0].exchange(Exchange(replace(announce(SCRIBE, plans["another key"]), signature=Blob(b"")), 0, ()))
+    with pytest.raises(NotCanonical):
+        shards[0].restart().exchange(bytes(9 * 2**20))
+    chain.epoch = replace(chain.epoch, state=EpochState.RETIRED)
+    with pytest.raises(CeremonyRefused):
+        shards[0].exchange(Exchange(announce(SCRIBE, plan(shards, 2, 2, dealers=numbered(shards), source=source)), 0, ()))
+
+
+def test_with_the_operators_word_others_get_shares_of_the_key(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+    shards, chain = pair
+    source = on_chain(chain, run(scribe_of(tmp_path, plan(shards, 2, 2), shards)))
+    fresh, other = offices(tmp_path / "fresh", 3, first=11)
+    other.epoch = chain.epoch
+    moving = plan(fresh, 3, 3, dealers=numbered(shards), source=source)
+    for each in (*shards, *fresh):
+        each.approved = frozenset({moving.digest})
+        each.restart()
+    moved = run(scribe_of(tmp_path, moving, [*shards, *fresh]))
+    shares_make_the_key(moved, numbered(fresh))
+    assert moved.result is not None and moved.result.public_key == source.commitments[0]
+
+
+def test_no_share_and_no_seed_is_readable_on_any_disk(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+    shards, _ = pair
+    state = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    assert state.result is not None
+    shares = numbered(shards)
+    values = {index: each.share(3, state.result.commitments) for index, each in shares.items()}
+    secrets = [*values.values(), combine_values(values)]
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for secret in secrets:
+        raw = secret.to_bytes(32, "big")
+        assert raw not in written and raw.hex().encode() not in written
