@@ -159,7 +159,7 @@ PARTIES = st.lists(
 
 
 @given(PARTIES, st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_whoever_lies_or_is_cut_off_any_threshold_opens_or_nothing_changed(
     made: tuple[list[Party], SharesSource], kinds: list[tuple[str, set[Phase]]], fresh: bool
 ) -> None:

@@ -21,7 +21,7 @@ from kms.shares import combine_values
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Crash, Fuse, Office, OneEpoch, Turns, offices, plan, scribe_of
 
-PHASE_S = 4.0
+PHASE_S = 2.0
 
 
 def run(scribe: Scribe, phase_s: float = PHASE_S) -> Ceremony:
