@@ -180,6 +180,7 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
     """Plans that a shard of this epoch must not take part in."""
     same = plan(shards, 2, 2, dealers=numbered(shards), source=source)
     others = [shards[0], stranger]
+    seats = tuple(replace(each, certificate="another") for each in same.receivers)
     other_key = SharesSource(0, tuple(reversed(source.commitments)))
     return {
         "another chain": replace(same, chain_id=type(same.chain_id)(1)),
@@ -188,9 +189,7 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
         "a stranger as heir": plan(shards, 2, 2, dealers=numbered(shards), source=source, heir=stranger.seat(3)),
         "another key": plan(shards, 2, 2, dealers=numbered(shards), source=other_key),
         "a new key for an epoch that has one": plan(shards, 2, 2),
-        "our seat with another certificate": replace(
-            same, **{name: tuple(replace(s, certificate="x") for s in same.receivers) for name in ("dealers", "receivers")}
-        ),
+        "our seat with another certificate": replace(same, dealers=seats, receivers=seats),
     }
 
 
