@@ -5,6 +5,7 @@ crash in between sends the same header again; the chain, not the store, says tha
 for too long stops instead of anchoring requests that expired meanwhile.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +25,10 @@ from serving.standing import Standing, Watch
 
 FEE_MARGIN = 2
 """Times the price of now: it rises by at most an eighth in each of its epochs, and what is too much comes back."""
+
+LIST_BYTES = 126_976
+"""For the receipts of one list. A demand is answered by one transaction that carries the list, and nodes pass on none above
+128 KiB; 4 KiB are left for the rest. An operator that cannot answer loses a slash (`Demands.expire`)."""
 
 
 class StandingReader(Protocol):
@@ -96,7 +101,7 @@ class Batcher:
         stored = self.books.open_batch()
         if stored is not None:
             return self.books.in_batch(stored.first_seq)
-        return uniform_head(self.books.unbatched(min(self.max_batch, standing.room)))
+        return answerable_head(uniform_head(self.books.unbatched(min(self.max_batch, standing.room))))
 
     def _deadline(self, waiting: Sequence[SignedReceipt], standing: Standing) -> int:
         answers = [self.books.answer_to(receipt_id(self.anchor, each.receipt)) for each in waiting]
@@ -142,6 +147,12 @@ def uniform_head(pending: Sequence[SignedReceipt]) -> list[SignedReceipt]:
             break
         run.append(each)
     return run
+
+
+def answerable_head(run: Sequence[SignedReceipt]) -> Sequence[SignedReceipt]:
+    """The longest part from the start whose list can answer a demand for it: `LIST_BYTES`, but at least one receipt."""
+    sizes = itertools.accumulate(len(encode(each)) + len(",") for each in run)
+    return run[: max(1, sum(size <= LIST_BYTES for size in sizes))]
 
 
 def _named(receipt: Receipt) -> tuple[bytes, bytes, int, int]:

@@ -77,14 +77,14 @@ class Scene:
     def books(self) -> Books:
         return Books(open_database(f"sqlite:///{self.folder / 'db'}"), self, OPERATOR.address)
 
-    def issue(self, count: int, **changes: object) -> None:
+    def issue(self, count: int, locator: str = "eigenda:standard:0x00", **changes: object) -> None:
         """Signs the next receipts."""
         for _ in range(count):
             seq = self.books.next_seq()
             receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
             receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
             identifier = receipt_id(ANCHOR, receipt)
-            signed = SignedReceipt(receipt, OPERATOR.sign(identifier), "eigenda:standard:0x00")
+            signed = SignedReceipt(receipt, OPERATOR.sign(identifier), locator)
             kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + TTL_S))
             self.books.issue(labelled(Label.RETRY, seq), [kept])
 
@@ -111,6 +111,18 @@ def test_no_batch_is_larger_than_the_stake_that_it_binds(scene: Scene) -> None:
     scene.room, scene.last_seq = 0, 2
     scene.batcher().tick()
     assert len(scene.sent) == 1
+
+
+@pytest.mark.parametrize(("length", "counts"), [(60_000, [2, 1]), (200_000, [1, 1, 1]), (100, [3])])
+def test_no_list_is_longer_than_the_one_transaction_that_could_answer_with_it(
+    scene: Scene, length: int, counts: list[int]
+) -> None:
+    scene.issue(3, locator="eigenda:standard:0x" + "0" * length)
+    for count in counts:
+        scene.batcher().tick()
+        scene.last_seq += count
+    assert [header.count for header in scene.sent] == counts
+    assert all(len(scene.blobs[header.locator]) < 128 * 1024 for header in scene.sent if header.count > 1)
 
 
 def test_receipts_are_batched_in_order_and_the_next_batch_waits_for_the_first(scene: Scene) -> None:
