@@ -80,6 +80,7 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@$(FORGE) build --silent
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
 	@$(PY) $(CONTRACTS)/tools/phase_page.py --check
+	@$(PY) $(CONTRACTS)/tools/reverts.py
 	@$(FORGE) test
 	@$(MAKE) --no-print-directory test
 
