@@ -25,6 +25,7 @@ from chain.book import address_of, code_hashes, field_of
 from chain.client import ChainClient
 from chain.epochs import ASSURANCE
 from chain.headers import header_rlp
+from chain.lengths import verify_lengths
 from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
 from chain.rules import as_rule
 from chain.transactions import TX_GAS_CAP, Call, send_all
@@ -97,7 +98,8 @@ def survey(client: ChainClient, deployer: Address, params: ParamSet, shape: Shap
 
 
 def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
-    """Deploys and wires all contracts; `MalformedValue` names a parameter outside its bounds before anything is sent."""
+    """Deploys and wires all contracts; before anything is sent `MalformedValue` names a parameter outside its bounds, and
+    `ConfigurationError` a length that does not cover what it must."""
     verify_parameters(client, site)
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
@@ -115,7 +117,8 @@ def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: fl
 
 
 def verify_parameters(client: ChainClient, site: Site) -> Site:
-    """The site, if `Params` takes its parameters; otherwise the rule that they break."""
+    """The site, if `Params` takes its parameters and its lengths fit each other; otherwise the rule that they break."""
+    verify_lengths(site.params, site.shape)
     first = next(step for step in steps(site) if step.contract == "Params")
     try:
         client.replay({"from": site.deployer, "data": "0x" + first.data.hex()}, "latest")

@@ -14,8 +14,8 @@ DAY = 86_400
 
 DEVNET = ParamSet(
     times=Times(
-        window=120, max_anchor_delay=60, cure=60, seed_time=60, draw_time=30, commit_time=60, reveal_time=30, appeal_time=20,
-        rerun_time=180, airgap=10, max_pause=DAY, execution_bound=20, unbond_delay=7 * DAY, da_retention=14 * DAY,
+        window=120, max_anchor_delay=60, cure=60, seed_time=160, draw_time=30, commit_time=60, reveal_time=30, appeal_time=20,
+        rerun_time=280, airgap=10, max_pause=DAY, execution_bound=20, unbond_delay=7 * DAY, da_retention=14 * DAY,
         da_margin=DAY, key_retention=7 * DAY, withdraw_delay=10, breaker_time=DAY,
     ),
     committee=Committee(

@@ -40,17 +40,19 @@ class Shape:
     """Receipts of one price epoch at which the price stays."""
     price_epoch_s: int
     """Length of a price epoch."""
+    block_s: int
+    """Seconds that a block takes: no contract knows it, `chain.lengths` asks."""
 
 
 MAIN_NET = Shape(
     epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, join_blocks=25, unit_wei=10**15, max_units=250_000,
-    least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600,
+    least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600, block_s=12,
 )  # fmt: skip
 """Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of a day, five minutes to join."""
 
 DEVNET_SHAPE = Shape(
     epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, join_blocks=3, unit_wei=10**15, max_units=250_000,
-    least_price_wei=10**12, most_price_wei=10**17, target=100, price_epoch_s=60,
+    least_price_wei=10**12, most_price_wei=10**17, target=100, price_epoch_s=60, block_s=1,
 )  # fmt: skip
 """Blocks every second, on one machine."""
 
@@ -186,7 +188,7 @@ def _court(site: Site) -> dict[str, tuple[Any, ...]]:
         "RandaoSource": (site.shape.shortest, site.shape.longest, *headers),
         "BlsKeys": (),
         "Certifier": (at["BlsKeys"],),
-        "KeyEpochs": (authority, params, guardian),
+        "KeyEpochs": (authority, params, guardian, registry),
         "ReceiptAnchor": ((*shared, at["FeeMarket"]),),
         "Proceedings": (court,),
         "Disputes": (court, at["Proceedings"]),

@@ -132,7 +132,7 @@ class CourtNetwork:
         self._create("RandaoSource", lambda: (SHORTEST, 10_000, *proof))
         self._create("BlsKeys", tuple)
         self._create("Certifier", lambda: (at["BlsKeys"],))
-        self._create("KeyEpochs", lambda: (manager, at["Params"], at["Guardian"]))
+        self._create("KeyEpochs", lambda: (manager, at["Params"], at["Guardian"], at["Registry"]))
         self._create("FeeMarket", lambda: (manager, at["Guardian"], 10**9, 10**18, 16, 3600))
         self._create("Settlement", lambda: (at["Params"], at["Ledger"], at["StakeVault"]))
         served = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "KeyEpochs", "FeeMarket")

@@ -6,6 +6,7 @@ import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IParams} from "./interfaces/IParams.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
 import {Hashes, Release, Ticket} from "./Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
@@ -17,18 +18,23 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     IParams public immutable PARAMS;
     /// @notice The protocol clock.
     IGuardian public immutable GUARDIAN;
+    /// @notice Whose pools, while they are too small, make windows stand still.
+    IRegistry public immutable REGISTRY;
 
     /// @inheritdoc IKeyEpochs
     uint64 public activeEpoch;
 
     mapping(uint64 epoch => Epoch) private _epochs;
+    /// @dev Seconds for which pools had stood still when no receipt was issued in the epoch any more.
+    mapping(uint64 epoch => uint64) private _stoppedAtEnd;
 
-    constructor(address authority_, IParams params, IGuardian guardian)
+    constructor(address authority_, IParams params, IGuardian guardian, IRegistry registry)
         AccessManaged(authority_)
         EIP712("Bytewise", "1")
     {
         PARAMS = params;
         GUARDIAN = guardian;
+        REGISTRY = registry;
     }
 
     /// @inheritdoc IKeyEpochs
@@ -74,7 +80,7 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
 
     /// @inheritdoc IKeyEpochs
     function retire(uint64 epoch) external restricted {
-        uint256 until = _retainedUntil(_epochs[epoch]);
+        uint256 until = _retainedUntil(epoch);
         _move(epoch, EpochState.DRAINING, EpochState.RETIRED);
         if (GUARDIAN.clock() < until) revert RetentionNotOver(epoch, until);
     }
@@ -116,7 +122,7 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     function isOpenForDisputes(uint64 epoch) external view returns (bool) {
         Epoch storage e = _epochs[epoch];
         if (e.state == EpochState.ACTIVE || e.state == EpochState.DRAINING) return true;
-        return e.state == EpochState.COMPROMISED && GUARDIAN.clock() < _retainedUntil(e);
+        return e.state == EpochState.COMPROMISED && GUARDIAN.clock() < _retainedUntil(epoch);
     }
 
     /// @inheritdoc IKeyEpochs
@@ -138,11 +144,15 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     function _end(uint64 epoch) private {
         _epochs[epoch].drainedAt = GUARDIAN.clock();
         _epochs[epoch].paramsVersion = PARAMS.version();
+        _stoppedAtEnd[epoch] = REGISTRY.stoppedInAll();
     }
 
     /// @dev By the version in force now: `Params` takes none whose retention ends before the disputes of those before it.
-    function _retainedUntil(Epoch storage e) private view returns (uint256) {
-        return uint256(e.drainedAt) + PARAMS.times(PARAMS.version()).keyRetention;
+    ///      Windows that stand still with their pool end so much later: stops of all pools count as if they came one after
+    ///      another, which is too long rather than too short.
+    function _retainedUntil(uint64 epoch) private view returns (uint256) {
+        uint256 stopped = REGISTRY.stoppedInAll() - _stoppedAtEnd[epoch];
+        return _epochs[epoch].drainedAt + PARAMS.times(PARAMS.version()).keyRetention + stopped;
     }
 
     function _move(uint64 epoch, EpochState from, EpochState to) private {

@@ -172,7 +172,9 @@ contract Proceedings is DisputeDraw {
         IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
         bytes32 environment = batch.environment;
         if (!_trips(_drawn[environment], d, batch.operator, environment, true)) return;
-        if (REGISTRY.item(environment).status == Status.ACTIVE) REGISTRY.close(environment);
+        // A court that another has replaced ends its disputes and closes nothing any more.
+        bool named = REGISTRY.court() == address(this);
+        if (named && REGISTRY.item(environment).status == Status.ACTIVE) REGISTRY.close(environment);
     }
 
     function _trips(BreakerLib.Entry[] storage list, Case storage d, address operator, bytes32 environment, bool closes)

@@ -15,7 +15,7 @@ import {Status} from "./Types.sol";
 contract Registry is Verifiers {
     uint256 private constant BPS = 10_000;
 
-    /// @notice The dispute court, whose breaker closes environments.
+    /// @inheritdoc IRegistry
     address public court;
     /// @inheritdoc IRegistry
     mapping(address who => bool) public isOperator;

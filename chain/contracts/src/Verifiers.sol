@@ -120,7 +120,15 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     }
 
     /// @inheritdoc IRegistry
-    function stoppedSeconds(bytes32 pool) external view returns (uint64) {
+    function stoppedInAll() external view returns (uint64 all) {
+        // Governance adds pools, so the list is short.
+        for (uint256 i = 0; i < _poolIds.length; ++i) {
+            all += stoppedSeconds(_poolIds[i]);
+        }
+    }
+
+    /// @inheritdoc IRegistry
+    function stoppedSeconds(bytes32 pool) public view returns (uint64) {
         Pool memory p = _pools[pool];
         return p.stoppedSince == 0 ? p.stopped : p.stopped + GUARDIAN.clock() - p.stoppedSince;
     }

@@ -102,7 +102,7 @@ abstract contract AnchorBase is Check {
         ledger = new Ledger(address(manager), guardian, params);
         vault = new StakeVault(StakeBook.Parts(address(manager), guardian, params, ledger));
         registry = new Registry(address(manager), guardian, params, vault);
-        epochs = new KeyEpochs(address(manager), params, guardian);
+        epochs = new KeyEpochs(address(manager), params, guardian, registry);
         fees = new FeeMarket(address(manager), guardian, uint96(FEE), 1 ether, 1_000, 1 hours);
         bench = new Bench();
         IDisputes court = IDisputes(address(bench));

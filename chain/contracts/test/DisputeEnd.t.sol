@@ -357,6 +357,21 @@ contract DisputeEndTest is Courthouse {
         that(!disputes.isHeld(ENVIRONMENT), "not held");
     }
 
+    /// @dev A conviction counts when it is said (docs/adr/101): two committees that disagree are a reason to look, too.
+    function test_a_conviction_that_an_appeal_reversed_counts_until_it_is_old(uint256 salt, bool old) public {
+        bytes32 id = convictedOf(salt % 1_000, 1);
+        appeals(id);
+        judged(id, 0);
+        decided(id, Verdict.UPHELD);
+        if (old) passes(3 days + 1);
+        convictedOf(salt % 1_000 + 1, 1);
+        that(!disputes.isHeld(ENVIRONMENT), "two operators");
+        convictedOf(salt % 1_000 + 2, 1);
+        that(disputes.isHeld(ENVIRONMENT) == !old, "three within the time");
+        if (!old) toFinalize(id);
+        disputes.finalize(id);
+    }
+
     function test_draws_of_many_operators_close_the_environment(uint256 salt) public {
         for (uint256 i = 0; i < 3; ++i) {
             that(registry.item(ENVIRONMENT).status == Status.ACTIVE, "still open");

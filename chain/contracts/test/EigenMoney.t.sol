@@ -194,3 +194,40 @@ contract EigenMoneyTest is EigenStaking {
         same(leaving + due + nextAt + adapter.totalUnbonding(), 0, "nothing leaves here");
     }
 }
+
+/// @title Wrapped ether that keeps a part of what is sent
+contract TaxedEther is WrappedEther {
+    uint256 public tax;
+
+    function setTax(uint256 bps) external {
+        tax = bps;
+    }
+
+    function transfer(address to, uint256 amount) public override {
+        balanceOf[msg.sender] -= amount;
+        balanceOf[to] += amount - amount * tax / 10_000;
+    }
+}
+
+/// @title A token with a fee on transfer: what did not arrive is no money
+contract EigenTaxTest is EigenStaking {
+    function newToken() internal override returns (WrappedEther) {
+        return new TaxedEther();
+    }
+
+    function test_a_token_that_keeps_a_part_pays_no_pot_before_it_is_made_up(uint96 want, uint16 bps) public {
+        delegated(who, 10 ether, ALL);
+        uint256 tax = bound(bps, 1, 10_000);
+        TaxedEther(address(token)).setTax(tax);
+        uint256 taken = slashed(who, 0, bound(want, 0.001 ether, 10 ether));
+        same(ledger.potOf(REF), 0, "nothing is credited");
+        uint256 lying = token.balanceOf(address(adapter));
+        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.PaymentShort.selector, 1, lying, taken));
+        adapter.collect(1);
+        same(adapter.sweep(), 0, "and what came is nobody's gift");
+        TaxedEther(address(token)).setTax(0);
+        gives(taken - lying);
+        same(adapter.collect(1), taken, "whole");
+        same(ledger.potOf(REF), taken, "in its pot");
+    }
+}

@@ -25,7 +25,7 @@ abstract contract EigenStaking is Staking {
 
     function setUp() public virtual override {
         super.setUp();
-        token = new WrappedEther();
+        token = newToken();
         eigen = new FakeEigenLayer(token, DEALLOCATION_DELAY, WITHDRAWAL_DELAY);
         adapter = fresh(MAX_AGE, LONGEST);
         registry = new Registry(address(manager), guardian, params, adapter);
@@ -35,6 +35,10 @@ abstract contract EigenStaking is Staking {
         eigen.create(address(adapter), address(adapter));
         adapter.wire(registry, SETTLEMENT, ANCHOR);
         ledger.setSource(address(adapter), true);
+    }
+
+    function newToken() internal virtual returns (WrappedEther) {
+        return new WrappedEther();
     }
 
     function fresh(uint32 maxAge, uint32 longest) internal returns (EigenLayerStake) {
@@ -73,9 +77,10 @@ abstract contract EigenStaking is Staking {
         token.transfer(address(adapter), gift);
     }
 
-    /// @dev Magnitudes have 18 digits, so a slash takes up to so much more than was asked, and a few wei less by rounding.
+    /// @dev Magnitudes have 18 digits, and a share may be worth more than a wei (one of 1e18 at least holds all there is). What
+    ///      can be slashed is read before and after: two roundings of shares and one of magnitudes each, and the slash has two.
     function grain(uint256 amount) internal pure returns (uint256) {
-        return 2 * amount / 1e18 + 8;
+        return 8 * amount / 1e18 + 8;
     }
 
     function near(uint256 have, uint256 want, uint256 by, string memory what) internal pure {

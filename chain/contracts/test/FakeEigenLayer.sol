@@ -20,7 +20,7 @@ contract WrappedEther is IWrappedEther {
         balanceOf[msg.sender] += msg.value;
     }
 
-    function transfer(address to, uint256 amount) external {
+    function transfer(address to, uint256 amount) public virtual {
         balanceOf[msg.sender] -= amount;
         balanceOf[to] += amount;
     }

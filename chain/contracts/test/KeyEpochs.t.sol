@@ -89,6 +89,43 @@ contract KeyEpochsTest is AnchorBase {
         that(!epochs.isOpenForDisputes(EPOCH) && !epochs.isOpenForAudits(EPOCH), "nothing is served");
     }
 
+    /// @dev A window that stands still with its pool is open for so much longer, and so are its disputes.
+    function test_keys_are_kept_for_as_long_more_as_pools_stood_still(uint32 early, uint32 stop, bool leaked, bool resumes)
+        public
+    {
+        stops(bound(early, 0, 60 days), true);
+        if (leaked) epochs.compromise(EPOCH);
+        else epochs.drain(EPOCH);
+        uint256 ended = guardian.clock();
+        uint256 stopped = bound(stop, 0, 60 days);
+        stops(stopped, resumes);
+        uint256 rest = stopped < 15 days ? 15 days - stopped : 0;
+        vm.warp(block.timestamp + rest);
+        // While a pool stands still, so does the retention.
+        if (!resumes) stopped += rest;
+        uint256 until = ended + 15 days + stopped;
+        that(epochs.isOpenForDisputes(EPOCH) == (!leaked || guardian.clock() < until), "served");
+        if (leaked) return;
+        if (guardian.clock() < until) {
+            vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.RetentionNotOver.selector, EPOCH, until));
+            epochs.retire(EPOCH);
+            if (!resumes) return;
+            vm.warp(block.timestamp + until - guardian.clock());
+        }
+        epochs.retire(EPOCH);
+        isState(EPOCH, RETIRED);
+    }
+
+    /// @dev The pool is one verifier too small for so long, or from now on.
+    function stops(uint256 duration, bool resumes) private {
+        vm.prank(verifier(0));
+        registry.quit();
+        vm.warp(block.timestamp + duration);
+        if (!resumes) return;
+        vm.prank(verifier(0));
+        registry.join(POOL, keccak256(abi.encode("platform", 0)), MEASUREMENT);
+    }
+
     /// @dev The version in force now outlasts what older ones still owe: that is `Params`' own law.
     function test_retention_is_that_of_the_version_in_force(uint32 more) public {
         epochs.drain(EPOCH);

@@ -83,7 +83,7 @@ interface IKeyEpochs {
     function activate(uint64 epoch) external;
     /// @notice ACTIVE to DRAINING. Governance.
     function drain(uint64 epoch) external;
-    /// @notice DRAINING to RETIRED, once `keyRetention` is over. Governance.
+    /// @notice DRAINING to RETIRED, once `keyRetention` is over, and for as long more as pools stood still. Governance.
     function retire(uint64 epoch) external;
     /// @notice Any state to COMPROMISED: at once no new receipts and no audits. Governance.
     function compromise(uint64 epoch) external;

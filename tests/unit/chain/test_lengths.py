@@ -1,0 +1,85 @@
+"""Lengths in blocks and in seconds fit each other, or nothing is deployed."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.stake_tree import TreeShape
+from chain.lengths import SEED_ATTEMPTS, farthest_seed, seed_blocks, verify_lengths
+from chain.params import DEVNET, changed
+from chain.plan import DEVNET_SHAPE, MAIN_NET, Shape
+
+DAY = 86_400
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    epoch = draw(st.integers(2, 60))
+    lengths = {
+        "epoch_blocks": epoch,
+        "lookahead": draw(st.integers(1, epoch - 1)),
+        "shortest": draw(st.integers(2, 80)),
+        "join_blocks": draw(st.integers(0, 30)),
+    }
+    return dataclasses.replace(DEVNET_SHAPE, **lengths)
+
+
+def played(shape: Shape, opened: int) -> tuple[int, int]:
+    """Blocks to the first seed, and until the last attempt is lost, one block after another."""
+    tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
+    block, attempts = opened, 1
+    seed = first = tree.seed_block_from(opened + shape.shortest + shape.join_blocks)
+    while attempts <= SEED_ATTEMPTS:
+        block += 1
+        if tree.epoch(seed) < tree.epoch(block):
+            attempts += 1
+            seed = tree.seed_block_from(block + shape.shortest + shape.join_blocks)
+    return first - opened, block - opened
+
+
+@given(shapes(), st.integers(0, 10_000))
+def test_no_dispute_needs_more_than_is_said(shape: Shape, opened: int) -> None:
+    ahead, lost = played(shape, opened)
+    assert ahead <= farthest_seed(shape)
+    assert lost <= seed_blocks(shape)
+
+
+@given(shapes())
+def test_what_is_said_is_needed_in_some_block(shape: Shape) -> None:
+    every = [played(shape, 1_000 * shape.epoch_blocks + place) for place in range(shape.epoch_blocks)]
+    assert max(ahead for ahead, _ in every) == farthest_seed(shape)
+    assert max(lost for _, lost in every) == seed_blocks(shape)
+
+
+def test_the_development_network_fits() -> None:
+    verify_lengths(DEVNET, DEVNET_SHAPE)
+
+
+def main_net(**times: int) -> ParamSet:
+    """Days that fit main net's stake epochs of a day: the least of each that is checked here."""
+    lengths = {"seed_time": 4 * DAY, "draw_time": DAY, "window": DAY, "max_anchor_delay": 3_600, "cure": 3_600}
+    return changed(DEVNET, {"times": lengths | times})
+
+
+def test_main_net_fits_with_days_for_its_seeds() -> None:
+    verify_lengths(main_net(), MAIN_NET)
+
+
+@pytest.mark.parametrize(
+    ("shape", "times", "named"),
+    [
+        ({"longest": 3_816}, {}, "longest"),
+        ({}, {"window": DAY - 7_200}, "max_anchor_delay + window + cure"),
+        ({"block_s": 13}, {}, "max_anchor_delay + window + cure"),
+        ({}, {"seed_time": 3 * DAY}, "seed_time + draw_time"),
+    ],
+)
+def test_a_length_that_is_too_short_is_named(shape: dict[str, Any], times: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigurationError, match="needs") as raised:
+        verify_lengths(main_net(**times), dataclasses.replace(MAIN_NET, **shape))
+    assert named in str(raised.value)
