@@ -42,6 +42,7 @@ class Scene:
     last_seq: int = 0
     timestamp: int = NOW
     room: int = 100
+    locator: str = "eigenda:standard:0x00"
     sent: list[BatchHeader] = field(default_factory=list)
     deadlines: list[int] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -77,14 +78,14 @@ class Scene:
     def books(self) -> Books:
         return Books(open_database(f"sqlite:///{self.folder / 'db'}"), self, OPERATOR.address)
 
-    def issue(self, count: int, locator: str = "eigenda:standard:0x00", **changes: object) -> None:
+    def issue(self, count: int, **changes: object) -> None:
         """Signs the next receipts."""
         for _ in range(count):
             seq = self.books.next_seq()
             receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
             receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
             identifier = receipt_id(ANCHOR, receipt)
-            signed = SignedReceipt(receipt, OPERATOR.sign(identifier), locator)
+            signed = SignedReceipt(receipt, OPERATOR.sign(identifier), self.locator)
             kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + TTL_S))
             self.books.issue(labelled(Label.RETRY, seq), [kept])
 
@@ -117,7 +118,8 @@ def test_no_batch_is_larger_than_the_stake_that_it_binds(scene: Scene) -> None:
 def test_no_list_is_longer_than_the_one_transaction_that_could_answer_with_it(
     scene: Scene, length: int, counts: list[int]
 ) -> None:
-    scene.issue(3, locator="eigenda:standard:0x" + "0" * length)
+    scene.locator = "eigenda:standard:0x" + "0" * length
+    scene.issue(3)
     for count in counts:
         scene.batcher().tick()
         scene.last_seq += count
