@@ -89,7 +89,9 @@ contract CourtAttacksTest is CourtAttacks {
         ends(id);
         same(ledger.creditOf(address(this)), guilty ? params.requiredBond(1) + 3 ether : 0, "as if it were alone");
         for (uint160 i = 0; i < 4; ++i) {
-            same(ledger.creditOf(address(0xC40D0 + i)), guilty ? params.joinBond(1) : 0, "no share; lost if it was wrong");
+            same(
+                ledger.creditOf(address(0xC40D0 + i)), guilty ? params.joinBond(1) : 0, "no share; lost if it was wrong"
+            );
         }
     }
 
@@ -98,7 +100,9 @@ contract CourtAttacksTest is CourtAttacks {
     }
 
     /// @dev Block stuffing: whoever fills all blocks but for its friends' votes silences the others, and has won a larger round.
-    function test_who_stuffs_blocks_convicts_nobody_without_a_quorum(uint256 salt, uint8 liars, bool commitsToo) public {
+    function test_who_stuffs_blocks_convicts_nobody_without_a_quorum(uint256 salt, uint8 liars, bool commitsToo)
+        public
+    {
         bytes32 id = opened(salt);
         uint256 seats = stuffed(id, liars, commitsToo);
         if (seats >= params.quorum(1, 5)) {

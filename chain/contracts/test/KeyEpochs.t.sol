@@ -90,9 +90,12 @@ contract KeyEpochsTest is AnchorBase {
     }
 
     /// @dev A window that stands still with its pool is open for so much longer, and so are its disputes.
-    function test_keys_are_kept_for_as_long_more_as_pools_stood_still(uint32 early, uint32 stop, bool leaked, bool resumes)
-        public
-    {
+    function test_keys_are_kept_for_as_long_more_as_pools_stood_still(
+        uint32 early,
+        uint32 stop,
+        bool leaked,
+        bool resumes
+    ) public {
         stops(bound(early, 0, 60 days), true);
         if (leaked) epochs.compromise(EPOCH);
         else epochs.drain(EPOCH);

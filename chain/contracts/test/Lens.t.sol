@@ -123,7 +123,9 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
     }
 
     /// @dev Drawable is what can be drawn, lost is what can be armed again, at whatever block somebody looks.
-    function test_a_seed_is_shown_as_what_can_be_done_with_it(uint256 salt, bool proven, bool begun, uint16 later) public {
+    function test_a_seed_is_shown_as_what_can_be_done_with_it(uint256 salt, bool proven, bool begun, uint16 later)
+        public
+    {
         bytes32 id = opened(salt);
         uint64 seedBlock = disputes.roundOf(id, 1).seedBlock;
         if (proven) {
@@ -241,9 +243,8 @@ contract LensOfReceiptsTest is AnchorBase, LensCheck {
         same(list.length, left < size ? left : size, "a page");
         for (uint16 i = 0; i < list.length; ++i) {
             address a = tree.accountAt(first + i);
-            ILens.VerifierView memory v = ILens.VerifierView(
-                a, first + i, tree.unitsAt(a, tree.epoch()), vault.stakeOf(a), registry.verifier(a)
-            );
+            ILens.VerifierView memory v =
+                ILens.VerifierView(a, first + i, tree.unitsAt(a, tree.epoch()), vault.stakeOf(a), registry.verifier(a));
             alike(abi.encode(list[i]), abi.encode(v), "a place");
         }
     }
