@@ -25,6 +25,10 @@ FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WAR
 DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
 	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
 
+FORGE_BIN := $(CURDIR)/$(CONTRACTS)/node_modules/@foundry-rs/forge-linux-amd64/bin
+ANALYSERS := build/analysis-venv
+ANALYSERS_READY := $(ANALYSERS)/.installed
+
 # The peers of the benchmark, in an environment of their own: llama.cpp is compiled for this processor (about ten minutes, once).
 PEERS := build/bench-venv
 PEERS_READY := $(PEERS)/.installed
@@ -34,7 +38,7 @@ PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts soak-determinism prove clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain soak-determinism soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -100,6 +104,12 @@ fmt: install ## format and fix what can be fixed
 bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)
 
+$(ANALYSERS_READY): $(CONTRACTS)/tools/analysers.txt
+	@echo '==> analysers of contracts into $(ANALYSERS) (once)'
+	@mkdir -p build && test -x $(ANALYSERS)/bin/python || $(PYTHON) -m venv $(ANALYSERS)
+	@$(ANALYSERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
+	@touch $@
+
 $(PLOTS_READY): bench/peers.txt
 	@echo '==> what draws plots, and builds and needs the peers, into $(PEERS) (once)'
 	@mkdir -p build && test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
@@ -135,8 +145,20 @@ $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
 	@$(PROVERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
 	@touch $@
 
-prove: install $(PROVERS_READY) ## prove the sums of the ledger, and that a planted defect is found
+prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledger, that a planted defect is found, and the stake tree
 	@PATH="$(NODE_BIN):$$PATH" Z3="$(CURDIR)/$(PROVERS)/bin/z3" node $(CONTRACTS)/tools/prove.js
+	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=proofs \
+		halmos --forge-build-out out-proofs --solver yices --loop 60 --solver-timeout-assertion 120s
+
+bench-chain: install $(PLOTS_READY) ## gas of every step of a dispute, of draws and certificates; writes bench/results/gas.json and .png (ARGS=--check)
+	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain $(ARGS)
+
+soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
+	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)
+
+slither: install $(ANALYSERS_READY) ## known mistakes in the contracts; what is found is explained in docs/contracts-analysis.md
+	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=campaign \
+		slither . --exclude-informational --exclude-low --exclude-optimization --filter-paths 'node_modules|campaign|test'
 
 clean: ## remove what runs and builds left (not .venv, not node_modules)
 	rm -rf build runs demo-report.json $(CONTRACTS)/out $(CONTRACTS)/cache

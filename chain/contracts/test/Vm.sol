@@ -3,16 +3,26 @@ pragma solidity 0.8.37;
 
 /// @title The cheatcodes that these tests use
 interface Vm {
+    /// @notice One event as it was emitted.
+    struct Log {
+        bytes32[] topics;
+        bytes data;
+        address emitter;
+    }
+
     function accesses(address who) external returns (bytes32[] memory reads, bytes32[] memory writes);
     function addr(uint256 key) external pure returns (address);
     function assume(bool condition) external pure;
     function chainId(uint256 id) external;
     function cool(address who) external;
     function deal(address who, uint256 balance) external;
+    function deployCode(string calldata artifact, bytes calldata arguments) external returns (address);
+    function envOr(string calldata name, string calldata otherwise) external view returns (string memory);
     function etch(address where, bytes calldata code) external;
     function expectPartialRevert(bytes4 selector) external;
     function expectRevert(bytes calldata data) external;
     function expectRevert(bytes4 selector) external;
+    function getRecordedLogs() external returns (Log[] memory);
     function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
     function parseJsonAddressArray(string calldata json, string calldata key) external pure returns (address[] memory);
     function parseJsonBoolArray(string calldata json, string calldata key) external pure returns (bool[] memory);
@@ -28,11 +38,13 @@ interface Vm {
     function readFile(string calldata path) external view returns (string memory);
     function record() external;
     function revertToState(uint256 snapshot) external returns (bool);
+    function recordLogs() external;
     function roll(uint256 blockNumber) external;
     function setBlockhash(uint256 blockNumber, bytes32 hash) external;
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function snapshotState() external returns (uint256 snapshot);
     function warp(uint256 timestamp) external;
+    function writeLine(string calldata path, string calldata line) external;
 }
 
 /// @title Assertions; a failure says what it saw

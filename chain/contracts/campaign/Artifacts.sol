@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+// Deployed by name (`Deployment.made`) and of the other profile's folder: named here, or the compiler would not make them.
+import {BlsKeys} from "../src/BlsKeys.sol";
+import {RandaoSource} from "../src/RandaoSource.sol";
+import {StakeTree} from "../src/StakeTree.sol";

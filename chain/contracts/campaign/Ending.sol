@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Phase, Verdict} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {Checks} from "./Checks.sol";
+
+/// @title Everybody goes home: from wherever a campaign stopped, every dispute ends and every wei can leave
+/// @dev Moves that anybody may make, and one of governance where the breaker holds. None of them may fail.
+abstract contract Ending is Checks {
+    /// @dev Rounds are ten at most; each takes nine moves at most, a lost seed included.
+    uint256 private constant MOST_MOVES = 100;
+
+    /// @notice Drive every dispute to its end, then let everybody take what is theirs.
+    function goHome() external step {
+        until(guardian.clock());
+        for (uint256 i = 0; i < ids.length; ++i) {
+            _toTheEnd(ids[i]);
+        }
+        _settleEverySeat();
+        _endDemands();
+        _releaseAll();
+        _emptyTheLedger();
+        _emptyTheVault();
+        _watch();
+        for (uint256 i = 0; i < mirror.potCount(); ++i) {
+            bool bounties = mirror.pots(i) == BOUNTIES;
+            same(ledger.potOf(mirror.pots(i)), bounties ? ledger.totalPots() : 0, "a pot holds money for ever");
+        }
+    }
+
+    function _toTheEnd(bytes32 id) private {
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        // By the law of its version, and the time that a hold or the search for a seed by this walk itself may add.
+        uint256 last = guardian.clock() + params.longestDispute(d.paramsVersion);
+        for (uint256 n = 0; disputes.phaseOf(id) != Phase.FINAL; ++n) {
+            that(n < MOST_MOVES && guardian.clock() <= last, "a dispute does not end");
+            _onward(id);
+            _watch();
+        }
+    }
+
+    function _onward(bytes32 id) private {
+        Phase phase = disputes.phaseOf(id);
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        if (phase == Phase.SEED || phase == Phase.DRAWING) return _drawOn(id);
+        if (phase == Phase.COMMIT) return until(uint256(roundOf(id).commitEnd) + 1);
+        if (phase == Phase.REVEAL && !disputes.isSettleable(id)) return until(uint256(roundOf(id).revealEnd) + 1);
+        if (phase == Phase.REVEAL) {
+            return must(personAt(0), address(disputes), abi.encodeCall(disputes.settle, (id)), "settle");
+        }
+        until(uint256(d.airgapEnd) + 1);
+        if (d.verdict == Verdict.OVERTURNED && disputes.isHeld(d.environment)) disputes.resetBreaker(d.environment);
+        must(personAt(1), address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize");
+    }
+
+    function _drawOn(bytes32 id) private {
+        uint256 seedBlock = roundOf(id).seedBlock;
+        reach(seedBlock + 1);
+        if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) {
+            return must(personAt(2), address(disputes), abi.encodeCall(disputes.rearm, (id)), "rearm");
+        }
+        if (randao.mixOf(seedBlock) == 0) randao.prove(seedBlock, minted(seedBlock, "home"));
+        must(personAt(3), address(disputes), abi.encodeCall(disputes.draw, (id, 255)), "draw");
+    }
+
+    function _settleEverySeat() private {
+        for (uint256 i = 0; i < ids.length; ++i) {
+            for (uint16 round = 1; round <= disputes.dispute(ids[i]).round; ++round) {
+                if (settlement.settledSeats(ids[i], round) == disputes.roundOf(ids[i], round).seats) continue;
+                settlement.settleSeats(ids[i], round, 255);
+            }
+            _watch();
+        }
+    }
+
+    function _endDemands() private {
+        for (uint256 i = 0; i < demanded.length; ++i) {
+            IReceiptAnchor.Demand memory d = anchor.demand(demanded[i]);
+            if (d.state != IReceiptAnchor.State.OPEN) continue;
+            until(uint256(d.deadline) + 1);
+            anchor.expire(demanded[i]);
+        }
+        _watch();
+    }
+
+    /// @dev A pool that is too small holds windows open; it is made large enough again.
+    function _releaseAll() private {
+        for (uint256 i = 0; i < VERIFIERS && !registry.isSeatable(POOL); ++i) {
+            address v = verifierAt(i);
+            if (registry.verifier(v).pool != 0) registry.refresh(v);
+            if (registry.verifier(v).pool != 0 && vault.stakeOf(v) >= 5 ether) continue;
+            stake(v, 5 ether);
+            if (registry.verifier(v).pool != 0) continue;
+            vm.prank(v);
+            registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
+        }
+        that(registry.isSeatable(POOL), "the pool judges again");
+        for (uint64 i = 0; i < anchor.batchCount(); ++i) {
+            if (anchor.batch(i).released) continue;
+            until(uint256(anchor.windowEnd(0, i)) + 1 + params.times(1).cure);
+            must(personAt(4), address(anchor), abi.encodeCall(anchor.release, (i)), "release");
+        }
+        _watch();
+    }
+
+    function _emptyTheLedger() private {
+        until(uint256(guardian.clock()) + 7 hours);
+        for (uint256 i = 0; i < people.length; ++i) {
+            address a = people[i];
+            if (ledger.creditOf(a) == 0 || a == address(refuser)) continue;
+            must(a, address(ledger), abi.encodeCall(ledger.withdraw, ()), "withdraw");
+            same(ledger.creditOf(a), 0, "credit that cannot leave");
+        }
+        _watch();
+        same(ledger.totalCredits(), ledger.creditOf(address(refuser)), "only who refuses keeps credit");
+    }
+
+    function _emptyTheVault() private {
+        for (uint256 i = 0; i < people.length; ++i) {
+            uint256 active = vault.stakeOf(people[i]);
+            same(vault.lockedOf(people[i]), 0, "a lock stays for ever");
+            same(vault.collateralOf(people[i]), 0, "collateral stays for ever");
+            // The queue may be full; what is due makes room.
+            if (active != 0) may(people[i], address(vault), 0, abi.encodeCall(vault.requestUnbond, (active)), "home");
+        }
+        until(uint256(guardian.clock()) + params.times(params.version()).unbondDelay + 1 hours);
+        for (uint256 i = 0; i < people.length; ++i) {
+            (uint256 amount,,) = vault.unbondingOf(people[i]);
+            if (amount == 0 || people[i] == address(refuser)) continue;
+            must(people[i], address(vault), abi.encodeCall(vault.finishUnbond, ()), "finishUnbond");
+            (amount,,) = vault.unbondingOf(people[i]);
+            same(amount, 0, "stake that cannot leave");
+        }
+        _watch();
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Certificate} from "../src/Certificate.sol";
+import {Finding, Receipt} from "../src/Types.sol";
+import {Commit, ParamSet, Verdict} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {GasBase} from "./GasBase.sol";
+
+/// @title What a dispute with 31 seats of 1,000 verifiers costs, both ways
+/// forge-config: campaign.isolate = true
+contract DisputeGasTest is GasBase {
+    bytes32 private constant ROOT = keccak256("root");
+
+    function setUp() public override {
+        super.setUp();
+        populated(1_000);
+    }
+
+    /// @dev Post to seats drawn; the sum of what that costs without the anchor.
+    function seated(bool keys) private returns (bytes32 id, uint256 sum) {
+        (Receipt memory r, uint64 batchId, uint256 gas) = posted(2, 1_024);
+        told("anchor", gas);
+        (id, gas) = openedAt(r, batchId);
+        sum += told("open", gas);
+        if (keys) keysForAll(id, "gas");
+        sum += told("prove", proven(id, "gas"));
+        sum += told("draw_31_of_1000", drawnAll(id));
+    }
+
+    /// @dev From the counted round to the last paid seat.
+    function ended(bytes32 id) private returns (uint256 sum) {
+        sum += told("settle", measured(address(disputes), abi.encodeCall(disputes.settle, (id)), "settle"));
+        until(uint256(disputes.dispute(id).airgapEnd) + 1);
+        sum += told("finalize", measured(address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize"));
+        bytes memory data = abi.encodeCall(settlement.settleSeats, (id, 1, 255));
+        sum += told("settle_seats_31", measured(address(settlement), data, "settleSeats"));
+        same(uint8(disputes.dispute(id).verdict), uint8(Verdict.UPHELD), "verdict");
+    }
+
+    function test_gas_direct() public {
+        (bytes32 id, uint256 sum) = seated(false);
+        IDisputes.Member[] memory list = members(id);
+        uint256 commits = 0;
+        uint256 reveals = 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            bytes32 commitment = disputes.hashVote(voteOf(id, list[i], equal()));
+            bytes memory data = abi.encodeCall(disputes.commit, (id, list[i].seatMask, commitment));
+            vm.prank(list[i].voter);
+            commits += measured(address(disputes), data, "commit");
+        }
+        for (uint256 i = 0; i < list.length; ++i) {
+            bytes memory data = abi.encodeCall(disputes.reveal, (voteOf(id, list[i], equal()), "quote"));
+            reveals += measured(address(disputes), data, "reveal");
+        }
+        emit log_named_uint("members_of_31", list.length);
+        told("commit", commits / list.length);
+        told("reveal", reveals / list.length);
+        emit log_named_uint("dispute_direct_31", sum + commits + reveals + ended(id));
+    }
+
+    function test_gas_by_certificate() public {
+        (bytes32 id, uint256 sum) = seated(true);
+        address[] memory all = holders(id);
+        sum += told("form_31", formed(id, all));
+        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, ROOT));
+        sum += told("post_commit_root", measured(address(disputes), data, "root"));
+        until(uint256(roundOf(id).commitEnd) + 1);
+        (Finding memory f, Certificate.Proof memory p) = certificate(id, all, (1 << 31) - 1, ROOT);
+        data = abi.encodeCall(disputes.certify, (f, ROOT, p));
+        sum += told("certificate_31", measured(address(disputes), data, "certify"));
+        emit log_named_uint("dispute_certificate_31", sum + ended(id));
+    }
+}
+
+/// @title Certificates of 63 seats: no dearer than of 31, and a few thousand for each absent member
+/// forge-config: campaign.isolate = true
+contract LargeCertificateGasTest is GasBase {
+    bytes32 private constant ROOT = keccak256("root");
+
+    function parameters() internal pure override returns (ParamSet memory p) {
+        p = super.parameters();
+        p.committee.seats = [uint16(63), 127, 255];
+        (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0.002 ether, 0.003 ether, 0.004 ether);
+    }
+
+    function certified(uint256 signers, string memory name) private {
+        populated(1_000);
+        (Receipt memory r, uint64 batchId,) = posted(2, 1);
+        (bytes32 id,) = openedAt(r, batchId);
+        keysForAll(id, "gas");
+        proven(id, "gas");
+        drawnAll(id);
+        address[] memory all = holders(id);
+        told("form_63", formed(id, all));
+        disputes.postCommitRoot(id, ROOT);
+        until(uint256(roundOf(id).commitEnd) + 1);
+        // A member signs with all of its seats or with none.
+        for (uint256 i = 0; i < all.length; ++i) {
+            for (uint256 k = 0; k < all.length; ++k) {
+                if (all[i] == all[k] && signers & (1 << i) == 0) signers &= ~(1 << k);
+            }
+        }
+        (Finding memory f, Certificate.Proof memory p) = certificate(id, all, signers, ROOT);
+        told(name, measured(address(disputes), abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify"));
+    }
+
+    function test_gas_of_63() public {
+        certified((1 << 63) - 1, "certificate_63");
+    }
+
+    function test_gas_of_63_with_many_absent() public {
+        certified((1 << 48) - 1, "certificate_63_15_absent");
+    }
+}
+
+/// @title A draw over growing pools: logarithmic
+/// forge-config: campaign.isolate = true
+contract DrawGasTest is GasBase {
+    function test_gas_of_draws() public {
+        uint256[5] memory sizes = [uint256(100), 316, 1_000, 3_162, 10_000];
+        string[5] memory names = ["100", "316", "1000", "3162", "10000"];
+        uint256 first = 0;
+        for (uint64 i = 0; i < 5; ++i) {
+            populated(sizes[i]);
+            (Receipt memory r, uint64 batchId,) = posted(2 + i, 1);
+            (bytes32 id,) = openedAt(r, batchId);
+            proven(id, "gas");
+            uint256 gas = told(string.concat("draw_31_of_", names[i]), drawnAll(id));
+            if (i == 0) first = gas;
+            that(gas < 2 * first, "growth");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Bls} from "../src/Bls.sol";
+import {Certificate} from "../src/Certificate.sol";
+import {Finding, Hashes, Receipt} from "../src/Types.sol";
+import {ParamSet} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {BlsSecret} from "./BlsSecret.sol";
+import {Crowd} from "./Crowd.sol";
+import {Network} from "./Network.sol";
+
+/// @title A dispute whose every step is a transaction of its own, cold storage, 21,000 and calldata included
+/// @dev Only under `isolate`. `bench/chain.py` reads the figures that are printed.
+abstract contract GasBase is Network {
+    /// @dev EIP-7825 caps a transaction at 2^24 gas.
+    uint256 internal constant CAP = 16_700_000;
+
+    event log_named_uint(string key, uint256 val);
+
+    Crowd internal crowd;
+    uint256 private _before;
+
+    function parameters() internal pure virtual override returns (ParamSet memory p) {
+        p = super.parameters();
+        p.committee.seats = [uint16(31), 63, 127];
+        p.money.minVerifierStake = 5 ether;
+        (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0.005 ether, 0.006 ether, 0.007 ether);
+        p.shares.maxBatch = 4_096;
+    }
+
+    function setUp() public virtual {
+        vm.warp(1_800_000_000);
+        vm.roll(100_000);
+        vm.deal(address(this), 1e6 ether);
+        deploy(parameters());
+        crowd = new Crowd(vault, registry, blsKeys);
+        registry.addPool(POOL, tree);
+        registry.setMeasurement(MEASUREMENT, true);
+        crowd.grow(20, POOL, MEASUREMENT);
+        pass(EPOCH_BLOCKS * BLOCK_TIME);
+        _admit(ENVIRONMENT, POOL);
+        _admit(MODEL, 0);
+        openKeyEpoch();
+        secretOf[operatorAt(0)] = OPERATOR_KEY;
+        vm.deal(operatorAt(0), 1e5 ether);
+        stake(operatorAt(0), 10_000 ether);
+        vm.prank(operatorAt(0));
+        registry.registerOperator("https://operator.example");
+        ledger.fund{value: 100 ether}();
+        // Nothing that is measured is the first of its kind.
+        anchored(receipt(operatorAt(0), 1, ENVIRONMENT));
+    }
+
+    function _admit(bytes32 digest, bytes32 pool) private {
+        registry.propose(digest, pool, "vectors", "");
+        for (uint256 i = 0; i < 20; ++i) {
+            vm.prank(vm.addr(0xC0FFEE000000 + i));
+            registry.certify(digest, "vectors");
+        }
+        registry.activate(digest);
+    }
+
+    /// @dev A pool of so many, weighing.
+    function populated(uint256 people) internal {
+        crowd.grow(people, POOL, MEASUREMENT);
+        pass(EPOCH_BLOCKS * BLOCK_TIME);
+    }
+
+    // --- measuring ---
+
+    function begin() internal {
+        _before = gasleft();
+    }
+
+    /// @dev Gas since `begin`, less what the look at the gauge itself costs: one call in between.
+    function spent() internal view returns (uint256) {
+        return _before - gasleft();
+    }
+
+    function told(string memory name, uint256 gas) internal returns (uint256) {
+        emit log_named_uint(name, gas);
+        if (gas >= CAP) revert Differ(name, gas, CAP);
+        return gas;
+    }
+
+    // --- steps ---
+
+    function posted(uint64 seq, uint32 count) internal returns (Receipt memory r, uint64 batchId, uint256 gas) {
+        r = receipt(operatorAt(0), seq, ENVIRONMENT);
+        bytes32 leaf = Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+        uint256 fee = market.feeFor(count);
+        batchId = anchor.batchCount();
+        bytes memory data = abi.encodeCall(anchor.post, (headerOf(r, count, leaf)));
+        vm.prank(r.operator);
+        begin();
+        (bool ok,) = address(anchor).call{value: fee}(data);
+        gas = spent();
+        that(ok, "post");
+    }
+
+    function openedAt(Receipt memory r, uint64 batchId) internal returns (bytes32 id, uint256 gas) {
+        uint256 bond = params.requiredBond(1);
+        bytes32 alt = keccak256("alt");
+        bytes memory data = abi.encodeCall(disputes.open, (r, signature(r), batchId, none(), alt));
+        id = disputes.disputeId(anchor.receiptId(r));
+        begin();
+        (bool ok,) = address(disputes).call{value: bond}(data);
+        gas = spent();
+        that(ok, "open");
+    }
+
+    /// @dev Keys for whoever will be drawn: they count as of the block before the seed's.
+    function keysForAll(bytes32 id, bytes32 salt) internal {
+        uint256 seedBlock = roundOf(id).seedBlock;
+        if (tree.epochStart(tree.epoch() + 1) <= seedBlock) reach(tree.epochStart(tree.epoch() + 1));
+        bytes32 mix = keccak256(abi.encode(salt, seedBlock));
+        bytes32 seed = keccak256(abi.encode(mix, block.chainid, seedBlock));
+        address[] memory excluded = new address[](1);
+        excluded[0] = address(this);
+        uint16 seats = roundOf(id).seats;
+        crowd.register(tree.draw(seed, seedBlock, id, 1, excluded, 0, seats));
+    }
+
+    function proven(bytes32 id, bytes32 salt) internal returns (uint256 gas) {
+        uint256 seedBlock = roundOf(id).seedBlock;
+        reach(seedBlock + 1);
+        bytes memory data = abi.encodeCall(randao.prove, (seedBlock, minted(seedBlock, salt)));
+        begin();
+        (bool ok,) = address(randao).call(data);
+        gas = spent();
+        that(ok, "prove");
+    }
+
+    function measured(address to, bytes memory data, string memory what) internal returns (uint256 gas) {
+        begin();
+        (bool ok,) = to.call(data);
+        gas = spent();
+        that(ok, what);
+    }
+
+    function drawnAll(bytes32 id) internal returns (uint256) {
+        return measured(address(disputes), abi.encodeCall(disputes.draw, (id, 255)), "draw");
+    }
+
+    // --- certificates ---
+
+    /// @dev Holders of all seats, in order.
+    function holders(bytes32 id) internal view returns (address[] memory list) {
+        IDisputes.Member[] memory all = members(id);
+        list = new address[](roundOf(id).seats);
+        for (uint256 i = 0; i < all.length; ++i) {
+            for (uint256 seat = 0; seat < list.length; ++seat) {
+                if (all[i].seatMask & (1 << seat) != 0) list[seat] = all[i].voter;
+            }
+        }
+    }
+
+    function part(address[] memory list, uint256 from, uint256 to) internal pure returns (address[] memory out) {
+        out = new address[](to - from);
+        for (uint256 i = from; i < to; ++i) {
+            out[i - from] = list[i];
+        }
+    }
+
+    function formed(bytes32 id, address[] memory all) internal returns (uint256) {
+        uint256 mask = (1 << all.length) - 1;
+        return
+            measured(address(disputes), abi.encodeCall(disputes.formCommittee, (id, mask, crowd.keysOf(all))), "form");
+    }
+
+    /// @dev A certificate for the operator, signed by the members that hold seats of `signers`.
+    function certificate(bytes32 id, address[] memory all, uint256 signers, bytes32 root)
+        internal
+        view
+        returns (Finding memory f, Certificate.Proof memory p)
+    {
+        f = Finding(id, disputes.dispute(id).round, 1, 0, TOKENS, TRACE, keccak256("round"));
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, root);
+        uint256 sum = 0;
+        address[] memory absent = new address[](all.length);
+        uint256 away = 0;
+        for (uint256 i = 0; i < all.length; ++i) {
+            if (signers & (1 << i) != 0) sum = addmod(sum, crowd.secretOf(all[i]), BlsSecret.ORDER);
+            else absent[away++] = all[i];
+        }
+        (p.seated, p.signers) = ((1 << all.length) - 1, signers);
+        p.committeeKey = BlsSecret.publicKey(crowd.together(all));
+        p.signature = BlsSecret.sign(sum, digest, Bls.SIGNATURE);
+        p.absentKeys = crowd.keysOf(part(absent, 0, away));
+    }
+}

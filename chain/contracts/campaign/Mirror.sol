@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Vm} from "../test/Vm.sol";
+import {ILedger} from "../src/interfaces/ILedger.sol";
+import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
+
+/// @title Books kept from events alone, from genesis on: what storage must be equal to
+contract Mirror {
+    mapping(bytes32 ref => uint256) public potOf;
+    mapping(address who => uint256) public creditOf;
+    mapping(address who => uint256) public stakeOf;
+    mapping(address who => uint256) public unbondingOf;
+    mapping(address who => uint256) public lockedOf;
+    mapping(address who => uint256) public collateralOf;
+    mapping(bytes32 ref => uint256) public slashedBy;
+    uint256 public treasury;
+    uint256 public totalBurned;
+    bytes32[] public pots;
+    /// @notice The first movement that was against a rule; empty if none was.
+    string public wrong;
+
+    struct Credit {
+        uint256 amount;
+        uint64 unlockAt;
+    }
+
+    mapping(bytes32 ref => bool) private _seen;
+    mapping(address who => Credit[]) private _credits;
+    mapping(address who => uint256) private _paid;
+    mapping(address who => mapping(bytes32 ref => uint256)) private _lockedBy;
+
+    function potCount() external view returns (uint256) {
+        return pots.length;
+    }
+
+    /// @notice One event of the ledger, at this protocol clock.
+    function ofLedger(Vm.Log memory e, uint64 clock) external {
+        bytes32 kind = e.topics[0];
+        if (kind == ILedger.Taken.selector) {
+            _pot(e.topics[1]);
+            (uint256 amount,) = abi.decode(e.data, (uint256, uint8));
+            potOf[e.topics[1]] += amount;
+        } else if (kind == ILedger.Credited.selector) {
+            (uint256 amount,, uint64 at) = abi.decode(e.data, (uint256, uint8, uint64));
+            address who = _account(e.topics[1]);
+            potOf[e.topics[2]] -= amount;
+            creditOf[who] += amount;
+            _credits[who].push(Credit(amount, at));
+        } else if (kind == ILedger.Burned.selector) {
+            (uint256 amount,) = abi.decode(e.data, (uint256, uint8));
+            potOf[e.topics[1]] -= amount;
+            totalBurned += amount;
+        } else if (kind == ILedger.Withdrawn.selector) {
+            _withdrawn(_account(e.topics[1]), abi.decode(e.data, (uint256)), clock);
+        } else {
+            _ofTreasury(kind, e);
+        }
+    }
+
+    /// @notice One event of the vault.
+    function ofVault(Vm.Log memory e) external {
+        if (e.topics.length < 2) return;
+        bytes32 kind = e.topics[0];
+        address who = _account(e.topics[1]);
+        uint256 amount = _first(e.data);
+        if (kind == IStakeSource.Deposited.selector) {
+            stakeOf[who] += amount;
+        } else if (kind == IStakeSource.UnbondRequested.selector) {
+            stakeOf[who] -= amount;
+            unbondingOf[who] += amount;
+        } else if (kind == IStakeSource.Unbonded.selector) {
+            unbondingOf[who] -= amount;
+            if (_bound(who) > stakeOf[who] + unbondingOf[who]) _wrong("bound stake left");
+        } else if (kind == IStakeSource.Locked.selector) {
+            (, uint256 got) = abi.decode(e.data, (uint256, uint256));
+            lockedOf[who] += got;
+            _lockedBy[who][e.topics[2]] += got;
+        } else if (kind == IStakeSource.Unlocked.selector) {
+            lockedOf[who] -= amount;
+            _lockedBy[who][e.topics[2]] -= amount;
+        } else if (kind == IStakeSource.Reserved.selector) {
+            collateralOf[who] += amount;
+            if (_bound(who) > stakeOf[who]) _wrong("collateral without stake");
+        } else if (kind == IStakeSource.Released.selector) {
+            collateralOf[who] -= amount;
+        } else if (kind == IStakeSource.Slashed.selector) {
+            (uint256 want, uint256 taken) = abi.decode(e.data, (uint256, uint256));
+            uint256 most = stakeOf[who] + unbondingOf[who];
+            if (taken != (want < most ? want : most)) _wrong("a slash took another amount");
+            _slashed(who, e.topics[2], taken);
+        }
+    }
+
+    /// @dev Active stake goes first. A slash frees what its reference had locked.
+    function _slashed(address who, bytes32 ref, uint256 taken) private {
+        lockedOf[who] -= _lockedBy[who][ref];
+        delete _lockedBy[who][ref];
+        uint256 fromActive = taken < stakeOf[who] ? taken : stakeOf[who];
+        stakeOf[who] -= fromActive;
+        unbondingOf[who] -= taken - fromActive;
+        slashedBy[ref] += taken;
+    }
+
+    function _ofTreasury(bytes32 kind, Vm.Log memory e) private {
+        uint256 amount = _first(e.data);
+        if (kind == ILedger.Advanced.selector) {
+            _pot(e.topics[1]);
+            treasury -= amount;
+            potOf[e.topics[1]] += amount;
+        } else if (kind == ILedger.Repaid.selector) {
+            potOf[e.topics[1]] -= amount;
+            treasury += amount;
+        } else if (kind == ILedger.Funded.selector) {
+            treasury += amount;
+        }
+    }
+
+    /// @dev Everything ever paid must be covered by credits that had unlocked.
+    function _withdrawn(address who, uint256 amount, uint64 clock) private {
+        creditOf[who] -= amount;
+        _paid[who] += amount;
+        uint256 unlocked = 0;
+        for (uint256 i = 0; i < _credits[who].length; ++i) {
+            if (_credits[who][i].unlockAt <= clock) unlocked += _credits[who][i].amount;
+        }
+        if (_paid[who] > unlocked) _wrong("a credit was paid before it unlocked");
+    }
+
+    function _bound(address who) private view returns (uint256) {
+        return lockedOf[who] + collateralOf[who];
+    }
+
+    function _wrong(string memory what) private {
+        if (bytes(wrong).length == 0) wrong = what;
+    }
+
+    function _pot(bytes32 ref) private {
+        if (_seen[ref]) return;
+        _seen[ref] = true;
+        pots.push(ref);
+    }
+
+    function _first(bytes memory data) private pure returns (uint256 word) {
+        if (data.length < 32) return 0;
+        assembly ("memory-safe") {
+            word := mload(add(data, 32))
+        }
+    }
+
+    function _account(bytes32 topic) private pure returns (address) {
+        return address(uint160(uint256(topic)));
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Receipt} from "../src/Types.sol";
+import {Phase, ParamSet} from "../src/Types.sol";
+import {CourtActions} from "./CourtActions.sol";
+
+/// @title Stake, money, demands, time, governance: everything beside the court, in any order
+abstract contract OtherActions is CourtActions {
+    mapping(bytes32 id => bool) private _refundedOnce;
+
+    function moveMoney(uint256 what, uint256 who, uint256 amount) external step {
+        what = spread(what) % 6;
+        if (what == 0) deposit(who, amount);
+        else if (what == 1) unbond(who, amount);
+        else if (what == 2) leave(who, rarely(amount));
+        else if (what == 3) withdraw(who, amount % 2 == 0);
+        else if (what == 4) quit(who, amount % 3 != 0);
+        else fund(who, amount);
+    }
+
+    function demand(uint256 what, uint256 which, uint256 who) external step {
+        what = spread(what) % 8;
+        if (what == 0) demandList(which, who);
+        else if (what == 1) demandEnvelope(which, who);
+        else if (what == 2) demandAnchor(which, who, uint8(spread(who)));
+        else if (what < 5) answer(which, who, uint8(spread(who)));
+        else if (what == 5) expire(which, uint8(spread(who)), who % 2 == 0);
+        else if (what == 6) release(which, rarely(who));
+        else equivocate(which, who);
+    }
+
+    function rule(uint256 what, uint256 which, uint256 salt) external step {
+        what = spread(what) % 4;
+        if (what < 2) idle(salt);
+        else if (what == 2) pause(spread(salt), salt % 2 == 0);
+        else govern(which, salt);
+    }
+
+    // --- stake and money ---
+
+    function deposit(uint256 who, uint256 amount) internal {
+        may(personAt(who), address(vault), spread(amount) % 10 ether, abi.encodeCall(vault.deposit, ()), "deposit");
+    }
+
+    function unbond(uint256 who, uint256 amount) internal {
+        amount = spread(amount) % (rarely(amount) ? 70 ether : 3 ether);
+        may(personAt(who), address(vault), 0, abi.encodeCall(vault.requestUnbond, (amount)), "requestUnbond");
+    }
+
+    function leave(uint256 who, bool wait) internal {
+        address a = personAt(who);
+        (,, uint64 nextAt) = vault.unbondingOf(a);
+        if (wait && nextAt != 0) until(nextAt);
+        _watch();
+        may(a, address(vault), 0, abi.encodeCall(vault.finishUnbond, ()), "finishUnbond");
+    }
+
+    function withdraw(uint256 who, bool wait) internal {
+        address a = personAt(who);
+        (, uint64 nextAt) = ledger.dueOf(a);
+        if (wait && nextAt != 0) until(nextAt);
+        _watch();
+        (uint256 due,) = ledger.dueOf(a);
+        uint256 had = a.balance;
+        bool ok = may(a, address(ledger), 0, abi.encodeCall(ledger.withdraw, ()), "withdraw");
+        // Who refuses its own payment keeps its credit, and nobody else waits for it.
+        that(ok == (due != 0 && a != address(refuser)), "withdraw");
+        if (ok) same(a.balance - had, due, "withdrawn");
+    }
+
+    function quit(uint256 who, bool back) internal {
+        if (!back && !rarely(who)) return;
+        uint256 i = who % VERIFIERS;
+        bytes32 platform = keccak256(abi.encode("platform", i));
+        bytes memory data =
+            back ? abi.encodeCall(registry.join, (POOL, platform, MEASUREMENT)) : abi.encodeCall(registry.quit, ());
+        may(verifierAt(i), address(registry), 0, data, back ? string("rejoin") : string("quit"));
+    }
+
+    function fund(uint256 who, uint256 amount) internal {
+        may(personAt(who), address(ledger), spread(amount) % 0.1 ether, abi.encodeCall(ledger.fund, ()), "fund");
+    }
+
+    // --- demands and reports ---
+
+    function demandList(uint256 which, uint256 who) internal {
+        if (receipts.length == 0) return;
+        uint64 batchId = receipts[which % receipts.length].batchId;
+        uint256 bond = params.money(anchor.batch(batchId).paramsVersion).demandBond;
+        may(personAt(who), address(anchor), bond, abi.encodeCall(anchor.demandList, (batchId)), "demandList");
+    }
+
+    function demandEnvelope(uint256 which, uint256 who) internal {
+        if (receipts.length == 0) return;
+        Anchored memory a = receipts[which % receipts.length];
+        uint256 bond = params.money(anchor.batch(a.batchId).paramsVersion).demandBond;
+        bytes memory data = abi.encodeCall(anchor.demandEnvelope, (a.r, a.sig, a.batchId, none()));
+        may(personAt(who), address(anchor), bond, data, "demandEnvelope");
+    }
+
+    /// @dev A receipt that its operator gave out and has not anchored, under the next number or a later one.
+    function demandAnchor(uint256 which, uint256 who, uint8 ahead) internal {
+        Receipt memory r = _unanchored(which, ahead);
+        bytes memory data = abi.encodeCall(anchor.demandAnchor, (r, signature(r)));
+        may(personAt(who), address(anchor), params.money(params.version()).demandBond, data, "demandAnchor");
+    }
+
+    function answer(uint256 which, uint256 who, uint8 how) internal {
+        if (receipts.length == 0) return;
+        Anchored memory a = receipts[which % receipts.length];
+        address by = how % 2 == 0 ? a.r.operator : personAt(who);
+        bytes memory data = how % 4 < 2
+            ? abi.encodeCall(anchor.answerList, (a.batchId, listOf(a.r)))
+            : abi.encodeCall(anchor.answerEnvelope, (anchor.receiptId(a.r), "elsewhere"));
+        may(by, address(anchor), 0, data, how % 4 < 2 ? string("answerList") : string("answerEnvelope"));
+    }
+
+    function expire(uint256 which, uint8 how, bool wait) internal {
+        if (receipts.length == 0) return;
+        Anchored memory a = receipts[which % receipts.length];
+        bytes32 subject = how % 3 == 0
+            ? anchor.listSubject(a.batchId)
+            : how % 3 == 1 ? anchor.receiptId(a.r) : anchor.anchorSubject(anchor.receiptId(_unanchored(which, how)));
+        uint64 deadline = anchor.demand(subject).deadline;
+        if (wait && deadline != 0) until(uint256(deadline) + 1);
+        _watch();
+        may(personAt(which), address(anchor), 0, abi.encodeCall(anchor.expire, (subject)), "expire");
+    }
+
+    function release(uint256 which, bool wait) internal {
+        if (receipts.length == 0) return;
+        uint64 batchId = receipts[which % receipts.length].batchId;
+        if (wait) until(uint256(anchor.windowEnd(0, batchId)) + 1);
+        _watch();
+        may(personAt(which), address(anchor), 0, abi.encodeCall(anchor.release, (batchId)), "release");
+    }
+
+    function equivocate(uint256 who, uint256 seq) internal {
+        if (!rarely(seq)) return;
+        address operator = operatorAt(who % OPERATORS);
+        Receipt memory a = receipt(operator, uint64(1_000_000 + seq % 3), ENVIRONMENT);
+        Receipt memory b = a;
+        b = receipt(operator, a.seq, ENVIRONMENT);
+        b.outHash = "another";
+        (bytes memory sigA, bytes memory sigB) = (signature(a), signature(b));
+        bytes memory data = abi.encodeCall(anchor.equivocation, (a, sigA, b, sigB));
+        may(personAt(seq), address(anchor), 0, data, "equivocation");
+    }
+
+    // --- time and power ---
+
+    function idle(uint256 salt) internal {
+        pass(spread(salt) % 2 hours);
+    }
+
+    function pause(uint256 seconds_, bool stop) internal {
+        if (!stop && !rarely(seconds_)) return;
+        bytes memory data = stop
+            ? abi.encodeCall(guardian.unpause, ())
+            : abi.encodeCall(guardian.pause, (uint64(1 + spread(seconds_) % 3 hours)));
+        uint64 clock = guardian.clock();
+        uint64 pausedUntil = guardian.pausedUntil();
+        may(address(this), address(guardian), 0, data, stop ? string("unpause") : string("pause"));
+        same(guardian.clock(), clock, "a pause moves the clock");
+        if (pausedUntil != 0 && !stop) same(guardian.pausedUntil(), pausedUntil, "a pause was prolonged");
+    }
+
+    /// @dev Refund, parameters, breaker, environments: by who may, and by who may not.
+    function govern(uint256 which, uint256 salt) internal {
+        uint256 what = spread(salt) % 4;
+        if (what == 0) _refund(which, salt);
+        else if (what == 1) _setParams(salt);
+        else _govern(what == 2, salt);
+    }
+
+    function _refund(uint256 which, uint256 who) private {
+        bytes32 id = pick(which);
+        if (id == 0 || !rarely(who)) return;
+        address by = who % 3 == 0 ? personAt(who) : address(this);
+        bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
+        that(!ok || by == address(this), "who refunded");
+        that(!ok || !_refundedOnce[id], "refunded twice");
+        if (ok) _refundedOnce[id] = true;
+    }
+
+    /// @dev Fees and slashes move; what began keeps its version.
+    function _setParams(uint256 salt) private {
+        if (params.version() == 6 || !rarely(salt)) return;
+        salt = spread(salt);
+        ParamSet memory p = params.get(params.version());
+        p.money.feePerSeat = uint96(0.005 ether + salt % 0.02 ether);
+        p.money.slashAmount = uint96(5 ether + (salt >> 64) % 15 ether);
+        p.shares.alphaBps = uint16(1_000 + (salt >> 128) % 3_000);
+        p.times.airgap = uint32(30 minutes + (salt >> 160) % 1 hours);
+        address by = salt % 4 == 0 ? personAt(salt >> 8) : address(this);
+        bool ok = may(by, address(params), 0, abi.encodeCall(params.set, (p)), "setParams");
+        that(!ok || by == address(this), "who set parameters");
+    }
+
+    function _govern(bool reset, uint256 who) private {
+        bytes memory data = reset
+            ? abi.encodeCall(disputes.resetBreaker, (ENVIRONMENT))
+            : abi.encodeCall(registry.activate, (ENVIRONMENT));
+        address to = reset ? address(disputes) : address(registry);
+        address by = who % 4 == 0 ? personAt(who) : address(this);
+        bool ok = may(by, to, 0, data, reset ? string("resetBreaker") : string("activate"));
+        that(!ok || by == address(this), "who governs");
+    }
+
+    function _unanchored(uint256 which, uint8 ahead) private view returns (Receipt memory r) {
+        address operator = operatorAt(which % OPERATORS);
+        r = receipt(operator, anchor.lastSeq(operator) + 1 + ahead % 2, ENVIRONMENT);
+        r.tokensHash = "given out";
+        r.issuedAt = 1_800_000_000;
+        r.anchorBy = r.issuedAt + 600;
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Hashes, Receipt} from "../src/Types.sol";
+import {Network} from "./Network.sol";
+
+/// @notice An account that refuses every payment, and does what it is told.
+contract Refuser {
+    error NoThanks();
+
+    receive() external payable {
+        revert NoThanks();
+    }
+
+    function run(address to, uint256 value, bytes calldata data) external returns (bool ok, bytes memory out) {
+        return to.call{value: value}(data);
+    }
+}
+
+/// @title Who takes part in a campaign, what each begins with, and calls that may fail
+abstract contract People is Network {
+    uint256 internal constant OPERATORS = 3;
+    uint256 internal constant CHALLENGERS = 3;
+    uint256 internal constant VERIFIERS = 20;
+    uint256 internal constant PURSE = 1_000 ether;
+    bytes32 internal constant BOUNTIES = keccak256("audits");
+
+    /// @notice A receipt and the batch that holds it.
+    struct Anchored {
+        Receipt r;
+        bytes sig;
+        uint64 batchId;
+    }
+
+    /// @notice Operators, challengers, one who refuses payments, verifiers.
+    address[] public people;
+    Refuser internal refuser;
+    Anchored[] internal receipts;
+    bytes32[] public ids;
+    /// @notice Wei of everybody and of all contracts together, from the beginning to the end.
+    uint256 public supply;
+    /// @notice Successful calls by name: what a campaign really did.
+    mapping(string name => uint256) public done;
+    string[] internal names;
+
+    function _populate() internal {
+        refuser = new Refuser();
+        for (uint256 i = 0; i < OPERATORS; ++i) {
+            secretOf[operatorAt(i)] = OPERATOR_KEY + i;
+            _arrive(operatorAt(i));
+        }
+        for (uint256 i = 0; i < CHALLENGERS; ++i) {
+            _arrive(vm.addr(0xC4A11000 + i));
+        }
+        _arrive(address(refuser));
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            secretOf[verifierAt(i)] = VERIFIER_KEY + i;
+            _arrive(verifierAt(i));
+        }
+        vm.deal(address(this), PURSE);
+        _found();
+        supply = wealth();
+    }
+
+    function _arrive(address who) private {
+        people.push(who);
+        vm.deal(who, PURSE);
+    }
+
+    /// @dev Stakes, pool, environment, model, key epoch, operators, a treasury that a few rounds empty.
+    function _found() private {
+        registry.addPool(POOL, tree);
+        registry.setMeasurement(MEASUREMENT, true);
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            stake(verifierAt(i), (20 + 7 * i) * 1 ether);
+            vm.prank(verifierAt(i));
+            registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
+        }
+        pass(EPOCH_BLOCKS * BLOCK_TIME);
+        _admit(ENVIRONMENT, POOL);
+        _admit(MODEL, 0);
+        openKeyEpoch();
+        for (uint256 i = 0; i < OPERATORS; ++i) {
+            stake(operatorAt(i), 60 ether);
+            vm.prank(operatorAt(i));
+            registry.registerOperator("https://operator.example");
+        }
+        ledger.fund{value: 1 ether}();
+    }
+
+    function _admit(bytes32 digest, bytes32 pool) private {
+        registry.propose(digest, pool, "vectors", "");
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            vm.prank(verifierAt(i));
+            registry.certify(digest, "vectors");
+        }
+        registry.activate(digest);
+    }
+
+    /// @dev Everything that anybody and any contract has.
+    function wealth() public view returns (uint256 sum) {
+        for (uint256 i = 0; i < people.length; ++i) {
+            sum += people[i].balance;
+        }
+        sum += address(this).balance + address(vault).balance + address(ledger).balance;
+        sum += address(settlement).balance + address(anchor).balance + address(disputes).balance;
+        sum += address(audits).balance + address(market).balance;
+    }
+
+    /// @dev The fuzzer likes small and round numbers; this is as good as any other number.
+    function spread(uint256 salt) internal pure returns (uint256) {
+        return uint256(keccak256(abi.encode("spread", salt)));
+    }
+
+    /// @dev One time in eight: what would end every story if it came as often as the rest.
+    function rarely(uint256 salt) internal pure returns (bool) {
+        return spread(salt) % 8 == 0;
+    }
+
+    function personAt(uint256 i) internal view returns (address) {
+        return people[i % people.length];
+    }
+
+    function challengerAt(uint256 i) internal view returns (address) {
+        return people[OPERATORS + i % (CHALLENGERS + 1)];
+    }
+
+    function pick(uint256 i) internal view returns (bytes32) {
+        return ids.length == 0 ? bytes32(0) : ids[i % ids.length];
+    }
+
+    /// @dev A call by somebody that may be refused. Never dearer than what fits a transaction.
+    function may(address who, address to, uint256 value, bytes memory data, string memory name)
+        internal
+        returns (bool ok)
+    {
+        if (who.balance < value) return false;
+        _hear();
+        uint256 before = gasleft();
+        if (who == address(refuser)) {
+            (ok,) = refuser.run(to, value, data);
+        } else {
+            if (who != address(this)) vm.prank(who);
+            (ok,) = to.call{value: value}(data);
+        }
+        that(before - gasleft() < 16_700_000, "a call is dearer than a transaction");
+        // Events of what was undone are recorded too.
+        if (!ok) vm.getRecordedLogs();
+        if (!ok) return false;
+        if (done[name] == 0) names.push(name);
+        done[name] += 1;
+    }
+
+    /// @dev A call that the tables allow: it must not fail.
+    function must(address who, address to, bytes memory data, string memory what) internal {
+        if (who != address(this)) vm.prank(who);
+        (bool ok, bytes memory out) = to.call(data);
+        if (!ok) {
+            bytes4 why = out.length < 4 ? bytes4(0) : bytes4(out);
+            revert Refused(what, why);
+        }
+    }
+
+    /// @dev Keep books of the events so far.
+    function _hear() internal virtual;
+
+    error Refused(string what, bytes4 why);
+
+    receive() external payable {}
+}
