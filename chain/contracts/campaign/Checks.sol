@@ -5,127 +5,198 @@ import {Phase, Standing, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
-import {OtherActions} from "./OtherActions.sol";
+import {Mirror} from "./Mirror.sol";
 import {Rows} from "./Rows.sol";
+import {Watch} from "./Watch.sol";
 
-/// @title What must hold whenever one looks
-abstract contract Checks is OtherActions {
+/// @title What must hold after every call, and everything counted anew now and then
+/// @dev After a call: all sums, and each account, pot and dispute that events named. `recount` looks at what no event named too.
+abstract contract Checks is Watch {
+    /// @notice Weights of a verifier in the running epoch and the next, as they were last seen.
+    struct Weight {
+        uint32 now_;
+        uint32 next;
+    }
+
     mapping(uint256 receipt => bool) private _accepted;
     uint32 private _epochSeen;
-    mapping(address who => uint32 units) private _unitsSeen;
+    mapping(address who => Weight) private _weights;
+    mapping(address who => bool) private _touched;
+    uint256 private _sumNow;
+    uint256 private _sumNext;
     mapping(bytes32 id => bool) private _counted;
     uint256 private _turn;
     mapping(uint32 version => bytes32) private _paramsHash;
 
-    /// @notice All of it. Not a view: what was accepted, and weights of the running epoch, are remembered.
-    function check() external {
-        _books();
-        _stakes();
-        _weights();
-        _ends();
-        _acceptance();
-        _versions();
+    /// @dev Of the campaign's parameters; computing them each time would take longer than the check.
+    uint256 private constant MIN_VERIFIER_STAKE = 5 ether;
+
+    /// @dev After every action. A handler of forge keeps what it remembers, a test that asks it does not.
+    function _check() internal {
+        (address[] memory who, bytes32[] memory refs) = mirror.touched();
+        if (heard) {
+            _sums();
+            for (uint256 i = 0; i < who.length; ++i) {
+                _account(who[i]);
+                _boundBy(who[i]);
+                _touched[who[i]] = true;
+            }
+            for (uint256 i = 0; i < refs.length; ++i) {
+                same(ledger.potOf(refs[i]), mirror.potOf(refs[i]), "pot by events");
+            }
+            for (uint256 i = 0; i < movers.length; ++i) {
+                _touched[movers[i]] = true;
+            }
+            _ends();
+            _acceptance();
+        }
+        _weigh(who);
+        for (uint256 i = 0; i < who.length; ++i) {
+            _touched[who[i]] = false;
+        }
+        if (ruled) _versions();
+        (heard, ruled) = (false, false);
         ++_turn;
         same(wealth(), supply, "wei were made or lost");
         same(guardian.clock(), expectedClock(), "the clock is wall time without pauses");
     }
 
-    /// @dev Events from genesis on give every balance of ledger and vault, and all of their sums.
-    function _books() private view {
-        uint256 credits = 0;
+    /// @notice Everything, whether an event named it or not.
+    function recount() external {
+        _sums();
+        (uint256 credits, uint256 active, uint256 unbonding, uint256 pots) = (0, 0, 0, 0);
         for (uint256 i = 0; i < people.length; ++i) {
-            same(ledger.creditOf(people[i]), mirror.creditOf(people[i]), "credit by events");
+            _account(people[i]);
+            _boundBy(people[i]);
+            (uint256 out,,) = vault.unbondingOf(people[i]);
             credits += ledger.creditOf(people[i]);
+            (active, unbonding) = (active + vault.stakeOf(people[i]), unbonding + out);
         }
-        uint256 pots = 0;
         for (uint256 i = 0; i < mirror.potCount(); ++i) {
-            bytes32 ref = mirror.pots(i);
-            same(ledger.potOf(ref), mirror.potOf(ref), "pot by events");
-            pots += ledger.potOf(ref);
+            same(ledger.potOf(mirror.pots(i)), mirror.potOf(mirror.pots(i)), "pot by events");
+            pots += ledger.potOf(mirror.pots(i));
         }
         same(ledger.creditOf(address(0)), 0, "credit of nobody");
         same(ledger.totalPots(), pots, "pots");
         same(ledger.totalCredits(), credits + ledger.creditOf(address(this)), "credits");
-        same(ledger.treasury(), mirror.treasury(), "treasury by events");
-        same(ledger.totalBurned(), mirror.totalBurned(), "burned by events");
-        uint256 sum = pots + ledger.totalCredits() + ledger.treasury() + ledger.totalBurned();
-        same(address(ledger).balance, sum, "ledger's wei");
+        same(vault.totalStake(), active, "stakes");
+        same(vault.totalUnbonding(), unbonding, "unbonding");
+        for (uint256 i = 0; i < ids.length; ++i) {
+            _look(ids[i]);
+            that(looks[ids[i]].phase != Phase.FINAL || settlement.accountOf(ids[i]).ended, "an end without its money");
+        }
+        _versions();
+        same(wealth(), supply, "wei were made or lost");
+    }
+
+    /// @dev All sums by events, and the wei that are there for them.
+    function _sums() private view {
+        Mirror.Totals memory t = mirror.totals();
+        same(ledger.totalPots(), t.pots, "pots by events");
+        same(ledger.totalCredits(), t.credits, "credits by events");
+        same(ledger.treasury(), t.treasury, "treasury by events");
+        same(ledger.totalBurned(), t.burned, "burned by events");
+        same(address(ledger).balance, t.pots + t.credits + t.treasury + t.burned, "ledger's wei");
+        same(vault.totalStake(), t.stake, "stakes by events");
+        same(vault.totalUnbonding(), t.unbonding, "unbonding by events");
+        same(address(vault).balance, t.stake + t.unbonding, "vault's wei");
         string memory wrong = mirror.wrong();
         that(bytes(wrong).length == 0, wrong);
     }
 
-    /// @dev Stakes by events; nothing is bound that is not there; locks and collateral are those of what is open.
-    function _stakes() private view {
-        uint256 active = 0;
-        uint256 unbonding = 0;
-        for (uint256 i = 0; i < people.length; ++i) {
-            address a = people[i];
-            (uint256 out,,) = vault.unbondingOf(a);
-            same(vault.stakeOf(a), mirror.stakeOf(a), "stake by events");
-            same(out, mirror.unbondingOf(a), "unbonding by events");
-            same(vault.lockedOf(a), mirror.lockedOf(a), "locks by events");
-            same(vault.collateralOf(a), mirror.collateralOf(a), "collateral by events");
-            if (i < OPERATORS) _boundBy(a);
-            else that(vault.lockedOf(a) + vault.collateralOf(a) == 0, "only operators' stake is bound");
-            (active, unbonding) = (active + vault.stakeOf(a), unbonding + out);
-        }
-        same(vault.totalStake(), active, "stakes");
-        same(vault.totalUnbonding(), unbonding, "unbonding");
-        same(address(vault).balance, active + unbonding, "vault's wei");
+    function _account(address a) private view {
+        (uint256 out,,) = vault.unbondingOf(a);
+        same(ledger.creditOf(a), mirror.creditOf(a), "credit by events");
+        same(vault.stakeOf(a), mirror.stakeOf(a), "stake by events");
+        same(out, mirror.unbondingOf(a), "unbonding by events");
+        same(vault.lockedOf(a), mirror.lockedOf(a), "locks by events");
+        same(vault.collateralOf(a), mirror.collateralOf(a), "collateral by events");
     }
 
-    /// @dev Locks are those of open disputes, collateral is that of batches that were not released.
+    /// @dev Locks are those of open disputes, collateral is that of batches that were not released; only operators have any.
     function _boundBy(address a) private view {
-        uint256 sum = 0;
-        for (uint256 i = 0; i < ids.length; ++i) {
-            if (looks[ids[i]].phase == Phase.FINAL || disputes.dispute(ids[i]).operator != a) continue;
-            sum += settlement.accountOf(ids[i]).operatorLocked;
+        (uint256 locks, uint256 collateral) = (0, 0);
+        for (uint256 i = 0; i < live.length; ++i) {
+            if (accused[live[i]] != a || looks[live[i]].phase == Phase.FINAL) continue;
+            locks += settlement.accountOf(live[i]).operatorLocked;
         }
-        same(vault.lockedOf(a), sum, "locks are those of open disputes");
-        sum = 0;
-        for (uint256 i = 0; i < receipts.length; ++i) {
-            if (receipts[i].r.operator != a) continue;
-            IReceiptAnchor.Batch memory b = anchor.batch(receipts[i].batchId);
-            if (!b.released) sum += b.count * params.money(b.paramsVersion).receiptCollateral;
+        for (uint256 i = 0; i < unreleased.length; ++i) {
+            Anchored storage one = receipts[unreleased[i]];
+            if (one.r.operator != a) continue;
+            IReceiptAnchor.Batch memory b = anchor.batch(one.batchId);
+            if (!b.released) collateral += b.count * params.money(b.paramsVersion).receiptCollateral;
         }
-        same(vault.collateralOf(a), sum, "collateral is that of open batches");
+        same(vault.lockedOf(a), locks, "locks are those of open disputes");
+        same(vault.collateralOf(a), collateral, "collateral is that of open batches");
     }
 
     /// @dev The tree is the sum of its leaves in both epochs, a leaf is what its stake is worth next, and nothing that
     ///      anybody does moves a weight of the running epoch.
-    function _weights() private {
+    function _weigh(address[] memory who) private {
         uint32 now_ = tree.epoch();
-        uint256 total = 0;
-        uint256 next = 0;
-        for (uint256 i = 0; i < VERIFIERS; ++i) {
-            address v = verifierAt(i);
-            (uint32 has, uint32 will) = (tree.unitsAt(v, now_), tree.unitsAt(v, now_ + 1));
-            bool counts = registry.verifier(v).pool != 0 && vault.stakeOf(v) >= parameters().money.minVerifierStake;
-            same(will, counts ? tree.unitsFor(vault.stakeOf(v)) : 0, "leaf of the next epoch");
-            if (_epochSeen == now_) same(has, _unitsSeen[v], "a weight of the running epoch moved");
-            _unitsSeen[v] = has;
-            (total, next) = (total + has, next + will);
+        if (_epochSeen != now_) _turnEpoch(now_);
+        for (uint256 i = 0; i < who.length; ++i) {
+            _weighOne(who[i], now_);
         }
-        _epochSeen = now_;
-        same(tree.totalAt(now_), total, "tree now");
-        same(tree.totalAt(now_ + 1), next, "tree next");
+        while (movers.length != 0) {
+            _weighOne(movers[movers.length - 1], now_);
+            _touched[movers[movers.length - 1]] = false;
+            movers.pop();
+        }
+        same(tree.totalAt(now_), _sumNow, "tree now");
+        same(tree.totalAt(now_ + 1), _sumNext, "tree next");
+    }
+
+    /// @dev What was promised for the next epoch holds in it, for whoever did nothing in between.
+    function _turnEpoch(uint32 now_) private {
+        (uint256 sumNow, uint256 sumNext) = (0, 0);
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            address v = verifierOf(i);
+            uint32 has = tree.unitsAt(v, now_);
+            if (_epochSeen != 0 && !_touched[v]) {
+                same(has, _weights[v].next, "another weight than was promised");
+            }
+            _weights[v] = Weight(has, tree.unitsAt(v, now_ + 1));
+            (sumNow, sumNext) = (sumNow + has, sumNext + _weights[v].next);
+        }
+        (_epochSeen, _sumNow, _sumNext) = (now_, sumNow, sumNext);
+    }
+
+    function _weighOne(address v, uint32 now_) private {
+        bool counts = registry.verifier(v).pool != 0 && vault.stakeOf(v) >= MIN_VERIFIER_STAKE;
+        uint32 will = tree.unitsAt(v, now_ + 1);
+        same(will, counts ? tree.unitsFor(vault.stakeOf(v)) : 0, "leaf of the next epoch");
+        same(tree.unitsAt(v, now_), _weights[v].now_, "a weight of the running epoch moved");
+        _sumNext = _sumNext + will - _weights[v].next;
+        _weights[v].next = will;
     }
 
     /// @dev Money of every ended dispute by the table, once; pay and penalties of its seats when all are settled.
     function _ends() private {
-        for (uint256 i = 0; i < ids.length; ++i) {
-            if (looks[ids[i]].phase != Phase.FINAL || allSettled[ids[i]]) continue;
-            ISettlement.Account memory a = settlement.accountOf(ids[i]);
-            that(a.ended, "an end without its money");
-            if (!_counted[ids[i]]) _checkRow(ids[i], a);
-            _counted[ids[i]] = true;
-            that(seatPay[ids[i]] <= a.toVerifiers, "more was paid to seats than set aside");
-            same(seatPenalty[ids[i]], a.penalties, "penalties");
-            if (!a.paid || !_allSettled(ids[i])) continue;
-            same(seatPay[ids[i]], a.toVerifiers, "pay of all seats");
-            same(ledger.potOf(ids[i]), 0, "a settled dispute holds nothing");
-            same(ledger.potOf(settlement.penaltyPot(ids[i])), 0, "penalties are burned");
-            allSettled[ids[i]] = true;
+        while (paidOrCharged.length != 0) {
+            bytes32 id = paidOrCharged[paidOrCharged.length - 1];
+            paidOrCharged.pop();
+            if (looks[id].phase == Phase.FINAL && !allSettled[id]) _ended(id);
+        }
+    }
+
+    function _ended(bytes32 id) private {
+        ISettlement.Account memory a = settlement.accountOf(id);
+        that(a.ended, "an end without its money");
+        if (!_counted[id]) _checkRow(id, a);
+        _counted[id] = true;
+        that(seatPay[id] <= a.toVerifiers, "more was paid to seats than set aside");
+        same(seatPenalty[id], a.penalties, "penalties");
+        if (!a.paid || !_allSettled(id)) return;
+        same(seatPay[id], a.toVerifiers, "pay of all seats");
+        same(ledger.potOf(id), 0, "a settled dispute holds nothing");
+        same(ledger.potOf(settlement.penaltyPot(id)), 0, "penalties are burned");
+        allSettled[id] = true;
+        for (uint256 i = 0; i < live.length; ++i) {
+            if (live[i] != id) continue;
+            live[i] = live[live.length - 1];
+            live.pop();
+            return;
         }
     }
 
@@ -182,11 +253,12 @@ abstract contract Checks is OtherActions {
         _accepted[i] = ok;
     }
 
-    /// @dev No version of the parameters ever changes. One version a time.
+    /// @dev No version of the parameters ever changes.
     function _versions() private {
-        uint32 v = uint32(1 + _turn % params.version());
-        bytes32 hash = keccak256(abi.encode(params.get(v)));
-        if (_paramsHash[v] == 0) _paramsHash[v] = hash;
-        same(hash, _paramsHash[v], "parameters of a version changed");
+        for (uint32 v = 1; v <= params.version(); ++v) {
+            bytes32 hash = keccak256(abi.encode(params.get(v)));
+            if (_paramsHash[v] == 0) _paramsHash[v] = hash;
+            same(hash, _paramsHash[v], "parameters of a version changed");
+        }
     }
 }

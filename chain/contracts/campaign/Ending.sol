@@ -4,11 +4,11 @@ pragma solidity 0.8.37;
 import {Phase, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
-import {Checks} from "./Checks.sol";
+import {OtherActions} from "./OtherActions.sol";
 
 /// @title Everybody goes home: from wherever a campaign stopped, every dispute ends and every wei can leave
 /// @dev Moves that anybody may make, and one of governance where the breaker holds. None of them may fail.
-abstract contract Ending is Checks {
+abstract contract Ending is OtherActions {
     /// @dev Rounds are ten at most; each takes nine moves at most, a lost seed included.
     uint256 private constant MOST_MOVES = 100;
 
@@ -88,7 +88,7 @@ abstract contract Ending is Checks {
     /// @dev A pool that is too small holds windows open; it is made large enough again.
     function _releaseAll() private {
         for (uint256 i = 0; i < VERIFIERS && !registry.isSeatable(POOL); ++i) {
-            address v = verifierAt(i);
+            address v = verifierOf(i);
             if (registry.verifier(v).pool != 0) registry.refresh(v);
             if (registry.verifier(v).pool != 0 && vault.stakeOf(v) >= 5 ether) continue;
             stake(v, 5 ether);

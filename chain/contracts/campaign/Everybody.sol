@@ -17,9 +17,10 @@ contract Everybody is Ending {
         deploy(parameters());
         _populate();
         _watch();
+        _check();
     }
 
-    /// @notice One line of what this run did: rows of the table, ends, calls that succeeded.
+    /// @notice One line of what this run did: rows of the table, ends, calls that succeeded, reasons of refusals.
     function report() external view returns (string memory line) {
         for (uint8 i = 0; i <= uint8(type(Table.Move).max); ++i) {
             line = string.concat(line, i == 0 ? "" : ",", Strings.toString(moved[Table.Move(i)]));
@@ -27,8 +28,14 @@ contract Everybody is Ending {
         for (uint8 i = 0; i <= uint8(type(Verdict).max); ++i) {
             line = string.concat(line, i == 0 ? ";" : ",", Strings.toString(ended[Verdict(i)]));
         }
+        line = string.concat(line, ";");
         for (uint256 i = 0; i < names.length; ++i) {
-            line = string.concat(line, ";", names[i], "=", Strings.toString(done[names[i]]));
+            line = string.concat(line, i == 0 ? "" : ",", names[i], "=", Strings.toString(done[names[i]]));
+        }
+        line = string.concat(line, ";");
+        for (uint256 i = 0; i < reasons.length; ++i) {
+            string memory why = Strings.toHexString(uint32(reasons[i]), 4);
+            line = string.concat(line, i == 0 ? "" : ",", why, "=", Strings.toString(refused[reasons[i]]));
         }
     }
 }

@@ -14,11 +14,20 @@ contract Mirror {
     mapping(address who => uint256) public lockedOf;
     mapping(address who => uint256) public collateralOf;
     mapping(bytes32 ref => uint256) public slashedBy;
-    uint256 public treasury;
-    uint256 public totalBurned;
     bytes32[] public pots;
+    Totals private _totals;
     /// @notice The first movement that was against a rule; empty if none was.
     string public wrong;
+
+    /// @notice Sums of everything.
+    struct Totals {
+        uint256 pots;
+        uint256 credits;
+        uint256 treasury;
+        uint256 burned;
+        uint256 stake;
+        uint256 unbonding;
+    }
 
     struct Credit {
         uint256 amount;
@@ -29,6 +38,19 @@ contract Mirror {
     mapping(address who => Credit[]) private _credits;
     mapping(address who => uint256) private _paid;
     mapping(address who => mapping(bytes32 ref => uint256)) private _lockedBy;
+    address[] private _touched;
+    bytes32[] private _touchedPots;
+
+    function totals() external view returns (Totals memory) {
+        return _totals;
+    }
+
+    /// @notice Accounts and pots that events named since the last call, each once or oftener.
+    function touched() external returns (address[] memory who, bytes32[] memory refs) {
+        (who, refs) = (_touched, _touchedPots);
+        delete _touched;
+        delete _touchedPots;
+    }
 
     function potCount() external view returns (uint256) {
         return pots.length;
@@ -38,19 +60,20 @@ contract Mirror {
     function ofLedger(Vm.Log memory e, uint64 clock) external {
         bytes32 kind = e.topics[0];
         if (kind == ILedger.Taken.selector) {
-            _pot(e.topics[1]);
             (uint256 amount,) = abi.decode(e.data, (uint256, uint8));
-            potOf[e.topics[1]] += amount;
+            _enters(e.topics[1], amount);
         } else if (kind == ILedger.Credited.selector) {
-            (uint256 amount,, uint64 at) = abi.decode(e.data, (uint256, uint8, uint64));
+            (uint256 amount,, uint64 unlockAt) = abi.decode(e.data, (uint256, uint8, uint64));
             address who = _account(e.topics[1]);
-            potOf[e.topics[2]] -= amount;
+            _leaves(e.topics[2], amount);
             creditOf[who] += amount;
-            _credits[who].push(Credit(amount, at));
+            _totals.credits += amount;
+            _credits[who].push(Credit(amount, unlockAt));
+            _touched.push(who);
         } else if (kind == ILedger.Burned.selector) {
             (uint256 amount,) = abi.decode(e.data, (uint256, uint8));
-            potOf[e.topics[1]] -= amount;
-            totalBurned += amount;
+            _leaves(e.topics[1], amount);
+            _totals.burned += amount;
         } else if (kind == ILedger.Withdrawn.selector) {
             _withdrawn(_account(e.topics[1]), abi.decode(e.data, (uint256)), clock);
         } else {
@@ -63,16 +86,31 @@ contract Mirror {
         if (e.topics.length < 2) return;
         bytes32 kind = e.topics[0];
         address who = _account(e.topics[1]);
+        _touched.push(who);
         uint256 amount = _first(e.data);
         if (kind == IStakeSource.Deposited.selector) {
             stakeOf[who] += amount;
+            _totals.stake += amount;
         } else if (kind == IStakeSource.UnbondRequested.selector) {
             stakeOf[who] -= amount;
             unbondingOf[who] += amount;
+            (_totals.stake, _totals.unbonding) = (_totals.stake - amount, _totals.unbonding + amount);
         } else if (kind == IStakeSource.Unbonded.selector) {
             unbondingOf[who] -= amount;
+            _totals.unbonding -= amount;
             if (_bound(who) > stakeOf[who] + unbondingOf[who]) _wrong("bound stake left");
-        } else if (kind == IStakeSource.Locked.selector) {
+        } else if (kind == IStakeSource.Slashed.selector) {
+            (uint256 want, uint256 taken) = abi.decode(e.data, (uint256, uint256));
+            uint256 most = stakeOf[who] + unbondingOf[who];
+            if (taken != (want < most ? want : most)) _wrong("a slash took another amount");
+            _slashed(who, e.topics[2], taken);
+        } else {
+            _ofBound(kind, who, e, amount);
+        }
+    }
+
+    function _ofBound(bytes32 kind, address who, Vm.Log memory e, uint256 amount) private {
+        if (kind == IStakeSource.Locked.selector) {
             (, uint256 got) = abi.decode(e.data, (uint256, uint256));
             lockedOf[who] += got;
             _lockedBy[who][e.topics[2]] += got;
@@ -84,11 +122,6 @@ contract Mirror {
             if (_bound(who) > stakeOf[who]) _wrong("collateral without stake");
         } else if (kind == IStakeSource.Released.selector) {
             collateralOf[who] -= amount;
-        } else if (kind == IStakeSource.Slashed.selector) {
-            (uint256 want, uint256 taken) = abi.decode(e.data, (uint256, uint256));
-            uint256 most = stakeOf[who] + unbondingOf[who];
-            if (taken != (want < most ? want : most)) _wrong("a slash took another amount");
-            _slashed(who, e.topics[2], taken);
         }
     }
 
@@ -99,26 +132,42 @@ contract Mirror {
         uint256 fromActive = taken < stakeOf[who] ? taken : stakeOf[who];
         stakeOf[who] -= fromActive;
         unbondingOf[who] -= taken - fromActive;
+        (_totals.stake, _totals.unbonding) = (_totals.stake - fromActive, _totals.unbonding - (taken - fromActive));
         slashedBy[ref] += taken;
     }
 
     function _ofTreasury(bytes32 kind, Vm.Log memory e) private {
         uint256 amount = _first(e.data);
         if (kind == ILedger.Advanced.selector) {
-            _pot(e.topics[1]);
-            treasury -= amount;
-            potOf[e.topics[1]] += amount;
+            _totals.treasury -= amount;
+            _enters(e.topics[1], amount);
         } else if (kind == ILedger.Repaid.selector) {
-            potOf[e.topics[1]] -= amount;
-            treasury += amount;
+            _leaves(e.topics[1], amount);
+            _totals.treasury += amount;
         } else if (kind == ILedger.Funded.selector) {
-            treasury += amount;
+            _totals.treasury += amount;
         }
+    }
+
+    function _enters(bytes32 ref, uint256 amount) private {
+        if (!_seen[ref]) pots.push(ref);
+        _seen[ref] = true;
+        potOf[ref] += amount;
+        _totals.pots += amount;
+        _touchedPots.push(ref);
+    }
+
+    function _leaves(bytes32 ref, uint256 amount) private {
+        potOf[ref] -= amount;
+        _totals.pots -= amount;
+        _touchedPots.push(ref);
     }
 
     /// @dev Everything ever paid must be covered by credits that had unlocked.
     function _withdrawn(address who, uint256 amount, uint64 clock) private {
         creditOf[who] -= amount;
+        _totals.credits -= amount;
+        _touched.push(who);
         _paid[who] += amount;
         uint256 unlocked = 0;
         for (uint256 i = 0; i < _credits[who].length; ++i) {
@@ -133,12 +182,6 @@ contract Mirror {
 
     function _wrong(string memory what) private {
         if (bytes(wrong).length == 0) wrong = what;
-    }
-
-    function _pot(bytes32 ref) private {
-        if (_seen[ref]) return;
-        _seen[ref] = true;
-        pots.push(ref);
     }
 
     function _first(bytes memory data) private pure returns (uint256 word) {

@@ -3,10 +3,10 @@ pragma solidity 0.8.37;
 
 import {Receipt} from "../src/Types.sol";
 import {Phase, ParamSet} from "../src/Types.sol";
-import {CourtActions} from "./CourtActions.sol";
+import {Onward} from "./Onward.sol";
 
 /// @title Stake, money, demands, time, governance: everything beside the court, in any order
-abstract contract OtherActions is CourtActions {
+abstract contract OtherActions is Onward {
     mapping(bytes32 id => bool) private _refundedOnce;
 
     function moveMoney(uint256 what, uint256 who, uint256 amount) external step {
@@ -14,7 +14,7 @@ abstract contract OtherActions is CourtActions {
         if (what == 0) deposit(who, amount);
         else if (what == 1) unbond(who, amount);
         else if (what == 2) leave(who, rarely(amount));
-        else if (what == 3) withdraw(who, amount % 2 == 0);
+        else if (what == 3) withdraw(who, rarely(amount));
         else if (what == 4) quit(who, amount % 3 != 0);
         else fund(who, amount);
     }
@@ -25,7 +25,7 @@ abstract contract OtherActions is CourtActions {
         else if (what == 1) demandEnvelope(which, who);
         else if (what == 2) demandAnchor(which, who, uint8(spread(who)));
         else if (what < 5) answer(which, who, uint8(spread(who)));
-        else if (what == 5) expire(which, uint8(spread(who)), who % 2 == 0);
+        else if (what == 5) expire(which, uint8(spread(who)), rarely(who));
         else if (what == 6) release(which, rarely(who));
         else equivocate(which, who);
     }
@@ -52,7 +52,6 @@ abstract contract OtherActions is CourtActions {
         address a = personAt(who);
         (,, uint64 nextAt) = vault.unbondingOf(a);
         if (wait && nextAt != 0) until(nextAt);
-        _watch();
         may(a, address(vault), 0, abi.encodeCall(vault.finishUnbond, ()), "finishUnbond");
     }
 
@@ -60,7 +59,6 @@ abstract contract OtherActions is CourtActions {
         address a = personAt(who);
         (, uint64 nextAt) = ledger.dueOf(a);
         if (wait && nextAt != 0) until(nextAt);
-        _watch();
         (uint256 due,) = ledger.dueOf(a);
         uint256 had = a.balance;
         bool ok = may(a, address(ledger), 0, abi.encodeCall(ledger.withdraw, ()), "withdraw");
@@ -75,7 +73,7 @@ abstract contract OtherActions is CourtActions {
         bytes32 platform = keccak256(abi.encode("platform", i));
         bytes memory data =
             back ? abi.encodeCall(registry.join, (POOL, platform, MEASUREMENT)) : abi.encodeCall(registry.quit, ());
-        may(verifierAt(i), address(registry), 0, data, back ? string("rejoin") : string("quit"));
+        may(verifierOf(i), address(registry), 0, data, back ? string("rejoin") : string("quit"));
     }
 
     function fund(uint256 who, uint256 amount) internal {
@@ -124,7 +122,6 @@ abstract contract OtherActions is CourtActions {
             : how % 3 == 1 ? anchor.receiptId(a.r) : anchor.anchorSubject(anchor.receiptId(_unanchored(which, how)));
         uint64 deadline = anchor.demand(subject).deadline;
         if (wait && deadline != 0) until(uint256(deadline) + 1);
-        _watch();
         may(personAt(which), address(anchor), 0, abi.encodeCall(anchor.expire, (subject)), "expire");
     }
 
@@ -132,13 +129,12 @@ abstract contract OtherActions is CourtActions {
         if (receipts.length == 0) return;
         uint64 batchId = receipts[which % receipts.length].batchId;
         if (wait) until(uint256(anchor.windowEnd(0, batchId)) + 1);
-        _watch();
         may(personAt(which), address(anchor), 0, abi.encodeCall(anchor.release, (batchId)), "release");
     }
 
     function equivocate(uint256 who, uint256 seq) internal {
         if (!rarely(seq)) return;
-        address operator = operatorAt(who % OPERATORS);
+        address operator = operatorOf(who);
         Receipt memory a = receipt(operator, uint64(1_000_000 + seq % 3), ENVIRONMENT);
         Receipt memory b = a;
         b = receipt(operator, a.seq, ENVIRONMENT);
@@ -151,7 +147,7 @@ abstract contract OtherActions is CourtActions {
     // --- time and power ---
 
     function idle(uint256 salt) internal {
-        pass(spread(salt) % 2 hours);
+        pass(spread(salt) % (rarely(salt) ? 4 hours : 10 minutes));
     }
 
     function pause(uint256 seconds_, bool stop) internal {
@@ -176,7 +172,7 @@ abstract contract OtherActions is CourtActions {
 
     function _refund(uint256 which, uint256 who) private {
         bytes32 id = pick(which);
-        if (id == 0 || !rarely(who)) return;
+        if (id == 0) return;
         address by = who % 3 == 0 ? personAt(who) : address(this);
         bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
         that(!ok || by == address(this), "who refunded");
@@ -209,7 +205,7 @@ abstract contract OtherActions is CourtActions {
     }
 
     function _unanchored(uint256 which, uint8 ahead) private view returns (Receipt memory r) {
-        address operator = operatorAt(which % OPERATORS);
+        address operator = operatorOf(which);
         r = receipt(operator, anchor.lastSeq(operator) + 1 + ahead % 2, ENVIRONMENT);
         r.tokensHash = "given out";
         r.issuedAt = 1_800_000_000;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Hashes, Receipt} from "../src/Types.sol";
+import {Receipt} from "../src/Types.sol";
+import {Bls} from "../src/Bls.sol";
+import {BlsSecret} from "./BlsSecret.sol";
 import {Network} from "./Network.sol";
 
 /// @notice An account that refuses every payment, and does what it is told.
@@ -36,35 +38,60 @@ abstract contract People is Network {
     address[] public people;
     Refuser internal refuser;
     Anchored[] internal receipts;
+    /// @dev Of `receipts`: those whose batch still binds collateral.
+    uint256[] internal unreleased;
     bytes32[] public ids;
     /// @notice Wei of everybody and of all contracts together, from the beginning to the end.
     uint256 public supply;
     /// @notice Successful calls by name: what a campaign really did.
     mapping(string name => uint256) public done;
     string[] internal names;
+    /// @notice Refused calls by the selector of the reason; 0 without one.
+    mapping(bytes4 why => uint256) public refused;
+    bytes4[] internal reasons;
+    /// @notice What each verifier signs certificates with.
+    mapping(address who => Bls.G1) internal blsKeyOf;
 
     function _populate() internal {
         refuser = new Refuser();
         for (uint256 i = 0; i < OPERATORS; ++i) {
-            secretOf[operatorAt(i)] = OPERATOR_KEY + i;
-            _arrive(operatorAt(i));
+            _arrive(operatorAt(i), OPERATOR_KEY + i);
         }
         for (uint256 i = 0; i < CHALLENGERS; ++i) {
-            _arrive(vm.addr(0xC4A11000 + i));
+            _arrive(vm.addr(0xC4A11000 + i), 0);
         }
-        _arrive(address(refuser));
+        _arrive(address(refuser), 0);
         for (uint256 i = 0; i < VERIFIERS; ++i) {
-            secretOf[verifierAt(i)] = VERIFIER_KEY + i;
-            _arrive(verifierAt(i));
+            _arrive(verifierAt(i), VERIFIER_KEY + i);
         }
         vm.deal(address(this), PURSE);
         _found();
         supply = wealth();
     }
 
-    function _arrive(address who) private {
+    function _arrive(address who, uint256 secret) private {
         people.push(who);
+        secretOf[who] = secret;
         vm.deal(who, PURSE);
+    }
+
+    /// @dev Deriving an address takes longer than most calls: these are remembered.
+    function operatorOf(uint256 i) internal view returns (address) {
+        return people[i % OPERATORS];
+    }
+
+    function verifierOf(uint256 i) internal view returns (address) {
+        return people[OPERATORS + CHALLENGERS + 1 + i % VERIFIERS];
+    }
+
+    /// @dev A key for certificates, with its proof of possession.
+    function _registerBls(address who) private {
+        Bls.G1 memory key = BlsSecret.publicKey(secretOf[who]);
+        bytes32 digest = blsKeys.hashPossession(who, Bls.hashOf(key));
+        Bls.G2 memory proof = BlsSecret.sign(secretOf[who], digest, Bls.POSSESSION);
+        blsKeyOf[who] = key;
+        vm.prank(who);
+        blsKeys.register(key, proof);
     }
 
     /// @dev Stakes, pool, environment, model, key epoch, operators, a treasury that a few rounds empty.
@@ -72,8 +99,9 @@ abstract contract People is Network {
         registry.addPool(POOL, tree);
         registry.setMeasurement(MEASUREMENT, true);
         for (uint256 i = 0; i < VERIFIERS; ++i) {
-            stake(verifierAt(i), (20 + 7 * i) * 1 ether);
-            vm.prank(verifierAt(i));
+            _registerBls(verifierOf(i));
+            stake(verifierOf(i), (20 + 7 * i) * 1 ether);
+            vm.prank(verifierOf(i));
             registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
         }
         pass(EPOCH_BLOCKS * BLOCK_TIME);
@@ -81,8 +109,8 @@ abstract contract People is Network {
         _admit(MODEL, 0);
         openKeyEpoch();
         for (uint256 i = 0; i < OPERATORS; ++i) {
-            stake(operatorAt(i), 60 ether);
-            vm.prank(operatorAt(i));
+            stake(operatorOf(i), 60 ether);
+            vm.prank(operatorOf(i));
             registry.registerOperator("https://operator.example");
         }
         ledger.fund{value: 1 ether}();
@@ -91,7 +119,7 @@ abstract contract People is Network {
     function _admit(bytes32 digest, bytes32 pool) private {
         registry.propose(digest, pool, "vectors", "");
         for (uint256 i = 0; i < VERIFIERS; ++i) {
-            vm.prank(verifierAt(i));
+            vm.prank(verifierOf(i));
             registry.certify(digest, "vectors");
         }
         registry.activate(digest);
@@ -125,6 +153,11 @@ abstract contract People is Network {
         return people[OPERATORS + i % (CHALLENGERS + 1)];
     }
 
+    /// @dev What fate has for one of a dispute's members, or for it itself: the same whenever one asks.
+    function luck(bytes32 id, uint16 round, uint256 i, string memory what) internal pure returns (uint256) {
+        return uint256(keccak256(abi.encode(id, round, i, what)));
+    }
+
     function pick(uint256 i) internal view returns (bytes32) {
         return ids.length == 0 ? bytes32(0) : ids[i % ids.length];
     }
@@ -136,33 +169,48 @@ abstract contract People is Network {
     {
         if (who.balance < value) return false;
         _hear();
+        bytes memory out;
         uint256 before = gasleft();
         if (who == address(refuser)) {
-            (ok,) = refuser.run(to, value, data);
+            (ok, out) = refuser.run(to, value, data);
         } else {
             if (who != address(this)) vm.prank(who);
-            (ok,) = to.call{value: value}(data);
+            (ok, out) = to.call{value: value}(data);
         }
         that(before - gasleft() < 16_700_000, "a call is dearer than a transaction");
-        // Events of what was undone are recorded too.
-        if (!ok) vm.getRecordedLogs();
-        if (!ok) return false;
+        if (!ok) {
+            // Events of what was undone are recorded too.
+            vm.getRecordedLogs();
+            _count(_reason(out));
+            return false;
+        }
         if (done[name] == 0) names.push(name);
         done[name] += 1;
+        _watch();
+    }
+
+    function _count(bytes4 why) private {
+        if (refused[why] == 0) reasons.push(why);
+        refused[why] += 1;
+    }
+
+    function _reason(bytes memory out) private pure returns (bytes4) {
+        return out.length < 4 ? bytes4(0) : bytes4(out);
     }
 
     /// @dev A call that the tables allow: it must not fail.
     function must(address who, address to, bytes memory data, string memory what) internal {
         if (who != address(this)) vm.prank(who);
         (bool ok, bytes memory out) = to.call(data);
-        if (!ok) {
-            bytes4 why = out.length < 4 ? bytes4(0) : bytes4(out);
-            revert Refused(what, why);
-        }
+        if (!ok) revert Refused(what, _reason(out));
+        _watch();
     }
 
     /// @dev Keep books of the events so far.
     function _hear() internal virtual;
+
+    /// @dev Look at everything that the events so far were about.
+    function _watch() internal virtual;
 
     error Refused(string what, bytes4 why);
 

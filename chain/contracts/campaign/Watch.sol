@@ -8,13 +8,15 @@ import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
+import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {Mirror} from "./Mirror.sol";
 import {People} from "./People.sol";
 import {Recount} from "./Recount.sol";
 import {Table} from "./Table.sol";
 
-/// @title After every step: each dispute moved along the table, by a count made a second time; events are kept as books
+/// @title After every call: each dispute that it touched moved along the table, by a count made a second time; events are kept as books
 abstract contract Watch is People, Recount {
     Mirror public mirror;
     /// @notice How often each row of the table was seen.
@@ -31,6 +33,18 @@ abstract contract Watch is People, Recount {
     bytes32[] public demanded;
     /// @notice Disputes with nothing left to pay or to charge.
     mapping(bytes32 id => bool) public allSettled;
+    /// @notice Disputes that have not ended, or whose money is still moving.
+    bytes32[] internal live;
+    /// @dev Disputes that events named and nobody has looked at since; those whose money moved; whether anything was heard.
+    bytes32[] private _stirred;
+    bytes32[] internal paidOrCharged;
+    bool internal heard;
+    bool internal ruled;
+    /// @dev Verifiers who entered or left the pool since the last check.
+    address[] internal movers;
+    mapping(bytes32 id => address operator) internal accused;
+    /// @dev Seats that a certificate was made for.
+    mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
     uint256 private _stopped;
     uint256 private _pausedFrom;
     uint256 private _pauseEnd;
@@ -39,26 +53,60 @@ abstract contract Watch is People, Recount {
 
     function _hear() internal override {
         Vm.Log[] memory logs = vm.getRecordedLogs();
+        if (logs.length == 0) return;
+        heard = true;
         uint64 clock = guardian.clock();
         for (uint256 i = 0; i < logs.length; ++i) {
-            if (logs[i].emitter == address(ledger)) mirror.ofLedger(logs[i], clock);
-            else if (logs[i].emitter == address(vault)) mirror.ofVault(logs[i]);
-            else if (logs[i].emitter == address(disputes)) _ofCourt(logs[i]);
-            else if (logs[i].emitter == address(settlement)) _ofSettlement(logs[i]);
-            else if (logs[i].emitter == address(guardian)) _ofGuardian(logs[i]);
+            address by = logs[i].emitter;
+            if (by == address(ledger)) mirror.ofLedger(logs[i], clock);
+            else if (by == address(vault)) _ofVault(logs[i]);
+            else if (by == address(registry)) _ofRegistry(logs[i]);
+            else if (by == address(disputes)) _ofCourt(logs[i]);
+            else if (by == address(settlement)) _ofSettlement(logs[i]);
+            else if (by == address(guardian)) _ofGuardian(logs[i]);
+            else if (by == address(params)) ruled = true;
             else if (logs[i].topics[0] == IReceiptAnchor.Demanded.selector) demanded.push(logs[i].topics[1]);
+            else _ofOthers(logs[i]);
         }
     }
 
-    /// @dev Everything since the last look: events first, then every dispute that has not ended.
-    function _watch() internal {
+    function _ofVault(Vm.Log memory e) private {
+        mirror.ofVault(e);
+        if (e.topics[0] != IStakeSource.Released.selector) return;
+        uint64 batchId = uint64(uint256(e.topics[2]));
+        for (uint256 i = 0; i < unreleased.length; ++i) {
+            if (receipts[unreleased[i]].batchId != batchId) continue;
+            that(anchor.batch(batchId).released, "collateral leaves an open batch");
+            unreleased[i] = unreleased[unreleased.length - 1];
+            unreleased.pop();
+            return;
+        }
+        revert Failed("collateral leaves twice");
+    }
+
+    function _ofRegistry(Vm.Log memory e) private {
+        bool moved_ = e.topics[0] == IRegistry.VerifierJoined.selector || e.topics[0] == IRegistry.VerifierLeft.selector;
+        if (moved_) movers.push(address(uint160(uint256(e.topics[1]))));
+    }
+
+    /// @dev What later parts of the campaign keep books of.
+    function _ofOthers(Vm.Log memory e) internal virtual {}
+
+    /// @dev Everything since the last look: events first, then every dispute that they named.
+    function _watch() internal override {
         _hear();
-        for (uint256 i = 0; i < ids.length; ++i) {
-            if (looks[ids[i]].phase != Phase.FINAL) _look(ids[i]);
+        while (_stirred.length != 0) {
+            bytes32 id = _stirred[_stirred.length - 1];
+            _stirred.pop();
+            bool again = false;
+            for (uint256 i = 0; i < _stirred.length; ++i) {
+                again = again || _stirred[i] == id;
+            }
+            if (!again) _look(id);
         }
     }
 
-    function _look(bytes32 id) private {
+    function _look(bytes32 id) internal {
         IDisputes.Dispute memory d = disputes.dispute(id);
         Table.Look memory a = looks[id];
         Table.Look memory b = _seen(id, d);
@@ -81,7 +129,11 @@ abstract contract Watch is People, Recount {
         if (m == Table.Move.GIVE_UP) _undecided(id, a, b);
         if (m == Table.Move.APPEAL) appealedVerdict[id] = a.verdict;
         moved[m] += 1;
-        if (b.phase == Phase.FINAL) ended[b.verdict] += 1;
+        if (m == Table.Move.DRAW_LAST) _seated(id, d);
+        if (b.phase == Phase.FINAL && a.phase != Phase.FINAL) {
+            ended[b.verdict] += 1;
+            paidOrCharged.push(id);
+        }
         looks[id] = b;
     }
 
@@ -106,6 +158,24 @@ abstract contract Watch is People, Recount {
                 d.paramsVersion
             )
         );
+    }
+
+    /// @dev Every seat has one holder, with a weight before anybody knew the seed, and nobody judges a case of its own.
+    function _seated(bytes32 id, IDisputes.Dispute memory d) private view {
+        IDisputes.Member[] memory list = disputes.membersOf(id, d.round);
+        IDisputes.Round memory r = disputes.roundOf(id, d.round);
+        uint32 epoch = tree.epoch();
+        while (tree.epochStart(epoch) > r.seedBlock) {
+            --epoch;
+        }
+        (uint256 all, uint256 sum) = (0, 0);
+        for (uint256 i = 0; i < list.length; ++i) {
+            that(list[i].voter != d.challenger, "the challenger judges");
+            that(list[i].voter == address(0) || tree.unitsAt(list[i].voter, epoch) != 0, "a seat without a weight");
+            that(list[i].seats == ones(list[i].seatMask), "seats of a member");
+            (all, sum) = (all | list[i].seatMask, sum + list[i].seats);
+        }
+        that(all == (1 << r.seats) - 1 && sum == r.seats, "each seat once");
     }
 
     /// @dev A round was settled: what it led to is what a plain count says.
@@ -142,15 +212,31 @@ abstract contract Watch is People, Recount {
     }
 
     function _ofCourt(Vm.Log memory e) private {
+        if (e.topics.length < 2) return; // of its authority
         bytes32 kind = e.topics[0];
         if (kind == ICourt.DisputeOpened.selector) {
             ids.push(e.topics[1]);
-        } else if (kind == ICourt.Revealed.selector) {
+            live.push(e.topics[1]);
+            accused[e.topics[1]] = address(uint160(uint256(e.topics[3])));
+        } else if (looks[e.topics[1]].phase == Phase.NONE && !_isStirred(e.topics[1])) {
+            return; // of a receipt or an environment
+        } else {
+            that(looks[e.topics[1]].phase != Phase.FINAL, "an ended dispute moves");
+        }
+        _stirred.push(e.topics[1]);
+        if (kind == ICourt.Revealed.selector) {
             (Vote memory v,) = abi.decode(e.data, (Vote, bytes));
             _heard(v);
         } else if (kind == ICourt.Certified.selector) {
             (Finding memory f, uint256 seats,) = abi.decode(e.data, (Finding, uint256, uint16));
+            same(seats, signedFor[f.dispute][f.round], "seats of a certificate");
             _heard(f, seats);
+        }
+    }
+
+    function _isStirred(bytes32 id) private view returns (bool found) {
+        for (uint256 i = 0; i < _stirred.length; ++i) {
+            found = found || _stirred[i] == id;
         }
     }
 
@@ -176,6 +262,7 @@ abstract contract Watch is People, Recount {
     }
 
     function _ofSettlement(Vm.Log memory e) private {
+        paidOrCharged.push(e.topics[1]);
         if (e.topics[0] != ISettlement.SeatsSettled.selector) return;
         (bytes32 id, uint16 round) = (e.topics[1], uint16(uint256(e.topics[2])));
         (uint16 from, uint16 seats, Standing standing, uint256 pay, uint256 penalty) =

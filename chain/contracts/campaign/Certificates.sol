@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Bls} from "../src/Bls.sol";
+import {Certificate} from "../src/Certificate.sol";
+import {Finding} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {Ballots} from "./Ballots.sol";
+import {BlsSecret} from "./BlsSecret.sol";
+
+/// @title Certificates: committees formed, signatures of some members in one, and forgeries of them
+abstract contract Certificates is Ballots {
+    bytes32 private constant ROOT = keccak256("commitments");
+
+    /// @dev The root of commitments made off the chain, and the committee's keys.
+    function _form(bytes32 id) internal {
+        IDisputes.Round memory r = roundOf(id);
+        if (r.committee != 0) return;
+        may(personAt(r.seedBlock), address(disputes), 0, abi.encodeCall(disputes.postCommitRoot, (id, ROOT)), "root");
+        (uint256 seated, Bls.G1[] memory keys,) = _sum(id, type(uint256).max);
+        bytes memory data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
+        may(personAt(r.seedBlock), address(disputes), 0, data, "form");
+    }
+
+    /// @dev Most members that have not revealed sign what the round is in the mood for.
+    function _certify(bytes32 id, uint256 salt) internal {
+        IDisputes.Round memory r = roundOf(id);
+        if (r.committee == 0 || r.certifiedGroup != 0) return;
+        uint16 round = disputes.dispute(id).round;
+        Act memory act = choice(_moodOf(id, round, salt));
+        Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
+        uint256 signers = _signers(id, round);
+        (Certificate.Proof memory p) = _proofOf(id, signers, f);
+        if (salt % 8 == 0) _forge(f, p, salt);
+        signedFor[id][round] = signers & ~r.revealedMask;
+        may(personAt(salt), address(disputes), 0, abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify");
+    }
+
+    /// @dev Another finding, another signer, another root: none of them was signed.
+    function _forge(Finding memory f, Certificate.Proof memory p, uint256 salt) private {
+        Finding memory g = abi.decode(abi.encode(f), (Finding));
+        g.roundDigest = keccak256(abi.encode(g.roundDigest));
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (g, ROOT, p))), "a finding that nobody signed");
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, "root", p))), "a root that nobody signed");
+        Certificate.Proof memory q = abi.decode(abi.encode(p), (Certificate.Proof));
+        q.signers = q.seated;
+        q.absentKeys = new Bls.G1[](0);
+        if (q.signers == p.signers) return;
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who did not sign is counted");
+    }
+
+    function _signers(bytes32 id, uint16 round) private view returns (uint256 mask) {
+        IDisputes.Member[] memory list = members(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].voter != address(0) && luck(id, round, i, "signs") % 8 != 0) mask |= list[i].seatMask;
+        }
+    }
+
+    function _proofOf(bytes32 id, uint256 signers, Finding memory f)
+        private
+        view
+        returns (Certificate.Proof memory p)
+    {
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT);
+        (uint256 seated,, uint256 all) = _sum(id, type(uint256).max);
+        (,, uint256 some) = _sum(id, signers);
+        (, Bls.G1[] memory absent,) = _sum(id, ~signers);
+        p = Certificate.Proof(
+            seated, signers, BlsSecret.publicKey(all), BlsSecret.sign(some, digest, Bls.SIGNATURE), absent
+        );
+    }
+
+    /// @dev Of the seats in `mask` that somebody holds: which they are, their keys lowest first, the sum of the secrets.
+    function _sum(bytes32 id, uint256 mask)
+        private
+        view
+        returns (uint256 seated, Bls.G1[] memory keys, uint256 secret)
+    {
+        IDisputes.Member[] memory list = members(id);
+        uint256 seats = roundOf(id).seats;
+        keys = new Bls.G1[](seats);
+        uint256 used = 0;
+        for (uint256 seat = 0; seat < seats; ++seat) {
+            address holder = _holder(list, seat);
+            if (holder == address(0) || mask & (1 << seat) == 0) continue;
+            seated |= 1 << seat;
+            keys[used++] = blsKeyOf[holder];
+            secret = addmod(secret, secretOf[holder], BlsSecret.ORDER);
+        }
+        assembly ("memory-safe") {
+            mstore(keys, used)
+        }
+    }
+
+    function _holder(IDisputes.Member[] memory list, uint256 seat) private pure returns (address) {
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].seatMask & (1 << seat) != 0) return list[i].voter;
+        }
+        return address(0);
+    }
+}

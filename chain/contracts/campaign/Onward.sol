@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Phase} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {CourtActions} from "./CourtActions.sol";
+
+/// @title Disputes go on: for most of them what can be done now, then time until the next can go on
+/// @dev Without it random calls would rarely get beyond a first draw.
+abstract contract Onward is CourtActions {
+    function goOn(uint256 salt) external step {
+        for (uint256 i = live.length; i > 0; --i) {
+            if (spread(salt ^ i) % 8 != 0) _goOn(live[i - 1], spread(~salt ^ i));
+        }
+        if (spread(salt) % 4 != 0) _wait();
+    }
+
+    function _goOn(bytes32 id, uint256 salt) private {
+        if (guardian.pausedUntil() != 0) return;
+        Phase phase = disputes.phaseOf(id);
+        if (_waits(id)) {
+            _goOnDrawing(id, salt);
+        } else if (phase == Phase.COMMIT) {
+            if (_byCertificate(id)) _form(id);
+            _commitAll(id, salt >> 8);
+        } else if (phase == Phase.REVEAL) {
+            if (_byCertificate(id)) _certify(id, salt >> 8);
+            _revealAll(id);
+            _settle(id, salt, false);
+        } else if (phase == Phase.FINAL) {
+            _settleSeats(id, salt >> 8, salt);
+        } else if (phase == Phase.APPEAL && salt % 4 == 0) {
+            _appeal(id, salt >> 8);
+        } else {
+            _openAlt(id, salt >> 8);
+            _finalize(id, salt, false);
+        }
+    }
+
+    /// @dev Of the unlucky nobody brings the header in time.
+    function _goOnDrawing(bytes32 id, uint256 salt) private {
+        uint256 seedBlock = roundOf(id).seedBlock;
+        if (block.number <= seedBlock) return;
+        if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) return _rearm(id, false);
+        if (_unlucky(id)) return;
+        _prove(id, bytes32(salt));
+        // In parts or at once.
+        _draw(id, salt, salt % 3 == 0 ? 2 : 9);
+    }
+
+    function _unlucky(bytes32 id) private view returns (bool) {
+        return luck(id, 0, 0, "header") % 16 == 0;
+    }
+
+    /// @dev Until the first of the live disputes can go on by the clock; not at all while a seed waits to be used.
+    function _wait() private {
+        if (guardian.pausedUntil() != 0) return;
+        uint256 least = 6 hours;
+        for (uint256 i = 0; i < live.length; ++i) {
+            uint256 next = _secondsTo(live[i]);
+            if (next < least) least = next;
+        }
+        if (least != 0) pass(least);
+    }
+
+    function _secondsTo(bytes32 id) private view returns (uint256) {
+        Phase phase = disputes.phaseOf(id);
+        IDisputes.Round memory r = roundOf(id);
+        if (_waits(id)) {
+            uint256 number = uint256(r.seedBlock) + (_unlucky(id) ? EPOCH_BLOCKS : 1);
+            return block.number < number ? (number - block.number) * BLOCK_TIME : 0;
+        }
+        uint256 end = phase == Phase.COMMIT ? r.commitEnd : r.revealEnd;
+        if (phase == Phase.APPEAL || phase == Phase.AIRGAP) end = disputes.dispute(id).airgapEnd;
+        // What is past its time waits for somebody, not for the clock.
+        return phase == Phase.FINAL || end < guardian.clock() ? type(uint256).max : end + 1 - guardian.clock();
+    }
+}
