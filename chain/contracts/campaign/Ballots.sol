@@ -39,7 +39,7 @@ abstract contract Ballots is Checks {
     /// @dev Most members say the same, so that verdicts come up often; some say something else, some stay away.
     function _commitAll(bytes32 id, uint256 salt) internal {
         IDisputes.Member[] memory list = members(id);
-        uint16 round = disputes.dispute(id).round;
+        uint16 round = disputes.roundsOf(id);
         bool signs = _byCertificate(id);
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = luck(id, round, i, "commit");
@@ -51,7 +51,7 @@ abstract contract Ballots is Checks {
 
     function _revealAll(bytes32 id) internal {
         IDisputes.Member[] memory list = members(id);
-        uint16 round = disputes.dispute(id).round;
+        uint16 round = disputes.roundsOf(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (luck(id, round, i, "reveal") % 16 != 0) _reveals(id, list[i]);
         }
@@ -59,7 +59,7 @@ abstract contract Ballots is Checks {
 
     /// @dev Of four rounds one is to end with a certificate.
     function _byCertificate(bytes32 id) internal view returns (bool) {
-        return luck(id, disputes.dispute(id).round, 0, "certificate") % 4 == 0;
+        return luck(id, disputes.roundsOf(id), 0, "certificate") % 4 == 0;
     }
 
     /// @dev What most members of a round say: the first salt chooses.
@@ -80,8 +80,6 @@ abstract contract Ballots is Checks {
         bytes memory data = abi.encodeCall(disputes.commit, (id, to.seatMask, disputes.hashVote(v)));
         if (!may(to.voter, address(disputes), 0, data, "copied")) return;
         until(uint256(roundOf(id).commitEnd) + 1);
-        // Neither as its own, nor as what it is a copy of.
-        that(!_tries(to.voter, abi.encodeCall(disputes.reveal, (v, "quote"))), "another's vote was opened");
         (v.voter, v.seatMask) = (to.voter, to.seatMask);
         that(!_tries(to.voter, abi.encodeCall(disputes.reveal, (v, "quote"))), "a copied commitment was opened");
     }
@@ -126,7 +124,7 @@ abstract contract Ballots is Checks {
 
     /// @dev What a voter chose first counts.
     function actOf(bytes32 id, address voter, uint8 what) internal returns (Act memory) {
-        uint16 round = disputes.dispute(id).round;
+        uint16 round = disputes.roundsOf(id);
         uint256 kept = _chosen[id][round][voter];
         if (kept == 0) kept = _chosen[id][round][voter] = what % 11 + 1;
         return choice(kept - 1);

@@ -26,7 +26,7 @@ abstract contract Certificates is Ballots {
     function _certify(bytes32 id, uint256 salt) internal {
         IDisputes.Round memory r = roundOf(id);
         if (r.committee == 0 || r.certifiedGroup != 0) return;
-        uint16 round = disputes.dispute(id).round;
+        uint16 round = disputes.roundsOf(id);
         Act memory act = choice(_moodOf(id, round, salt));
         Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
         uint256 signers = _signers(id, round);

@@ -236,7 +236,7 @@ abstract contract Checks is Watch {
     }
 
     function _allSettled(bytes32 id) private view returns (bool) {
-        for (uint16 round = 1; round <= disputes.dispute(id).round; ++round) {
+        for (uint16 round = 1; round <= disputes.roundsOf(id); ++round) {
             if (settlement.settledSeats(id, round) < disputes.roundOf(id, round).seats) return false;
         }
         return true;

@@ -121,7 +121,7 @@ abstract contract CourtActions is Certificates {
     }
 
     function _settleSeats(bytes32 id, uint256 round, uint256 count) internal {
-        uint16 last = disputes.dispute(id).round;
+        uint16 last = disputes.roundsOf(id);
         round = last == 0 ? 0 : 1 + round % last;
         bytes memory data = abi.encodeCall(settlement.settleSeats, (id, uint16(round), count % 8));
         may(personAt(count), address(settlement), 0, data, "settleSeats");

@@ -67,7 +67,7 @@ abstract contract Ending is OtherActions {
 
     function _settleEverySeat() private {
         for (uint256 i = 0; i < ids.length; ++i) {
-            for (uint16 round = 1; round <= disputes.dispute(ids[i]).round; ++round) {
+            for (uint16 round = 1; round <= disputes.roundsOf(ids[i]); ++round) {
                 if (settlement.settledSeats(ids[i], round) == disputes.roundOf(ids[i], round).seats) continue;
                 settlement.settleSeats(ids[i], round, 255);
             }

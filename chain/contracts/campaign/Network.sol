@@ -136,11 +136,11 @@ abstract contract Network is Deployment {
     }
 
     function roundOf(bytes32 id) internal view returns (IDisputes.Round memory) {
-        return disputes.roundOf(id, disputes.dispute(id).round);
+        return disputes.roundOf(id, disputes.roundsOf(id));
     }
 
     function members(bytes32 id) internal view returns (IDisputes.Member[] memory) {
-        return disputes.membersOf(id, disputes.dispute(id).round);
+        return disputes.membersOf(id, disputes.roundsOf(id));
     }
 
     /// @dev The seed block is over and its mix proven.
@@ -157,7 +157,7 @@ abstract contract Network is Deployment {
 
     function voteOf(bytes32 id, IDisputes.Member memory m, Act memory act) internal view returns (Vote memory v) {
         v.dispute = id;
-        v.round = disputes.dispute(id).round;
+        v.round = disputes.roundsOf(id);
         v.voter = m.voter;
         v.seatMask = m.seatMask;
         v.outcome = uint8(act.outcome);

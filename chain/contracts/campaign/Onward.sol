@@ -8,6 +8,8 @@ import {CourtActions} from "./CourtActions.sol";
 /// @title Disputes go on: for most of them what can be done now, then time until the next can go on
 /// @dev Without it random calls would rarely get beyond a first draw.
 abstract contract Onward is CourtActions {
+    mapping(bytes32 id => mapping(uint16 round => bool)) private _voted;
+
     function goOn(uint256 salt) external step {
         for (uint256 i = live.length; i > 0; --i) {
             if (spread(salt ^ i) % 8 != 0) _goOn(live[i - 1], spread(~salt ^ i));
@@ -23,6 +25,7 @@ abstract contract Onward is CourtActions {
         } else if (phase == Phase.COMMIT) {
             if (_byCertificate(id)) _form(id);
             _commitAll(id, salt >> 8);
+            _voted[id][disputes.roundsOf(id)] = true;
         } else if (phase == Phase.REVEAL) {
             if (_byCertificate(id)) _certify(id, salt >> 8);
             _revealAll(id);
@@ -52,9 +55,10 @@ abstract contract Onward is CourtActions {
         return luck(id, 0, 0, "header") % 16 == 0;
     }
 
-    /// @dev Until the first of the live disputes can go on by the clock; not at all while a seed waits to be used.
+    /// @dev Until the first of the live disputes can go on by the clock; not at all while a seed or a committee waits for
+    ///      somebody. A pause is sat out.
     function _wait() private {
-        if (guardian.pausedUntil() != 0) return;
+        if (guardian.pausedUntil() != 0) return pass(guardian.pausedUntil() - block.timestamp);
         uint256 least = 6 hours;
         for (uint256 i = 0; i < live.length; ++i) {
             uint256 next = _secondsTo(live[i]);
@@ -70,6 +74,7 @@ abstract contract Onward is CourtActions {
             uint256 number = uint256(r.seedBlock) + (_unlucky(id) ? EPOCH_BLOCKS : 1);
             return block.number < number ? (number - block.number) * BLOCK_TIME : 0;
         }
+        if (phase == Phase.COMMIT && !_voted[id][disputes.roundsOf(id)]) return 0;
         uint256 end = phase == Phase.COMMIT ? r.commitEnd : r.revealEnd;
         if (phase == Phase.APPEAL || phase == Phase.AIRGAP) end = disputes.dispute(id).airgapEnd;
         // What is past its time waits for somebody, not for the clock.

@@ -35,12 +35,21 @@ library Table {
         bool appealed;
         bool refunded;
         Verdict verdict;
+        uint64 seedBlock;
+        uint64 commitEnd;
+        uint64 revealEnd;
+        uint64 appealEnd;
         uint64 airgapEnd;
+        uint256 committed; // masks of seats
+        uint256 revealed;
+        bool promised; // a root was posted, and no certificate yet
+        bool lost; // the seed that was waited for before can not be used any more
         uint8 rearms;
         uint16 drawn;
         uint16 seats;
         uint256 challengers;
         uint64 clock;
+        uint256 block_;
         bool held;
         bytes32 fixed_; // hash of what never changes
     }
@@ -49,6 +58,12 @@ library Table {
     struct Limits {
         uint8 rounds;
         uint8 maxReruns;
+        uint32 commitTime;
+        uint32 revealTime;
+        uint32 appealTime;
+        uint32 airgap;
+        uint32 breakerTime;
+        uint16 breakerOperators;
     }
 
     uint8 internal constant MAX_REARMS = 3;

@@ -102,8 +102,8 @@ def main() -> None:
     """Tries every fault, prints a line for each, writes them all."""
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", action="append", help="name of a fault, several times if need be (default: all)")
-    parser.add_argument("--runs", type=int, default=32, help="runs of a campaign (default %(default)s)")
-    parser.add_argument("--depth", type=int, default=150, help="calls of a run (default %(default)s)")
+    parser.add_argument("--runs", type=int, default=12, help="runs of a campaign (default %(default)s)")
+    parser.add_argument("--depth", type=int, default=250, help="calls of a run (default %(default)s)")
     parser.add_argument("--root", type=Path, default=Path("build/mutants"), help="where the copy lies (%(default)s)")
     parser.add_argument("--out", type=Path, help="where the results are written as JSON")
     options = parser.parse_args()

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Finding, Phase, Standing, Vote} from "../src/Types.sol";
+import {Vm} from "../test/Vm.sol";
+import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {IRegistry} from "../src/interfaces/IRegistry.sol";
+import {ISettlement} from "../src/interfaces/ISettlement.sol";
+import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
+import {Mirror} from "./Mirror.sol";
+import {People} from "./People.sol";
+import {Recount} from "./Recount.sol";
+import {Table} from "./Table.sol";
+
+/// @title Every event becomes an entry in a book, and names what must be looked at
+abstract contract Hearing is People, Recount {
+    Mirror public mirror;
+    mapping(bytes32 id => Table.Look) internal looks;
+    mapping(bytes32 id => mapping(uint16 round => mapping(uint16 seat => bool))) private _seatSettled;
+    mapping(bytes32 id => uint256) public seatPay;
+    mapping(bytes32 id => uint256) public seatPenalty;
+    bytes32[] public demanded;
+    /// @notice Disputes that have not ended, or whose money is still moving.
+    bytes32[] internal live;
+    /// @dev Disputes that events named and nobody has looked at since; those whose money moved; whether anything was heard.
+    bytes32[] internal stirred;
+    bytes32[] internal paidOrCharged;
+    bool internal heard;
+    bool internal ruled;
+    /// @dev Verifiers who entered or left the pool since the last check.
+    address[] internal movers;
+    mapping(bytes32 id => address operator) internal accused;
+    /// @dev Seats that a certificate was made for; rounds whose commitments have a root.
+    mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
+    mapping(bytes32 id => mapping(uint16 round => bool)) internal rooted;
+    /// @dev Whether the breaker must hold convictions.
+    bool internal holds;
+    uint256 private _stopped;
+    uint256 private _pausedFrom;
+    uint256 private _pauseEnd;
+
+    function _hear() internal override {
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        if (logs.length == 0) return;
+        heard = true;
+        uint64 clock = guardian.clock();
+        for (uint256 i = 0; i < logs.length; ++i) {
+            address by = logs[i].emitter;
+            if (by == address(ledger)) mirror.ofLedger(logs[i], clock);
+            else if (by == address(vault)) _ofVault(logs[i]);
+            else if (by == address(registry)) _ofRegistry(logs[i]);
+            else if (by == address(disputes)) _ofCourt(logs[i]);
+            else if (by == address(settlement)) _ofSettlement(logs[i]);
+            else if (by == address(guardian)) _ofGuardian(logs[i]);
+            else if (by == address(params)) ruled = true;
+            else if (logs[i].topics[0] == IReceiptAnchor.Demanded.selector) demanded.push(logs[i].topics[1]);
+            else _ofOthers(logs[i]);
+        }
+    }
+
+    function _ofVault(Vm.Log memory e) private {
+        mirror.ofVault(e);
+        if (e.topics[0] != IStakeSource.Released.selector) return;
+        uint64 batchId = uint64(uint256(e.topics[2]));
+        for (uint256 i = 0; i < unreleased.length; ++i) {
+            if (receipts[unreleased[i]].batchId != batchId) continue;
+            that(anchor.batch(batchId).released, "collateral leaves an open batch");
+            unreleased[i] = unreleased[unreleased.length - 1];
+            unreleased.pop();
+            return;
+        }
+        revert Failed("collateral leaves twice");
+    }
+
+    function _ofRegistry(Vm.Log memory e) private {
+        bool moved_ = e.topics[0] == IRegistry.VerifierJoined.selector || e.topics[0] == IRegistry.VerifierLeft.selector;
+        if (moved_) movers.push(address(uint160(uint256(e.topics[1]))));
+    }
+
+    /// @dev What later parts of the campaign keep books of.
+    function _ofOthers(Vm.Log memory e) internal virtual {}
+
+    function _ofCourt(Vm.Log memory e) private {
+        if (e.topics.length < 2) return; // of its authority
+        bytes32 kind = e.topics[0];
+        if (kind == ICourt.DisputeOpened.selector) {
+            ids.push(e.topics[1]);
+            live.push(e.topics[1]);
+            accused[e.topics[1]] = address(uint160(uint256(e.topics[3])));
+        } else if (looks[e.topics[1]].phase == Phase.NONE && !_isStirred(e.topics[1])) {
+            // Of a receipt or an environment.
+            if (kind == ICourt.BreakerReset.selector) holds = false;
+            return;
+        } else {
+            that(looks[e.topics[1]].phase != Phase.FINAL, "an ended dispute moves");
+        }
+        stirred.push(e.topics[1]);
+        if (kind == ICourt.Revealed.selector) {
+            (Vote memory v,) = abi.decode(e.data, (Vote, bytes));
+            _heard(v);
+        } else if (kind == ICourt.Certified.selector) {
+            (Finding memory f, uint256 seats,) = abi.decode(e.data, (Finding, uint256, uint16));
+            same(seats, signedFor[f.dispute][f.round], "seats of a certificate");
+            _heard(f, seats);
+        } else if (kind == ICourt.CommitRootPosted.selector) {
+            rooted[e.topics[1]][uint16(uint256(e.topics[2]))] = true;
+        }
+    }
+
+    function _isStirred(bytes32 id) private view returns (bool found) {
+        for (uint256 i = 0; i < stirred.length; ++i) {
+            found = found || stirred[i] == id;
+        }
+    }
+
+    /// @dev Pauses, kept by hand: none longer than allowed, no two nearer than a dispute is long.
+    function _ofGuardian(Vm.Log memory e) private {
+        if (e.topics[0] == IGuardian.Paused.selector) {
+            if (_pauseEnd != 0) _stopped += _pauseEnd - _pausedFrom;
+            // A version that is long over may have had longer disputes.
+            uint256 longest = params.longestDispute(params.version());
+            that(_pauseEnd == 0 || block.timestamp >= _pauseEnd + longest, "two pauses in one dispute");
+            (_pauseEnd,) = abi.decode(e.data, (uint256, address));
+            _pausedFrom = block.timestamp;
+            that(_pauseEnd - _pausedFrom <= params.times(1).maxPause, "a long pause");
+        } else if (e.topics[0] == IGuardian.Unpaused.selector) {
+            _pauseEnd = block.timestamp;
+        }
+    }
+
+    /// @notice Wall time without pauses.
+    function expectedClock() public view returns (uint256) {
+        uint256 now_ = block.timestamp < _pauseEnd ? _pausedFrom : block.timestamp;
+        return now_ - _stopped - (block.timestamp < _pauseEnd ? 0 : _pauseEnd - _pausedFrom);
+    }
+
+    function _ofSettlement(Vm.Log memory e) private {
+        paidOrCharged.push(e.topics[1]);
+        if (e.topics[0] != ISettlement.SeatsSettled.selector) return;
+        (bytes32 id, uint16 round) = (e.topics[1], uint16(uint256(e.topics[2])));
+        (uint16 from, uint16 seats, Standing standing, uint256 pay, uint256 penalty) =
+            abi.decode(e.data, (uint16, uint16, Standing, uint256, uint256));
+        for (uint16 seat = from; seat < from + seats; ++seat) {
+            that(!_seatSettled[id][round][seat], "a seat was settled twice");
+            _seatSettled[id][round][seat] = true;
+            same(uint8(standing), uint8(standingOf(id, round, seat)), "standing");
+        }
+        seatPay[id] += pay;
+        seatPenalty[id] += penalty;
+    }
+
+    /// @notice What a seat is worth, from what was said: `Watch`.
+    function standingOf(bytes32 id, uint16 round, uint16 seat) internal view virtual returns (Standing);
+}
