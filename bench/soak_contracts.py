@@ -1,7 +1,8 @@
-"""The campaign over all contracts, and planted faults: `make soak-contracts`; writes its results to bench/results.
+"""The campaign over all contracts, planted faults, and walks beside the model: `make soak-contracts`; writes bench/results.
 
-First at least a million calls of everybody's actions, all rules looked at after each, and every wei sent home at the end of every
-run; then one campaign for each planted fault of `chain/contracts/tools/faults.toml`, which must fail. Hours on two cores.
+First at least a million calls of everybody's actions, rules looked at after each, each run ends with every wei sent home, in
+slices with seeds of their own: what was reached is written after each. Then one campaign for each planted fault of
+`chain/contracts/tools/faults.toml`, which must fail, and random walks through disputes beside the Python model. Hours.
 """
 
 import argparse
@@ -11,8 +12,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from bench.machine import describe
+from chain.artifacts import all_errors
 
 CONTRACTS = Path("chain/contracts")
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
@@ -25,21 +30,35 @@ MOVES = (
 """Rows of the phase table, as `campaign/Table.sol` numbers them."""
 
 VERDICTS = ("none", "upheld", "overturned", "invalid", "unavailable", "draw", "refunded")
+COUNTERS = ("moves", "ends", "calls_by_name", "refusals")
 
 
-def summed(lines: list[str]) -> dict[str, dict[str, int]]:
-    """What all runs together did: rows of the table, ends of disputes, successful calls by name."""
-    moves, ends, calls = Counter[str](), Counter[str](), Counter[str]()
+def error_names() -> dict[str, str]:
+    """Names of the errors of all contracts by selector."""
+    names = {"0x00000000": "(no reason)", "0x08c379a0": "Error", "0x4e487b71": "Panic"}
+    return names | {f"0x{selector.hex()}": entry["name"] for selector, entry in all_errors().items()}
+
+
+def counted(text: str) -> Counter[str]:
+    """`name=count,name=count`."""
+    return Counter({name: int(count) for name, count in (field.split("=") for field in text.split(",") if field)})
+
+
+def summed(lines: list[str], names: Mapping[str, str]) -> dict[str, Counter[str]]:
+    """What all runs together did: rows of the table, ends of disputes, calls that succeeded, refusals by name."""
+    sums = {what: Counter[str]() for what in COUNTERS}
     for line in lines:
-        first, second, *rest = line.strip().split(";")
-        moves.update(dict(zip(MOVES, map(int, first.split(",")), strict=True)))
-        ends.update(dict(zip(VERDICTS, map(int, second.split(",")), strict=True)))
-        calls.update({name: int(count) for name, count in (field.split("=") for field in rest)})
-    return {"moves": dict(moves), "ends": dict(ends), "calls": dict(sorted(calls.items()))}
+        moves, ends, calls, refusals = line.strip().split(";")
+        sums["moves"].update(dict(zip(MOVES, map(int, moves.split(",")), strict=True)))
+        sums["ends"].update(dict(zip(VERDICTS, map(int, ends.split(",")), strict=True)))
+        sums["calls_by_name"].update(counted(calls))
+        for why, count in counted(refusals).items():
+            sums["refusals"][names.get(why, why)] += count
+    return sums
 
 
-def campaign(runs: int, depth: int) -> dict[str, Any]:
-    """Runs the campaign; its result, with the reason where it failed."""
+def run_slice(runs: int, depth: int, seed: int) -> tuple[list[str], str]:
+    """One campaign of forge: a line for each run, and the end of its output if a rule broke."""
     log = CONTRACTS / LOG
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
@@ -47,40 +66,85 @@ def campaign(runs: int, depth: int) -> dict[str, Any]:
         "FOUNDRY_PROFILE": "campaign",
         "FOUNDRY_INVARIANT_RUNS": str(runs),
         "FOUNDRY_INVARIANT_DEPTH": str(depth),
+        "FOUNDRY_FUZZ_SEED": str(seed),
         "CAMPAIGN_LOG": str(LOG),
     }
-    start = time.monotonic()
     command = [FORGE, "test", "--match-path", "campaign/Invariants.t.sol"]
-    done = subprocess.run(command, cwd=CONTRACTS, env=environment, capture_output=True, text=True)
-    lines = log.read_text().splitlines() if log.exists() else []
-    result = {"runs": runs, "depth": depth, "calls": runs * depth, "seconds": round(time.monotonic() - start)}
-    return (
-        result | {"passed": done.returncode == 0, "end_of_output": done.stdout[-2000:] if done.returncode else ""} | summed(lines)
-    )
+    done = subprocess.run(command, cwd=CONTRACTS, env=environment, capture_output=True, text=True, check=False)
+    # Forge plays its last run once more; that line does not count.
+    lines = log.read_text().splitlines()[:runs] if log.exists() else []
+    return lines, "" if done.returncode == 0 else done.stdout[-2000:] + done.stderr[-500:]
+
+
+def campaign(options: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Slices until there are as many calls as wanted or a rule broke; `result` is written after each."""
+    names, start, seed = error_names(), time.monotonic(), options.seed
+    sums = {what: Counter[str]() for what in COUNTERS}
+    done: dict[str, Any] = {"runs": 0, "depth": options.depth, "calls": 0, "passed": True, "first_seed": options.seed}
+    while done["passed"] and done["calls"] < options.calls:
+        runs = min(options.slice, -(-(options.calls - done["calls"]) // options.depth))
+        lines, failure = run_slice(runs, options.depth, seed)
+        for what, more in summed(lines, names).items():
+            sums[what].update(more)
+        seed += 1
+        done |= {"runs": done["runs"] + len(lines), "calls": done["calls"] + len(lines) * options.depth}
+        done |= {"passed": not failure, "seconds": round(time.monotonic() - start), "failure": failure}
+        result["campaign"] = done | {what: dict(sums[what].most_common()) for what in COUNTERS}
+        options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def faults() -> list[dict[str, Any]]:
+    """Each planted fault, and what found it."""
+    found = Path("build/mutants.json")
+    found.parent.mkdir(exist_ok=True)
+    found.unlink(missing_ok=True)
+    subprocess.run([sys.executable, CONTRACTS / "tools" / "mutants.py", "--out", found], check=False)
+    return list(json.loads(found.read_text()))
+
+
+def walks(number: int) -> dict[str, Any]:
+    """Random walks through disputes on a chain, equal to the model of the court after every step."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "tests/unit/chain/test_court_walk.py", f"--court-walks={number}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = done.stdout.strip().splitlines()[-1:]
+    return {"walks": number, "passed": done.returncode == 0, "said": last, "seconds": round(time.monotonic() - start)}
+
+
+def failures(result: Mapping[str, Any]) -> list[str]:
+    """What is not as it must be: a rule that broke, rows never met, faults that survived, walks that differed."""
+    campaign_, found = result.get("campaign", {}), result.get("faults", [])
+    wrong = [] if campaign_.get("passed", True) else ["a rule broke"]
+    wrong += [f"never met: {name}" for name in MOVES if campaign_ and not campaign_["moves"].get(name)]
+    wrong += [f"survived: {fault['fault']}" for fault in found if not fault["found"]]
+    return wrong + ([] if result.get("walks", {}).get("passed", True) else ["a walk differed from the model"])
 
 
 def main() -> int:
-    """Campaign, then faults; writes both, 1 if a rule broke, a fault survived or a row of the table was never seen."""
+    """Campaign, faults, walks; writes all three, 1 if anything is not as it must be."""
     parser = argparse.ArgumentParser(prog="make soak-contracts", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--runs", type=int, default=6_700, help="runs of the campaign (default %(default)s)")
-    parser.add_argument("--depth", type=int, default=150, help="calls of a run (default %(default)s)")
+    parser.add_argument("--calls", type=int, default=1_000_000, help="calls of the campaign, 0 for none (default %(default)s)")
+    parser.add_argument("--depth", type=int, default=250, help="calls of a run (default %(default)s)")
+    parser.add_argument("--slice", type=int, default=100, help="runs with one seed (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first slice (default %(default)s)")
+    parser.add_argument("--walks", type=int, default=40, help="walks beside the model, 0 for none (default %(default)s)")
     parser.add_argument("--no-faults", action="store_true", help="leave the planted faults out")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, help="where the figures are written; parts left out stay (%(default)s)"
+    )
     options = parser.parse_args()
-    result: dict[str, Any] = {"campaign": campaign(options.runs, options.depth), "faults": []}
-    unseen = [name for name in MOVES if not result["campaign"]["moves"].get(name)]
-    survived = False
+    result: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    result["machine"] = describe()
+    if options.calls:
+        campaign(options, result)
     if not options.no_faults:
-        found = Path("build/mutants.json")
-        found.parent.mkdir(exist_ok=True)
-        command = [sys.executable, CONTRACTS / "tools" / "mutants.py", "--out", found]
-        survived = subprocess.run(command, check=False).returncode != 0
-        result["faults"] = json.loads(found.read_text())
+        result["faults"] = faults()
+    if options.walks:
+        result["walks"] = walks(options.walks)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result["campaign"], indent=1))
-    for name in unseen:
-        print(f"never seen: {name}", file=sys.stderr)
-    return 1 if unseen or survived or not result["campaign"]["passed"] else 0
+    for line in failures(result):
+        print(line, file=sys.stderr)
+    return 1 if failures(result) else 0
 
 
 if __name__ == "__main__":

@@ -56,11 +56,7 @@ abstract contract Certificates is Ballots {
         }
     }
 
-    function _proofOf(bytes32 id, uint256 signers, Finding memory f)
-        private
-        view
-        returns (Certificate.Proof memory p)
-    {
+    function _proofOf(bytes32 id, uint256 signers, Finding memory f) private view returns (Certificate.Proof memory p) {
         bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT);
         (uint256 seated,, uint256 all) = _sum(id, type(uint256).max);
         (,, uint256 some) = _sum(id, signers);

@@ -30,6 +30,7 @@ abstract contract Checks is Watch {
 
     /// @dev Of the campaign's parameters; computing them each time would take longer than the check.
     uint256 private constant MIN_VERIFIER_STAKE = 5 ether;
+    uint256 private constant UNIT = 1 ether;
 
     /// @dev After every action. A handler of forge keeps what it remembers, a test that asks it does not.
     function _check() internal {
@@ -165,7 +166,7 @@ abstract contract Checks is Watch {
     function _weighOne(address v, uint32 now_) private {
         bool counts = registry.verifier(v).pool != 0 && vault.stakeOf(v) >= MIN_VERIFIER_STAKE;
         uint32 will = tree.unitsAt(v, now_ + 1);
-        same(will, counts ? tree.unitsFor(vault.stakeOf(v)) : 0, "leaf of the next epoch");
+        same(will, counts ? vault.stakeOf(v) / UNIT : 0, "leaf of the next epoch");
         same(tree.unitsAt(v, now_), _weights[v].now_, "a weight of the running epoch moved");
         _sumNext = _sumNext + will - _weights[v].next;
         _weights[v].next = will;

@@ -137,8 +137,9 @@ abstract contract Deployment is Headers {
         p.committee.minPool = 4;
         p.committee.certifyBps = 5_000;
         _money(p);
+        // With the fees more than may be paid of a slash: the fifth that is always burned is met.
         p.shares.alphaBps = 3_000;
-        p.shares.betaBps = 3_000;
+        p.shares.betaBps = 5_000;
         p.shares.operatorShareBps = 5_000;
         p.shares.joinBps = 2_500;
         p.shares.auditRateBps = 9_000;

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Strings} from "@openzeppelin/contracts/utils/Strings.sol";
-import {Verdict} from "../src/Types.sol";
+import {ParamSet, Verdict} from "../src/Types.sol";
 import {Ending} from "./Ending.sol";
 import {Mirror} from "./Mirror.sol";
 import {Table} from "./Table.sol";
@@ -13,8 +13,9 @@ contract Everybody is Ending {
         vm.warp(1_800_000_000);
         vm.roll(100_000);
         vm.recordLogs();
-        mirror = new Mirror();
-        deploy(parameters());
+        ParamSet memory p = parameters();
+        mirror = new Mirror(p.times.withdrawDelay, p.times.unbondDelay);
+        deploy(p);
         _populate();
         _watch();
         _check();

@@ -22,8 +22,6 @@ abstract contract Hearing is People, Recount {
     mapping(bytes32 id => uint256) public seatPay;
     mapping(bytes32 id => uint256) public seatPenalty;
     bytes32[] public demanded;
-    /// @notice Disputes that have not ended, or whose money is still moving.
-    bytes32[] internal live;
     /// @dev Disputes that events named and nobody has looked at since; those whose money moved; whether anything was heard.
     bytes32[] internal stirred;
     bytes32[] internal paidOrCharged;
@@ -49,7 +47,7 @@ abstract contract Hearing is People, Recount {
         for (uint256 i = 0; i < logs.length; ++i) {
             address by = logs[i].emitter;
             if (by == address(ledger)) mirror.ofLedger(logs[i], clock);
-            else if (by == address(vault)) _ofVault(logs[i]);
+            else if (by == address(vault)) _ofVault(logs[i], clock);
             else if (by == address(registry)) _ofRegistry(logs[i]);
             else if (by == address(disputes)) _ofCourt(logs[i]);
             else if (by == address(settlement)) _ofSettlement(logs[i]);
@@ -60,8 +58,8 @@ abstract contract Hearing is People, Recount {
         }
     }
 
-    function _ofVault(Vm.Log memory e) private {
-        mirror.ofVault(e);
+    function _ofVault(Vm.Log memory e, uint64 clock) private {
+        mirror.ofVault(e, clock);
         if (e.topics[0] != IStakeSource.Released.selector) return;
         uint64 batchId = uint64(uint256(e.topics[2]));
         for (uint256 i = 0; i < unreleased.length; ++i) {

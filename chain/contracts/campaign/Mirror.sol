@@ -37,6 +37,10 @@ contract Mirror {
     mapping(bytes32 ref => bool) private _seen;
     mapping(address who => Credit[]) private _credits;
     mapping(address who => uint256) private _paid;
+    mapping(address who => Credit[]) private _requests;
+    mapping(address who => uint256) private _unbonded;
+    uint256 private immutable WITHDRAW_DELAY;
+    uint256 private immutable UNBOND_DELAY;
     mapping(address who => mapping(bytes32 ref => uint256)) private _lockedBy;
     address[] private _touched;
     bytes32[] private _touchedPots;
@@ -50,6 +54,10 @@ contract Mirror {
         (who, refs) = (_touched, _touchedPots);
         delete _touched;
         delete _touchedPots;
+    }
+
+    constructor(uint256 withdrawDelay, uint256 unbondDelay) {
+        (WITHDRAW_DELAY, UNBOND_DELAY) = (withdrawDelay, unbondDelay);
     }
 
     function potCount() external view returns (uint256) {
@@ -68,6 +76,7 @@ contract Mirror {
             _leaves(e.topics[2], amount);
             creditOf[who] += amount;
             _totals.credits += amount;
+            if (unlockAt < clock + WITHDRAW_DELAY) _wrong("a credit unlocks early");
             _credits[who].push(Credit(amount, unlockAt));
             _touched.push(who);
         } else if (kind == ILedger.Burned.selector) {
@@ -81,8 +90,8 @@ contract Mirror {
         }
     }
 
-    /// @notice One event of the vault.
-    function ofVault(Vm.Log memory e) external {
+    /// @notice One event of the vault, at this protocol clock.
+    function ofVault(Vm.Log memory e, uint64 clock) external {
         if (e.topics.length < 2) return;
         bytes32 kind = e.topics[0];
         address who = _account(e.topics[1]);
@@ -95,9 +104,14 @@ contract Mirror {
             stakeOf[who] -= amount;
             unbondingOf[who] += amount;
             (_totals.stake, _totals.unbonding) = (_totals.stake - amount, _totals.unbonding + amount);
+            (, uint64 finishAt) = abi.decode(e.data, (uint256, uint64));
+            if (finishAt < clock + UNBOND_DELAY) _wrong("stake leaves early");
+            _requests[who].push(Credit(amount, finishAt));
         } else if (kind == IStakeSource.Unbonded.selector) {
             unbondingOf[who] -= amount;
             _totals.unbonding -= amount;
+            _unbonded[who] += amount;
+            if (_unbonded[who] > _unlocked(_requests[who], clock)) _wrong("stake was paid before its time");
             if (_bound(who) > stakeOf[who] + unbondingOf[who]) _wrong("bound stake left");
         } else if (kind == IStakeSource.Slashed.selector) {
             (uint256 want, uint256 taken) = abi.decode(e.data, (uint256, uint256));
@@ -169,11 +183,13 @@ contract Mirror {
         _totals.credits -= amount;
         _touched.push(who);
         _paid[who] += amount;
-        uint256 unlocked = 0;
-        for (uint256 i = 0; i < _credits[who].length; ++i) {
-            if (_credits[who][i].unlockAt <= clock) unlocked += _credits[who][i].amount;
+        if (_paid[who] > _unlocked(_credits[who], clock)) _wrong("a credit was paid before it unlocked");
+    }
+
+    function _unlocked(Credit[] storage list, uint64 clock) private view returns (uint256 sum) {
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].unlockAt <= clock) sum += list[i].amount;
         }
-        if (_paid[who] > unlocked) _wrong("a credit was paid before it unlocked");
     }
 
     function _bound(address who) private view returns (uint256) {

@@ -172,6 +172,10 @@ abstract contract OtherActions is Onward {
 
     function _refund(uint256 which, uint256 who) private {
         bytes32 id = pick(which);
+        for (uint256 i = 0; i < live.length; ++i) {
+            Phase phase = disputes.phaseOf(live[i]);
+            if (phase == Phase.APPEAL || phase == Phase.AIRGAP) id = live[i];
+        }
         if (id == 0) return;
         address by = who % 3 == 0 ? personAt(who) : address(this);
         bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
@@ -187,7 +191,7 @@ abstract contract OtherActions is Onward {
         ParamSet memory p = params.get(params.version());
         p.money.feePerSeat = uint96(0.005 ether + salt % 0.02 ether);
         p.money.slashAmount = uint96(5 ether + (salt >> 64) % 15 ether);
-        p.shares.alphaBps = uint16(1_000 + (salt >> 128) % 3_000);
+        p.shares.alphaBps = uint16(1_000 + (salt >> 128) % 2_000);
         p.times.airgap = uint32(30 minutes + (salt >> 160) % 1 hours);
         address by = salt % 4 == 0 ? personAt(salt >> 8) : address(this);
         bool ok = may(by, address(params), 0, abi.encodeCall(params.set, (p)), "setParams");

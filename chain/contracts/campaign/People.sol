@@ -41,6 +41,8 @@ abstract contract People is Network {
     /// @dev Of `receipts`: those whose batch still binds collateral.
     uint256[] internal unreleased;
     bytes32[] public ids;
+    /// @notice Disputes that have not ended, or whose money is still moving.
+    bytes32[] internal live;
     /// @notice Wei of everybody and of all contracts together, from the beginning to the end.
     uint256 public supply;
     /// @notice Successful calls by name: what a campaign really did.
@@ -159,7 +161,9 @@ abstract contract People is Network {
     }
 
     function pick(uint256 i) internal view returns (bytes32) {
-        return ids.length == 0 ? bytes32(0) : ids[i % ids.length];
+        if (ids.length == 0) return 0;
+        // Seldom one that has ended.
+        return live.length == 0 || rarely(i) ? ids[i % ids.length] : live[i % live.length];
     }
 
     /// @dev A call by somebody that may be refused. Never dearer than what fits a transaction.

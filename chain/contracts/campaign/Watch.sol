@@ -57,7 +57,9 @@ abstract contract Watch is Hearing {
         if (m == Table.Move.GIVE_UP) _undecided(id, a, b);
         if (m == Table.Move.APPEAL) appealedVerdict[id] = a.verdict;
         if (m == Table.Move.DRAW_LAST) _seated(id, d);
-        bool decided = m == Table.Move.DECIDE || m == Table.Move.DECIDE_LAST;
+        // An earlier verdict that stands after all is noted again.
+        bool decided = m == Table.Move.DECIDE || m == Table.Move.DECIDE_LAST || m == Table.Move.UNDECIDED
+            || m == Table.Move.GIVE_UP;
         if (decided && b.verdict == Verdict.OVERTURNED) _convict(Conviction(d.operator, b.clock), limits);
         that(b.held == holds, "breaker");
         moved[m] += 1;
@@ -73,14 +75,7 @@ abstract contract Watch is Hearing {
         if (limits.rounds != 0) return limits;
         (Committee memory c, Times memory t) = (params.committee(version), params.times(version));
         limits = Table.Limits(
-            c.rounds,
-            c.maxReruns,
-            t.commitTime,
-            t.revealTime,
-            t.appealTime,
-            t.airgap,
-            t.breakerTime,
-            c.breakerOperators
+            c.rounds, c.maxReruns, t.commitTime, t.revealTime, t.appealTime, t.airgap, t.breakerTime, c.breakerOperators
         );
         _limits[version] = limits;
     }
@@ -103,11 +98,7 @@ abstract contract Watch is Hearing {
         delete _convictions;
     }
 
-    function _seen(bytes32 id, IDisputes.Dispute memory d, uint256 oldSeed)
-        private
-        view
-        returns (Table.Look memory b)
-    {
+    function _seen(bytes32 id, IDisputes.Dispute memory d, uint256 oldSeed) private view returns (Table.Look memory b) {
         IDisputes.Round memory r = disputes.roundOf(id, d.round);
         (address[] memory who,) = disputes.challengersOf(id);
         b.phase = disputes.phaseOf(id);

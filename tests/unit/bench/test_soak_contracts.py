@@ -1,0 +1,39 @@
+"""What the soak program of the contracts reads from a campaign, and what it calls a failure."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.soak_contracts import MOVES, VERDICTS, error_names, failures, summed
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 99), min_size=len(MOVES), max_size=len(MOVES)), st.integers(0, 9)), max_size=5))
+def test_runs_of_a_campaign_are_summed(runs: list[tuple[list[int], int]]) -> None:
+    ends = ",".join("1" for _ in VERDICTS)
+    lines = [f"{','.join(map(str, moves))};{ends};open={opened};0x00000000=1,0x12345678=2" for moves, opened in runs]
+    result = summed(lines, error_names())
+    assert sum(result["moves"].values()) == sum(sum(moves) for moves, _ in runs)
+    assert sum(result["ends"].values()) == len(runs) * len(VERDICTS)
+    assert result["calls_by_name"]["open"] == sum(opened for _, opened in runs)
+    assert (result["refusals"]["(no reason)"], result["refusals"]["0x12345678"]) == (len(runs), 2 * len(runs))
+
+
+def test_every_error_of_the_contracts_has_its_name() -> None:
+    assert {"WrongPhase", "CreditToZero", "BadCertificate"} <= set(error_names().values())
+
+
+@pytest.mark.parametrize(
+    "result, wrong",
+    [
+        ({}, []),
+        ({"campaign": {"passed": True, "moves": dict.fromkeys(MOVES, 1)}, "faults": [{"fault": "x", "found": True}]}, []),
+        ({"campaign": {"passed": False, "moves": dict.fromkeys(MOVES, 1)}}, ["a rule broke"]),
+        ({"campaign": {"passed": True, "moves": dict.fromkeys(MOVES[1:], 1)}}, ["never met: stay"]),
+        ({"faults": [{"fault": "x", "found": False}]}, ["survived: x"]),
+        ({"walks": {"passed": False}}, ["a walk differed from the model"]),
+    ],
+)
+def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[str]) -> None:
+    assert failures(result) == wrong
