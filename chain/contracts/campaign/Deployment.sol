@@ -67,7 +67,7 @@ abstract contract Deployment is Headers {
         vault = IStakeSource(made("StakeVault", abi.encode(authority, guardian, params, ledger)));
         registry = IRegistry(made("Registry", abi.encode(authority, guardian, params, vault)));
         settlement = ISettlement(made("Settlement", abi.encode(params, ledger, vault)));
-        epochs = IKeyEpochs(made("KeyEpochs", abi.encode(authority, params, guardian)));
+        epochs = IKeyEpochs(made("KeyEpochs", abi.encode(authority, params, guardian, registry)));
         uint256 least = 1 gwei;
         market = IFeeMarket(made("FeeMarket", abi.encode(authority, guardian, least, 1 ether, 16, 1 hours)));
         anchor = IReceiptAnchor(
