@@ -18,6 +18,8 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         uint32 weighing; // verifiers with units from the next epoch on
         uint64 stoppedSince; // protocol clock; 0: the pool judges
         uint64 stopped; // seconds of all stops before
+        uint64 idle; // of these, before it judged for the first time
+        bool began; // it has judged
     }
 
     struct Platform {
@@ -123,7 +125,8 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     function stoppedInAll() external view returns (uint64 all) {
         // Governance adds pools, so the list is short.
         for (uint256 i = 0; i < _poolIds.length; ++i) {
-            all += stoppedSeconds(_poolIds[i]);
+            Pool storage p = _pools[_poolIds[i]];
+            if (p.began) all += stoppedSeconds(_poolIds[i]) - p.idle;
         }
     }
 
@@ -180,6 +183,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         } else {
             p.stopped += now_ - since;
             p.stoppedSince = 0;
+            if (!p.began) (p.began, p.idle) = (true, p.stopped);
             emit PoolResumed(pool, p.stopped);
         }
     }

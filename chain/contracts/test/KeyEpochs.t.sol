@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
+import {StakeTree} from "../src/StakeTree.sol";
 import {ParamSet} from "../src/Types.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {AnchorBase} from "./AnchorBase.sol";
@@ -115,6 +116,31 @@ contract KeyEpochsTest is AnchorBase {
             if (!resumes) return;
             vm.warp(block.timestamp + until - guardian.clock());
         }
+        epochs.retire(EPOCH);
+        isState(EPOCH, RETIRED);
+    }
+
+    /// @dev Before a pool judges for the first time it has no windows: one that waits for its verifiers keeps nobody's keys.
+    function test_a_new_pool_keeps_no_keys(uint32 early, uint32 later, bool begins) public {
+        StakeTree fresh = new StakeTree(300, 8, 1 ether, 100_000);
+        fresh.wire(address(registry));
+        registry.addPool("fresh", fresh);
+        vm.warp(block.timestamp + bound(early, 0, 60 days));
+        epochs.drain(EPOCH);
+        uint256 wait = bound(later, 0, 15 days);
+        vm.warp(block.timestamp + wait);
+        that(!registry.isSeatable("fresh"), "it waits");
+        if (begins) {
+            for (uint256 i = 0; i < VERIFIERS; ++i) {
+                address who = address(uint160(0xF4E54000 + i));
+                stake(who, 20 ether);
+                vm.prank(who);
+                registry.join("fresh", keccak256(abi.encode("fresh", i)), MEASUREMENT);
+            }
+            that(registry.isSeatable("fresh"), "it judges");
+        }
+        same(registry.stoppedInAll(), 0, "no window stood still");
+        vm.warp(block.timestamp + 15 days - wait);
         epochs.retire(EPOCH);
         isState(EPOCH, RETIRED);
     }

@@ -98,7 +98,7 @@ interface IRegistry {
     function isSeatable(bytes32 pool) external view returns (bool);
     /// @notice Seconds of the protocol clock for which the windows of a pool have stood still in all.
     function stoppedSeconds(bytes32 pool) external view returns (uint64);
-    /// @notice The same of all pools together: what no window of any pool has stood still for longer than.
+    /// @notice The same of all pools together, each since it first judged: no window has stood still for longer.
     function stoppedInAll() external view returns (uint64);
     /// @notice The court whose breaker closes environments. One before it still ends its disputes.
     function court() external view returns (address);
