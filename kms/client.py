@@ -202,7 +202,7 @@ def _verify_record(job: RunJob, shard: ShardRecord, answer: ReleaseAnswer, ticke
         ("epoch", record.key_epoch, ticket.key_epoch),
         ("shard", record.shard, shard.address),
         ("voter", record.voter, ticket.voter),
-        ("evidence", record.evidence_hash, evidence_digest(decode(Evidence, evidence).body)),
+        ("evidence", record.evidence_hash, evidence_digest(decode(Evidence, evidence))),
         ("transport key", record.transport_key_hash, ticket.transport_key_hash),
         ("decision", record.decision, U8(Decision.RELEASED)),
     )

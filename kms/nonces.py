@@ -8,7 +8,7 @@ import hmac
 import threading
 
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import EvidenceRefused, TryAgain
+from bytewise.protocol.errors import EvidenceReplayed, TryAgain
 from bytewise.protocol.units import Digest
 from kms.curve import Rng
 
@@ -34,22 +34,22 @@ class NonceBook:
         return Digest(head + self._mac(head))
 
     def verify_fresh(self, nonce: Digest, now: int) -> Digest:
-        """The nonce, if this process issued it, it is young and it was not used; else `EvidenceRefused`."""
+        """The nonce, if this process issued it, it is young and it was not used; else `EvidenceReplayed`."""
         if not hmac.compare_digest(self._mac(nonce[:-_MAC_BYTES]), nonce[-_MAC_BYTES:]):
-            raise EvidenceRefused("nonce is not of this shard")
+            raise EvidenceReplayed("nonce is not of this shard")
         if not 0 <= now - int.from_bytes(nonce[:8]) < LIFETIME_S:
-            raise EvidenceRefused("nonce is too old")
+            raise EvidenceReplayed("nonce is too old")
         with self._lock:
             if nonce in self._used:
-                raise EvidenceRefused("nonce was used")
+                raise EvidenceReplayed("nonce was used")
         return nonce
 
     def consume(self, nonce: Digest, now: int) -> Digest:
-        """The nonce, now used; `EvidenceRefused` if it was, `TryAgain` while too many used ones are remembered."""
+        """The nonce, now used; `EvidenceReplayed` if it was, `TryAgain` while too many used ones are remembered."""
         with self._lock:
             self._used = {each: until for each, until in self._used.items() if until > now}
             if nonce in self._used:
-                raise EvidenceRefused("nonce was used")
+                raise EvidenceReplayed("nonce was used")
             if len(self._used) >= self._capacity:
                 raise TryAgain("nonce book", "full")
             self._used[nonce] = int.from_bytes(nonce[:8]) + LIFETIME_S

@@ -8,16 +8,10 @@ is `TryAgain`, never a refusal.
 from dataclasses import dataclass
 
 from bytewise.protocol import merkle, sortition
+from bytewise.protocol.appraisal import AppraisalPolicy, EvidenceType
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
-from bytewise.protocol.evidence import (
-    AppraisalPolicy,
-    Evidence,
-    EvidenceType,
-    Role,
-    evidence_digest,
-    release_report_data,
-)
+from bytewise.protocol.evidence import Role, release_report_data
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
@@ -26,7 +20,7 @@ from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import Blob, Digest
-from bytewise.tee.appraisal import verify_evidence
+from bytewise.tee.appraisal import Appraised, verify_evidence
 from kms.envelope import verify_receipt_envelope
 
 INSTANCES_PER_SEAT = 2
@@ -43,10 +37,8 @@ class Admitted:
 
     envelope: Envelope
     """With a proof under the recomputed context."""
-    evidence: Evidence
+    evidence: Appraised
     """Accepted."""
-    evidence_hash: Digest
-    """Of its signed part."""
     ticket_hash: Digest
     """EIP-712 digest of the ticket."""
 
@@ -69,25 +61,30 @@ def expected_report_data(
     return release_report_data(role, contracts, transport_key, nonce, policy, ticket.key_epoch, ticket_hash)
 
 
-def verify_request(request: ReleaseRequest, contracts: Contracts, policy: AppraisalPolicy, now: int) -> Admitted:
-    """Envelope proof, evidence and ticket signature, in this order; `now` is the shard's clock, for evidence only."""
+def verify_request(
+    request: ReleaseRequest, contracts: Contracts, policy: AppraisalPolicy, announced: Digest, now: int
+) -> Admitted:  # fmt: skip
+    """Envelope proof, evidence and ticket signature, in this order; `now` is the shard's clock, for evidence only.
+
+    `policy` is what counts of the one that was `announced` under this digest: additions come later.
+    """
     ticket, receipt = request.ticket, request.receipt
     if receipt.chain_id != contracts.chain_id:
         raise ForeignChain(receipt.chain_id, contracts.chain_id)
     envelope = verify_receipt_envelope(anchor_domain(contracts), receipt, request.envelope)
     ticket_hash = typed_digest(key_domain(contracts), ticket)
-    bound = expected_report_data(contracts, ticket, ticket_hash, request.transport_key, request.nonce, policy.digest)
+    bound = expected_report_data(contracts, ticket, ticket_hash, request.transport_key, request.nonce, announced)
     evidence = verify_evidence(policy, request.evidence, bound, now, contracts.chain_id)
     verify_signature("ticket", ticket_hash, request.ticket_signature, ticket.voter)
     _verify_ticket_names(request, contracts)
-    return Admitted(envelope, evidence, evidence_digest(evidence.body), ticket_hash)
+    return Admitted(envelope, evidence, ticket_hash)
 
 
 def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contracts, facts: ChainFacts) -> int:
     """Seats for which the ticket gives the right at the block of `facts` (1 for an audit)."""
     ticket, policy = request.ticket, facts.policy
     bound = expected_report_data(contracts, ticket, admitted.ticket_hash, request.transport_key, request.nonce, policy)
-    if admitted.evidence.body.report_data != bound:
+    if admitted.evidence.report_data != bound:
         raise TryAgain("appraisal policy", "the chain has another than this shard")
     if facts.clock >= ticket.expires_at:
         raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {facts.clock}")
@@ -121,10 +118,10 @@ def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts) -> Ticke
     return ticket
 
 
-def _verify_assurance(evidence: Evidence, facts: ChainFacts) -> Evidence:
-    simulated = evidence.body.type is EvidenceType.SIMULATED
+def _verify_assurance(evidence: Appraised, facts: ChainFacts) -> Appraised:
+    simulated = evidence.type is EvidenceType.SIMULATED
     if simulated != (facts.assurance == EvidenceType.SIMULATED.value):
-        raise EvidenceRefused(f"type {evidence.body.type.value} for an epoch labelled {facts.assurance}")
+        raise EvidenceRefused(f"type {evidence.type.value} for an epoch labelled {facts.assurance}")
     return evidence
 
 

@@ -9,7 +9,6 @@ import threading
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
-from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
     MAX_RELEASE_BODY_BYTES,
@@ -27,6 +26,7 @@ from bytewise.protocol.keys import (
 )
 from bytewise.protocol.messages import Release
 from bytewise.protocol.signing import Signer, typed_digest
+from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import U8, U64
 from bytewise.service import telemetry
 from bytewise.storage.releases import LogHead, ReleaseRecords, Usage
@@ -55,7 +55,7 @@ class Shard:
         share: HeldShare,
         signer: Signer,
         contracts: Contracts,
-        appraisal: AppraisalPolicy,
+        appraisal: Standing,
         view: KeyView,
         records: ReleaseRecords,
         clock: Clock,
@@ -85,7 +85,7 @@ class Shard:
     def info(self) -> ShardInfo:
         """What this shard serves."""
         record = self._document.record
-        return ShardInfo(record.epoch, self._share.index, self._signer.address, record.assurance, self._appraisal.digest)
+        return ShardInfo(record.epoch, self._share.index, self._signer.address, record.assurance, self._appraisal.policy.digest)
 
     def log(self, first: int) -> ReleaseLog:
         """Release records from index `first` on, a bounded page of them."""
@@ -110,7 +110,7 @@ class Shard:
         if request.ticket.key_epoch != self._document.record.epoch:
             raise EpochClosed(request.ticket.key_epoch, "not served here")
         self._nonces.verify_fresh(request.nonce, now)
-        admitted = policy.verify_request(request, self._contracts, self._appraisal, now)
+        admitted = policy.verify_request(request, self._contracts, self._appraisal.at(now), self._appraisal.policy.digest, now)
         self._nonces.consume(request.nonce, now)
         return request, admitted
 
@@ -148,7 +148,7 @@ class Shard:
             key_epoch=ticket.key_epoch,
             shard=self._signer.address,
             voter=ticket.voter,
-            evidence_hash=admitted.evidence_hash,
+            evidence_hash=admitted.evidence.evidence_hash,
             transport_key_hash=ticket.transport_key_hash,
             previous=head.digest,
             index=U64(head.next_index),

@@ -3,21 +3,26 @@
 import secrets
 from pathlib import Path
 
+from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.evidence import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.succession import Standing, first_standing
+from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_CLEAN, stop_on_signals
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee import mode
-from bytewise.tee.policy import load_policy
+from bytewise.tee.policy import follow_policy, load_policy
 from kms import keyring
 from kms.api import serve
 from kms.chain_view import KeyView
 from kms.policy import key_domain
 from kms.release import Shard
 from kms.settings import ShardSettings
+
+POLICY_HISTORY = "policy-history.json"
+"""In a shard's folder: the newest policy that it accepted, and since when. Kept with the share, restored with it."""
 
 
 def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> Shard:
@@ -26,7 +31,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         mode.enter_production()
     document = keyring.load_document(settings.epoch_file)
     _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
-    policy = load_policy(settings.policy_file, contracts.chain_id, settings.production)
+    standing = _standing(settings, contracts.chain_id)
     engine = open_database(settings.database_url)
     check_revision(engine)
     records = ReleaseRecords(engine, key_domain(contracts))
@@ -36,7 +41,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         share=keyring.open_share(settings.folder, document),
         signer=keyring.signer(settings.folder),
         contracts=contracts,
-        appraisal=policy,
+        appraisal=standing,
         view=view,
         records=records,
         clock=SystemClock(),
@@ -53,6 +58,17 @@ def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
     folder: Path = settings.folder
     serve(shard, settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
     return EXIT_CLEAN
+
+
+def _standing(settings: ShardSettings, chain_id: int) -> Standing:
+    if not settings.policy_governors:
+        telemetry.log("kms.policy_unsigned", assurance="simulated")
+        return first_standing(load_policy(settings.policy_file, chain_id, settings.production))
+    history = settings.folder / POLICY_HISTORY
+    return follow_policy(
+        settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production,
+        SystemClock().now(),
+    )  # fmt: skip
 
 
 def _verify_assurance(assurance: str, chain_id: int, production: bool) -> str:

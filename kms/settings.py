@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.units import U64
+from bytewise.protocol.units import U64, Address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
 
@@ -53,7 +53,7 @@ class ShardSettings:
     epoch_file: Path
     """Public epoch document."""
     policy_file: Path
-    """Appraisal policy, canonical JSON."""
+    """Appraisal policy, canonical JSON: signed (`SignedPolicy`) where there are governors, plain otherwise."""
     network_file: Path
     """Address book of the network."""
     database_url: str
@@ -68,6 +68,10 @@ class ShardSettings:
     """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
     rpc_quorum: int = 0
     """How many of `rpc_urls` must agree; 0: more than half."""
+    policy_governors: tuple[Address, ...] = ()
+    """Keys that approve policies; none only where evidence is simulated."""
+    policy_threshold: int = 0
+    """How many of them must sign a policy."""
     finality: str = "finalized"
     """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 
@@ -76,6 +80,8 @@ class ShardSettings:
             raise ConfigurationError("shard", f"finality {self.finality}")
         if self.production and self.finality != "finalized":
             raise ConfigurationError("shard", f"finality {self.finality} in production")
+        if self.production and not self.policy_governors:
+            raise ConfigurationError("shard", "no policy_governors in production")
         # Whatever is wrong with them is said at the start.
         _ = self.rpc
 

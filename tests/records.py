@@ -11,8 +11,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bytewise.protocol.appraisal import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    TcbStatus,
+    TrustedMeasurement,
+)
 from bytewise.protocol.encoding import field_types
-from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
 from bytewise.protocol.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, WIDTHS, Address, Blob, Decimal, Digest
 
@@ -31,7 +40,18 @@ def canonical(value: Fraction) -> Decimal:
 decimals = st.integers(-(10**9), 10**9).map(lambda n: canonical(Fraction(n, 10**6)))
 
 
-DOCUMENT_MODULES = ("request", "receipt", "environment", "evidence", "seal", "jobs", "keys", "messages")
+DOCUMENT_MODULES = (
+    "request",
+    "receipt",
+    "environment",
+    "appraisal",
+    "succession",
+    "evidence",
+    "seal",
+    "jobs",
+    "keys",
+    "messages",
+)
 """Modules whose records are stored or sent; the others' never leave a process (their wei may exceed 2^53)."""
 
 INTERNAL = {"ChainFacts"}
@@ -127,21 +147,42 @@ def _request() -> dict[str, st.SearchStrategy[Any]]:
 
 
 def _policy() -> dict[str, st.SearchStrategy[Any]]:
-    kind = EvidenceType.SIMULATED
     return {
         "chain_ids": st.just((U256(31337),)),
-        "allowed_types": st.just((kind,)),
-        "roots": st.builds(TrustRoot, st.just(kind), st.binary(max_size=9).map(Blob)).map(lambda root: (root,)),
-        "measurements": st.builds(TrustedMeasurement, st.just(kind), digests, st.just("all")).map(lambda one: (one,)),
-        "max_age_s": st.integers(1, 600),
+        "rules": record(PlatformRule).map(lambda one: (one,)),
+        "measurements": record(TrustedMeasurement).map(lambda one: (one,)),
         "insecure_accept_simulated": st.just(True),
         "serial": st.integers(0, 9).map(U64),
+    }
+
+
+def _rule() -> dict[str, st.SearchStrategy[Any]]:
+    return {
+        "type": st.just(EvidenceType.SIMULATED),
+        "root": st.binary(min_size=1, max_size=9).map(Blob),
+        "statuses": st.sets(st.sampled_from(list(TcbStatus)[:-1]), min_size=1).map(
+            lambda chosen: tuple(each for each in TcbStatus if each in chosen)
+        ),
+        "min_evaluation": st.integers(1, 99),
+        "min_tcb": st.just(Blob(b"")),
+        "max_age_s": st.integers(1, 600),
+    }
+
+
+def _program() -> dict[str, st.SearchStrategy[Any]]:
+    return {
+        "platform": st.just(PlatformKind.SIMULATED),
+        "covers": st.just((Coverage.PROGRAM,)),
+        "statement": texts.filter(bool),
+        "gpu": st.sampled_from(GpuUse),
     }
 
 
 _SPECIAL: dict[type, Callable[[], dict[str, st.SearchStrategy[Any]]]] = {
     Request: _request,
     AppraisalPolicy: _policy,
+    PlatformRule: _rule,
+    TrustedMeasurement: _program,
 }
 
 

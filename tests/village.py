@@ -9,26 +9,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cryptography.hazmat.primitives.serialization import Encoding
-
 from bytewise.inference import artifact
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.convert import convert
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
+from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, GpuUse, PlatformKind, TrustedMeasurement
 from bytewise.protocol.docket import Case, Docket
-from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, Prepared, RunJob, ShardRecord
 from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.seal import seal_context
 from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+from bytewise.protocol.units import U64, U256, Address, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
+from bytewise.tee_simulated.__main__ import simulated_rule
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
-from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
+from bytewise.tee_simulated.root import Platform, issue, make_root
+from bytewise.tee_simulated.td_quote import measurement_of
 from chain.params import DEVNET, changed
 from kms import policy
 from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, random_scalar
@@ -136,7 +136,7 @@ class Shards:
             nonce, job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope,
             self._quoter.quote(bound), transport_key,
         )  # fmt: skip
-        admitted = policy.verify_request(request, CONTRACTS, self._appraisal, SystemClock().now())
+        admitted = policy.verify_request(request, CONTRACTS, self._appraisal, self._appraisal.digest, SystemClock().now())
         policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record, job.ticket.voter))
         return self._keys.shares[shard.index]
 
@@ -192,7 +192,6 @@ def _measurement() -> Digest:
 
 
 def _policy(folder: Path) -> AppraisalPolicy:
-    kind, root = EvidenceType.SIMULATED, load_root(folder / "root")
-    trusted = TrustedMeasurement(kind, _measurement(), COVERS)
-    anchor = TrustRoot(kind, Blob(root.public_bytes(Encoding.DER)))
-    return AppraisalPolicy(U64(1), (U256(CHAIN_ID),), (kind,), (anchor,), (trusted,), 600, True)
+    program = measurement_of(_measurement())
+    trusted = TrustedMeasurement(PlatformKind.SIMULATED, program, (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED)
+    return AppraisalPolicy(U64(1), (U256(CHAIN_ID),), (simulated_rule(folder / "root"),), (trusted,), True)

@@ -1,8 +1,9 @@
 """What the published result quote of a vote is worth: appraised under the policy on-chain, and compared with the vote."""
 
+from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.evidence import AppraisalPolicy, ResultStatement
+from bytewise.protocol.evidence import ResultStatement
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest
 from bytewise.tee.appraisal import verify_result_quote

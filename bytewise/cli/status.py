@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bytewise.cli.quotes import attested_passes, registered_policy
+from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
-from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase

@@ -4,34 +4,32 @@ import enum
 from dataclasses import dataclass
 
 from bytewise.protocol import digests
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
+from bytewise.protocol.units import U8, U16, U256, Address, Blob, Digest
 
 SIMULATED_ROOT_NAME = "SIMULATED TEE ROOT - NOT INTEL/AMD"
 """Common name of every simulated root certificate (fence 1)."""
-
-TEST_CHAIN_IDS = frozenset({1337, 31337, 11155111, 17000, 560048})
-"""Chains on which simulated epochs may exist, as `KeyEpochs` has them (fence 4)."""
 
 MAX_SIMULATED_LIFETIME_S = 600
 """Simulated evidence expires within minutes (fence 7)."""
 
 PLATFORM_ID_BYTES = 16
-"""Length of a platform id; all zero when simulated (fence 7)."""
+"""Length of a simulated platform id, which is all zero (fence 7)."""
 
 MAX_EVIDENCE_BYTES = 64 * 1024
-"""Largest evidence that is parsed; a TDX quote with its certificate chain has about 5 KB."""
+"""Largest evidence that is parsed; that of a TDX platform with its collateral and a GPU's claims has about 35 KB."""
 
+MAX_EVIDENCE_MARKS = 96
+"""Most brackets, commas and backslashes in evidence: everything of a vendor's is written as hex."""
 
-class EvidenceType(enum.Enum):
-    """How an enclave is attested."""
+REPORT_DATA_BYTES = 64
+"""What an enclave can have signed, on every platform."""
 
-    TDX = "tdx"
-    SNP = "snp"
-    SIMULATED = "simulated"
+DCAP_HEADER_BYTES, TD_BODY_BYTES, DCAP_BODY_HEAD_BYTES = 48, 584, 6
+SNP_SIGNED_BYTES, SNP_REPORT_BYTES = 0x2A0, 0x4A0
 
 
 class Role(enum.Enum):
@@ -41,87 +39,51 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceBody:
-    """The signed part of evidence."""
+class Collateral:
+    """What Intel, or the simulator in its place, says about a platform: without the root, which the policy names."""
 
-    type: EvidenceType
-    """Of which type it claims to be."""
-    measurement: Digest
-    """What runs: for `simulated`, import closure, pinned constraints and Python version."""
-    report_data: Blob
-    """64 bytes chosen by the enclave."""
-    debug: bool
-    """Whether the enclave can be inspected; always refused."""
-    platform_id: Blob
-    """16 bytes; zero when simulated."""
-    issued_at: U64
-    """Unix seconds."""
-    expires_at: U64
-    """Unix seconds."""
+    pck_ca: Blob
+    """Certificate of the authority that issued the platform's key, DER."""
+    tcb_signer: Blob
+    """Certificate whose key signed `tcb_info` and `qe_identity`, DER."""
+    root_crl: Blob
+    """Certificates that the root revoked, DER."""
+    pck_crl: Blob
+    """Platform keys that `pck_ca` revoked, DER."""
+    tcb_info: Blob
+    """JSON as it was signed."""
+    tcb_info_signature: Blob
+    """64 bytes, r and s."""
+    qe_identity: Blob
+    """JSON as it was signed."""
+    qe_identity_signature: Blob
+    """64 bytes, r and s."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnpCertificates:
+    """Between AMD's root key and a report."""
+
+    ask: Blob
+    """Certificate of the key that signs those of chips, DER."""
+    vcek: Blob
+    """Certificate of the chip's key at its TCB version, DER."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A body, the platform's certificates and its signature."""
-
-    body: EvidenceBody
-    """What is attested."""
-    certificates: tuple[Blob, ...]
-    """DER, leaf first, without the root."""
-    signature: Blob
-    """ECDSA P-256 with SHA-256 by the leaf, DER, over the body's labelled hash."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrustRoot:
-    """A root certificate, trusted for one evidence type only."""
+    """What a platform signed, and what it takes to verify it."""
 
     type: EvidenceType
-    """For which type."""
-    certificate: Blob
-    """DER."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrustedMeasurement:
-    """A program that may receive keys."""
-
-    type: EvidenceType
-    """On which platform."""
-    measurement: Digest
-    """Its measurement."""
-    covers: str
-    """What this platform's measurement covers, and what it does not."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppraisalPolicy:
-    """Which evidence is accepted. Valid by construction: an unfenced simulator cannot even be expressed."""
-
-    serial: U64
-    """Strictly increasing; the chain refuses a lower one."""
-    chain_ids: tuple[U256, ...]
-    """Chains on which this policy may be used."""
-    allowed_types: tuple[EvidenceType, ...]
-    """Accepted evidence types."""
-    roots: tuple[TrustRoot, ...]
-    """Trust anchors per type."""
-    measurements: tuple[TrustedMeasurement, ...]
-    """Accepted programs."""
-    max_age_s: int
-    """Oldest accepted evidence, seconds."""
-    insecure_accept_simulated: bool
-    """The explicit switch without which `simulated` is refused."""
-
-    def __post_init__(self) -> None:
-        problem = _policy_problem(self)
-        if problem:
-            raise ConfigurationError("appraisal policy", problem)
-
-    @property
-    def digest(self) -> Digest:
-        """The name under which the chain has it."""
-        return digests.labelled(Label.POLICY, encode(self))
+    """How it is verified."""
+    quote: Blob
+    """DCAP quote (`tdx`, `simulated`) or attestation report (`snp`)."""
+    collateral: Collateral | None
+    """With `tdx` and `simulated`."""
+    certificates: SnpCertificates | None
+    """With `snp`."""
+    gpu: Blob
+    """Claims of a GPU's verifier that ran inside the enclave, JSON; empty without GPU. The quote's report data binds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +126,32 @@ class ResultQuote:
     """Who says it: its report data is `result_report_data` of the statement."""
 
 
-def evidence_digest(body: EvidenceBody) -> Digest:
-    """What a platform signs, and the name of evidence in release records: unsigned bytes cannot change it."""
-    return digests.labelled(Label.EVIDENCE, encode(body))
+def signed_part(evidence: Evidence) -> bytes:
+    """The bytes of the quote that the platform signed; what follows them can be changed by anybody."""
+    quote = evidence.quote
+    if evidence.type is EvidenceType.SNP:
+        return quote[:SNP_SIGNED_BYTES]
+    if int.from_bytes(quote[:2], "little") == 5:
+        head = DCAP_HEADER_BYTES + DCAP_BODY_HEAD_BYTES
+        return quote[: head + int.from_bytes(quote[head - 4 : head], "little")]
+    return quote[: DCAP_HEADER_BYTES + TD_BODY_BYTES]
+
+
+def evidence_digest(evidence: Evidence) -> Digest:
+    """The name of evidence in release records: unsigned bytes cannot change it."""
+    return digests.labelled(Label.EVIDENCE, evidence.type.value.encode(), signed_part(evidence), evidence.gpu)
+
+
+def gpu_nonce(report_data: bytes) -> Digest:
+    """What a GPU is asked to sign for evidence over these 64 bytes."""
+    return digests.labelled(Label.GPU_NONCE, report_data)
+
+
+def quoted_report_data(report_data: bytes, gpu: bytes) -> bytes:
+    """The 64 bytes in the quote: `report_data` itself, or bound together with the GPU's claims where there are some."""
+    if not gpu:
+        return report_data
+    return digests.labelled(Label.GPU_BINDING, report_data, gpu).ljust(REPORT_DATA_BYTES, b"\0")
 
 
 def result_report_data(statement: ResultStatement) -> bytes:
@@ -183,21 +168,3 @@ def release_report_data(
         transport_key, nonce, policy, key_epoch, ticket,
     )  # fmt: skip
     return bound.ljust(64, b"\0")
-
-
-def _policy_problem(policy: AppraisalPolicy) -> str:
-    simulated = EvidenceType.SIMULATED
-    if not policy.allowed_types or not policy.chain_ids or not policy.measurements or policy.max_age_s <= 0:
-        return "no type, chain id, measurement or maximal age"
-    if any(not entry.covers for entry in policy.measurements):
-        return "a measurement without a statement of what it covers"
-    if (simulated in policy.allowed_types) != policy.insecure_accept_simulated:
-        return "type simulated and insecure_accept_simulated must be set together"
-    rooted = {root.type for root in policy.roots}
-    if rooted != set(policy.allowed_types) or not {m.type for m in policy.measurements} <= rooted:
-        return "roots, measurements and allowed types do not fit"
-    if simulated in policy.allowed_types and not set(policy.chain_ids) <= TEST_CHAIN_IDS:
-        return "simulated evidence on a chain that is no test chain"
-    if simulated in policy.allowed_types and len(policy.allowed_types) > 1:
-        return "simulated and hardware evidence in one policy"
-    return ""

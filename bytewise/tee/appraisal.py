@@ -1,143 +1,175 @@
 """Judges evidence: a pure function of policy, bytes, expected report data and time (design section 7, RFC 9334 verifier).
 
-`tdx` and `snp` have no appraiser in this version and are refused, whatever the policy allows.
+Cheapest first, and bounded: size, shape, policy, then the platform's signatures under each rule of its type, then what it says.
+One order for every type, so that what a simulated run exercises is what judges hardware.
 """
 
-import datetime
 import hmac
+from dataclasses import dataclass
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
-from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import EvidenceRefused, MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.appraisal import TYPE_OF, AppraisalPolicy, EvidenceType, GpuUse, PlatformRule, TrustedMeasurement
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import (
+    EvidenceExpired,
+    EvidenceFromFuture,
+    EvidenceMalformed,
+    EvidenceRefused,
+    MalformedValue,
+    MeasurementRefused,
+    NotCanonical,
+    TcbRefused,
+    UntrustedRoot,
+    WrongFields,
+)
 from bytewise.protocol.evidence import (
     MAX_EVIDENCE_BYTES,
-    MAX_SIMULATED_LIFETIME_S,
-    PLATFORM_ID_BYTES,
-    SIMULATED_ROOT_NAME,
-    AppraisalPolicy,
+    MAX_EVIDENCE_MARKS,
     Evidence,
-    EvidenceBody,
-    EvidenceType,
     ResultQuote,
     evidence_digest,
+    gpu_nonce,
+    quoted_report_data,
     result_report_data,
+    signed_part,
 )
+from bytewise.protocol.units import Digest
+from bytewise.tee.claims import Claims, GpuClaims
+from bytewise.tee.collateral import issued_at
+from bytewise.tee.dcap import verify_quote
+from bytewise.tee.fences import verify_hardware, verify_simulated
+from bytewise.tee.gpu import verify_gpu
+from bytewise.tee.snp import certificate_time, verify_report
 
 CLOCK_SKEW_S = 30
 """Evidence may be issued this far ahead of our clock."""
 
+MAX_RESULT_QUOTE_BYTES = MAX_EVIDENCE_BYTES + 8192
+"""Largest published result quote that is parsed: evidence and a statement."""
 
-def verify_evidence(policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int) -> Evidence:
-    """The evidence, if the policy accepts it at unix second `now` on this chain; else `EvidenceRefused`."""
-    parsed = _parse(evidence)
-    body = parsed.body
-    if chain_id not in policy.chain_ids:
-        raise EvidenceRefused(f"policy is not for chain {chain_id}")
-    if body.type not in policy.allowed_types:
-        raise EvidenceRefused(f"type {body.type.value} is not allowed")
-    _verify_platform(policy, parsed, now)
-    if not hmac.compare_digest(body.report_data, expected_report_data):
-        raise EvidenceRefused("report data does not bind this request")
-    if body.debug:
-        raise EvidenceRefused("debug is on")
-    if (body.type, body.measurement) not in [(m.type, m.measurement) for m in policy.measurements]:
-        raise EvidenceRefused(f"measurement {body.measurement.hex()} is not trusted")
-    _verify_times(policy, body, now)
-    return parsed
+
+@dataclass(frozen=True, slots=True)
+class Appraised:
+    """Accepted evidence."""
+
+    type: EvidenceType
+    """How it was verified."""
+    evidence_hash: Digest
+    """Name of its signed part."""
+    report_data: bytes
+    """The 64 bytes that it binds: what was expected of it."""
+    program: TrustedMeasurement
+    """Which program of the policy runs."""
+    claims: Claims
+    """What the platform said."""
+    gpu: GpuClaims | None
+    """The GPU that computes, if it is attested."""
+
+    @property
+    def assurance(self) -> str:
+        """`hardware` or `simulated`: what everything downstream has to say."""
+        return EvidenceType.SIMULATED.value if self.type is EvidenceType.SIMULATED else "hardware"
+
+
+def verify_evidence(policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int) -> Appraised:
+    """The evidence, if the policy accepts it at unix second `now` on this chain; else a named `EvidenceRefused`."""
+    return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id)
 
 
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
-    """A published result quote whose evidence binds its statement, judged at the time it was issued."""
+    """A published result quote whose evidence binds its statement, judged at the time its collateral was issued."""
+    if len(quote) > MAX_RESULT_QUOTE_BYTES:
+        raise EvidenceMalformed(f"result quote of {len(quote)} bytes")
     try:
-        document = decode(ResultQuote, quote)
+        document = decode(ResultQuote, quote, 2 * MAX_EVIDENCE_MARKS)
     except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise EvidenceRefused(f"result quote: {error}") from None
-    expected = result_report_data(document.statement)
-    verify_evidence(policy, encode(document.evidence), expected, document.evidence.body.issued_at, chain_id)
+        raise EvidenceMalformed(f"result quote: {error}") from None
     if document.statement.chain_id != chain_id:
         raise EvidenceRefused(f"result quote is for chain {document.statement.chain_id}")
+    _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id)
     return document
 
 
 def _parse(evidence: bytes) -> Evidence:
     if len(evidence) > MAX_EVIDENCE_BYTES:
-        raise EvidenceRefused(f"{len(evidence)} bytes")
+        raise EvidenceMalformed(f"{len(evidence)} bytes")
     try:
-        return decode(Evidence, evidence)
+        return decode(Evidence, evidence, MAX_EVIDENCE_MARKS)
     except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise EvidenceRefused(str(error)) from None
+        raise EvidenceMalformed(str(error)) from None
 
 
-def _verify_platform(policy: AppraisalPolicy, evidence: Evidence, now: int) -> EvidenceBody:
-    match evidence.body.type:
-        case EvidenceType.SIMULATED:
-            return _verify_simulated(policy, evidence, now)
-        case EvidenceType.TDX | EvidenceType.SNP:
-            raise EvidenceRefused(f"no appraiser for type {evidence.body.type.value} in this version")
+def _appraise(policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now: int | None, chain_id: int) -> Appraised:
+    if chain_id not in policy.chain_ids:
+        raise EvidenceRefused(f"policy is not for chain {chain_id}")
+    if evidence.type not in policy.types:
+        raise EvidenceRefused(f"type {evidence.type.value} is not allowed")
+    bound = quoted_report_data(expected, evidence.gpu)
+    # Asked of the bare bytes first, so that who merely sends a quote to us makes us verify no signature.
+    if bound not in signed_part(evidence):
+        raise EvidenceRefused("report data does not bind this request")
+    claims = _accepted(policy, evidence, now)
+    if not hmac.compare_digest(claims.report_data, bound):
+        raise EvidenceRefused("report data does not bind this request")
+    program = _program(policy, evidence, claims)
+    gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
+    return Appraised(evidence.type, evidence_digest(evidence), expected, program, claims, gpu)
 
 
-def _verify_simulated(policy: AppraisalPolicy, evidence: Evidence, now: int) -> EvidenceBody:
-    body = evidence.body
-    # The policy cannot be built without the switch; it is asked again here so that either check alone suffices.
-    if not policy.insecure_accept_simulated:
-        raise EvidenceRefused("simulated evidence without insecure_accept_simulated")
-    if body.platform_id != bytes(PLATFORM_ID_BYTES):
-        raise EvidenceRefused("simulated evidence with a platform id")
-    if body.expires_at - body.issued_at > MAX_SIMULATED_LIFETIME_S:
-        raise EvidenceRefused("simulated evidence that lives too long")
-    leaf = _verify_leaf(policy, evidence, now)
-    key = leaf.public_key()
-    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise EvidenceRefused("platform key is not P-256")
-    try:
-        key.verify(evidence.signature, evidence_digest(body), ec.ECDSA(hashes.SHA256()))
-    except InvalidSignature:
-        raise EvidenceRefused("signature of the platform does not verify") from None
-    return body
-
-
-def _verify_leaf(policy: AppraisalPolicy, evidence: Evidence, now: int) -> x509.Certificate:
-    if len(evidence.certificates) != 1:
-        raise EvidenceRefused(f"{len(evidence.certificates)} certificates instead of one leaf")
-    leaf = _certificate(evidence.certificates[0])
-    if not _valid_at(leaf, now):
-        raise EvidenceRefused("platform certificate is not valid now")
-    for trusted in policy.roots:
-        root = _certificate(trusted.certificate)
-        if trusted.type is evidence.body.type and _is_simulated_root(root) and _valid_at(root, now):
+def _accepted(policy: AppraisalPolicy, evidence: Evidence, now: int | None) -> Claims:
+    # Several rules of a type differ in what they accept: the evidence must satisfy one of them alone, and the refusal of the last
+    # is the one that is told.
+    refused: EvidenceRefused = UntrustedRoot("no rule")
+    for rule in policy.rules:
+        if rule.type is evidence.type:
             try:
-                leaf.verify_directly_issued_by(root)
-                return leaf
-            except (InvalidSignature, ValueError, TypeError):
-                continue
-    raise EvidenceRefused("platform certificate leads to no trusted root of its type")
+                return _judged(policy, rule, evidence, now)
+            except EvidenceRefused as error:
+                refused = error
+    raise refused
 
 
-def _verify_times(policy: AppraisalPolicy, body: EvidenceBody, now: int) -> EvidenceBody:
-    if body.issued_at > now + CLOCK_SKEW_S:
-        raise EvidenceRefused(f"issued at {body.issued_at}, now {now}")
-    if now >= body.expires_at or now - body.issued_at > policy.max_age_s:
-        raise EvidenceRefused(f"expired at {min(body.expires_at, body.issued_at + policy.max_age_s)}, now {now}")
-    return body
+def _judged(policy: AppraisalPolicy, rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims:
+    claims = _verified(rule, evidence, now)
+    if evidence.type is EvidenceType.SIMULATED:
+        verify_simulated(policy, rule, claims)
+    else:
+        verify_hardware(rule, claims)
+    if claims.status not in rule.statuses:
+        raise TcbRefused(f"TCB status {claims.status.value}")
+    denied = sorted(set(claims.advisories) & set(rule.refused_advisories))
+    if denied or claims.evaluation < rule.min_evaluation:
+        raise TcbRefused(f"advisories {denied}, evaluation {claims.evaluation} of at least {rule.min_evaluation}")
+    if rule.platforms and claims.platform_id not in rule.platforms:
+        raise TcbRefused(f"platform {claims.platform_id.hex()} is not listed")
+    return claims
 
 
-def _certificate(der: bytes) -> x509.Certificate:
-    try:
-        return x509.load_der_x509_certificate(der)
-    except ValueError:
-        raise EvidenceRefused("certificate does not parse") from None
+def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims:
+    if evidence.type is EvidenceType.SNP:
+        if evidence.certificates is None or evidence.collateral is not None:
+            raise EvidenceMalformed("snp takes certificates and no collateral")
+        at = certificate_time(evidence.certificates) if now is None else now
+        return verify_report(rule, evidence.quote, evidence.certificates, at)
+    if evidence.collateral is None or evidence.certificates is not None:
+        raise EvidenceMalformed(f"{evidence.type.value} takes collateral and no certificates")
+    issued = issued_at(evidence.collateral)
+    moment = issued if now is None else now
+    if issued > moment + CLOCK_SKEW_S:
+        raise EvidenceFromFuture(f"issued at {issued}, now {moment}")
+    claims = verify_quote(rule, evidence.quote, evidence.collateral, max(moment, issued))
+    if moment >= claims.expires_at or moment - claims.issued_at > rule.max_age_s:
+        raise EvidenceExpired(f"at {min(claims.expires_at, claims.issued_at + rule.max_age_s)}, now {moment}")
+    return claims
 
 
-def _valid_at(certificate: x509.Certificate, now: int) -> bool:
-    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
-    return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
+def _program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims) -> TrustedMeasurement:
+    for entry in policy.measurements:
+        if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type:
+            return entry
+    raise MeasurementRefused(f"measurement {claims.measurement.hex()} is not trusted")
 
 
-def _is_simulated_root(certificate: x509.Certificate) -> bool:
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return [name.value for name in names] == [SIMULATED_ROOT_NAME]
+def _gpu(program: TrustedMeasurement, evidence: Evidence, expected: bytes, now: int) -> GpuClaims | None:
+    if (program.gpu is GpuUse.ATTESTED) != bool(evidence.gpu):
+        raise MeasurementRefused(f"program with GPU {program.gpu.value}, evidence {'with' if evidence.gpu else 'without'} one")
+    return verify_gpu(evidence.gpu, gpu_nonce(expected), now) if evidence.gpu else None

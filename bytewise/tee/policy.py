@@ -1,22 +1,71 @@
-"""The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, whose digest the chain has (design section 7)."""
+"""The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` beside what a shard remembers."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from bytewise.protocol.encoding import decode
+from bytewise.protocol.appraisal import AppraisalPolicy, SignedPolicy
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
-from bytewise.protocol.evidence import AppraisalPolicy
+from bytewise.protocol.succession import Standing, first_standing, succeed, verify_approval
+from bytewise.protocol.units import Address
+
+T = TypeVar("T")
 
 
 def load_policy(path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
     """The policy of a file, fit for this chain and process; `ConfigurationError` otherwise: the actor refuses to start."""
-    try:
-        policy = decode(AppraisalPolicy, path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None
-    except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise ConfigurationError(path.name, str(error)) from None
+    return _fit(_read(AppraisalPolicy, path), path, chain_id, production)
+
+
+def follow_policy(
+    path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, now: int
+) -> Standing:  # fmt: skip
+    """What counts once the signed policy of a file came after what `history` remembers; `history` is written first.
+
+    `PolicyRefused` if it may not come after it, `ConfigurationError` for files that cannot be read. A history that is lost must
+    be restored: without it any older policy with good signatures would do.
+    """
+    policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
+    if not history.exists():
+        standing = first_standing(policy)
+    else:
+        standing = succeed(_read(Standing, history), policy, now)
+    _write(history, encode(standing))
+    return standing
+
+
+def _fit(policy: AppraisalPolicy, path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
     if chain_id not in policy.chain_ids:
         raise ConfigurationError(path.name, f"policy is not for chain {chain_id}")
     if production and policy.insecure_accept_simulated:
         raise ConfigurationError(path.name, "simulated evidence in production")
     return policy
+
+
+def _read(cls: type[T], path: Path) -> T:
+    try:
+        return decode(cls, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(path.name, error.strerror) from None
+    except (MalformedValue, NotCanonical, WrongFields) as error:
+        raise ConfigurationError(path.name, str(error)) from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    # Whole or not at all, and on the disk before anything is decided by it.
+    draft = path.with_suffix(".new")
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise ConfigurationError(path.name, error.strerror) from None

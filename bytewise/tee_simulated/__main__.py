@@ -3,31 +3,47 @@
 import argparse
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding
-
+from bytewise.protocol.appraisal import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    TcbStatus,
+    TrustedMeasurement,
+)
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.evidence import AppraisalPolicy, EvidenceType, TrustedMeasurement, TrustRoot
 from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
+from bytewise.tee_simulated.collateral import EVALUATION
 from bytewise.tee_simulated.quoter import source_root
 from bytewise.tee_simulated.root import issue, load_root, make_root
+from bytewise.tee_simulated.td_quote import measurement_of
+from bytewise.tee_simulated.x509 import der
 
 MAX_AGE_S = 300
 """Evidence older than the simulator's own lifetime is never needed."""
 
 
+def simulated_rule(root_folder: Path) -> PlatformRule:
+    """The rule that accepts exactly this run's root."""
+    return PlatformRule(
+        type=EvidenceType.SIMULATED, root=der(load_root(root_folder)), statuses=(TcbStatus.UP_TO_DATE,), refused_advisories=(),
+        min_evaluation=EVALUATION, min_tcb=Blob(b""), smt=False, dynamic_platform=False, cached_keys=False, platforms=(),
+        max_age_s=MAX_AGE_S,
+    )  # fmt: skip
+
+
 def simulated_policy(root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY) -> AppraisalPolicy:
     """The policy that accepts exactly this run's root and this source tree's enclave, on one test chain."""
-    simulated = EvidenceType.SIMULATED
+    program = measurement_of(measure(source_root(), entry))
+    # Which device the enclave computes on is its settings' affair: simulated evidence vouches for neither.
+    trusted = TrustedMeasurement(PlatformKind.SIMULATED, program, (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED)
     return AppraisalPolicy(
-        serial=U64(serial),
-        chain_ids=(U256(chain_id),),
-        allowed_types=(simulated,),
-        roots=(TrustRoot(simulated, Blob(load_root(root_folder).public_bytes(Encoding.DER))),),
-        measurements=(TrustedMeasurement(simulated, measure(source_root(), entry), COVERS),),
-        max_age_s=MAX_AGE_S,
+        serial=U64(serial), chain_ids=(U256(chain_id),), rules=(simulated_rule(root_folder),), measurements=(trusted,),
         insecure_accept_simulated=True,
-    )
+    )  # fmt: skip
 
 
 def main() -> None:

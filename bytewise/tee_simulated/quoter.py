@@ -1,32 +1,31 @@
-"""A simulated quoter: signs that this program, as measured from its own source, chose this report data (design section 7)."""
+"""A simulated quoter: a quote in TDX's format that this program, as measured from its own source, chose this report data."""
 
+import datetime
 from pathlib import Path
 
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
 
 import bytewise
 from bytewise.ports import Clock
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import MalformedValue
-from bytewise.protocol.evidence import (
-    PLATFORM_ID_BYTES,
-    Evidence,
-    EvidenceBody,
-    EvidenceType,
-    evidence_digest,
-)
-from bytewise.protocol.units import U64, Blob, Digest
+from bytewise.protocol.evidence import REPORT_DATA_BYTES, Evidence
+from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee.mode import refuse_in_production
+from bytewise.tee_simulated.collateral import Verdict, collateral
 from bytewise.tee_simulated.root import Platform
+from bytewise.tee_simulated.td_quote import TdBody, body_of, platform_key, signed_quote
 
 refuse_in_production()
 
 LIFETIME_S = 300
 """Evidence of the simulator is old after five minutes."""
+
+_BACKDATED_S = 60
+"""The platform key's certificate starts this much earlier, for verifiers whose clock is behind."""
 
 
 def source_root() -> Path:
@@ -35,12 +34,14 @@ def source_root() -> Path:
 
 
 class SimulatedQuoter:
-    """Implements `bytewise.ports.Quoter`; evidence is of type `simulated`, with a zeroed platform id."""
+    """Implements `bytewise.ports.Quoter`; evidence is of type `simulated`, marked, and names no platform."""
 
-    def __init__(self, platform: Platform, measurement: Digest, clock: Clock) -> None:
+    def __init__(self, platform: Platform, program: Digest, clock: Clock) -> None:
         self._platform = platform
-        self._measurement = measurement
+        self._program = program
         self._clock = clock
+        # As on hardware: one key of the platform and one attestation key for as long as the process lives.
+        self._pck_key, self._attestation = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
     @classmethod
     def of_this_program(cls, platform_file: Path, entry: str = ENCLAVE_ENTRY) -> "SimulatedQuoter":
@@ -49,13 +50,18 @@ class SimulatedQuoter:
 
     def quote(self, report_data: bytes) -> Blob:
         """Evidence over 64 bytes of report data."""
-        if len(report_data) != 64:
-            raise MalformedValue("report data", f"{len(report_data)} bytes instead of 64")
-        now = self._clock.now()
-        body = EvidenceBody(
-            type=EvidenceType.SIMULATED, measurement=self._measurement, report_data=Blob(report_data), debug=False,
-            platform_id=Blob(bytes(PLATFORM_ID_BYTES)), issued_at=U64(now), expires_at=U64(now + LIFETIME_S),
-        )  # fmt: skip
-        signature = self._platform.key.sign(evidence_digest(body), ec.ECDSA(hashes.SHA256()))
-        leaf = Blob(self._platform.certificate.public_bytes(Encoding.DER))
-        return Blob(encode(Evidence(body, (leaf,), Blob(signature))))
+        if len(report_data) != REPORT_DATA_BYTES:
+            raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
+        return Blob(encode(self.evidence(body_of(self._program, report_data))))
+
+    def evidence(
+        self, body: TdBody, verdict: Verdict | None = None, lifetime_s: int = LIFETIME_S, ppid: bytes = bytes(16)
+    ) -> Evidence:  # fmt: skip
+        """Evidence over any body, under any verdict of the simulated vendor: what tests of a verifier need."""
+        start = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
+        end = start + datetime.timedelta(seconds=lifetime_s)
+        earlier = start - datetime.timedelta(seconds=_BACKDATED_S)
+        pck = platform_key(self._platform.pck_ca, earlier, end, self._pck_key, ppid)
+        quote = signed_quote(body, pck, self._platform.pck_ca.certificate, self._attestation)
+        said = collateral(self._platform, start, end, verdict)
+        return Evidence(EvidenceType.SIMULATED, quote, said, None, Blob(b""))

@@ -1,18 +1,25 @@
-"""The simulated root of one run, and platform keys that it issues (fences 1 and 7, design section 7)."""
+"""The simulated root of one run, and platforms that it issues (fences 1 and 7, design section 7).
+
+A platform file holds what Intel would keep: the authority of platform keys and the signer of TCB levels. Its owner can therefore
+say anything about simulated hardware, which is no less than whoever owns the machine of a simulated enclave can do anyway.
+"""
 
 import datetime
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.evidence import SIMULATED_ROOT_NAME
+from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import read_secret, write_secret
 from bytewise.tee.mode import refuse_in_production
+from bytewise.tee_simulated.x509 import Authority, certificate, common_name, der, revocation_list
 
 refuse_in_production()
 
@@ -22,15 +29,41 @@ LIFETIME = datetime.timedelta(days=2)
 _SLACK = datetime.timedelta(minutes=5)
 
 
+@dataclass(frozen=True, slots=True)
+class PlatformFile:
+    """A platform on disk; keys in DER (PKCS #8), the rest in DER."""
+
+    pck_ca: Blob
+    pck_ca_key: Blob
+    tcb_signer: Blob
+    tcb_signer_key: Blob
+    root_crl: Blob
+
+
+class Platform:
+    """A simulated platform: the two authorities above its quotes, and the root's revocation list; never printed."""
+
+    __slots__ = ("pck_ca", "root_crl", "tcb_signer")
+
+    def __init__(self, platform_file: Path) -> None:
+        try:
+            given = decode(PlatformFile, read_secret(platform_file).reveal())
+        except Fault as error:
+            raise ConfigurationError(platform_file.name, f"is no simulated platform: {error}") from None
+        self.pck_ca = _authority(given.pck_ca, given.pck_ca_key)
+        self.tcb_signer = _authority(given.tcb_signer, given.tcb_signer_key)
+        self.root_crl = given.root_crl
+
+
 def make_root(folder: Path) -> x509.Certificate:
     """Draws a root key and writes `root.pem` and `root.key` (owner only); a root is never overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(SIMULATED_ROOT_NAME)
-    certificate = _builder(name, name, key.public_key(), ca=True).sign(key, hashes.SHA256())
+    start, end = _lifetime()
+    made = certificate(common_name(SIMULATED_ROOT_NAME), key.public_key(), None, key, start, end, path_length=1)
     write_secret(folder / ROOT_KEY, _pem(key))
-    (folder / ROOT_CERTIFICATE).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return certificate
+    (folder / ROOT_CERTIFICATE).write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    return made
 
 
 def load_root(folder: Path) -> x509.Certificate:
@@ -42,29 +75,37 @@ def load_root(folder: Path) -> x509.Certificate:
 
 
 def issue(folder: Path, platform_file: Path) -> None:
-    """Writes a platform key file (owner only): a fresh key in PEM and the certificate that the root issued for it."""
-    root = load_root(folder)
-    signer = _load_key(read_secret(folder / ROOT_KEY).reveal())
-    key = ec.generate_private_key(ec.SECP256R1())
-    builder = _builder(_name("simulated platform"), root.subject, key.public_key(), ca=False)
-    certificate = builder.sign(signer, hashes.SHA256())
-    write_secret(platform_file, _pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
+    """Writes a platform file (owner only): fresh keys, and the certificates that the root of `folder` issued for them."""
+    root = Authority(load_root(folder), _load_key(read_secret(folder / ROOT_KEY).reveal()))
+    start, end = _lifetime()
+    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("simulated platform authority", "simulated TCB signer")}
+    (ca_name, ca_key), (signer_name, signer_key) = keys.items()
+    pck_ca = certificate(common_name(ca_name), ca_key.public_key(), root, root.key, start, end, path_length=0)
+    signer = certificate(common_name(signer_name), signer_key.public_key(), root, root.key, start, end, path_length=None)
+    made = PlatformFile(der(pck_ca), _pkcs8(ca_key), der(signer), _pkcs8(signer_key), revocation_list(root, start, end))
+    write_secret(platform_file, encode(made))
 
 
-class Platform:
-    """A simulated platform: its key and certificate; never printed."""
+def _lifetime() -> tuple[datetime.datetime, datetime.datetime]:
+    now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
+    return now - _SLACK, now + LIFETIME
 
-    __slots__ = ("certificate", "key")
 
-    def __init__(self, platform_file: Path) -> None:
-        raw = read_secret(platform_file).reveal()
-        self.key = _load_key(raw)
-        self.certificate = x509.load_pem_x509_certificate(raw)
+def _authority(certificate_der: bytes, key_der: bytes) -> Authority:
+    try:
+        key = serialization.load_der_private_key(key_der, None)
+        loaded = x509.load_der_x509_certificate(certificate_der)
+    except ValueError:
+        raise ConfigurationError("simulated platform", "key or certificate does not parse") from None
+    return Authority(loaded, _p256(key))
 
 
 def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    key = serialization.load_pem_private_key(pem, None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
+    return _p256(serialization.load_pem_private_key(pem, None))
+
+
+def _p256(key: object) -> ec.EllipticCurvePrivateKey:
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("simulated platform", "key is not on P-256")
     return key
 
@@ -73,19 +114,5 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, ca: bool) -> x509.CertificateBuilder:
-    now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SLACK)
-        .not_valid_after(now + LIFETIME)
-        .add_extension(x509.BasicConstraints(ca=ca, path_length=0 if ca else None), critical=True)
-    )
+def _pkcs8(key: ec.EllipticCurvePrivateKey) -> Blob:
+    return Blob(key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))

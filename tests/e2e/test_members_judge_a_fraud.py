@@ -25,7 +25,6 @@ from bytewise.protocol.digests import out_hash
 from bytewise.protocol.docket import Case
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
-from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditOutcome, Verdict
 from bytewise.protocol.network import Network
@@ -34,6 +33,7 @@ from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, Re
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.clock import SystemClock, monotonic_s
@@ -119,7 +119,7 @@ class Town:
         self.model = artifact.load(folder / "model")
         self.place: Environment = environment(self.model)
         make_root(folder / "root")
-        self.policy: AppraisalPolicy = simulated_policy(folder / "root", CHAIN_ID, 1)
+        self.policy = simulated_policy(folder / "root", CHAIN_ID, 1)
         self.epoch = self._deal()
         self.network = self._deploy()
         write_network(folder / "network.json", self.network)
@@ -167,7 +167,7 @@ class Town:
             migrate(url)
             key = keyring.signer(folder)
             shard = Shard(
-                self.epoch, keyring.open_share(folder, self.epoch), key, self.network.contracts, self.policy,
+                self.epoch, keyring.open_share(folder, self.epoch), key, self.network.contracts, first_standing(self.policy),
                 ChainKeyView(DocketReader(self.anvil.client, self.network), key.address),
                 ReleaseRecords(open_database(url), self.network.epochs_domain), SystemClock(), os.urandom, 100,
             )  # fmt: skip

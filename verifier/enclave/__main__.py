@@ -1,6 +1,7 @@
 """`python -m verifier.enclave --config FILE`: loads and verifies the artifact, proves the arithmetic, then takes jobs."""
 
 import argparse
+import atexit
 import os
 import signal
 import sys
@@ -11,11 +12,14 @@ from types import FrameType, TracebackType
 from bytewise.inference.model import library
 from bytewise.inference.profiles import open_engine
 from bytewise.ports import Quoter
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, CannotExecute, ConfigurationError, Fault
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
+from bytewise.tee import mode
+from bytewise.tee.configfs import ConfigfsQuoter
 from kms.client import ShardKeySource
 from verifier.enclave import server
 from verifier.enclave.session import Bench
@@ -69,6 +73,14 @@ def _environment(settings: EnclaveSettings) -> Environment | None:
 
 
 def _quoter(settings: EnclaveSettings) -> Quoter:
+    if settings.evidence is not EvidenceType.SIMULATED:
+        assert settings.endorsements is not None
+        mode.enter_production()
+        hardware = ConfigfsQuoter(settings.endorsements)
+        if hardware.type is not settings.evidence:
+            raise ConfigurationError("evidence", f"this machine attests by {hardware.type.value}, not {settings.evidence.value}")
+        atexit.register(hardware.close)
+        return hardware
     # Imported here only: a production enclave must not hold the simulator (fence 3, research/kms.md 6).
     from bytewise.tee_simulated.quoter import SimulatedQuoter
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.evidence import TEST_CHAIN_IDS, EvidenceType
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class EnclaveSettings:
     """How it is attested."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
+    endorsements: Path | None = None
+    """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
     insecure_accept_simulated: bool = False
     """The explicit switch without which evidence `simulated` is refused."""
     threads: int = 1
@@ -44,5 +46,7 @@ class EnclaveSettings:
             raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated and platform_file")
         if simulated and self.chain_id not in TEST_CHAIN_IDS:
             raise ConfigurationError("evidence", f"simulated on chain {self.chain_id}, which is no test chain")
-        if not simulated:
-            raise ConfigurationError("evidence", f"{self.evidence.value} is not available in this version")
+        if not simulated and self.endorsements is None:
+            raise ConfigurationError("evidence", f"{self.evidence.value} needs a folder of endorsements")
+        if not simulated and self.device != "cpu":
+            raise ConfigurationError("evidence", f"{self.device} without evidence of its own makes an enclave simulated")

@@ -16,10 +16,10 @@ from bytewise.cli.demo.site import Site, write_toml
 from bytewise.inference import artifact, known_answers
 from bytewise.inference.determinism import environment
 from bytewise.protocol import digests
+from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import Bug
-from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
@@ -177,7 +177,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
 def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measurement: Digest) -> deploy.Joiner:
     if name in OPERATORS:
         return deploy.Joiner(signer, plan.STAKE_WEI[name], site.operator_url(name))
-    machine = Platform(site.of(name) / "platform.pem").certificate.fingerprint(hashes.SHA256())
+    machine = Platform(site.of(name) / "platform.pem").pck_ca.certificate.fingerprint(hashes.SHA256())
     return deploy.Joiner(signer, plan.STAKE_WEI[name], None, pool, Digest(machine), measurement)
 
 

@@ -16,12 +16,12 @@ import uvicorn
 
 from bytewise.ports import Clock
 from bytewise.protocol import merkle, sortition
+from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.docket import Case as DisputeCase
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment, Limits
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.protocol.jobs import Contracts, RunJob
 from bytewise.protocol.keys import AuditDrawing, ChainFacts, Decision, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
@@ -30,6 +30,7 @@ from bytewise.protocol.receipt import BatchHeader, Receipt, plain_enclave_key, r
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_DIGEST, Address, Blob, Decimal, Digest, short_text
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
@@ -162,7 +163,7 @@ class World:
         folder = self.settings.shards[index - 1].folder
         return Shard(
             self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
-            policy or self.policy, self.chain, self.records(index), clock or SystemClock(), rng, audits,
+            first_standing(policy or self.policy), self.chain, self.records(index), clock or SystemClock(), rng, audits,
         )  # fmt: skip
 
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int = 1, canary: int = 65) -> Case:

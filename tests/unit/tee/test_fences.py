@@ -1,4 +1,4 @@
-"""The fences around the simulator: each alone stops its evidence where it must not count (design section 7)."""
+"""The fences around the simulator: each alone stops its evidence where it must not count, and once removed stops nothing."""
 
 import datetime
 from collections.abc import Callable
@@ -7,73 +7,113 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceRefused
-from bytewise.protocol.evidence import (
-    MAX_SIMULATED_LIFETIME_S,
-    SIMULATED_ROOT_NAME,
+from bytewise.protocol.appraisal import (
     AppraisalPolicy,
-    Evidence,
+    Coverage,
     EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    TcbStatus,
     TrustedMeasurement,
-    TrustRoot,
-    evidence_digest,
 )
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, EvidenceRefused, UntrustedRoot
+from bytewise.protocol.evidence import MAX_SIMULATED_LIFETIME_S, SIMULATED_ROOT_NAME
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.units import U64, U256, Blob
-from bytewise.service.clock import SystemClock
+from bytewise.tee import fences, roots
+from bytewise.tee.appraisal import verify_evidence
+from bytewise.tee.dcap import td_measurement
 from bytewise.tee.policy import load_policy
-from bytewise.tee_simulated.root import load_root
+from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
+from bytewise.tee_simulated.td_quote import TdBody
+from bytewise.tee_simulated.x509 import certificate, common_name, der
 from kms.envelope import sealing_key
-from tests.unit.tee.bench import CHAIN_ID, SIMULATED, Bench
+from tests.unit.tee.bench import CHAIN_ID, REPORT, SIMULATED, Bench
 
-# --- the fences, each sufficient alone ---
+HARDWARE_ROOT = "Intel SGX Root CA"
 
 
-def hardware_policy(bench: Bench, root: x509.Certificate | None = None) -> AppraisalPolicy:
+def hardware_policy(bench: Bench, root: bytes | None = None, chain_id: int = CHAIN_ID) -> AppraisalPolicy:
     """A production policy, as wrong as it can be: it trusts the simulator's own root and measurement for TDX."""
-    kind, trusted = EvidenceType.TDX, root or load_root(bench.folder / "root")
-    return AppraisalPolicy(
-        serial=U64(1), chain_ids=(U256(CHAIN_ID),), allowed_types=(kind,),
-        roots=(TrustRoot(kind, Blob(trusted.public_bytes(Encoding.DER))),),
-        measurements=(TrustedMeasurement(kind, bench.evidence.body.measurement, "all"),), max_age_s=300,
-        insecure_accept_simulated=False,
-    )  # fmt: skip
+    rule = replace(bench.policy.rules[0], type=EvidenceType.TDX, root=Blob(root or bench.policy.rules[0].root))
+    program = bench.policy.measurements[0].measurement
+    trusted = TrustedMeasurement(PlatformKind.TDX, program, (Coverage.PROGRAM,), "all", GpuUse.NONE)
+    return AppraisalPolicy(U64(1), (U256(chain_id),), (rule,), (trusted,), False)
+
+
+def relabelled(bench: Bench, body: TdBody | None = None, ppid: bytes = bytes(16)) -> bytes:
+    """Simulated evidence under the label of hardware."""
+    return encode(replace(bench.quoter.evidence(body or bench.body, ppid=ppid), type=EvidenceType.TDX))
+
+
+# --- 1: own root ---
 
 
 def test_fence_1_another_runs_root_is_refused(bench: Bench, tmp_path: Path) -> None:
     other = Bench(tmp_path)
-    with pytest.raises(EvidenceRefused, match="root"):
-        bench.appraise(bench.signed(bench.evidence.body, other.platform))
+    with pytest.raises(UntrustedRoot):
+        bench.appraise(encode(bench.quoter_at(bench.now, other.platform).evidence(bench.body)))
 
 
-def test_fence_1_a_root_that_is_not_marked_as_simulated_is_no_simulated_root(bench: Bench) -> None:
+def test_fence_1_a_root_that_is_not_marked_as_simulated_is_no_simulated_root(bench: Bench, tmp_path: Path) -> None:
     """A root by another name, even one that a policy lists, does not make evidence of type simulated."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    root, leaf_key = certificate("Intel SGX Root CA", key), ec.generate_private_key(ec.SECP256R1())
-    assert SIMULATED_ROOT_NAME not in root.subject.rfc4514_string()
-    leaf = certificate("simulated platform", key, leaf_key.public_key(), root.subject)
-    signature = leaf_key.sign(evidence_digest(bench.evidence.body), ec.ECDSA(hashes.SHA256()))
-    data = encode(Evidence(bench.evidence.body, (Blob(leaf.public_bytes(Encoding.DER)),), Blob(signature)))
-    listed = replace(bench.policy, roots=(TrustRoot(SIMULATED, Blob(root.public_bytes(Encoding.DER))),))
-    with pytest.raises(EvidenceRefused, match="root"):
-        bench.appraise(data, listed)
+    unmarked = unmarked_platform(tmp_path)
+    policy = bench.with_rule(root=der(load_root(tmp_path / "root")))
+    with pytest.raises(UntrustedRoot, match="not marked"):
+        bench.appraise(encode(bench.quoter_at(bench.now, unmarked).evidence(bench.body)), policy)
 
 
-def certificate(
-    name: str, signer: ec.EllipticCurvePrivateKey, key: ec.EllipticCurvePublicKey | None = None, issuer: x509.Name | None = None
-) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer or subject)
-    builder = builder.public_key(key or signer.public_key()).serial_number(7)
-    builder = builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(now + datetime.timedelta(hours=1))
-    return builder.sign(signer, hashes.SHA256())
+def unmarked_platform(folder: Path) -> Platform:
+    """A platform under a root with the name of Intel's."""
+    make_root(folder / "root")
+    plain = load_root(folder / "root")
+    key = (folder / "root" / "root.key").read_bytes()
+    loaded = load_pem_private_key(key, None)
+    assert isinstance(loaded, ec.EllipticCurvePrivateKey) and SIMULATED_ROOT_NAME in plain.subject.rfc4514_string()
+    renamed = certificate(
+        common_name(HARDWARE_ROOT), loaded.public_key(), None, loaded, plain.not_valid_before_utc, plain.not_valid_after_utc,
+        path_length=1,
+    )  # fmt: skip
+    (folder / "root" / "root.pem").write_bytes(renamed.public_bytes(Encoding.PEM))
+    issue(folder / "root", folder / "platform.key")
+    return Platform(folder / "platform.key")
+
+
+def test_fence_1_only_the_vendors_own_root_makes_hardware(bench: Bench, tmp_path: Path) -> None:
+    """Even where the policy lists the root, and nothing in the evidence is marked or nameless."""
+    unmarked = unmarked_platform(tmp_path)
+    policy = hardware_policy(bench, der(load_root(tmp_path / "root")))
+    body = replace(bench.body, mr_config_id=bytes(48))
+    evidence = bench.quoter_at(bench.now, unmarked).evidence(body, ppid=b"\x07" * 16)
+    with pytest.raises(UntrustedRoot, match="vendor's"):
+        verify_evidence(policy, encode(replace(evidence, type=EvidenceType.TDX)), REPORT, bench.now, CHAIN_ID)
+
+
+def test_fence_1_without_the_compiled_in_roots_that_quote_would_be_hardware(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control: the attack wins."""
+    unmarked = unmarked_platform(tmp_path)
+    body = replace(bench.body, mr_config_id=bytes(48))
+    evidence = replace(bench.quoter_at(bench.now, unmarked).evidence(body, ppid=b"\x07" * 16), type=EvidenceType.TDX)
+    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    wrong = hardware_policy(bench, der(load_root(tmp_path / "root")))
+    registers = {name: getattr(body, name) for name in ("td_attributes", "xfam", "mr_td")}
+    named = replace(wrong, measurements=(replace(wrong.measurements[0], measurement=td_measurement(**registers)),))
+    assert verify_evidence(named, encode(evidence), REPORT, bench.now, CHAIN_ID).assurance == "hardware"
+
+
+def test_fence_1_no_simulated_root_is_a_vendors(bench: Bench) -> None:
+    assert roots.VENDOR_ROOTS[SIMULATED] == frozenset()
+    assert not any(roots.is_vendor_root(kind, bench.policy.rules[0].root) for kind in EvidenceType)
+
+
+# --- 2: own type, own mark ---
 
 
 def test_fence_2_the_simulators_type_is_refused_where_hardware_is_required(bench: Bench) -> None:
@@ -81,34 +121,68 @@ def test_fence_2_the_simulators_type_is_refused_where_hardware_is_required(bench
         bench.appraise(encode(bench.evidence), hardware_policy(bench))
 
 
-def test_fence_2_relabelled_simulated_evidence_is_refused(bench: Bench) -> None:
-    """Even under a policy that lists the simulator's root and measurement for TDX."""
-    relabelled = bench.signed(replace(bench.evidence.body, type=EvidenceType.TDX))
-    with pytest.raises(EvidenceRefused):
-        bench.appraise(relabelled, hardware_policy(bench))
+@pytest.mark.parametrize("fence", ["root", "mark", "platform id"])
+def test_fences_of_relabelled_evidence_hold_without_each_other(bench: Bench, fence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three fences in turn is the only one left, and each refuses; with none left the label would pass."""
+    marked = bench.body if fence == "mark" else replace(bench.body, mr_config_id=bytes(48))
+    ppid = bytes(16) if fence == "platform id" else b"\x07" * 16
+    if fence != "root":
+        monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    with pytest.raises(EvidenceRefused, match={"root": "vendor's", "mark": "marked", "platform id": "without a platform"}[fence]):
+        bench.appraise(relabelled(bench, marked, ppid), hardware_policy(bench))
 
+
+def test_relabelled_evidence_passes_when_every_fence_is_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bytewise.tee.appraisal.verify_hardware", lambda rule, claims: claims)
+    assert bench.appraise(relabelled(bench), hardware_policy(bench)).assurance == "hardware"
+
+
+def test_fence_2_simulated_evidence_without_the_mark_is_refused(bench: Bench) -> None:
+    unmarked = bench.signed(replace(bench.body, mr_config_id=bytes(48)))
+    with pytest.raises(EvidenceRefused, match="not marked"):
+        bench.appraise(unmarked)
+
+
+# --- 4: configuration ---
 
 FENCE_4: dict[str, Callable[[AppraisalPolicy], dict[str, object]]] = {
-    "no root": lambda p: {"roots": ()},
+    "no rule": lambda p: {"rules": ()},
     "no insecure switch": lambda p: {"insecure_accept_simulated": False},
     "no test chain": lambda p: {"chain_ids": (U256(1),)},
     "a test chain and another": lambda p: {"chain_ids": (U256(CHAIN_ID), U256(1))},
     "no chain": lambda p: {"chain_ids": ()},
-    "root of another type": lambda p: {"roots": (replace(p.roots[0], type=EvidenceType.TDX),)},
-    "simulated and hardware together": lambda p: {
-        "allowed_types": (SIMULATED, EvidenceType.TDX),
-        "roots": (p.roots[0], replace(p.roots[0], type=EvidenceType.TDX)),
-    },
-    "a measurement that covers nothing": lambda p: {"measurements": (replace(p.measurements[0], covers=""),)},
+    "rule of another type": lambda p: {"rules": (replace(p.rules[0], type=EvidenceType.TDX),)},
+    "simulated and hardware together": lambda p: {"rules": (p.rules[0], replace(p.rules[0], type=EvidenceType.TDX))},
     "no measurement": lambda p: {"measurements": ()},
-    "no age": lambda p: {"max_age_s": 0},
+    "too many rules": lambda p: {"rules": p.rules * 33},
 }
 
 
 @pytest.mark.parametrize("name", FENCE_4)
-def test_fence_4_a_policy_without_one_of_its_conditions_cannot_exist(bench: Bench, name: str, tmp_path: Path) -> None:
+def test_fence_4_a_policy_without_one_of_its_conditions_cannot_exist(bench: Bench, name: str) -> None:
     with pytest.raises(ConfigurationError):
         replace(bench.policy, **FENCE_4[name](bench.policy))  # type: ignore[arg-type]
+
+
+RULES: dict[str, dict[str, object]] = {
+    "no root": {"root": Blob(b"")},
+    "no status": {"statuses": ()},
+    "a revoked platform": {"statuses": (TcbStatus.UP_TO_DATE, TcbStatus.REVOKED)},
+    "statuses out of order": {"statuses": (TcbStatus.OUT_OF_DATE, TcbStatus.UP_TO_DATE)},
+    "a status twice": {"statuses": (TcbStatus.UP_TO_DATE, TcbStatus.UP_TO_DATE)},
+    "no age": {"max_age_s": 0},
+    "no evaluation": {"min_evaluation": 0},
+    "the TCB of another type": {"min_tcb": Blob(bytes(8))},
+    "snp with an age": {"type": EvidenceType.SNP, "min_tcb": Blob(bytes(8)), "min_evaluation": 0},
+    "snp without a minimal TCB": {"type": EvidenceType.SNP, "min_evaluation": 0, "max_age_s": 0},
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_that_cannot_be_meant_cannot_exist(bench: Bench, name: str) -> None:
+    rule: PlatformRule = bench.policy.rules[0]
+    with pytest.raises(ConfigurationError, match="appraisal rule"):
+        replace(rule, **RULES[name])  # type: ignore[arg-type]
 
 
 def test_fence_4_a_policy_file_with_the_switch_removed_does_not_load(bench: Bench, tmp_path: Path) -> None:
@@ -119,7 +193,8 @@ def test_fence_4_a_policy_file_with_the_switch_removed_does_not_load(bench: Benc
     for chain_id, production in ((1337, False), (1, False), (CHAIN_ID, True)):
         with pytest.raises(ConfigurationError):
             load_policy(path, chain_id, production)
-    for old, new in ((b":true", b":false"), (b'"serial"', b'"seriql"'), (b"}", b"} ")):
+    for old, new in ((b'simulated":true', b'simulated":false'), (b'"serial"', b'"seriql"'), (b"}", b"} ")):
+        assert old in data
         path.write_bytes(data.replace(old, new))
         with pytest.raises(ConfigurationError):
             load_policy(path, CHAIN_ID, production=False)
@@ -127,13 +202,7 @@ def test_fence_4_a_policy_file_with_the_switch_removed_does_not_load(bench: Benc
         load_policy(tmp_path / "missing.json", CHAIN_ID, production=False)
 
 
-def test_fence_7_simulated_evidence_is_short_lived_and_names_no_platform(bench: Bench) -> None:
-    body = bench.evidence.body
-    assert body.expires_at - body.issued_at <= MAX_SIMULATED_LIFETIME_S
-    assert body.platform_id == bytes(16) and body.debug is False and body.type is SIMULATED
-    root = load_root(bench.folder / "root")
-    lifetime = root.not_valid_after_utc - root.not_valid_before_utc
-    assert lifetime < datetime.timedelta(days=3)
+# --- 5: key separation, 6: labels ---
 
 
 @pytest.mark.parametrize(
@@ -146,3 +215,30 @@ def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accep
     else:
         with pytest.raises(ConfigurationError):
             sealing_key(epoch, accept_simulated=accepted)
+
+
+def test_fence_6_what_was_appraised_says_that_it_was_simulated(bench: Bench) -> None:
+    assert bench.appraise(encode(bench.evidence)).assurance == "simulated"
+
+
+# --- 7: short life, no name ---
+
+
+def test_fence_7_simulated_evidence_is_short_lived_and_names_no_platform(bench: Bench) -> None:
+    claims = bench.appraise(encode(bench.evidence)).claims
+    assert claims.expires_at - claims.issued_at <= MAX_SIMULATED_LIFETIME_S
+    assert claims.platform_id == bytes(16) and claims.simulated
+    assert bench.evidence.collateral is not None and b'"fmspc":"000000000000"' in bench.evidence.collateral.tcb_info
+    root: x509.Certificate = load_root(bench.folder / "root")
+    assert root.not_valid_after_utc - root.not_valid_before_utc < datetime.timedelta(days=3)
+
+
+def test_fence_7_simulated_evidence_that_lives_long_is_refused(bench: Bench) -> None:
+    assert bench.appraise(bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S))
+    with pytest.raises(EvidenceRefused, match="too long"):
+        bench.appraise(bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S + 1))
+
+
+def test_fence_7_simulated_evidence_of_a_named_platform_is_refused(bench: Bench) -> None:
+    with pytest.raises(EvidenceRefused, match="platform id"):
+        bench.appraise(bench.signed(bench.body, ppid=b"\x07" * 16))

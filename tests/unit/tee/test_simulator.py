@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.evidence import AppraisalPolicy
 from bytewise.service.settings import child_environment
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import Platform, issue, make_root
@@ -22,7 +22,7 @@ def python(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("module", ["quoter", "root", "__main__"])
+@pytest.mark.parametrize("module", ["quoter", "root", "x509", "td_quote", "collateral", "__main__"])
 def test_fence_3_the_simulator_cannot_be_imported_into_a_production_process(module: str) -> None:
     code = f"from bytewise.tee import mode; mode.enter_production(); import bytewise.tee_simulated.{module}"
     ended = python("-c", code)
@@ -31,7 +31,7 @@ def test_fence_3_the_simulator_cannot_be_imported_into_a_production_process(modu
 
 def test_fence_3_a_process_that_holds_the_simulator_cannot_become_production() -> None:
     ended = python("-c", "import bytewise.tee_simulated.quoter; from bytewise.tee import mode; mode.enter_production()")
-    assert ended.returncode == 1 and b"bytewise.tee_simulated.quoter is loaded" in ended.stderr
+    assert ended.returncode == 1 and b"production: bytewise.tee_simulated." in ended.stderr
 
 
 def test_fence_3_without_the_declaration_the_simulator_loads() -> None:
@@ -56,7 +56,7 @@ def test_the_program_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_pa
         ended = python(*module, *arguments)
         assert ended.returncode == 0, ended.stderr
     assert decode(AppraisalPolicy, policy.read_bytes()) == simulated_policy(root, 31337, 1, "kms.client")
-    assert Platform(platform).certificate.issuer.rfc4514_string() == "CN=SIMULATED TEE ROOT - NOT INTEL/AMD"
+    assert Platform(platform).pck_ca.certificate.issuer.rfc4514_string() == "CN=SIMULATED TEE ROOT - NOT INTEL/AMD"
     for secret in (platform, root / "root.key"):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     arguments = ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "1", "--entry", "kms.client")
@@ -79,8 +79,10 @@ def test_a_platform_does_not_show_its_key(tmp_path: Path) -> None:
     make_root(tmp_path / "root")
     issue(tmp_path / "root", tmp_path / "p.key")
     platform = Platform(tmp_path / "p.key")
-    secret = platform.key.private_numbers().private_value
-    assert str(secret) not in repr(platform) and not hasattr(platform, "__dict__")
+    for authority in (platform.pck_ca, platform.tcb_signer):
+        secret = authority.key.private_numbers().private_value
+        assert str(secret) not in repr(platform) + repr(authority) and not hasattr(authority, "__dict__")
+    assert not hasattr(platform, "__dict__")
 
 
 def test_a_policy_round_trips_and_its_digest_is_its_name(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""Rules R-70 and up of `docs/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per rule."""
+
+from bytewise.protocol.branches import Fault
+from bytewise.protocol.rules_of_actors import EvidenceRefused
+
+
+class EvidenceMalformed(EvidenceRefused):
+    """Bytes that are no evidence, or too many of them."""
+
+    rule, template = "R-70", "evidence is malformed: {0}"
+
+
+class EvidenceExpired(EvidenceRefused):
+    """Evidence, collateral or a certificate of it that is over."""
+
+    rule, template = "R-71", "evidence has expired: {0}"
+
+
+class EvidenceFromFuture(EvidenceRefused):
+    """Evidence or collateral that was issued later than now: one of two clocks is wrong, or somebody's word."""
+
+    rule, template = "R-72", "evidence is from the future: {0}"
+
+
+class EvidenceReplayed(EvidenceRefused):
+    """Evidence for a nonce that was used, or is old, or was never given out."""
+
+    rule, template = "R-73", "evidence is replayed: {0}"
+
+
+class UntrustedRoot(EvidenceRefused):
+    """Evidence whose certificates lead to no root that is trusted for its type."""
+
+    rule, template = "R-74", "evidence has no trusted root: {0}"
+
+
+class TcbRefused(EvidenceRefused):
+    """A genuine platform in a state that the policy does not accept."""
+
+    rule, template = "R-75", "platform refused: {0}"
+
+
+class MeasurementRefused(EvidenceRefused):
+    """A genuine platform that runs a program that the policy does not name."""
+
+    rule, template = "R-76", "program refused: {0}"
+
+
+class PolicyRefused(Fault):
+    """An appraisal policy that may not follow the one in force: too few signatures, an old serial, or not yet."""
+
+    rule, template = "R-77", "policy {0} refused: {1}"

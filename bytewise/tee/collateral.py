@@ -1,0 +1,65 @@
+"""Intel's collateral as its services hand it out, and when it was issued."""
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from bytewise.protocol.errors import EvidenceMalformed
+from bytewise.protocol.evidence import Collateral
+from bytewise.protocol.units import Blob
+from bytewise.tee.strict_json import read_object, unix_second
+
+MAX_COLLATERAL_BYTES = 1 << 20
+"""Largest answer of a collateral service that is read."""
+
+
+def from_service(document: bytes) -> Collateral:
+    """The collateral of a JSON object with the nine members of Intel's `sgx_ql_qve_collateral_t` (hex where they are bytes).
+
+    Certificates above the first of each chain are left out: the root is the policy's to name. `EvidenceMalformed` otherwise.
+    """
+    if len(document) > MAX_COLLATERAL_BYTES:
+        raise EvidenceMalformed(f"collateral of {len(document)} bytes")
+    given = read_object(document, "collateral")
+    signers = {_first(given, name) for name in ("tcb_info_issuer_chain", "qe_identity_issuer_chain")}
+    if len(signers) != 1:
+        raise EvidenceMalformed("collateral: TCB info and QE identity are signed by two different keys")
+    return Collateral(
+        pck_ca=_first(given, "pck_crl_issuer_chain"), tcb_signer=signers.pop(), root_crl=_hex(given, "root_ca_crl"),
+        pck_crl=_hex(given, "pck_crl"), tcb_info=Blob(_text(given, "tcb_info").encode()),
+        tcb_info_signature=_hex(given, "tcb_info_signature"), qe_identity=Blob(_text(given, "qe_identity").encode()),
+        qe_identity_signature=_hex(given, "qe_identity_signature"),
+    )  # fmt: skip
+
+
+def issued_at(collateral: Collateral) -> int:
+    """Unix second at which the newest part was issued, as it says itself: not to be believed before it is verified for then."""
+    documents = (("TCB info", collateral.tcb_info), ("QE identity", collateral.qe_identity))
+    dates = [unix_second(str(read_object(data, what).get("issueDate"))) for what, data in documents]
+    for crl in (collateral.root_crl, collateral.pck_crl):
+        try:
+            dates.append(int(x509.load_der_x509_crl(crl).last_update_utc.timestamp()))
+        except ValueError:
+            raise EvidenceMalformed("revocation list does not parse") from None
+    return max(dates)
+
+
+def _first(given: dict[str, object], name: str) -> Blob:
+    try:
+        first = x509.load_pem_x509_certificates(_text(given, name).encode())[0]
+    except ValueError:
+        raise EvidenceMalformed(f"collateral: {name} does not parse") from None
+    return Blob(first.public_bytes(Encoding.DER))
+
+
+def _hex(given: dict[str, object], name: str) -> Blob:
+    try:
+        return Blob(bytes.fromhex(_text(given, name)))
+    except ValueError:
+        raise EvidenceMalformed(f"collateral: {name} is no hex") from None
+
+
+def _text(given: dict[str, object], name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise EvidenceMalformed(f"collateral: no {name}")
+    return value

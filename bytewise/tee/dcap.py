@@ -1,0 +1,176 @@
+"""DCAP quotes (`tdx`, and `simulated` in the same format): verified offline by `dcap-qvl` under one rule of a policy.
+
+The library verifies signatures, chains, revocation lists and TCB levels, and applies its own policy built from the rule; what it
+found is judged once more by `bytewise.tee.appraisal`. Time is the caller's. Nothing here asks the network.
+"""
+
+import json
+from typing import Any
+
+import dcap_qvl
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from bytewise.protocol import digests
+from bytewise.protocol.appraisal import PlatformRule, TcbStatus
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import (
+    EvidenceExpired,
+    EvidenceFromFuture,
+    EvidenceMalformed,
+    EvidenceRefused,
+    TcbRefused,
+    UntrustedRoot,
+)
+from bytewise.protocol.evidence import Collateral
+from bytewise.protocol.units import Blob, Digest
+from bytewise.tee.claims import Claims
+
+SIMULATED_MARK = b"SIMULATED TEE - NOT INTEL/AMD".ljust(48, b"\0")
+"""MRCONFIGID of every simulated quote (fence 2)."""
+
+MAX_QUOTE_BYTES = 16 * 1024
+"""Largest quote that is parsed; a real one has 5 KB."""
+
+_REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
+    # What the library says, in lower case, and which rule that is; the first that fits. What fits none is plainly refused.
+    ("in the future", EvidenceFromFuture),
+    ("not valid before", EvidenceFromFuture),
+    ("notvalidyet", EvidenceFromFuture),
+    ("expired", EvidenceExpired),
+    ("by policy", TcbRefused),
+    ("eval data number", TcbRefused),
+    ("no matching tcb level", TcbRefused),
+    ("revoked", TcbRefused),
+    ("unrecognized tcb status", TcbRefused),
+    ("tcb too old", TcbRefused),
+    ("unknownissuer", UntrustedRoot),
+    ("failed to verify certificate chain", UntrustedRoot),
+    ("root ca", UntrustedRoot),
+    ("decode", EvidenceMalformed),
+    ("parse", EvidenceMalformed),
+)
+
+_MEASURED = (
+    "td_attributes",
+    "xfam",
+    "mr_td",
+    "mr_config_id",
+    "mr_owner",
+    "mr_owner_config",
+    "rt_mr0",
+    "rt_mr1",
+    "rt_mr2",
+    "rt_mr3",
+)
+
+
+def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
+    """What a genuine quote of a trust domain says at unix second `now`; else a named `EvidenceRefused`."""
+    if len(quote) > MAX_QUOTE_BYTES:
+        raise EvidenceMalformed(f"quote of {len(quote)} bytes")
+    try:
+        claims = dcap_qvl.QuoteVerifier(bytes(rule.root)).verify_with_policy(
+            bytes(quote), _collateral(rule, collateral), now, _policy(rule, now)
+        )
+    except (ValueError, OverflowError) as error:
+        refused = refusal(str(error))
+        if isinstance(refused, UntrustedRoot):
+            _verify_validity(rule, quote, collateral, now)
+        raise refused from None
+    return _claims(json.loads(claims.to_json()))
+
+
+def refusal(said: str) -> EvidenceRefused:
+    """The rule that a refusal of the library comes under."""
+    text = said.removeprefix("Verification failed: ")[:200]
+    kind = next((kind for part, kind in _REFUSALS if part in text.lower()), EvidenceRefused)
+    return kind(text)
+
+
+def _policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
+    policy = dcap_qvl.QuotePolicy.strict(now)
+    for status in rule.statuses:
+        policy = policy.allow_status(status.value)
+    return (
+        policy.reject_advisories(list(rule.refused_advisories))
+        .min_tcb_eval_data_number(rule.min_evaluation)
+        .allow_dynamic_platform(rule.dynamic_platform)
+        .allow_cached_keys(rule.cached_keys)
+        .allow_smt(rule.smt)
+    )
+
+
+def _collateral(rule: PlatformRule, given: Collateral) -> dcap_qvl.QuoteCollateralV3:
+    root = _pem(rule.root)
+    signer = _pem(given.tcb_signer) + root
+    return dcap_qvl.QuoteCollateralV3(
+        pck_crl_issuer_chain=_pem(given.pck_ca) + root, root_ca_crl=bytes(given.root_crl), pck_crl=bytes(given.pck_crl),
+        tcb_info_issuer_chain=signer, tcb_info=_text(given.tcb_info), tcb_info_signature=bytes(given.tcb_info_signature),
+        qe_identity_issuer_chain=signer, qe_identity=_text(given.qe_identity),
+        qe_identity_signature=bytes(given.qe_identity_signature),
+    )  # fmt: skip
+
+
+def _claims(found: dict[str, Any]) -> Claims:
+    report: dict[str, Any] = next(iter(found["report"].values()))
+    if "mr_td" not in report:
+        raise EvidenceRefused("quote of an SGX enclave, not of a trust domain")
+    registers = [bytes.fromhex(report[name]) for name in _MEASURED]
+    simulated = bytes.fromhex(report["mr_config_id"]) == SIMULATED_MARK
+    return Claims(
+        measurement=digests.labelled(Label.TD_MEASUREMENT, *registers),
+        report_data=bytes.fromhex(report["report_data"]),
+        platform_id=Blob(bytes(found["platform"]["pck"]["ppid"])),
+        status=_status(found["tcb"]["status"]),
+        advisories=tuple(found["tcb"]["advisory_ids"]),
+        evaluation=found["tcb"]["eval_data_number"],
+        issued_at=max(found["latest_issue_date"], found["qe_iden_latest_issue_date"]),
+        expires_at=min(found["earliest_expiration_date"], found["qe_iden_earliest_expiration_date"]),
+        simulated=simulated,
+    )
+
+
+def td_measurement(**registers: bytes) -> Digest:
+    """The measurement of a trust domain with these registers (`mr_td`, `rt_mr0`, …); those not given are zero."""
+    sizes = {"td_attributes": 8, "xfam": 8}
+    return digests.labelled(Label.TD_MEASUREMENT, *(registers.get(name, bytes(sizes.get(name, 48))) for name in _MEASURED))
+
+
+def _verify_validity(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
+    # The library says of an expired chain no more than that it fails. Which of the two it was matters to whoever has to act.
+    chain = _certificates(dcap_qvl.Quote.parse(bytes(quote)).cert_chain_pem_bytes() or b"")
+    others = (x509.load_der_x509_certificate(each) for each in (rule.root, collateral.pck_ca, collateral.tcb_signer))
+    for each in (*chain, *others):
+        if now < each.not_valid_before_utc.timestamp():
+            raise EvidenceFromFuture(f"a certificate is valid from {each.not_valid_before_utc:%Y-%m-%d %H:%M:%S}")
+        if now >= each.not_valid_after_utc.timestamp():
+            raise EvidenceExpired(f"a certificate was valid until {each.not_valid_after_utc:%Y-%m-%d %H:%M:%S}")
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem.rstrip(b"\0"))
+    except ValueError:
+        return []
+
+
+def _status(text: str) -> TcbStatus:
+    try:
+        return TcbStatus(text)
+    except ValueError:
+        raise TcbRefused(f"TCB status {text[:60]}, which we do not know") from None
+
+
+def _pem(der: bytes) -> str:
+    try:
+        return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM).decode()
+    except ValueError:
+        raise EvidenceMalformed("certificate does not parse") from None
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise EvidenceMalformed("collateral is no text") from None

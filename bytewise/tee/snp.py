@@ -1,0 +1,184 @@
+"""AMD SEV-SNP attestation reports: chain from the vendor's root key, signature, and the fields of AMD's ABI (56860, table 23).
+
+The chip's certificate must be of the very chip and TCB version that the report names, so that an old firmware cannot borrow the
+key of a new one. Not checked: AMD's revocation list (chips are not listed there, only the key that signs their certificates).
+"""
+
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+from bytewise.protocol import digests
+from bytewise.protocol.appraisal import PlatformRule, TcbStatus
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import (
+    EvidenceExpired,
+    EvidenceFromFuture,
+    EvidenceMalformed,
+    EvidenceRefused,
+    TcbRefused,
+    UntrustedRoot,
+)
+from bytewise.protocol.evidence import SNP_REPORT_BYTES, SNP_SIGNED_BYTES, SnpCertificates
+from bytewise.protocol.units import Blob
+from bytewise.tee.claims import Claims
+
+MAX_CERTIFICATE_BYTES = 4096
+_EXTENSION = "1.3.6.1.4.1.3704.1."
+_CHIP_ID = x509.ObjectIdentifier(_EXTENSION + "4")
+_PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
+_TCB_BYTES = {0: "3.1", 1: "3.2", 6: "3.3", 7: "3.8"}
+"""Byte of a TCB version (boot loader, TEE, SNP, microcode) to the extension of a chip's certificate that repeats it."""
+_PRODUCTS = (b"Milan", b"Genoa")
+"""Products with this layout of TCB versions; later ones have another and are refused until somebody reads it."""
+
+_POLICY_DEBUG, _POLICY_MIGRATION_AGENT = 1 << 19, 1 << 18
+_PLATFORM_SMT = 1
+_MASKED_CHIP_KEY, _SIGNING_KEY_SHIFT = 1 << 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Fields of a report that decide."""
+
+    version: int
+    policy: int
+    vmpl: int
+    algorithm: int
+    platform: int
+    flags: int
+    report_data: bytes
+    measurement: bytes
+    host_data: bytes
+    id_key_digest: bytes
+    author_key_digest: bytes
+    tcb: bytes
+    chip_id: bytes
+    signature: bytes
+
+
+def parse_report(data: bytes) -> Report:
+    """The fields of 1,184 bytes; `EvidenceMalformed` for any other length."""
+    if len(data) != SNP_REPORT_BYTES:
+        raise EvidenceMalformed(f"report of {len(data)} bytes")
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(data[at : at + size], "little")
+
+    return Report(
+        version=number(0, 4), policy=number(0x08, 8), vmpl=number(0x30, 4), algorithm=number(0x34, 4), platform=number(0x40, 8),
+        flags=number(0x48, 4), report_data=data[0x50:0x90], measurement=data[0x90:0xC0], host_data=data[0xC0:0xE0],
+        id_key_digest=data[0xE0:0x110], author_key_digest=data[0x110:0x140], tcb=data[0x180:0x188], chip_id=data[0x1A0:0x1E0],
+        signature=data[SNP_SIGNED_BYTES:],
+    )  # fmt: skip
+
+
+def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates, now: int) -> Claims:
+    """What a genuine report of a virtual machine says at unix second `now`; else a named `EvidenceRefused`."""
+    report = parse_report(data)
+    ask, vcek = _certificate(certificates.ask), _certificate(certificates.vcek)
+    _verify_chain(rule.root, ask, vcek, now)
+    _verify_signature(data, report, vcek)
+    _verify_chip(report, vcek)
+    _verify_guest(rule, report)
+    current = all(have >= least for have, least in zip(report.tcb, rule.min_tcb, strict=True))
+    return Claims(
+        measurement=digests.labelled(
+            Label.SNP_MEASUREMENT, report.measurement, report.host_data, report.id_key_digest, report.author_key_digest,
+            report.policy,
+        ),
+        report_data=report.report_data, platform_id=Blob(report.chip_id),
+        status=TcbStatus.UP_TO_DATE if current else TcbStatus.OUT_OF_DATE, advisories=(), evaluation=0,
+        issued_at=int(vcek.not_valid_before_utc.timestamp()),
+        expires_at=int(min(vcek.not_valid_after_utc, ask.not_valid_after_utc).timestamp()), simulated=False,
+    )  # fmt: skip
+
+
+def certificate_time(certificates: SnpCertificates) -> int:
+    """Unix second from which both certificates are valid: when a published report, which has no time, is judged."""
+    found = (_certificate(certificates.ask), _certificate(certificates.vcek))
+    return int(max(each.not_valid_before_utc for each in found).timestamp())
+
+
+def _verify_chain(root: bytes, ask: x509.Certificate, vcek: x509.Certificate, now: int) -> None:
+    for name, issued, key in (("ASK", ask, _rsa_key(root)), ("VCEK", vcek, ask.public_key())):
+        if not isinstance(key, rsa.RSAPublicKey):
+            raise UntrustedRoot(f"{name} is issued by a key that is not RSA")
+        try:
+            # AMD signs certificates with RSASSA-PSS and SHA-384, 48 bytes of salt, and with nothing else.
+            pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
+            key.verify(issued.signature, issued.tbs_certificate_bytes, pss, hashes.SHA384())
+        except InvalidSignature:
+            raise UntrustedRoot(f"{name} is not issued by the key above it") from None
+        if now < issued.not_valid_before_utc.timestamp():
+            raise EvidenceFromFuture(f"{name} is valid from {issued.not_valid_before_utc:%Y-%m-%d}")
+        if now > issued.not_valid_after_utc.timestamp():
+            raise EvidenceExpired(f"{name} was valid until {issued.not_valid_after_utc:%Y-%m-%d}")
+
+
+def _verify_signature(data: bytes, report: Report, vcek: x509.Certificate) -> None:
+    key = vcek.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1) or report.algorithm != 1:
+        raise EvidenceRefused("report is not signed with ECDSA on P-384")
+    r, s = (int.from_bytes(report.signature[at : at + 72], "little") for at in (0, 72))
+    try:
+        key.verify(encode_dss_signature(r, s), data[:SNP_SIGNED_BYTES], ec.ECDSA(hashes.SHA384()))
+    except InvalidSignature:
+        raise EvidenceRefused("signature of the report does not verify") from None
+
+
+def _verify_chip(report: Report, vcek: x509.Certificate) -> None:
+    if report.flags & _MASKED_CHIP_KEY or (report.flags >> _SIGNING_KEY_SHIFT) & 0b111:
+        raise EvidenceRefused("report is not signed with the key of its own chip")
+    if not any(product in _value(vcek, _PRODUCT) for product in _PRODUCTS):
+        raise EvidenceRefused("product with a layout that we do not know")
+    if _value(vcek, _CHIP_ID) != report.chip_id:
+        raise EvidenceRefused("certificate is of another chip")
+    for place, name in _TCB_BYTES.items():
+        # A DER INTEGER of one security number: tag, length, value, with a zero in front above 127.
+        if int.from_bytes(_value(vcek, x509.ObjectIdentifier(_EXTENSION + name))[2:]) != report.tcb[place]:
+            raise TcbRefused("certificate is of another TCB version than the report")
+
+
+def _verify_guest(rule: PlatformRule, report: Report) -> None:
+    if report.version < 2:
+        raise EvidenceMalformed(f"report version {report.version}")
+    if report.policy & _POLICY_DEBUG:
+        raise EvidenceRefused("debug is on")
+    if report.policy & _POLICY_MIGRATION_AGENT:
+        raise EvidenceRefused("a migration agent may move the guest")
+    if report.vmpl != 0:
+        raise EvidenceRefused(f"asked for at privilege level {report.vmpl}")
+    if report.platform & _PLATFORM_SMT and not rule.smt:
+        raise TcbRefused("simultaneous multithreading is on")
+
+
+def _value(certificate: x509.Certificate, name: x509.ObjectIdentifier) -> bytes:
+    try:
+        found = certificate.extensions.get_extension_for_oid(name).value
+    except (x509.ExtensionNotFound, ValueError):
+        raise EvidenceMalformed(f"chip certificate without extension {name.dotted_string}") from None
+    return found.value if isinstance(found, x509.UnrecognizedExtension) else b""
+
+
+def _certificate(der: bytes) -> x509.Certificate:
+    if len(der) > MAX_CERTIFICATE_BYTES:
+        raise EvidenceMalformed(f"certificate of {len(der)} bytes")
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError:
+        raise EvidenceMalformed("certificate does not parse") from None
+
+
+def _rsa_key(root: bytes) -> rsa.RSAPublicKey:
+    try:
+        key = serialization.load_der_public_key(root)
+    except ValueError:
+        raise UntrustedRoot("root key does not parse") from None
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise UntrustedRoot("root key is not RSA")
+    return key

@@ -1,0 +1,42 @@
+"""JSON of vendors: strict enough that two readers cannot see two things, and dates as unix seconds."""
+
+import datetime
+import json
+from typing import Any, NoReturn
+
+from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.errors import EvidenceMalformed, NotCanonical
+
+
+def read_object(data: bytes, what: str) -> dict[str, Any]:
+    """The object that the bytes are; `EvidenceMalformed` for anything else, repeated keys, floats and deep nesting."""
+    try:
+        verify_depth(data)
+        value = json.loads(data, object_pairs_hook=_once, parse_float=_refuse, parse_constant=_refuse)
+    except (ValueError, RecursionError, NotCanonical):
+        raise EvidenceMalformed(f"{what}: no strict JSON") from None
+    if not isinstance(value, dict):
+        raise EvidenceMalformed(f"{what}: no object")
+    return value
+
+
+def unix_second(text: str) -> int:
+    """The unix second of an RFC 3339 time in UTC; `EvidenceMalformed` otherwise."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise EvidenceMalformed(f"{text[:40]} is no time") from None
+    if moment.utcoffset() != datetime.timedelta(0):
+        raise EvidenceMalformed(f"{text[:40]} is no time in UTC")
+    return int(moment.timestamp())
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("repeated key")
+    return members
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text[:20])

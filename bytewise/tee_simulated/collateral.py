@@ -1,0 +1,77 @@
+"""What Intel would say about a simulated platform: fresh each time and over within minutes (fence 7)."""
+
+import datetime
+import json
+from dataclasses import dataclass
+
+from bytewise.protocol.appraisal import TcbStatus
+from bytewise.protocol.evidence import Collateral
+from bytewise.protocol.units import Blob
+from bytewise.tee.mode import refuse_in_production
+from bytewise.tee_simulated.root import Platform
+from bytewise.tee_simulated.td_quote import QE_PRODUCT, QE_SIGNER, QE_VERSION, raw_signature
+from bytewise.tee_simulated.x509 import der, revocation_list
+
+refuse_in_production()
+
+EVALUATION = 1
+"""Number of the simulated TCB evaluation."""
+_ZEROS = {"mrsigner": "00" * 48, "attributes": "00" * 8, "attributesMask": "FF" * 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the simulated vendor thinks of its platforms; a test may change it."""
+
+    status: TcbStatus = TcbStatus.UP_TO_DATE
+    advisories: tuple[str, ...] = ()
+    evaluation: int = EVALUATION
+    revoked: tuple[int, ...] = ()
+
+
+def collateral(
+    platform: Platform, start: datetime.datetime, end: datetime.datetime, verdict: Verdict | None = None
+) -> Collateral:
+    """Collateral that was issued at `start` and is over at `end`."""
+    said = verdict or Verdict()
+    dates = {"issueDate": _text(start), "nextUpdate": _text(end), "tcbEvaluationDataNumber": said.evaluation}
+    tcb_info = _document(_tcb_info(said, dates, start))
+    identity = _document(_qe_identity(dates, start))
+    key = platform.tcb_signer.key
+    return Collateral(
+        pck_ca=der(platform.pck_ca.certificate), tcb_signer=der(platform.tcb_signer.certificate), root_crl=platform.root_crl,
+        pck_crl=revocation_list(platform.pck_ca, start, end, said.revoked),
+        tcb_info=tcb_info, tcb_info_signature=Blob(raw_signature(key, tcb_info)),
+        qe_identity=identity, qe_identity_signature=Blob(raw_signature(key, identity)),
+    )  # fmt: skip
+
+
+def _tcb_info(said: Verdict, dates: dict[str, object], start: datetime.datetime) -> dict[str, object]:
+    zeros = [{"svn": 0}] * 16
+    level: dict[str, object] = {
+        "tcb": {"sgxtcbcomponents": zeros, "pcesvn": 0, "tdxtcbcomponents": zeros},
+        "tcbDate": _text(start), "tcbStatus": said.status.value,
+    }  # fmt: skip
+    if said.advisories:
+        level["advisoryIDs"] = list(said.advisories)
+    return {
+        "id": "TDX", "version": 3, **dates, "fmspc": "00" * 6, "pceId": "0000", "tcbType": 0, "tdxModule": _ZEROS,
+        "tdxModuleIdentities": [], "tcbLevels": [level],
+    }  # fmt: skip
+
+
+def _qe_identity(dates: dict[str, object], start: datetime.datetime) -> dict[str, object]:
+    level = {"tcb": {"isvsvn": QE_VERSION}, "tcbDate": _text(start), "tcbStatus": "UpToDate"}
+    return {
+        "id": "TD_QE", "version": 2, **dates, "miscselect": "00000000", "miscselectMask": "FFFFFFFF",
+        "attributes": "11" + "00" * 15, "attributesMask": "FBFFFFFFFFFFFFFF" + "00" * 8, "mrsigner": QE_SIGNER.hex().upper(),
+        "isvprodid": QE_PRODUCT, "tcbLevels": [level],
+    }  # fmt: skip
+
+
+def _document(value: dict[str, object]) -> Blob:
+    return Blob(json.dumps(value, separators=(",", ":")).encode())
+
+
+def _text(moment: datetime.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

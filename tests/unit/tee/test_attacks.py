@@ -1,0 +1,265 @@
+"""Attacks on attestation (`research/kms.md` 5), each beside its control: the same attack wins once its defence is removed.
+
+Elsewhere: relay, reflection and resumption (2 to 5) belong to the channel; policy rollback and governors (8, 28) are in
+`test_succession`, simulated evidence as hardware (26) in `test_fences`, coverage of platforms (27) in `test_snp`.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from bytewise.protocol.appraisal import GpuUse, PlatformRule, TcbStatus
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import (
+    EvidenceExpired,
+    EvidenceMalformed,
+    EvidenceRefused,
+    EvidenceReplayed,
+    MeasurementRefused,
+    TcbRefused,
+)
+from bytewise.protocol.evidence import (
+    MAX_EVIDENCE_BYTES,
+    Collateral,
+    Evidence,
+    evidence_digest,
+    gpu_nonce,
+    quoted_report_data,
+)
+from bytewise.protocol.keys import ReleaseRequest
+from bytewise.protocol.units import Blob
+from bytewise.tee.claims import Claims
+from bytewise.tee.dcap import verify_quote
+from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.td_quote import measurement_of
+from tests.unit.kms.world import World
+from tests.unit.tee.bench import REPORT, Bench
+
+# --- 1: replay ---
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Shards with real keys and records."""
+    yield World(tmp_path)
+
+
+def replays(request: ReleaseRequest) -> Iterator[ReleaseRequest]:
+    """The request again, and with its evidence altered where nobody signed it."""
+    yield request
+    evidence = decode(Evidence, request.evidence)
+    for quote in (evidence.quote + b"junk", evidence.quote + bytes(70)):
+        yield replace(request, evidence=Blob(encode(replace(evidence, quote=Blob(quote)))))
+
+
+def test_attack_1_a_recorded_request_is_good_once_however_its_unsigned_bytes_change(world: World) -> None:
+    shard, case = world.shard(1), world.case()
+    world.chain.open(case)
+    request = world.request(shard, case)
+    shard.release(encode(request))
+    for again in replays(request):
+        with pytest.raises(EvidenceReplayed):
+            shard.release(encode(again))
+    assert len(shard.log(0).entries) == 1
+
+
+def test_attack_1_control_a_memory_of_whole_quotes_is_passed_by_one_byte_of_junk(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A book keyed by the bytes of the evidence, as it suggests itself, lets the altered copies through."""
+    shard, case = world.shard(1), world.case()
+    world.chain.open(case)
+    request = world.request(shard, case)
+    monkeypatch.setattr(shard._nonces, "verify_fresh", lambda nonce, now: nonce)
+    monkeypatch.setattr(shard._nonces, "consume", lambda nonce, now: nonce)
+    seen, passed = {encode(request)}, 0
+    shard.release(encode(request))
+    for again in replays(request):
+        body = encode(again)
+        if body not in seen:
+            shard.release(body)
+            passed += 1
+        seen.add(body)
+    assert passed == 2
+    # The name of the evidence in the record is the same for all of them: that, too, looks at signed bytes only.
+    assert len({entry.record.evidence_hash for entry in shard.log(0).entries}) == 1
+
+
+# --- 6: another program, an old platform ---
+
+
+def test_attack_6_another_program_gets_nothing_until_the_policy_names_it(bench: Bench) -> None:
+    other = replace(bench.body, mr_td=b"\x66" * 48)
+    data = bench.signed(other)
+    with pytest.raises(MeasurementRefused):
+        bench.appraise(data)
+    trusted = replace(bench.policy.measurements[0], measurement=measurement_of(other.mr_td[:32]))  # type: ignore[arg-type]
+    named = replace(bench.policy, measurements=(*bench.policy.measurements, trusted))
+    with pytest.raises(MeasurementRefused):
+        bench.appraise(data, named)
+    exact = replace(bench.body, mr_td=(b"\x66" * 32).ljust(48, b"\0"))
+    assert bench.appraise(bench.signed(exact), named).program == trusted
+
+
+def test_attack_6_control_a_verifier_that_takes_every_genuine_status_takes_a_revoked_platform(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the library's plain `verify` does for all but one status: our rule is what refuses."""
+    data = bench.signed(bench.body, Verdict(status=TcbStatus.OUT_OF_DATE, advisories=("INTEL-SA-00001",)))
+    with pytest.raises(TcbRefused):
+        bench.appraise(data)
+    everything = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
+    assert bench.appraise(data, bench.with_rule(statuses=everything)).claims.status is TcbStatus.OUT_OF_DATE
+
+
+def test_attack_6_a_platform_key_that_was_revoked_is_refused(bench: Bench) -> None:
+    serial = bench.platform.pck_ca.certificate.serial_number
+    # Control: a list that names somebody else's certificate refuses nothing.
+    assert bench.appraise(bench.signed(bench.body, Verdict(revoked=(serial,))))
+    evidence = bench.quoter.evidence(bench.body)
+    leaf = x509.load_pem_x509_certificates(evidence.quote[evidence.quote.index(b"-----BEGIN") :])[0]
+    collateral = bench.quoter.evidence(bench.body, Verdict(revoked=(leaf.serial_number,))).collateral
+    with pytest.raises(EvidenceRefused):
+        bench.appraise(encode(replace(evidence, collateral=collateral)))
+
+
+# --- 7: old collateral, clocks ---
+
+
+def test_attack_7_collateral_from_before_a_platform_fell_behind_is_over_or_of_an_older_evaluation(bench: Bench) -> None:
+    """The attacker keeps yesterday's good word. With our clock set back it is believed, unless the policy's number grew."""
+    yesterday = bench.now - 86_400
+    kept = encode(bench.quoter_at(yesterday).evidence(bench.body, Verdict(evaluation=4)))
+    from_then, grown = bench.with_rule(min_evaluation=4), bench.with_rule(min_evaluation=5)
+    with pytest.raises(EvidenceRefused):
+        bench.appraise(kept, from_then)
+    short = bench.now - 301
+    kept = encode(bench.quoter_at(short).evidence(bench.body, Verdict(evaluation=4)))
+    with pytest.raises(EvidenceExpired):
+        bench.appraise(kept, from_then)
+    assert bench.appraise(kept, from_then, now=short)
+    with pytest.raises(TcbRefused):
+        bench.appraise(kept, grown, now=short)
+
+
+# --- 23: parser bombs ---
+
+
+BOMBS = {
+    "brackets": b"[" * 60_000,
+    "objects": b"{}," * 20_000,
+    "a deep list": b'{"a":' + b"[" * 50_000,
+    "backslashes": b'{"quote":"' + b"\\\\" * 30_000 + b'"}',
+    "beyond the cap": b'{"quote":"0x' + b"00" * MAX_EVIDENCE_BYTES + b'"}',
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_attack_23_a_bomb_is_refused_before_a_parser_sees_it(bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the parser is reached by what has the shape of evidence."""
+    parsed: list[int] = []
+    real = json.loads
+
+    def watched(data: bytes, **given: Any) -> Any:
+        parsed.append(len(data))
+        return real(data, **given)
+
+    monkeypatch.setattr(json, "loads", watched)
+    with pytest.raises(EvidenceMalformed):
+        bench.appraise(BOMBS[name])
+    assert not parsed
+    bench.appraise(encode(bench.evidence))
+    assert parsed
+
+
+def test_attack_23_a_number_of_any_length_is_not_computed(bench: Bench) -> None:
+    """Python refuses to read more than 4,300 digits: reading would take the square of their number."""
+    with pytest.raises(EvidenceMalformed):
+        bench.appraise(b'{"quote":' + b"9" * 60_000 + b"}")
+
+
+def test_attack_23_evidence_for_something_else_costs_no_signature(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Genuine quotes are public: whoever sends them by the thousand must not have us verify them. Control: the right one is."""
+    verified: list[bytes] = []
+
+    def watched(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
+        verified.append(quote)
+        return verify_quote(rule, quote, collateral, now)
+
+    monkeypatch.setattr("bytewise.tee.appraisal.verify_quote", watched)
+    with pytest.raises(EvidenceRefused, match="report data"):
+        bench.appraise(bench.signed(replace(bench.body, report_data=os.urandom(64))))
+    assert not verified
+    bench.appraise(encode(bench.evidence))
+    assert len(verified) == 1
+
+
+# --- a GPU without evidence ---
+
+GPU_CLAIMS = {
+    "eat_nonce": "", "dbgstat": "disabled", "measres": "success", "secboot": True, "hwmodel": "GH100", "ueid": "7",
+    "x-nvidia-device-type": "gpu", "x-nvidia-mismatch-measurement-records": None,
+    "x-nvidia-gpu-driver-version": "580", "x-nvidia-gpu-vbios-version": "96",
+    **{
+        f"x-nvidia-gpu-{name}": True
+        for name in (
+            "arch-check", "attestation-report-cert-chain-fwid-match", "attestation-report-nonce-match",
+            "attestation-report-parsed", "attestation-report-signature-verified", "driver-rim-fetched",
+            "driver-rim-measurements-available", "driver-rim-signature-verified", "driver-rim-version-match",
+            "vbios-index-no-conflict", "vbios-rim-fetched", "vbios-rim-measurements-available",
+            "vbios-rim-signature-verified", "vbios-rim-version-match",
+        )
+    },
+    **{
+        f"x-nvidia-gpu-{chain}": {
+            "x-nvidia-cert-status": "valid", "x-nvidia-cert-ocsp-status": "good", "x-nvidia-cert-ocsp-response-valid": True,
+            "x-nvidia-cert-revocation-reason": None, "x-nvidia-cert-expiration-date": "2999-01-01T00:00:00Z",
+        }
+        for chain in ("attestation-report-cert-chain", "driver-rim-cert-chain", "vbios-rim-cert-chain")
+    },
+}  # fmt: skip
+
+
+def gpu_document(nonce: bytes) -> Blob:
+    return Blob(json.dumps({"claims": [{**GPU_CLAIMS, "eat_nonce": nonce.hex()}]}).encode())
+
+
+def with_gpu(bench: Bench, gpu: Blob, bound: bytes) -> bytes:
+    evidence = bench.quoter.evidence(replace(bench.body, report_data=bound))
+    return encode(replace(evidence, gpu=gpu))
+
+
+def test_gpu_claims_count_only_where_the_quote_binds_them_and_the_gpu_signed_this_purpose(bench: Bench) -> None:
+    program = replace(bench.policy.measurements[0], gpu=GpuUse.ATTESTED)
+    policy = replace(bench.policy, measurements=(program,))
+    gpu = gpu_document(gpu_nonce(REPORT))
+    accepted = bench.appraise(with_gpu(bench, gpu, quoted_report_data(REPORT, gpu)), policy)
+    assert accepted.gpu is not None and accepted.gpu.model == "GH100"
+    # Without claims, or with claims that the quote does not bind, or of a GPU that signed another purpose.
+    with pytest.raises(MeasurementRefused, match="without one"):
+        bench.appraise(encode(bench.evidence), policy)
+    with pytest.raises(EvidenceRefused, match="report data"):
+        bench.appraise(with_gpu(bench, gpu, REPORT), policy)
+    borrowed = gpu_document(gpu_nonce(b"\x43" * 64))
+    with pytest.raises(EvidenceReplayed):
+        bench.appraise(with_gpu(bench, borrowed, quoted_report_data(REPORT, borrowed)), policy)
+
+
+def test_a_gpu_that_the_policy_does_not_expect_is_refused_and_its_absence_shows(bench: Bench) -> None:
+    gpu = gpu_document(gpu_nonce(REPORT))
+    with pytest.raises(MeasurementRefused, match="with one"):
+        bench.appraise(with_gpu(bench, gpu, quoted_report_data(REPORT, gpu)))
+    plain = bench.appraise(encode(bench.evidence))
+    assert plain.gpu is None and plain.program.gpu is GpuUse.UNATTESTED
+    assert evidence_digest(replace(bench.evidence, gpu=gpu)) != evidence_digest(bench.evidence)
+
+
+def test_every_refusal_of_evidence_has_a_rule_of_its_own() -> None:
+    kinds: list[type[EvidenceRefused]] = [EvidenceRefused, *EvidenceRefused.__subclasses__()]
+    assert len({kind.rule for kind in kinds}) == len(kinds) == 8

@@ -1,0 +1,164 @@
+"""The quoter for hardware against a directory with the kernel's interface: attributes come with entries, writes are counted."""
+
+import base64
+import io
+import json
+import pathlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from bytewise.protocol.appraisal import EvidenceType, PlatformRule, TcbStatus
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.evidence import Collateral, Evidence
+from bytewise.protocol.units import Blob
+from bytewise.tee.configfs import MAX_OUTPUT_BYTES, ConfigfsQuoter
+from bytewise.tee.dcap import verify_quote
+from bytewise.tee.snp import verify_report
+from bytewise.tee_simulated.td_quote import body_of, platform_key, signed_quote
+from tests.unit.tee.amd import NOW, TCB, Amd, Guest
+from tests.unit.tee.bench import REPORT, Bench
+
+
+class Kernel(type(Path())):  # type: ignore[misc]
+    """A directory whose entries have attributes as configfs gives them; `report` makes the report over an input."""
+
+    provider = b"tdx_guest\n"
+    report: Callable[[bytes], bytes] = staticmethod(lambda data: data)
+    inblob = b""
+    generation = 0
+    interfere = 0
+    """Writes of somebody else that come right after the next ones of ours."""
+
+    def open(self, mode: str = "r", buffering: int = -1, *rest: Any) -> Any:
+        """An attribute, made when it is opened."""
+        cls = type(self)
+        if mode == "wb" and self.name == "inblob":
+            assert buffering == 0
+            return Input(cls)
+        assert mode == "rb", mode
+        made = {"provider": lambda: cls.provider, "generation": lambda: b"%d\n" % cls.generation, "outblob": self._outblob}
+        return io.BytesIO(made[self.name]())
+
+    def _outblob(self) -> bytes:
+        return type(self).report(type(self).inblob)
+
+
+class Input(io.BytesIO):
+    """What is written becomes the input; each write counts."""
+
+    def __init__(self, kernel: type[Kernel]) -> None:
+        super().__init__()
+        self._kernel = kernel
+
+    def write(self, data: Any) -> int:
+        self._kernel.inblob, self._kernel.generation = bytes(data), self._kernel.generation + 1
+        if self._kernel.interfere:
+            self._kernel.interfere -= 1
+            self._kernel.inblob, self._kernel.generation = b"\x66" * 64, self._kernel.generation + 1
+        return len(data)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> type[Kernel]:
+    """A fresh kernel."""
+    return type("FreshKernel", (Kernel,), {})
+
+
+def service_answer(collateral: Collateral, root: bytes) -> bytes:
+    """The collateral as a service of Intel's would hand it out."""
+
+    def pem(*certificates: bytes) -> str:
+        return "".join(x509.load_der_x509_certificate(each).public_bytes(Encoding.PEM).decode() for each in certificates)
+
+    chain = pem(collateral.tcb_signer, root)
+    return json.dumps({
+        "pck_crl_issuer_chain": pem(collateral.pck_ca, root), "root_ca_crl": collateral.root_crl.hex(),
+        "pck_crl": collateral.pck_crl.hex(), "tcb_info_issuer_chain": chain, "tcb_info": collateral.tcb_info.decode(),
+        "tcb_info_signature": collateral.tcb_info_signature.hex(), "qe_identity_issuer_chain": chain,
+        "qe_identity": collateral.qe_identity.decode(), "qe_identity_signature": collateral.qe_identity_signature.hex(),
+    }).encode()  # fmt: skip
+
+
+def test_a_trust_domain_quotes_through_the_kernel(bench: Bench, kernel: type[Kernel], tmp_path: Path) -> None:
+    """From the bytes in configfs to verified claims: what the kernel would do is done with the keys of a simulated platform."""
+    collateral = bench.evidence.collateral
+    assert collateral is not None
+    root = bench.policy.rules[0].root
+    (tmp_path / "collateral.json").write_bytes(service_answer(collateral, root))
+    leaf = x509.load_der_x509_certificate(collateral.pck_ca)
+    key = ec.generate_private_key(ec.SECP256R1())
+    pck = platform_key(bench.platform.pck_ca, leaf.not_valid_before_utc, leaf.not_valid_after_utc, key)
+    kernel.report = staticmethod(lambda data: signed_quote(body_of(bench.program, data), pck, leaf, key))
+    quoter = ConfigfsQuoter(tmp_path, kernel(tmp_path))
+    evidence = decode(Evidence, quoter.quote(REPORT))
+    assert evidence.type is EvidenceType.TDX and evidence.collateral == collateral
+    claims = verify_quote(bench.policy.rules[0], evidence.quote, evidence.collateral, bench.now)
+    assert claims.report_data == REPORT and claims.measurement == bench.policy.measurements[0].measurement
+    quoter.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["collateral.json"]
+
+
+def test_an_snp_guest_quotes_through_the_kernel(kernel: type[Kernel], tmp_path: Path) -> None:
+    amd = Amd()
+    kernel.provider = b"sev_guest\n"
+    kernel.report = staticmethod(lambda data: amd.report(Guest(report_data=data)))
+    given = amd.certificates()
+    for name, certificate in (("ask.pem", given.ask), ("vcek.pem", given.vcek)):
+        (tmp_path / name).write_bytes(x509.load_der_x509_certificate(certificate).public_bytes(Encoding.PEM))
+    evidence = decode(Evidence, ConfigfsQuoter(tmp_path, kernel(tmp_path)).quote(REPORT))
+    rule = PlatformRule(
+        type=EvidenceType.SNP, root=amd.root_der(), statuses=(TcbStatus.UP_TO_DATE,), refused_advisories=(), min_evaluation=0,
+        min_tcb=Blob(TCB), smt=False, dynamic_platform=False, cached_keys=False, platforms=(), max_age_s=0,
+    )  # fmt: skip
+    assert evidence.certificates == given
+    assert verify_report(rule, evidence.quote, evidence.certificates, NOW).report_data == REPORT
+    (tmp_path / "vcek.pem").write_bytes(base64.b64encode(b"nothing"))
+    with pytest.raises(ConfigurationError, match=r"vcek\.pem"):
+        ConfigfsQuoter(tmp_path, kernel(tmp_path), "other").quote(REPORT)
+
+
+def test_a_report_that_somebody_else_asked_for_meanwhile_is_not_ours(kernel: type[Kernel], tmp_path: Path) -> None:
+    """Two of three tries are spoiled, then all; without the count of writes the other's report would be taken."""
+    quoter = ConfigfsQuoter(tmp_path, kernel(tmp_path))
+    kernel.interfere = 2
+    assert quoter._report(REPORT) == REPORT
+    kernel.interfere = 3
+    with pytest.raises(TryAgain):
+        quoter._report(REPORT)
+    assert kernel.inblob != REPORT
+
+
+@pytest.mark.parametrize("provider", [b"", b"arm_cca_guest\n", b"\xff\xfe", b"tdx_guest\0"])
+def test_a_provider_that_we_cannot_verify_is_named_and_leaves_nothing(
+    kernel: type[Kernel], tmp_path: Path, provider: bytes
+) -> None:
+    kernel.provider = provider
+    with pytest.raises(ConfigurationError, match="provider"):
+        ConfigfsQuoter(tmp_path, kernel(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_interface_there_is_no_quoter(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="configfs-tsm"):
+        ConfigfsQuoter(tmp_path, tmp_path / "missing")
+    with pytest.raises(ConfigurationError, match="provider"):
+        ConfigfsQuoter(tmp_path, pathlib.Path(tmp_path))
+
+
+def test_what_the_kernel_or_the_owner_gives_is_bounded_and_named(kernel: type[Kernel], tmp_path: Path) -> None:
+    quoter = ConfigfsQuoter(tmp_path, kernel(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"collateral\.json"):
+        quoter.quote(REPORT)
+    for length in (0, 63, 65):
+        with pytest.raises(MalformedValue):
+            quoter.quote(bytes(length))
+    kernel.report = staticmethod(lambda data: bytes(MAX_OUTPUT_BYTES + 1))
+    with pytest.raises(ConfigurationError, match="outblob"):
+        quoter.quote(REPORT)

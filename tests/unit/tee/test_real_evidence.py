@@ -1,0 +1,277 @@
+"""Evidence of real hardware gives what its makers say: TDX, SGX, SEV-SNP, Nitro, an H100 (read in place, never copied)."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from bytewise.protocol.appraisal import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    TcbStatus,
+    TrustedMeasurement,
+)
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import (
+    EvidenceExpired,
+    EvidenceFromFuture,
+    EvidenceMalformed,
+    EvidenceRefused,
+    EvidenceReplayed,
+    TcbRefused,
+    UntrustedRoot,
+)
+from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
+from bytewise.service.settings import developer_variable
+from bytewise.tee.appraisal import Appraised, verify_evidence
+from bytewise.tee.collateral import from_service, issued_at
+from bytewise.tee.dcap import verify_quote
+from bytewise.tee.gpu import verify_gpu
+from bytewise.tee.roots import is_vendor_root
+from bytewise.tee.snp import parse_report, verify_report
+
+CHAIN_ID = 1
+NONCE = bytes.fromhex("11" * 32)
+"""What the H100 of the published claims was asked to sign."""
+GPU_TIME = 1_784_207_862
+SNP_TIME = 1_790_000_000
+SNP_TCB = Blob(bytes([4, 0, 0, 0, 0, 0, 0x17, 0xD5]))
+TDX_REPORT_AT, REPORT_SIZE = 48 + 520, 64
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """Where the published evidence lies."""
+    found = developer_variable("VECTORS")
+    if found is None:
+        pytest.skip("BYTEWISE_VECTORS names no folder of published vectors")
+    return Path(found) / "tee"
+
+
+def quote_of(folder: Path, name: str) -> tuple[bytes, Collateral]:
+    return (folder / name).read_bytes(), from_service((folder / f"{name}_collateral.json").read_bytes())
+
+
+def intel_root(quote: bytes) -> Blob:
+    chain = x509.load_pem_x509_certificates(quote[quote.index(b"-----BEGIN") :].rstrip(b"\0"))
+    return Blob(chain[-1].public_bytes(serialization.Encoding.DER))
+
+
+def amd_root() -> Blob:
+    pem = (Path(__file__).parents[2] / "vectors" / "amd_ark_milan.pub.pem").read_bytes()
+    return Blob(
+        serialization.load_pem_public_key(pem).public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+
+
+def tdx_rule(root: Blob, **changes: object) -> PlatformRule:
+    plain = PlatformRule(
+        type=EvidenceType.TDX, root=root, statuses=(TcbStatus.UP_TO_DATE,), refused_advisories=(), min_evaluation=17,
+        min_tcb=Blob(b""), smt=True, dynamic_platform=True, cached_keys=True, platforms=(), max_age_s=30 * 86_400,
+    )  # fmt: skip
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def snp_rule(**changes: object) -> PlatformRule:
+    plain = PlatformRule(
+        type=EvidenceType.SNP, root=amd_root(), statuses=(TcbStatus.UP_TO_DATE,), refused_advisories=(), min_evaluation=0,
+        min_tcb=SNP_TCB, smt=True, dynamic_platform=False, cached_keys=False, platforms=(), max_age_s=0,
+    )  # fmt: skip
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def policy_of(rule: PlatformRule, kind: PlatformKind, measurement: Digest) -> AppraisalPolicy:
+    trusted = TrustedMeasurement(kind, ZERO_DIGEST, (Coverage.IMAGE,), "the image", GpuUse.NONE)
+    return AppraisalPolicy(U64(1), (U256(CHAIN_ID),), (rule,), (replace(trusted, measurement=measurement),), False)
+
+
+# --- TDX ---
+
+
+def test_a_real_trust_domain_is_accepted_end_to_end(folder: Path) -> None:
+    quote, collateral = quote_of(folder, "tdx_quote")
+    rule, now = tdx_rule(intel_root(quote)), issued_at(collateral) + 60
+    claims = verify_quote(rule, quote, collateral, now)
+    assert (claims.status, claims.advisories, claims.evaluation, claims.simulated) == (TcbStatus.UP_TO_DATE, (), 17, False)
+    report = quote[TDX_REPORT_AT : TDX_REPORT_AT + REPORT_SIZE]
+    evidence = encode(Evidence(EvidenceType.TDX, Blob(quote), collateral, None, Blob(b"")))
+    assert len(evidence) < MAX_EVIDENCE_BYTES / 2
+    accepted: Appraised = verify_evidence(policy_of(rule, PlatformKind.TDX, claims.measurement), evidence, report, now, CHAIN_ID)
+    assert accepted.assurance == "hardware" and accepted.claims == claims
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"),
+    [(-86_400, EvidenceFromFuture), (31 * 86_400, EvidenceExpired), (500 * 86_400, EvidenceExpired)],
+)
+def test_a_real_quote_has_its_time(folder: Path, offset: int, error: type[EvidenceRefused]) -> None:
+    quote, collateral = quote_of(folder, "tdx_quote")
+    with pytest.raises(error):
+        verify_quote(tdx_rule(intel_root(quote)), quote, collateral, issued_at(collateral) + offset)
+
+
+@pytest.mark.parametrize("changes", [{"dynamic_platform": False}, {"cached_keys": False}, {"smt": False}, {"min_evaluation": 18}])
+def test_what_the_real_platform_is_must_be_allowed(folder: Path, changes: dict[str, object]) -> None:
+    quote, collateral = quote_of(folder, "tdx_quote")
+    with pytest.raises(TcbRefused):
+        verify_quote(tdx_rule(intel_root(quote), **changes), quote, collateral, issued_at(collateral) + 60)
+
+
+def test_a_quote_without_matching_tcb_level_is_refused(folder: Path) -> None:
+    quote, collateral = quote_of(folder, "tdx_quote_outdated")
+    everything = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
+    with pytest.raises(TcbRefused, match="No matching TCB level"):
+        verify_quote(tdx_rule(intel_root(quote), statuses=everything), quote, collateral, issued_at(collateral) + 60)
+
+
+def test_collateral_of_another_technology_or_platform_is_refused(folder: Path) -> None:
+    quote, collateral = quote_of(folder, "tdx_quote")
+    for other in ("sgx_quote", "tdx_quote_outdated"):
+        foreign = quote_of(folder, other)[1]
+        with pytest.raises(EvidenceRefused):
+            verify_quote(tdx_rule(intel_root(quote)), quote, foreign, issued_at(foreign) + 60)
+    assert collateral != foreign
+
+
+def test_an_sgx_enclave_with_advisories_is_refused_by_status_then_as_no_trust_domain(folder: Path) -> None:
+    quote, collateral = quote_of(folder, "sgx_quote")
+    rule, now = tdx_rule(intel_root(quote)), issued_at(collateral) + 60
+    with pytest.raises(TcbRefused, match="ConfigurationAndSWHardeningNeeded"):
+        verify_quote(rule, quote, collateral, now)
+    lenient = replace(rule, statuses=(TcbStatus.CONFIGURATION_AND_SW_HARDENING_NEEDED,))
+    with pytest.raises(EvidenceRefused, match="SGX enclave"):
+        verify_quote(lenient, quote, collateral, now)
+    with pytest.raises(TcbRefused, match="INTEL-SA-00615"):
+        verify_quote(replace(lenient, refused_advisories=("INTEL-SA-00615",)), quote, collateral, now)
+
+
+def test_real_evidence_under_a_root_that_is_not_intels_is_refused(folder: Path) -> None:
+    quote, collateral = quote_of(folder, "tdx_quote")
+    root = intel_root(quote)
+    assert is_vendor_root(EvidenceType.TDX, root) and not is_vendor_root(EvidenceType.SNP, root)
+    with pytest.raises(UntrustedRoot):
+        verify_quote(tdx_rule(collateral.pck_ca), quote, collateral, issued_at(collateral) + 60)
+
+
+def test_what_a_collateral_service_answers_is_read_strictly(folder: Path) -> None:
+    plain = json.loads((folder / "tdx_quote_collateral.json").read_bytes())
+    for name in plain:
+        for value in (None, 7, "zz"):
+            # Texts that are to be signed are not looked into here: a wrong one fails its signature.
+            if not (name in ("tcb_info", "qe_identity") and value == "zz"):
+                with pytest.raises(EvidenceMalformed):
+                    from_service(json.dumps({**plain, name: value}).encode())
+    for data in (b"", b"[]", b"{}", b"\xff", b" " * (1 << 21)):
+        with pytest.raises(EvidenceMalformed):
+            from_service(data)
+
+
+# --- SEV-SNP ---
+
+
+def snp(folder: Path) -> tuple[bytes, SnpCertificates]:
+    # The publisher wraps the report: four bytes before it, its own log behind.
+    report = (folder / "sev_snp_attestation.bin").read_bytes()[4 : 4 + 1184]
+    ask, vcek = (
+        Blob(x509.load_pem_x509_certificate((folder / name).read_bytes()).public_bytes(serialization.Encoding.DER))
+        for name in ("sev_snp_ask.pem", "sev_snp_vcek.pem")
+    )
+    return report, SnpCertificates(ask, vcek)
+
+
+def test_a_real_snp_guest_is_accepted_end_to_end(folder: Path) -> None:
+    report, certificates = snp(folder)
+    claims = verify_report(snp_rule(), report, certificates, SNP_TIME)
+    assert claims.report_data.startswith(b"attest-test-fixture-2026") and claims.status is TcbStatus.UP_TO_DATE
+    evidence = encode(Evidence(EvidenceType.SNP, Blob(report), None, certificates, Blob(b"")))
+    policy = policy_of(snp_rule(), PlatformKind.SNP, claims.measurement)
+    accepted = verify_evidence(policy, evidence, claims.report_data, SNP_TIME, CHAIN_ID)
+    assert accepted.assurance == "hardware" and is_vendor_root(EvidenceType.SNP, amd_root())
+
+
+def test_a_real_snp_guest_below_the_minimal_tcb_is_out_of_date(folder: Path) -> None:
+    report, certificates = snp(folder)
+    higher = snp_rule(min_tcb=Blob(SNP_TCB[:7] + b"\xd6"))
+    claims = verify_report(higher, report, certificates, SNP_TIME)
+    assert claims.status is TcbStatus.OUT_OF_DATE
+    evidence = encode(Evidence(EvidenceType.SNP, Blob(report), None, certificates, Blob(b"")))
+    with pytest.raises(TcbRefused, match="OutOfDate"):
+        verify_evidence(policy_of(higher, PlatformKind.SNP, claims.measurement), evidence, claims.report_data, SNP_TIME, CHAIN_ID)
+
+
+def test_no_signed_byte_of_a_real_report_can_change(folder: Path) -> None:
+    report, certificates = snp(folder)
+    for place in range(0, 0x2A0, 24):
+        changed = bytearray(report)
+        changed[place] ^= 1
+        with pytest.raises(EvidenceRefused):
+            verify_report(snp_rule(), bytes(changed), certificates, SNP_TIME)
+
+
+def test_real_certificates_swapped_or_out_of_time_are_refused(folder: Path) -> None:
+    report, given = snp(folder)
+    with pytest.raises(UntrustedRoot):
+        verify_report(snp_rule(), report, SnpCertificates(given.vcek, given.ask), SNP_TIME)
+    with pytest.raises(EvidenceFromFuture):
+        verify_report(snp_rule(), report, given, SNP_TIME - 10**8)
+    with pytest.raises(EvidenceExpired):
+        verify_report(snp_rule(), report, given, SNP_TIME + 10**9)
+
+
+# --- others ---
+
+
+def test_a_nitro_document_is_no_evidence_of_any_type(folder: Path) -> None:
+    """Nitro has no place in the policy: a genuine document is refused like any other bytes."""
+    document = (folder / "nitro_attestation.bin").read_bytes()
+    quote, collateral = quote_of(folder, "tdx_quote")
+    with pytest.raises(EvidenceMalformed):
+        verify_quote(tdx_rule(intel_root(quote)), document, collateral, issued_at(collateral) + 60)
+    with pytest.raises(EvidenceMalformed):
+        parse_report(document)
+    with pytest.raises(EvidenceMalformed):
+        verify_evidence(policy_of(snp_rule(), PlatformKind.SNP, ZERO_DIGEST), document, bytes(64), SNP_TIME, CHAIN_ID)
+
+
+def test_the_claims_of_a_real_h100_are_read_and_judged(folder: Path) -> None:
+    document = (folder / "gpu_attestation_h100.json").read_bytes()
+    found = verify_gpu(document, NONCE, GPU_TIME)
+    assert (found.model, found.driver, found.vbios) == ("GH100 A01 GSP BROM", "580.159.03", "96.00.D9.00.01")
+    with pytest.raises(EvidenceReplayed):
+        verify_gpu(document, os.urandom(32), GPU_TIME)
+    with pytest.raises(EvidenceExpired):
+        verify_gpu(document, NONCE, GPU_TIME + 10 * 365 * 86_400)
+
+
+def test_no_claim_of_a_real_h100_can_be_missing_or_otherwise(folder: Path) -> None:
+    plain = json.loads((folder / "gpu_attestation_h100.json").read_bytes())
+    judged = {name for name in plain["claims"][0] if name not in UNJUDGED}
+    for name in judged:
+        for claims in ({**plain["claims"][0], name: "no"}, {k: v for k, v in plain["claims"][0].items() if k != name}):
+            with pytest.raises(EvidenceRefused):
+                verify_gpu(json.dumps({"claims": [claims]}).encode(), NONCE, GPU_TIME)
+    for several in ([], plain["claims"] * 2, [7]):
+        with pytest.raises(EvidenceMalformed):
+            verify_gpu(json.dumps({"claims": several}).encode(), NONCE, GPU_TIME)
+
+
+UNJUDGED = {
+    "hwmodel",
+    "oemid",
+    "ueid",
+    "x-nvidia-gpu-driver-version",
+    "x-nvidia-gpu-vbios-version",
+    "x-nvidia-gpu-claims-version",
+}
+"""What names the device and decides nothing."""

@@ -1,0 +1,239 @@
+"""How policies follow each other: signatures, serials, delays; what a shard without its history forgets (attacks 8, 28)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.appraisal import (
+    AppraisalPolicy,
+    Coverage,
+    EvidenceType,
+    GpuUse,
+    PlatformKind,
+    PlatformRule,
+    SignedPolicy,
+    TcbStatus,
+    TrustedMeasurement,
+    approval_digest,
+)
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, PolicyRefused
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.succession import ADDITION_DELAY_S, first_standing, narrower, succeed, verify_approval
+from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+from bytewise.tee.policy import follow_policy
+
+GOVERNORS = [LocalSigner(bytes([n]) * 32) for n in range(1, 6)]
+ADDRESSES: list[Address] = [each.address for each in GOVERNORS]
+STRANGER = LocalSigner(b"\x77" * 32)
+NOW = 1_800_000_000
+RULE = PlatformRule(
+    type=EvidenceType.TDX, root=Blob(b"root"), statuses=(TcbStatus.UP_TO_DATE, TcbStatus.SW_HARDENING_NEEDED),
+    refused_advisories=("INTEL-SA-00001",), min_evaluation=17, min_tcb=Blob(b""), smt=True, dynamic_platform=True,
+    cached_keys=True, platforms=(), max_age_s=1000,
+)  # fmt: skip
+
+
+def program(number: int, gpu: GpuUse = GpuUse.NONE) -> TrustedMeasurement:
+    return TrustedMeasurement(PlatformKind.TDX, Digest(bytes([number]) * 32), (Coverage.IMAGE,), "the image", gpu)
+
+
+FIRST = AppraisalPolicy(U64(5), (U256(1),), (RULE,), (program(1), program(2)), False)
+
+
+def signed(policy: AppraisalPolicy, signers: list[LocalSigner]) -> SignedPolicy:
+    return SignedPolicy(policy, tuple(each.sign(approval_digest(policy)) for each in signers))
+
+
+# --- approval ---
+
+
+def test_a_threshold_of_governors_approves(tmp_path: Path) -> None:
+    for chosen in (GOVERNORS[:3], GOVERNORS[2:], GOVERNORS):
+        assert verify_approval(signed(FIRST, chosen), ADDRESSES, 3) == FIRST
+
+
+def test_too_few_strangers_and_repeated_signatures_approve_nothing() -> None:
+    for chosen in ([], GOVERNORS[:2], [GOVERNORS[0]] * 3, [*GOVERNORS[:3], STRANGER], [*GOVERNORS, GOVERNORS[0]]):
+        with pytest.raises(PolicyRefused):
+            verify_approval(signed(FIRST, chosen), ADDRESSES, 3)
+
+
+def test_signatures_over_another_policy_or_over_its_bare_digest_approve_nothing() -> None:
+    other = signed(replace(FIRST, serial=U64(6)), GOVERNORS).signatures
+    bare = tuple(each.sign(FIRST.digest) for each in GOVERNORS)
+    garbage = (Blob(b""), Blob(b"x" * 65), Blob(bytes(65)))
+    for signatures in (other, bare, garbage):
+        with pytest.raises(PolicyRefused):
+            verify_approval(SignedPolicy(FIRST, signatures), ADDRESSES, 3)
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 6])
+def test_a_threshold_that_cannot_be_is_a_wrong_setting(threshold: int) -> None:
+    with pytest.raises(ConfigurationError):
+        verify_approval(signed(FIRST, GOVERNORS), ADDRESSES, threshold)
+
+
+# --- succession ---
+
+
+def after(**changes: object) -> AppraisalPolicy:
+    return replace(FIRST, **({"serial": U64(6)} | changes))  # type: ignore[arg-type]
+
+
+def test_attack_8_an_older_policy_does_not_come_back() -> None:
+    standing = succeed(first_standing(FIRST), after(measurements=(program(1),)), NOW)
+    for serial in (0, 4, 5, 6):
+        with pytest.raises(PolicyRefused, match="was accepted before"):
+            succeed(standing, replace(FIRST, serial=U64(serial)), NOW)
+    assert succeed(standing, standing.policy, NOW + 1) == standing
+
+
+def test_a_removal_counts_at_once_and_an_addition_after_the_delay() -> None:
+    standing = succeed(first_standing(FIRST), after(measurements=(program(2), program(3))), NOW)
+    assert standing.at(NOW).measurements == (program(2),)
+    assert standing.at(NOW + ADDITION_DELAY_S - 1).measurements == (program(2),)
+    assert standing.at(NOW + ADDITION_DELAY_S).measurements == (program(2), program(3))
+
+
+def test_attack_28_what_governors_add_waits_for_everybody_to_see_it() -> None:
+    """Control: without the delay the colluders' program would count at once."""
+    hostile = after(measurements=(program(9),))
+    with pytest.raises(PolicyRefused, match="has to wait"):
+        succeed(first_standing(FIRST), hostile, NOW).at(NOW)
+    assert succeed(first_standing(FIRST), hostile, NOW, delay_s=0).at(NOW).measurements == (program(9),)
+
+
+def test_announcing_an_addition_again_neither_shortens_nor_restarts_its_delay() -> None:
+    standing = succeed(first_standing(FIRST), after(measurements=(program(1), program(3))), NOW)
+    again = replace(standing.policy, serial=U64(7))
+    later = succeed(standing, again, NOW + 1000)
+    assert later.at(NOW + ADDITION_DELAY_S).measurements == (program(1), program(3))
+    with pytest.raises(PolicyRefused):
+        replace(later, policy=replace(again, measurements=(program(3),))).at(NOW + ADDITION_DELAY_S - 1)
+
+
+def test_an_addition_that_is_withdrawn_and_comes_back_waits_again() -> None:
+    standing = succeed(first_standing(FIRST), after(measurements=(program(1), program(3))), NOW)
+    standing = succeed(standing, after(serial=U64(7), measurements=(program(1),)), NOW + 10)
+    standing = succeed(standing, after(serial=U64(8), measurements=(program(1), program(3))), NOW + 20)
+    assert standing.at(NOW + ADDITION_DELAY_S + 19).measurements == (program(1),)
+    assert standing.at(NOW + ADDITION_DELAY_S + 20).measurements == (program(1), program(3))
+
+
+WIDER: dict[str, dict[str, object]] = {
+    "another root": {"root": Blob(b"other")},
+    "one more status": {"statuses": (TcbStatus.UP_TO_DATE, TcbStatus.SW_HARDENING_NEEDED, TcbStatus.OUT_OF_DATE)},
+    "one advisory less": {"refused_advisories": ()},
+    "an older evaluation": {"min_evaluation": 16},
+    "an older age": {"max_age_s": 1001},
+}
+NARROWER: dict[str, dict[str, object]] = {
+    "one status less": {"statuses": (TcbStatus.UP_TO_DATE,)},
+    "one advisory more": {"refused_advisories": ("INTEL-SA-00001", "INTEL-SA-00002")},
+    "a newer evaluation": {"min_evaluation": 18},
+    "a shorter age": {"max_age_s": 999},
+    "no threads that share": {"smt": False},
+    "no processors added": {"dynamic_platform": False},
+    "no cached keys": {"cached_keys": False},
+    "a list of platforms": {"platforms": (Blob(b"\x01" * 16),)},
+}
+
+
+@pytest.mark.parametrize("name", NARROWER)
+def test_a_tighter_rule_counts_at_once_and_its_loosening_waits(name: str) -> None:
+    tight = replace(RULE, **NARROWER[name])  # type: ignore[arg-type]
+    standing = succeed(first_standing(FIRST), after(rules=(tight,)), NOW)
+    assert standing.at(NOW).rules == (tight,)
+    back = succeed(standing, after(serial=U64(7), rules=(tight, RULE)), NOW)
+    assert back.at(NOW).rules == (tight,) and back.at(NOW + ADDITION_DELAY_S).rules == (tight, RULE)
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_a_wider_rule_waits(name: str) -> None:
+    wide = replace(RULE, **WIDER[name])  # type: ignore[arg-type]
+    standing = succeed(first_standing(FIRST), after(rules=(RULE, wide)), NOW)
+    assert standing.at(NOW).rules == (RULE,) and standing.at(NOW + ADDITION_DELAY_S).rules == (RULE, wide)
+
+
+def test_a_longer_list_of_platforms_waits_and_an_empty_one_is_the_longest() -> None:
+    one, two = (replace(RULE, platforms=tuple(Blob(bytes([n]) * 16) for n in range(1, size + 1))) for size in (1, 2))
+    assert narrower(one, two) and narrower(two, RULE) and not narrower(two, one) and not narrower(RULE, two)
+
+
+def test_dropping_the_demand_for_gpu_evidence_waits() -> None:
+    first = replace(FIRST, measurements=(program(1, GpuUse.ATTESTED), program(2)))
+    standing = succeed(first_standing(first), after(measurements=(program(1), program(2))), NOW)
+    assert standing.at(NOW).measurements == (program(2),)
+
+
+CANNOT_WAIT: dict[str, Callable[[], AppraisalPolicy]] = {
+    "another chain": lambda: after(chain_ids=(U256(1), U256(2))),
+    "simulated evidence": lambda: AppraisalPolicy(
+        U64(6), (U256(1337),), (replace(RULE, type=EvidenceType.SIMULATED),),
+        (replace(program(1), platform=PlatformKind.SIMULATED, covers=(Coverage.PROGRAM,)),), True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CANNOT_WAIT)
+def test_what_no_delay_makes_good_is_refused(name: str) -> None:
+    first = replace(FIRST, chain_ids=(U256(1), U256(1337))) if name == "simulated evidence" else FIRST
+    with pytest.raises(PolicyRefused):
+        succeed(first_standing(first), CANNOT_WAIT[name](), NOW)
+
+
+@given(st.lists(st.tuples(st.sets(st.integers(1, 6), min_size=1), st.integers(0, 2 * ADDITION_DELAY_S)), min_size=1, max_size=6))
+@settings(deadline=None, max_examples=60)
+def test_no_program_ever_counts_that_was_not_announced_for_the_whole_delay(steps: list[tuple[set[int], int]]) -> None:
+    """Whatever sequence of policies and pauses: a program counts only if it was in the first, or in every one for the delay."""
+    standing, now, since = first_standing(FIRST), NOW, {1: NOW - ADDITION_DELAY_S, 2: NOW - ADDITION_DELAY_S}
+    for number, (programs, pause) in enumerate(steps):
+        now += pause
+        policy = after(serial=U64(6 + number), measurements=tuple(program(n) for n in sorted(programs)))
+        standing = succeed(standing, policy, now)
+        since = {n: since.get(n, now) for n in programs}
+        allowed = {program(n).measurement for n in programs if now - since[n] >= ADDITION_DELAY_S}
+        if allowed:
+            assert {each.measurement for each in standing.at(now).measurements} == allowed
+        else:
+            with pytest.raises(PolicyRefused):
+                standing.at(now)
+
+
+# --- files ---
+
+
+def test_a_shard_remembers_over_restarts_what_it_accepted(tmp_path: Path) -> None:
+    path, history = tmp_path / "policy.json", tmp_path / "history.json"
+
+    def start(policy: AppraisalPolicy, now: int = NOW, signers: int = 3) -> AppraisalPolicy:
+        path.write_bytes(encode(signed(policy, GOVERNORS[:signers])))
+        return follow_policy(path, history, ADDRESSES, 3, 1, True, now).at(now)
+
+    assert start(FIRST) == FIRST
+    newer = after(measurements=(program(1), program(3)))
+    assert start(newer).measurements == (program(1),)
+    for policy, signers in ((FIRST, 3), (replace(newer, serial=U64(7)), 2)):
+        with pytest.raises(PolicyRefused):
+            start(policy, signers=signers)
+    assert start(newer, NOW + ADDITION_DELAY_S).measurements == (program(1), program(3))
+    history.unlink()
+    # Control: without its history the older policy is accepted.
+    assert start(FIRST) == FIRST
+    history.write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match="history"):
+        start(FIRST)
+
+
+def test_an_unsigned_policy_or_one_for_another_chain_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    for data, chain_id in ((encode(FIRST), 1), (b"", 1), (encode(signed(FIRST, GOVERNORS)), 2)):
+        path.write_bytes(data)
+        with pytest.raises(ConfigurationError):
+            follow_policy(path, tmp_path / "history.json", ADDRESSES, 3, chain_id, True, NOW)
+    assert not (tmp_path / "history.json").exists()
