@@ -45,7 +45,7 @@ abstract contract CourtActions is Certificates {
         if (live.length == 0) return;
         // Seldom so many that one is too many.
         for (uint256 i = rarely(by) ? 7 : by % 3; i > 0; --i) {
-            _join(live[live.length - 1], by + i, uint8(expects + i % 2));
+            _join(live[live.length - 1], by / 2 + i, uint8(i));
         }
     }
 
@@ -81,7 +81,7 @@ abstract contract CourtActions is Certificates {
     }
 
     function _join(bytes32 id, uint256 who, uint8 expects) internal {
-        address by = who % 5 == 0 ? personAt(who) : challengerAt(who);
+        address by = who % 3 == 0 ? personAt(who) : challengerAt(who);
         bytes32 alt = disputes.altCommitOf(id, by, _expected(expects), "salt");
         uint256 bond = params.joinBond(disputes.dispute(id).paramsVersion);
         may(by, address(disputes), bond, abi.encodeCall(disputes.join, (id, alt)), "join");
@@ -117,7 +117,10 @@ abstract contract CourtActions is Certificates {
     }
 
     function _appeal(bytes32 id, uint256 who) internal {
-        if (disputes.phaseOf(id) != Phase.APPEAL) return;
+        Phase phase = disputes.phaseOf(id);
+        if ((phase != Phase.APPEAL && phase != Phase.AIRGAP) || looks[id].level == parameters().committee.rounds) {
+            return;
+        }
         uint256 bond = disputes.appealBond(id);
         may(personAt(who), address(disputes), bond, abi.encodeCall(disputes.appeal, (id)), "appeal");
     }

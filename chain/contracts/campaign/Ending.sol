@@ -4,11 +4,11 @@ pragma solidity 0.8.37;
 import {Phase, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
-import {OtherActions} from "./OtherActions.sol";
+import {KeyActions} from "./KeyActions.sol";
 
 /// @title Everybody goes home: from wherever a campaign stopped, every dispute ends and every wei can leave
 /// @dev Moves that anybody may make, and one of governance where the breaker holds. None of them may fail.
-abstract contract Ending is OtherActions {
+abstract contract Ending is KeyActions {
     /// @dev Rounds are ten at most; each takes nine moves at most, a lost seed included.
     uint256 private constant MOST_MOVES = 100;
 

@@ -30,6 +30,7 @@ abstract contract Hearing is People, Recount {
     /// @dev Verifiers who entered or left the pool since the last check.
     address[] internal movers;
     mapping(bytes32 id => address operator) internal accused;
+    mapping(bytes32 id => uint64) internal batchOf;
     /// @dev Seats that a certificate was made for; rounds whose commitments have a root.
     mapping(bytes32 id => mapping(uint16 round => uint256)) internal signedFor;
     mapping(bytes32 id => mapping(uint16 round => bool)) internal rooted;
@@ -65,6 +66,10 @@ abstract contract Hearing is People, Recount {
         for (uint256 i = 0; i < unreleased.length; ++i) {
             if (receipts[unreleased[i]].batchId != batchId) continue;
             that(anchor.batch(batchId).released, "collateral leaves an open batch");
+            for (uint256 k = 0; k < live.length; ++k) {
+                bool open = looks[live[k]].phase != Phase.NONE && looks[live[k]].phase != Phase.FINAL;
+                that(!open || batchOf[live[k]] != batchId, "a batch was released under a dispute");
+            }
             unreleased[i] = unreleased[unreleased.length - 1];
             unreleased.pop();
             return;
@@ -87,6 +92,7 @@ abstract contract Hearing is People, Recount {
             ids.push(e.topics[1]);
             live.push(e.topics[1]);
             accused[e.topics[1]] = address(uint160(uint256(e.topics[3])));
+            (, batchOf[e.topics[1]],) = abi.decode(e.data, (address, uint64, bytes32));
         } else if (looks[e.topics[1]].phase == Phase.NONE && !_isStirred(e.topics[1])) {
             // Of a receipt or an environment.
             if (kind == ICourt.BreakerReset.selector) holds = false;

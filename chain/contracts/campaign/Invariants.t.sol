@@ -25,11 +25,11 @@ contract InvariantsTest is Check {
 
     /// @dev Only the actions, not the getters and `goHome`.
     function targetSelectors() public view returns (FuzzSelector[] memory list) {
-        bytes4[] memory s = new bytes4[](9);
+        bytes4[] memory s = new bytes4[](10);
         (s[0], s[1], s[2]) = (all.accuse.selector, all.goOn.selector, all.meddle.selector);
         (s[3], s[4], s[5], s[6]) = (all.vote.selector, all.moveMoney.selector, all.demand.selector, all.rule.selector);
         // Forge takes each as often as it is named.
-        (s[7], s[8]) = (all.goOn.selector, all.goOn.selector);
+        (s[7], s[8], s[9]) = (all.goOn.selector, all.goOn.selector, all.lookAt.selector);
         list = new FuzzSelector[](1);
         list[0] = FuzzSelector(address(all), s);
     }

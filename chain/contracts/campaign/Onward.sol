@@ -27,12 +27,13 @@ abstract contract Onward is CourtActions {
             _commitAll(id, salt >> 8);
             _voted[id][disputes.roundsOf(id)] = true;
         } else if (phase == Phase.REVEAL) {
+            if (salt % 2 == 0) _revealAll(id);
             if (_byCertificate(id)) _certify(id, salt >> 8);
             _revealAll(id);
             _settle(id, salt, false);
         } else if (phase == Phase.FINAL) {
             _settleSeats(id, salt >> 8, salt);
-        } else if (phase == Phase.APPEAL && salt % 4 == 0) {
+        } else if (salt % 4 == 0) {
             _appeal(id, salt >> 8);
         } else {
             _openAlt(id, salt >> 8);
@@ -40,15 +41,16 @@ abstract contract Onward is CourtActions {
         }
     }
 
-    /// @dev Of the unlucky nobody brings the header in time.
+    /// @dev Of the unlucky nobody brings the header in time, or nobody draws more than a seat.
     function _goOnDrawing(bytes32 id, uint256 salt) private {
         uint256 seedBlock = roundOf(id).seedBlock;
         if (block.number <= seedBlock) return;
         if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) return _rearm(id, false);
-        if (_unlucky(id)) return;
+        if (_unlucky(id) && luck(id, 0, 0, "part") % 2 == 0) return;
         _prove(id, bytes32(salt));
         // In parts or at once.
-        _draw(id, salt, salt % 3 == 0 ? 2 : 9);
+        if (!_unlucky(id)) _draw(id, salt, salt % 3 == 0 ? 2 : 9);
+        else if (disputes.phaseOf(id) == Phase.SEED) _draw(id, salt, 1);
     }
 
     function _unlucky(bytes32 id) private view returns (bool) {

@@ -39,17 +39,22 @@ abstract contract OtherActions is Onward {
 
     // --- stake and money ---
 
+    /// @dev Operators oftener than others: only theirs is bound.
+    function stakerAt(uint256 who) internal view returns (address) {
+        return spread(who) % 2 == 0 ? operatorOf(who) : personAt(who);
+    }
+
     function deposit(uint256 who, uint256 amount) internal {
         may(personAt(who), address(vault), spread(amount) % 10 ether, abi.encodeCall(vault.deposit, ()), "deposit");
     }
 
     function unbond(uint256 who, uint256 amount) internal {
         amount = spread(amount) % (rarely(amount) ? 70 ether : 3 ether);
-        may(personAt(who), address(vault), 0, abi.encodeCall(vault.requestUnbond, (amount)), "requestUnbond");
+        may(stakerAt(who), address(vault), 0, abi.encodeCall(vault.requestUnbond, (amount)), "requestUnbond");
     }
 
     function leave(uint256 who, bool wait) internal {
-        address a = personAt(who);
+        address a = stakerAt(who);
         (,, uint64 nextAt) = vault.unbondingOf(a);
         if (wait && nextAt != 0) until(nextAt);
         may(a, address(vault), 0, abi.encodeCall(vault.finishUnbond, ()), "finishUnbond");
@@ -151,7 +156,6 @@ abstract contract OtherActions is Onward {
     }
 
     function pause(uint256 seconds_, bool stop) internal {
-        if (!stop && !rarely(seconds_)) return;
         bytes memory data = stop
             ? abi.encodeCall(guardian.unpause, ())
             : abi.encodeCall(guardian.pause, (uint64(1 + spread(seconds_) % 3 hours)));
@@ -178,6 +182,7 @@ abstract contract OtherActions is Onward {
         }
         if (id == 0) return;
         address by = who % 3 == 0 ? personAt(who) : address(this);
+        that(!_tries(personAt(who), abi.encodeCall(disputes.refund, (id))), "anybody refunds");
         bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
         that(!ok || by == address(this), "who refunded");
         that(!ok || !_refundedOnce[id], "refunded twice");
@@ -186,7 +191,7 @@ abstract contract OtherActions is Onward {
 
     /// @dev Fees and slashes move; what began keeps its version.
     function _setParams(uint256 salt) private {
-        if (params.version() == 6 || !rarely(salt)) return;
+        if (params.version() == 12) return;
         salt = spread(salt);
         ParamSet memory p = params.get(params.version());
         p.money.feePerSeat = uint96(0.005 ether + salt % 0.02 ether);

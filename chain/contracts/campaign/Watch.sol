@@ -143,6 +143,25 @@ abstract contract Watch is Hearing {
             (all, sum) = (all | list[i].seatMask, sum + list[i].seats);
         }
         that(all == (1 << r.seats) - 1 && sum == r.seats, "each seat once");
+        _drawnAtOnce(id, d, r, list);
+    }
+
+    /// @dev Drawn in parts or at once: the same seats.
+    function _drawnAtOnce(
+        bytes32 id,
+        IDisputes.Dispute memory d,
+        IDisputes.Round memory r,
+        IDisputes.Member[] memory list
+    ) private view {
+        address[] memory excluded = new address[](1);
+        excluded[0] = d.challenger;
+        address[] memory want = tree.draw(randao.seed(r.seedBlock), r.seedBlock, id, d.round, excluded, 0, r.seats);
+        for (uint256 i = 0; i < list.length; ++i) {
+            for (uint256 seat = 0; seat < r.seats; ++seat) {
+                bool has = list[i].seatMask & (1 << seat) != 0;
+                that(!has || want[seat] == list[i].voter, "another seat than was drawn");
+            }
+        }
     }
 
     /// @dev A round was settled: what it led to is what a plain count says.

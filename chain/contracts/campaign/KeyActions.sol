@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Vm} from "../test/Vm.sol";
+import {AuditResult, Hashes} from "../src/Types.sol";
+import {IAudits} from "../src/interfaces/IAudits.sol";
+import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
+import {Phase} from "../src/Types.sol";
+import {OtherActions} from "./OtherActions.sol";
+
+/// @title Light audits and key epochs, and books of both
+abstract contract KeyActions is OtherActions {
+    bytes32 private constant SALT = "audit";
+
+    /// @notice An audit as its events told it.
+    struct Told {
+        uint8 result;
+        bytes32 outHash; // 0 until opened
+        bool paid;
+    }
+
+    mapping(bytes32 receiptId => mapping(address verifier => Told)) private _audits;
+    mapping(bytes32 receiptId => mapping(bytes32 outHash => uint256)) private _agreeing;
+    mapping(address verifier => mapping(uint256 hour => uint256)) private _bounties;
+    mapping(uint64 epoch => IKeyEpochs.EpochState) private _states;
+    mapping(uint64 epoch => uint256) private _endedAt;
+    uint64 private _newest = 1;
+
+    /// @dev Audits of the newest receipts; opened, paid; now and then another key.
+    function lookAt(uint256 what, uint256 which, uint256 who) external step {
+        if (what % 8 == 7) return _rekey(which, who);
+        if (receipts.length == 0) return;
+        if (what % 8 == 6) {
+            may(personAt(who), address(audits), 0.01 ether, abi.encodeCall(audits.feed, ()), "feed");
+        } else if (what % 8 < 3) {
+            // One of the newest: the chain still knows its beacon.
+            uint256 i = receipts.length - 1 - spread(which) % (receipts.length < 3 ? receipts.length : 3);
+            for (uint256 k = 0; k < 4; ++k) {
+                _audit(i, verifierOf(who / 2 + k));
+            }
+        } else {
+            _collect(receipts[spread(which) % receipts.length], who);
+        }
+    }
+
+    /// @dev Most agree with the operator; what the others found, some of them found too.
+    function _found(bytes32 id, address who) private pure returns (bytes32 tokens, uint8 result) {
+        bool differs = uint256(keccak256(abi.encode(id, who, "audit"))) % 3 == 0;
+        return differs ? (bytes32("a"), 2) : (TOKENS, 1);
+    }
+
+    function _audit(uint256 i, address who) private {
+        Anchored memory one = receipts[i];
+        AuditResult memory a;
+        a.receiptId = anchor.receiptId(one.r);
+        a.verifier = who;
+        bytes32 tokens;
+        (tokens, a.result) = _found(a.receiptId, who);
+        a.commitment = audits.commitmentOf(a.receiptId, who, tokens, TRACE, SALT);
+        a.auditedAt = uint64(block.timestamp);
+        reach(anchor.batch(one.batchId).blockNumber + 3);
+        bytes memory data = abi.encodeCall(audits.post, (a, signed(secretOf[who], audits.hashAudit(a)), one.batchId));
+        may(personAt(i), address(audits), 0, data, "audit");
+    }
+
+    /// @dev Whatever was posted is opened and claimed.
+    function _collect(Anchored memory one, uint256 who) private {
+        bytes32 id = anchor.receiptId(one.r);
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            address v = verifierOf(i);
+            if (_audits[id][v].result == 0) continue;
+            (bytes32 tokens,) = _found(id, v);
+            bytes memory data = abi.encodeCall(audits.open, (id, v, tokens, TRACE, SALT));
+            may(personAt(who), address(audits), 0, data, "openAudit");
+            data = abi.encodeCall(audits.claim, (one.r, one.sig, none(), v));
+            may(personAt(who), address(audits), 0, data, "claim");
+        }
+    }
+
+    /// @dev A new key follows, an old one ends. The network is never long without one.
+    function _rekey(uint256 which, uint256 who) private {
+        uint64 active = epochs.activeEpoch();
+        address by = who % 4 == 0 ? personAt(who) : address(this);
+        uint64 some = uint64(1 + which % _newest);
+        bytes memory data = abi.encodeCall(epochs.retire, (some));
+        if (active == 0 || spread(who) % 4 == 0) {
+            if (_states[_newest] == IKeyEpochs.EpochState.PENDING) data = abi.encodeCall(epochs.activate, (_newest));
+            else data = _opening(_newest + 1);
+        } else if (rarely(who)) {
+            data = rarely(which) ? abi.encodeCall(epochs.compromise, (some)) : abi.encodeCall(epochs.drain, (some));
+        }
+        that(!may(by, address(epochs), 0, data, "rekey") || by == address(this), "who rules keys");
+    }
+
+    function _opening(uint64 epoch) private view returns (bytes memory) {
+        IKeyEpochs.Epoch memory e = epochs.epochInfo(1);
+        return abi.encodeCall(
+            epochs.openEpoch, (epoch, e.publicKey, e.commitments, e.shards, e.threshold, e.assurance, e.policyDigest)
+        );
+    }
+
+    // --- books ---
+
+    function _ofOthers(Vm.Log memory e) internal override {
+        if (e.emitter == address(audits)) _ofAudits(e);
+        else if (e.emitter == address(epochs)) _ofEpochs(e);
+    }
+
+    /// @dev Paid once, for what another verifier found too and what was said before, and no more than allowed an hour.
+    function _ofAudits(Vm.Log memory e) private {
+        if (e.topics.length < 3) return;
+        (bytes32 id, address who) = (e.topics[1], address(uint160(uint256(e.topics[2]))));
+        Told storage told = _audits[id][who];
+        if (e.topics[0] == IAudits.AuditPosted.selector) {
+            that(told.result == 0, "audited twice");
+            (told.result,,,) = abi.decode(e.data, (uint8, bytes32, uint64, bytes));
+        } else if (e.topics[0] == IAudits.AuditOpened.selector) {
+            that(told.result != 0 && told.outHash == 0, "opened what was not posted");
+            told.outHash = abi.decode(e.data, (bytes32));
+            _agreeing[id][told.outHash] += 1;
+        } else {
+            that(!told.paid && told.outHash != 0 && _agreeing[id][told.outHash] > 1, "paid without agreement");
+            bool matches = told.outHash == Hashes.outHash(TOKENS, TRACE);
+            that(matches == (told.result == 1), "paid for the contrary");
+            told.paid = true;
+            uint256 count = ++_bounties[who][guardian.clock() / 3600];
+            that(count <= params.shares(params.version()).auditsPerHour, "too many bounties an hour");
+        }
+    }
+
+    /// @dev PENDING, ACTIVE, DRAINING, RETIRED, each only after the one before, or COMPROMISED; one is active at most, and
+    ///      none is retired that a dispute still needs.
+    function _ofEpochs(Vm.Log memory e) private {
+        if (e.topics.length < 2) return;
+        uint64 epoch = uint64(uint256(e.topics[1]));
+        if (e.topics[0] == IKeyEpochs.EpochOpened.selector) {
+            that(_states[epoch] == IKeyEpochs.EpochState.NONE, "an epoch is opened twice");
+            _states[epoch] = IKeyEpochs.EpochState.PENDING;
+            if (epoch > _newest) _newest = epoch;
+            return;
+        }
+        (IKeyEpochs.EpochState from, IKeyEpochs.EpochState to) =
+            abi.decode(e.data, (IKeyEpochs.EpochState, IKeyEpochs.EpochState));
+        that(_states[epoch] == from && from != IKeyEpochs.EpochState.NONE, "an epoch moves from where it is not");
+        that(uint8(to) == uint8(from) + 1 || to == IKeyEpochs.EpochState.COMPROMISED, "an epoch leaves its path");
+        if (to == IKeyEpochs.EpochState.DRAINING) _endedAt[epoch] = guardian.clock();
+        if (to == IKeyEpochs.EpochState.RETIRED) _retired(epoch);
+        _states[epoch] = to;
+    }
+
+    function _retired(uint64 epoch) private view {
+        that(guardian.clock() >= _endedAt[epoch] + parameters().times.keyRetention, "a key is gone too early");
+        for (uint256 i = 0; i < live.length; ++i) {
+            bool open = looks[live[i]].phase != Phase.FINAL;
+            that(!open || disputes.dispute(live[i]).keyEpoch != epoch, "a dispute needs the key");
+        }
+    }
+}
