@@ -94,7 +94,7 @@ test: install ## all Python tests, one whole demo run included; the skipped ones
 	@$(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/e2e
 	@echo '    the others, on up to four cores'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --ignore=tests/e2e $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
 	@echo '    everybody on all contracts together, a short campaign'
 	@export FOUNDRY_PROFILE=campaign; $(FORGE) test --match-path campaign/Invariants.t.sol
 

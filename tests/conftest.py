@@ -8,6 +8,13 @@ import pytest
 from tests.anvil import Anvil, running_anvil
 from tests.skips import SkipPin
 
+LONG = (
+    "test_operator_crash.py", "test_walkthrough.py", "test_verify.py", "test_on_chain.py", "test_process.py", "test_doubt.py",
+    "test_operator_process.py", "test_court_walk.py", "test_laws.py", "test_gate.py", "test_court_on_chain.py", "test_sender.py",
+    "test_convert.py", "test_native_refusals.py", "test_sender_reorganisations.py",
+)  # fmt: skip
+"""Files that take longest, longest first: whole runs begin with them, or one core would end with one of them alone."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--pin-skips`: compare the skipped tests with tests/expected_skips.txt; for whole runs. `--court-walks`: how many."""
@@ -22,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker of pytest-xdist sees only its own share; the process that collects all reports counts.
     if config.getoption("--pin-skips") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipPin(), "skip-pin")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first (`--no-loadscope-reorder` keeps the order among processes)."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 @pytest.fixture
