@@ -25,7 +25,7 @@ from chain.book import address_of, code_hashes, field_of
 from chain.client import ChainClient
 from chain.epochs import ASSURANCE
 from chain.headers import header_rlp
-from chain.lengths import verify_lengths
+from chain.lengths import lengths_of, verify_lengths
 from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
 from chain.rules import as_rule
 from chain.transactions import TX_GAS_CAP, Call, send_all
@@ -118,7 +118,7 @@ def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: fl
 
 def verify_parameters(client: ChainClient, site: Site) -> Site:
     """The site, if `Params` takes its parameters and its lengths fit each other; otherwise the rule that they break."""
-    verify_lengths(site.params, site.shape)
+    verify_lengths(site.params, lengths_of(site.shape))
     first = next(step for step in steps(site) if step.contract == "Params")
     try:
         client.replay({"from": site.deployer, "data": "0x" + first.data.hex()}, "latest")

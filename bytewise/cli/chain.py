@@ -24,6 +24,7 @@ from chain.artifacts import interface
 from chain.book import read_network, verify_code, write_network
 from chain.client import ChainClient
 from chain.keys import TEST_CHAINS, devnet_signer, load_signer
+from chain.lengths import measured_block_s, read_lengths, verify_lengths
 from chain.params import DEVNET, changed, complete, read_changes
 from chain.plan import DEVNET_SHAPE, MAIN_NET, Vote
 from chain.reader import DocketReader
@@ -107,10 +108,12 @@ def params(
     version: Annotated[int, typer.Option("--version", min=0, help="0: the one in force.")] = 0,
     changes: SetOption = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only check the changes against bounds and law.")] = False,
+    block_s: Annotated[int | None, typer.Option("--block-s", min=1, help="Seconds of a block; as measured by default.")] = None,
 ) -> None:
     """Show a version of the parameters; with --set, check changes on the chain and print the call that a proposal needs.
 
-    Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds or against the static law.
+    Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
+    the stake epochs of a pool.
     """
     book = _book(network)
     reader = DocketReader(ChainClient(rpc, book.chain_id, TIMEOUT_S), book)
@@ -119,12 +122,16 @@ def params(
     if changes is None:
         print(_as_toml(present))
         return
-    wanted = to_struct(changed(present, read_changes(changes)))
+    new = changed(present, read_changes(changes))
+    wanted = to_struct(new)
     try:
         # In the name of who would set them: the short timelock, after a vote.
         dry_run(reader.client, book, book.addresses.short_timelock, "Params", "set", wanted)
     except Fault as error:
         raise ConfigurationError(changes.name, str(error)) from None
+    takes = block_s or measured_block_s(reader.client)
+    for pool in book.pools:
+        verify_lengths(new, read_lengths(reader.client, book, pool, takes))
     data = interface("Params").call("set", wanted)
     print("legal" if dry else f"target {book.addresses.params}\ncalldata 0x{data.hex()}")
 

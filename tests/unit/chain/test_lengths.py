@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.stake_tree import TreeShape
-from chain.lengths import SEED_ATTEMPTS, farthest_seed, seed_blocks, verify_lengths
+from chain.lengths import SEED_ATTEMPTS, Lengths, farthest_seed, lengths_of, seed_blocks, verify_lengths
 from chain.params import DEVNET, changed
-from chain.plan import DEVNET_SHAPE, MAIN_NET, Shape
+from chain.plan import DEVNET_SHAPE, MAIN_NET
 
 DAY = 86_400
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Shape:
+def shapes(draw: st.DrawFn) -> Lengths:
     epoch = draw(st.integers(2, 60))
     lengths = {
         "epoch_blocks": epoch,
@@ -26,12 +25,12 @@ def shapes(draw: st.DrawFn) -> Shape:
         "shortest": draw(st.integers(2, 80)),
         "join_blocks": draw(st.integers(0, 30)),
     }
-    return dataclasses.replace(DEVNET_SHAPE, **lengths)
+    return lengths_of(dataclasses.replace(DEVNET_SHAPE, **lengths))
 
 
-def played(shape: Shape, opened: int) -> tuple[int, int]:
+def played(shape: Lengths, opened: int) -> tuple[int, int]:
     """Blocks to the first seed, and until the last attempt is lost, one block after another."""
-    tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
+    tree = shape.tree
     block, attempts = opened, 1
     seed = first = tree.seed_block_from(opened + shape.shortest + shape.join_blocks)
     while attempts <= SEED_ATTEMPTS:
@@ -43,21 +42,22 @@ def played(shape: Shape, opened: int) -> tuple[int, int]:
 
 
 @given(shapes(), st.integers(0, 10_000))
-def test_no_dispute_needs_more_than_is_said(shape: Shape, opened: int) -> None:
+def test_no_dispute_needs_more_than_is_said(shape: Lengths, opened: int) -> None:
     ahead, lost = played(shape, opened)
     assert ahead <= farthest_seed(shape)
     assert lost <= seed_blocks(shape)
 
 
 @given(shapes())
-def test_what_is_said_is_needed_in_some_block(shape: Shape) -> None:
-    every = [played(shape, 1_000 * shape.epoch_blocks + place) for place in range(shape.epoch_blocks)]
+def test_what_is_said_is_needed_in_some_block(shape: Lengths) -> None:
+    epoch = shape.tree.epoch_blocks
+    every = [played(shape, 1_000 * epoch + place) for place in range(epoch)]
     assert max(ahead for ahead, _ in every) == farthest_seed(shape)
     assert max(lost for _, lost in every) == seed_blocks(shape)
 
 
 def test_the_development_network_fits() -> None:
-    verify_lengths(DEVNET, DEVNET_SHAPE)
+    verify_lengths(DEVNET, lengths_of(DEVNET_SHAPE))
 
 
 def main_net(**times: int) -> ParamSet:
@@ -67,7 +67,7 @@ def main_net(**times: int) -> ParamSet:
 
 
 def test_main_net_fits_with_days_for_its_seeds() -> None:
-    verify_lengths(main_net(), MAIN_NET)
+    verify_lengths(main_net(), lengths_of(MAIN_NET))
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,5 @@ def test_main_net_fits_with_days_for_its_seeds() -> None:
 )
 def test_a_length_that_is_too_short_is_named(shape: dict[str, Any], times: dict[str, int], named: str) -> None:
     with pytest.raises(ConfigurationError, match="needs") as raised:
-        verify_lengths(main_net(**times), dataclasses.replace(MAIN_NET, **shape))
+        verify_lengths(main_net(**times), lengths_of(dataclasses.replace(MAIN_NET, **shape)))
     assert named in str(raised.value)

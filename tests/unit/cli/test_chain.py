@@ -9,6 +9,7 @@ from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.errors import ConfigurationError
 from chain.book import read_network
+from chain.lengths import MEASURED_BLOCKS
 from chain.params import DEVNET, changed, complete, read_changes
 from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import POOL, signer
@@ -49,7 +50,7 @@ def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
     anvil.mine(2)
     book, file = tmp_path / "network.json", tmp_path / "new.toml"
     assert main([*DEPLOY, "--rpc", anvil.url, "--out", str(book)]) == Exit.OK
-    where = ["chain", "params", "--rpc", anvil.url, "--network", str(book)]
+    where = ["chain", "params", "--rpc", anvil.url, "--network", str(book), "--block-s", "1"]
     capsys.readouterr()
     assert main(where) == Exit.OK
     file.write_text(capsys.readouterr().out)
@@ -61,6 +62,7 @@ def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
     for content, words in (
         ("[times]\nunbond_delay = 600\n", "unbondDelay of 600 s is below the longest dispute"),
         ("[committee]\nseats = [15, 30, 0]\n", "seats is outside its bounds"),
+        ("[times]\nseed_time = 100\n", "seed_time + draw_time: is 130, needs 184"),
         ("[times]\nwindows = 1\n", "times.windows: no such parameter"),
         ("[times]\nwindow = true\n", "times.window: True is no int"),
         ("[time]\nwindow = 1\n", "time: one of"),
@@ -69,6 +71,10 @@ def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
         file.write_text(content)
         assert main([*where, "--set", str(file), "--dry-run"]) == Exit.USAGE
         assert words in told(capsys)
+    anvil.rpc("anvil_mine", hex(MEASURED_BLOCKS), hex(12))
+    file.write_text("[times]\nwindow = 120\n")
+    assert main([*where[:-2], "--set", str(file), "--dry-run"]) == Exit.USAGE
+    assert "max_anchor_delay + window + cure: is 240, needs 481" in told(capsys)
 
 
 def test_what_is_asked_wrongly_is_said(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
