@@ -38,7 +38,7 @@ PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain soak-determinism soak-contracts prove slither clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -140,6 +140,9 @@ bench-verdicts: install $(PLOTS_READY) ## whom the paper's verdict rule harms, a
 
 soak-determinism: install ## 10,000 runs under every setting, one hash for each prompt; writes bench/results (ARGS='--runs 1000')
 	@$(PY) -m bench.soak_determinism $(ARGS)
+
+soak-kms: install ## a key made by shard processes on a chain, one killed; hundreds of mixes of liars and partitions
+	@BYTEWISE_SOAK_KMS=1 $(PY) -m pytest -q tests/unit/kms/test_ceremony.py tests/unit/kms/test_ceremony_processes.py $(ARGS)
 
 $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
 	@echo '==> a solver into $(PROVERS) (once)'

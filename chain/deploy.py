@@ -167,14 +167,34 @@ def put_in_force(
     ]
     calls.append(_call(curator, network, "Registry", "setPolicy", policy.digest, policy.serial, policy.document))
     for document in epochs:
-        record = document.record
-        assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
-        shards = [shard.address for shard in record.shards]
-        opening = (record.epoch, record.public_key, b"".join(document.commitments), shards, record.threshold, assurance)
-        calls.append(_call(curator, network, "KeyEpochs", "openEpoch", *opening, policy.digest))
-        calls.append(_call(curator, network, "KeyEpochs", "activate", record.epoch))
+        calls += [_opening(curator, network, document, policy.digest), _activation(curator, network, document)]
     send_all(client, calls, timeout_s)
     return replace(network, epochs=(*network.epochs, *epochs))
+
+
+def open_epoch(
+    client: ChainClient,
+    network: Network,
+    curator: LocalSigner,
+    document: EpochDocument,
+    policy: Digest,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Network:
+    """Announces a key epoch and puts it in force, the one before drains; the address book with it."""
+    send_all(client, [_opening(curator, network, document, policy), _activation(curator, network, document)], timeout_s)
+    return replace(network, epochs=(*network.epochs, document))
+
+
+def _opening(curator: LocalSigner, network: Network, document: EpochDocument, policy: Digest) -> Call:
+    record = document.record
+    assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
+    shards = [shard.address for shard in record.shards]
+    opening = (record.epoch, record.public_key, b"".join(document.commitments), shards, record.threshold, assurance)
+    return _call(curator, network, "KeyEpochs", "openEpoch", *opening, policy)
+
+
+def _activation(curator: LocalSigner, network: Network, document: EpochDocument) -> Call:
+    return _call(curator, network, "KeyEpochs", "activate", document.record.epoch)
 
 
 def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:

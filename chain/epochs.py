@@ -5,11 +5,20 @@ from typing import Any
 
 from bytewise.protocol.errors import ConfigurationError, UnknownKeyEpoch
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import EpochState
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.units import Blob
 from chain.client import reading_answer
 
 ASSURANCE = {1: "simulated", 2: "hardware"}
 """`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
+
+
+def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
+    """The answer of `KeyEpochs.epochInfo`."""
+    with reading_answer("key epoch"):
+        return EpochOnChain(
+            EpochState(raw["state"]), Blob(raw["publicKey"]), Blob(raw["commitments"]), tuple(raw["shards"]), raw["threshold"]
+        )
 
 
 def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], EpochRecord]) -> EpochRecord:

@@ -7,7 +7,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import EpochState
+from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
@@ -17,7 +17,7 @@ from chain import decoding
 from chain.access import Chain
 from chain.blocks import BlockReader
 from chain.client import at_hash, at_number, reading_answer
-from chain.epochs import pinned_epoch
+from chain.epochs import epoch_on_chain, pinned_epoch
 from chain.records import DemandRecord, Item, MoneyTotals, Pool, PoolMember
 from chain.structs import from_struct
 
@@ -194,6 +194,10 @@ class DocketReader(BlockReader):
         and contradict each other.
         """
         return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
+
+    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
+        """A key epoch as the chain has it, whether or not our book lists it."""
+        return epoch_on_chain(self._epoch(epoch, block))
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
         """State of a key epoch at a block; NONE if there is none."""

@@ -1,10 +1,11 @@
-"""`python -m kms deal --config FILE` (ceremony, once) and `python -m kms serve --config FILE` (one shard)."""
+"""`python -m kms deal --config FILE` (a devnet's dealer, once), `enrol` (a shard's keys and its entry for others) and `serve`."""
 
 import argparse
 import secrets
 import sys
 from pathlib import Path
 
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
@@ -13,21 +14,21 @@ from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.reader import DocketReader
 from kms import keyring
-from kms.chain_view import ChainKeyView
+from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.dealer import deal
 from kms.serve import serve_shard
-from kms.settings import DealSettings, ShardSettings
+from kms.settings import DealSettings, EnrolSettings, ShardSettings
 
 
 def main() -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("deal", "serve"))
+    parser.add_argument("command", choices=("deal", "enrol", "serve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
     telemetry.configure(f"kms-{given.command}")
     try:
-        return _deal(given.config) if given.command == "deal" else _serve(given.config)
+        return {"deal": _deal, "enrol": _enrol, "serve": _serve}[given.command](given.config)
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
         return EXIT_BUG
@@ -39,13 +40,22 @@ def _deal(config: Path) -> int:
     return EXIT_CLEAN
 
 
+def _enrol(config: Path) -> int:
+    settings = load_settings(EnrolSettings, config)
+    keyring.enrol(settings.folder, settings.url, secrets.token_bytes)
+    own = keyring.entry(settings.folder, settings.url)
+    settings.out_file.write_bytes(encode(own))
+    telemetry.log("kms.enrolled", address=own.address, url=own.url)
+    return EXIT_CLEAN
+
+
 def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
     network = read_network(settings.network_file)
     client = open_chain(*settings.rpc, network.chain_id)
     reader = DocketReader(client, verify_code(client, network), settings.finality)
     view = ChainKeyView(reader, keyring.signer(settings.folder).address)
-    return serve_shard(settings, network.contracts, view)
+    return serve_shard(settings, network.contracts, view, ChainCeremonyView(reader))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The shard's HTTPS face: four endpoints, canonical JSON in and out, size capped before anything is parsed."""
+"""The shard's HTTPS face: releases and ceremonies, canonical JSON in and out, size capped before anything is parsed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
 from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Refusal
 from bytewise.service import telemetry
+from kms.dkg.desk import Desk
 from kms.release import Shard
 
 KEEP_ALIVE_S = 5
@@ -33,9 +34,25 @@ async def capped_body(request: Request) -> bytes:
 Body = Annotated[bytes, Depends(capped_body)]
 
 
-def build_app(shard: Shard) -> FastAPI:
-    """The application of one shard; endpoints are synchronous and run in worker threads."""
+def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
+    """The application of a shard that serves an epoch, takes part in ceremonies, or both; endpoints run in worker threads."""
     app = FastAPI(title="bytewise kms shard", docs_url=None, redoc_url=None, openapi_url=None)
+    if shard is not None:
+        _add_releases(app, shard)
+    if desk is not None:
+        _add_ceremonies(app, desk)
+    app.add_exception_handler(BytewiseError, _refused)
+    return app
+
+
+def _add_ceremonies(app: FastAPI, desk: Desk) -> None:
+    def ceremony(body: Body) -> Response:
+        return _answer(lambda: desk.exchange(body))
+
+    app.add_api_route("/v1/ceremony", ceremony, methods=["POST"])
+
+
+def _add_releases(app: FastAPI, shard: Shard) -> None:
 
     def nonce(body: Body) -> Response:
         if body:
@@ -58,14 +75,12 @@ def build_app(shard: Shard) -> FastAPI:
     app.add_api_route("/v1/release", release, methods=["POST"])
     app.add_api_route("/v1/info", info, methods=["GET"])
     app.add_api_route("/v1/log", log, methods=["GET"])
-    app.add_exception_handler(BytewiseError, _refused)
-    return app
 
 
-def serve(shard: Shard, host: str, port: int, certificate: Path, key: Path) -> None:
+def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> None:
     """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean."""
     config = uvicorn.Config(
-        build_app(shard),
+        app,
         host=host,
         port=port,
         ssl_certfile=str(certificate),

@@ -6,7 +6,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain, EpochState
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest
@@ -72,6 +72,21 @@ class KeyChain(Protocol):
     def epoch_state(self, epoch: int, block: int) -> EpochState:
         """State of a key epoch; NONE if there is none."""
         ...
+
+    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
+        """A key epoch as the chain has it; NONE if there is none."""
+        ...
+
+
+class ChainCeremonyView:
+    """`CeremonyView` over the chain client."""
+
+    def __init__(self, chain: KeyChain) -> None:
+        self._chain = chain
+
+    def key_epoch(self, epoch: int) -> EpochOnChain:
+        """The epoch at the newest final block."""
+        return self._chain.epoch_on_chain(epoch, self._chain.head())
 
 
 class ChainKeyView:

@@ -132,13 +132,14 @@ class ShardKeySource:
 class ShardClient:
     """HTTPS to one shard, trusting its pinned certificate and nothing else."""
 
-    def __init__(self, shard: ShardRecord, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, shard: ShardRecord, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
         try:
             context = ssl.create_default_context(cadata=shard.certificate)
         except (ssl.SSLError, ValueError) as error:
             raise ConfigurationError(f"certificate of shard {shard.index}", type(error).__name__) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         self._url = shard.url
+        self._most = most
         self._http = httpx2.Client(base_url=shard.url, verify=context, timeout=timeout_s, trust_env=False)
 
     def __enter__(self) -> "ShardClient":
@@ -162,7 +163,7 @@ class ShardClient:
                 data = bytearray()
                 for chunk in response.iter_bytes():
                     data += chunk
-                    if len(data) > MAX_ANSWER_BYTES:
+                    if len(data) > self._most:
                         raise ShardRefused(self._url, "an answer above the cap")
                 status = response.status_code
         except httpx2.HTTPError as error:

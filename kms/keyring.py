@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bytewise.protocol import digests
+from bytewise.protocol.ceremony import ShardEntry
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
@@ -48,6 +49,11 @@ def signer(folder: Path) -> LocalSigner:
 def certificate(folder: Path) -> str:
     """The TLS certificate that clients pin, PEM."""
     return _text(folder / TLS_CERTIFICATE)
+
+
+def entry(folder: Path, url: str) -> ShardEntry:
+    """What others must know of this shard before a ceremony."""
+    return ShardEntry(signer(folder).address, url, certificate(folder))
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng, suffix: str = "") -> Path:

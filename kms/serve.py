@@ -7,16 +7,20 @@ from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.succession import Standing, first_standing
+from bytewise.protocol.units import address
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_CLEAN, stop_on_signals
+from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee import mode
 from bytewise.tee.policy import follow_policy, load_policy
 from kms import keyring
-from kms.api import serve
+from kms.api import build_app, serve
 from kms.chain_view import KeyView
+from kms.dkg.authority import CeremonyView, Trust
+from kms.dkg.desk import Desk, Holding
 from kms.policy import key_domain
 from kms.release import Shard
 from kms.settings import ShardSettings
@@ -50,13 +54,30 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
     )
 
 
-def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> int:
+def build_desk(settings: ShardSettings, contracts: Contracts, view: CeremonyView) -> Desk:
+    """The shard's side of key ceremonies; `ConfigurationError` for a folder or database that cannot be right."""
+    engine = open_database(settings.database_url)
+    check_revision(engine)
+    trust = Trust(
+        chain_id=contracts.chain_id,
+        key_epochs=contracts.key_epochs,
+        scribe=address(settings.scribe),
+        approved=frozenset(settings.approved),
+        simulated=not settings.production and contracts.chain_id in TEST_CHAIN_IDS,
+    )
+    holding = Holding(settings.folder, keyring.signer(settings.folder), trust)
+    return Desk(holding, Ceremonies(engine), view, secrets.token_bytes)
+
+
+def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, ceremonies: CeremonyView | None = None) -> int:
     """Serves until SIGTERM or SIGINT; returns the exit code."""
     # uvicorn raises the signal again when it has shut down; with our handler in place that is a clean exit.
     stop_on_signals()
-    shard = build_shard(settings, contracts, view)
+    desk = build_desk(settings, contracts, ceremonies) if settings.scribe and ceremonies is not None else None
+    # Before its first epoch a shard has nothing to serve and may only help to make a key.
+    shard = None if desk is not None and not settings.epoch_file.exists() else build_shard(settings, contracts, view)
     folder: Path = settings.folder
-    serve(shard, settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
+    serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
     return EXIT_CLEAN
 
 

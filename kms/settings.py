@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.units import U64, Address
+from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
 
@@ -41,6 +41,62 @@ class DealSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EnrolSettings:
+    """`python -m kms enrol`."""
+
+    folder: Path
+    """The shard's own folder: keys that are missing are drawn there."""
+    url: str
+    """HTTPS base address under which it will serve."""
+    out_file: Path
+    """Where its entry goes, which is public: whoever plans a ceremony needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CeremonySettings:
+    """`bytewise kms dkg`, `reshare` and `repair`: what the scribe of one ceremony needs."""
+
+    epoch: U64
+    """Key epoch."""
+    threshold: int
+    """Shards that open, afterwards; of a repair that of the epoch."""
+    quorum: int
+    """Receivers that must prove their share; of a repair helpers that must hand theirs over."""
+    reveal_budget: int
+    """Most receivers whose values false complaints may make public; below the threshold."""
+    assurance: str
+    """`simulated` or `hardware`."""
+    phase_s: float
+    """Longest time in seconds that a phase waits for who has not spoken."""
+    network_file: Path
+    """Address book of the network."""
+    scribe_key_file: Path
+    """Key file of the account that keeps the log."""
+    database_url: str
+    """The scribe's own database; `bytewise kms` migrates it."""
+    plan_file: Path
+    """The signed plan: written before the ceremony begins, and gone on with if it is there."""
+    out_file: Path
+    """Where the epoch document goes."""
+    entries: tuple[Path, ...] = ()
+    """Entries of the receivers (`python -m kms enrol`) in order of their indices; in a refresh and a repair none."""
+    source_file: Path | None = None
+    """Epoch document whose shares are dealt again, or repaired."""
+    source_version: int = 0
+    """How often they were dealt again before."""
+    heir: int = 0
+    """In a repair, index of the shard that lost its share."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.phase_s <= MAX_PHASE_S:
+            raise ConfigurationError("phase_s", self.phase_s)
+
+
+MAX_PHASE_S = 7 * 86_400.0
+"""A phase that waits longer is a mistake."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShardSettings:
     """`python -m kms serve`."""
 
@@ -72,6 +128,10 @@ class ShardSettings:
     """Keys that approve policies; none only where evidence is simulated."""
     policy_threshold: int = 0
     """How many of them must sign a policy."""
+    scribe: str = ""
+    """Account whose key ceremonies this shard takes part in; none if empty. Without an epoch file it does nothing else."""
+    approved: tuple[Digest, ...] = ()
+    """Plans of ceremonies, by digest, that may give shares of this shard's keys to other shards than the chain names."""
     finality: str = "finalized"
     """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 
@@ -82,6 +142,8 @@ class ShardSettings:
             raise ConfigurationError("shard", f"finality {self.finality} in production")
         if self.production and not self.policy_governors:
             raise ConfigurationError("shard", "no policy_governors in production")
+        if self.scribe:
+            address(self.scribe)
         # Whatever is wrong with them is said at the start.
         _ = self.rpc
 

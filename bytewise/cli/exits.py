@@ -6,6 +6,8 @@ from bytewise.protocol.errors import (
     ArtifactMismatch,
     BytewiseError,
     CannotExecute,
+    CeremonyFailed,
+    CeremonyRefused,
     ConfigurationError,
     LaneLost,
     LaneOwned,
@@ -46,6 +48,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
         return Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."
     if isinstance(error, LaneOwned | LaneLost):
         return Exit.REFUSED, "Stop the process of this account first; one that was killed gives its lane back within seconds."
+    if isinstance(error, CeremonyRefused):
+        return Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."
     if isinstance(error, ConfigurationError):
         return Exit.USAGE, "Check the named file or setting; `--help` shows what the verb needs."
     if isinstance(error, ArtifactMismatch):
@@ -54,6 +58,11 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
         return Exit.USAGE, "What is named cannot be computed exactly, or is missing or damaged; other models may convert."
     if isinstance(error, CannotExecute):
         return Exit.UNAVAILABLE, "Is the path of the artifact right, and is there memory for the model?"
+    if isinstance(error, CeremonyFailed):
+        return (
+            Exit.INCONCLUSIVE,
+            "Nothing changed. Look at the reason, leave out who was named, and try again with another plan file.",
+        )
     if isinstance(error, Unavailable):
         return Exit.UNAVAILABLE, "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later."
     return Exit.INTERNAL, "Please report this with the command that you ran."

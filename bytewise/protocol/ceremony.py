@@ -26,6 +26,18 @@ class Purpose(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """What a shard tells those who plan a ceremony."""
+
+    address: Address
+    """Account that signs its messages and its release records."""
+    url: str
+    """HTTPS base address under which it serves."""
+    certificate: str
+    """Its TLS certificate, PEM."""
+
+
+@dataclass(frozen=True, slots=True)
 class CeremonySeat:
     """One shard's place in a ceremony."""
 

@@ -168,6 +168,22 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochOnChain:
+    """What `KeyEpochs` says of a key epoch."""
+
+    state: EpochState
+    """NONE if there is no such epoch; all else is empty then."""
+    public_key: Blob
+    """65-byte point."""
+    commitments: Blob
+    """Feldman commitments with which it was opened, one after the other, 65 bytes each."""
+    shards: tuple[Address, ...]
+    """Accounts by index, from 1."""
+    threshold: int
+    """Shards that open."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditDrawing:
     """What draws the light audits of one batch, for one voter."""
 

@@ -9,18 +9,10 @@ from typing import Protocol
 
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyRefused
-from bytewise.protocol.keys import EpochState
-from bytewise.protocol.units import Address, Blob, Digest
-
-
-@dataclass(frozen=True, slots=True)
-class EpochOnChain:
-    """What `KeyEpochs` says of an epoch."""
-
-    state: EpochState
-    public_key: Blob
-    shards: tuple[Address, ...]
-    """By index, from 1."""
+from bytewise.protocol.evidence import EvidenceType
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.units import Address, Digest
+from kms.envelope import HARDWARE
 
 
 class CeremonyView(Protocol):
@@ -29,6 +21,10 @@ class CeremonyView(Protocol):
     def key_epoch(self, epoch: int) -> EpochOnChain:
         """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""
         ...
+
+
+_SIMULATED = EvidenceType.SIMULATED.value
+_ASSURANCE = (_SIMULATED, HARDWARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +37,8 @@ class Trust:
     """The only account whose plans are looked at."""
     approved: frozenset[Digest]
     """Plans, by digest, that may give shares of an existing key to other shards."""
+    simulated: bool
+    """Whether this shard has a part in keys of simulated assurance."""
 
 
 def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView) -> Plan:
@@ -49,6 +47,7 @@ def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView)
     for wrong, why in (
         ((plan.chain_id, plan.key_epochs) != (trust.chain_id, trust.key_epochs), "is of another network"),
         (plan.scribe != trust.scribe, f"is kept by {plan.scribe}, not by the scribe of our settings"),
+        (plan.assurance not in _ASSURANCE or (plan.assurance == _SIMULATED and not trust.simulated), f"is {plan.assurance[:20]}"),
         (own not in {seat.address for seat in seats}, "has no seat for us"),
     ):
         if wrong:

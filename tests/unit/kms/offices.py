@@ -10,18 +10,18 @@ from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource
 from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.keys import EpochState
+from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies, Kept
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from kms import keyring
-from kms.dkg.authority import EpochOnChain, Trust
+from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
 from kms.dkg.scribe import Scribe
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 
-NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), ())
+NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0)
 
 
 class Crash(BaseException):
@@ -87,8 +87,8 @@ class OneEpoch:
 class Office:
     """One shard: a folder with keys, a database, and a desk that is opened anew after every crash."""
 
-    def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path) -> None:
-        self.folder, self.number, self.chain = folder, number, chain
+    def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path, port: int) -> None:
+        self.folder, self.port, self.chain = folder, port, chain
         keyring.enrol(folder, self.url, os.urandom)
         shutil.copy(template, folder / "kms.sqlite")
         self.signer = keyring.signer(folder)
@@ -98,7 +98,7 @@ class Office:
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{7000 + self.number}"
+        return f"https://127.0.0.1:{self.port}"
 
     def seat(self, index: int) -> CeremonySeat:
         """This shard in a plan."""
@@ -106,7 +106,7 @@ class Office:
 
     def restart(self) -> Desk:
         """A desk that knows only what is on the disk."""
-        trust = Trust(31337, KEY_EPOCHS, SCRIBE.address, self.approved)
+        trust = Trust(31337, KEY_EPOCHS, SCRIBE.address, self.approved, simulated=True)
         records = FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
         self._desk = Desk(Holding(self.folder, self.signer, trust), records, self.chain, os.urandom)
         return self._desk
@@ -129,12 +129,12 @@ class Office:
         return keyring.find_share(self.folder, epoch, commitments).scalar()
 
 
-def offices(folder: Path, count: int, first: int = 1) -> tuple[list[Office], OneEpoch]:
-    """Shards in folders of their own, and the chain that they look at."""
+def offices(folder: Path, count: int, first: int = 1, base: int = 7000) -> tuple[list[Office], OneEpoch]:
+    """Shards in folders of their own, at ports from `base` on, and the chain that they look at."""
     template, chain = folder / "template.sqlite", OneEpoch()
     folder.mkdir(parents=True, exist_ok=True)
     migrate(f"sqlite:///{template}")
-    return [Office(folder / f"shard-{n}", n, chain, template) for n in range(first, first + count)], chain
+    return [Office(folder / f"shard-{n}", n, chain, template, base + n) for n in range(first, first + count)], chain
 
 
 def plan(

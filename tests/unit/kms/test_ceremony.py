@@ -14,6 +14,7 @@ from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, 
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
+from bytewise.service.settings import library_variables
 from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, random_scalar
 from kms.dkg.ceremony import apply, begin, replay
 from kms.dkg.dealing import commitment_digest, prepare, verify_deal, weighted_sum
@@ -153,13 +154,15 @@ def test_false_complaints_above_the_budget_end_the_ceremony() -> None:
     assert len(town.state.revealed) == 2 and town.state.result is None
 
 
+MIXES = 300 if library_variables(("BYTEWISE_SOAK_KMS",)) else 10
+
 PARTIES = st.lists(
     st.tuples(st.sampled_from(["honest"] * 3 + list(ALL)), st.sets(st.sampled_from(RUNNING), max_size=2)), min_size=3, max_size=3
 )
 
 
 @given(PARTIES, st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=MIXES, deadline=None)
 def test_whoever_lies_or_is_cut_off_any_threshold_opens_or_nothing_changed(
     made: tuple[list[Party], SharesSource], kinds: list[tuple[str, set[Phase]]], fresh: bool
 ) -> None:

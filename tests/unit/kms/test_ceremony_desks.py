@@ -9,11 +9,10 @@ import pytest
 from bytewise.protocol.ceremony import Plan, SharesSource, announce
 from bytewise.protocol.ceremony_log import Close, Exchange, say
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, LogForked, NotCanonical
-from bytewise.protocol.keys import EpochState
+from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import Blob
 from kms import keyring
 from kms.curve import GENERATOR, encode_point
-from kms.dkg.authority import EpochOnChain
 from kms.dkg.ceremony import begin
 from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
@@ -43,7 +42,9 @@ def on_chain(chain: OneEpoch, state: Ceremony) -> SharesSource:
     """Opens and activates the epoch of a key generation."""
     assert state.result is not None
     holders = tuple(seat.address for seat in state.plan.receivers)
-    chain.epoch = EpochOnChain(EpochState.ACTIVE, state.result.public_key, holders)
+    chain.epoch = EpochOnChain(
+        EpochState.ACTIVE, state.result.public_key, Blob(b"".join(state.result.commitments)), holders, state.plan.threshold
+    )
     return SharesSource(0, state.result.commitments)
 
 
@@ -184,6 +185,7 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
     other_key = SharesSource(0, tuple(reversed(source.commitments)))
     return {
         "another chain": replace(same, chain_id=type(same.chain_id)(1)),
+        "another assurance": replace(same, assurance="none"),
         "another scribe": replace(same, scribe=stranger.signer.address),
         "shares for a stranger": plan(others, 2, 2, dealers=numbered(shards), source=source),
         "a stranger as heir": plan(shards, 2, 2, dealers=numbered(shards), source=source, heir=stranger.seat(3)),

@@ -1,0 +1,107 @@
+"""`bytewise kms`: conducts key ceremonies and opens the epochs that they made."""
+
+import json
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption
+from bytewise.protocol.ceremony import Purpose
+from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.units import hex0x
+from bytewise.service.settings import load_settings
+from bytewise.storage.migrate import migrate
+from chain.book import read_network, verify_code, write_network
+from chain.client import ChainClient
+from chain.deploy import open_epoch
+from chain.keys import load_signer
+from chain.reader import DocketReader
+from kms.dkg.conduct import agreed_plan, concluded, conduct
+from kms.dkg.state import Ceremony
+from kms.settings import CeremonySettings
+
+app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move and repair them; put them in force.")
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
+DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan, and begin nothing.")]
+
+
+@app.command()
+def dkg(config: ConfigOption, plan: DryOption = False) -> None:
+    """Make a key with the shards of the settings; nobody ever holds it. The same command goes on after a crash.
+
+    Exit codes: 0 made, 3 it failed and nothing changed, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.GENERATE, plan)
+
+
+@app.command()
+def reshare(config: ConfigOption, plan: DryOption = False) -> None:
+    """Deal the shares of an epoch's key again: to the same shards, or to the entries of the settings. The key stays.
+
+    Exit codes: 0 done, 3 it failed and the old shares stay, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.RESHARE, plan)
+
+
+@app.command()
+def repair(config: ConfigOption, plan: DryOption = False) -> None:
+    """Give the shard `heir` the share that it lost, from the others'. Nothing else changes.
+
+    Exit codes: 0 done, 3 it failed, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.REPAIR, plan)
+
+
+@app.command("open")
+def open_(
+    config: ConfigOption,
+    key: Annotated[Path, typer.Option("--key", help="Key file of the curator.")],
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URL,
+) -> None:
+    """Put the epoch of a ceremony in force, if its log shows that enough shards signed and proved their shares.
+
+    Exit codes: 0 in force, 3 the ceremony is not done, 5 the node does not answer, 64 asked wrongly.
+    """
+    document, book = concluded(load_settings(CeremonySettings, config)), read_network(network)
+    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    reader = DocketReader(client, verify_code(client, book))
+    policy = reader.docket(load_signer(key).address, reader.head()).policy
+    write_network(network, open_epoch(client, book, load_signer(key), document, policy))
+    print(f"key epoch {document.record.epoch} is in force, and in {network}")
+
+
+def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
+    settings = load_settings(CeremonySettings, config)
+    signer, network = load_signer(settings.scribe_key_file), read_network(settings.network_file)
+    signed = agreed_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
+    print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
+    if dry:
+        return
+    migrate(settings.database_url)
+    state = conduct(settings, signed, signer)
+    print(json.dumps(_told(state), indent=2))
+    if state.result is None:
+        raise CeremonyFailed(state.id.hex()[:16], state.reason)
+
+
+def _told(state: Ceremony) -> dict[str, object]:
+    """What everybody may know of a ceremony."""
+    result = state.result
+    if result is None and not state.reason:
+        raise ConfigurationError("ceremony", f"stands in {state.phase.name}")
+    return {
+        "ceremony": hex0x(state.id),
+        "phase": state.phase.name,
+        "reason": state.reason,
+        "messages": state.length,
+        "head": hex0x(state.head),
+        "transcript": hex0x(result.transcript) if result else None,
+        "public_key": hex0x(result.public_key) if result else None,
+        "dealers": list(result.qualified) if result else [],
+        "confirmed": sorted(state.partials),
+        "liars": dict(state.lies),
+    }

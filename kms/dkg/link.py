@@ -1,0 +1,28 @@
+"""The scribe's way to a shard: HTTPS, with the certificate pinned that the plan names."""
+
+from types import TracebackType
+
+from bytewise.protocol.ceremony import CeremonySeat
+from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES, MAX_EXCHANGE_MARKS, Exchange, ExchangeAnswer
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.units import Blob
+from kms.client import ShardClient
+
+
+class HttpsLink:
+    """One shard of a plan; a context manager."""
+
+    def __init__(self, seat: CeremonySeat, timeout_s: float) -> None:
+        record = ShardRecord(seat.index, seat.address, seat.url, seat.certificate, Blob(b""))
+        self._client = ShardClient(record, timeout_s, MAX_EXCHANGE_BYTES)
+
+    def __enter__(self) -> "HttpsLink":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._client.__exit__(kind, error, trace)
+
+    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+        """One exchange; `TryAgain` if the shard cannot be reached, `ShardRefused` with its rule if it refuses."""
+        return decode(ExchangeAnswer, self._client.call("POST", "/v1/ceremony", encode(asked)), MAX_EXCHANGE_MARKS)

@@ -1,0 +1,199 @@
+"""A key made by real shard processes over HTTPS for an epoch of a real chain; one of them is killed in the middle.
+
+Runs where BYTEWISE_SOAK_KMS is set (`make soak-kms`): it takes a minute of processor time.
+"""
+
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.ceremony import ShardEntry, SignedPlan
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, ShardRefused, StoreCorrupt, TryAgain
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.keys import EpochDocument, EpochState, ShardInfo
+from bytewise.protocol.network import Network
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Blob
+from bytewise.service.settings import child_environment, library_variables
+from bytewise.storage.ceremonies import Ceremonies
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from bytewise.tee_simulated.__main__ import simulated_policy
+from bytewise.tee_simulated.root import make_root
+from chain.book import read_network, write_network
+from chain.keys import save_signer
+from kms import keyring
+from kms.client import ShardClient
+from kms.curve import GENERATOR, encode_point
+from kms.shares import combine_values
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.devnet import founded, reader, signer
+from tests.e2e.memory import in_files, in_memory
+from tests.unit.kms.world import free_port, wait_until
+
+if not library_variables(("BYTEWISE_SOAK_KMS",)):
+    pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)
+
+ROOT = Path(__file__).resolve().parents[3]
+EPOCH, COUNT = 2, 3
+
+
+class Shards:
+    """Three shard processes; each can be started, killed and asked."""
+
+    def __init__(self, folder: Path, anvil: Anvil, network: Network, scribe: LocalSigner) -> None:
+        self.folder, self.anvil, self.network = folder, anvil, network
+        self.entries = [self._enrol(n, scribe) for n in range(1, COUNT + 1)]
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def of(self, number: int) -> Path:
+        """Folder of a shard."""
+        return self.folder / f"shard-{number}"
+
+    def _enrol(self, number: int, scribe: LocalSigner) -> ShardEntry:
+        folder, port = self.of(number), free_port()
+        folder.mkdir()
+        (folder / "enrol.toml").write_text(f'folder = "."\nurl = "https://127.0.0.1:{port}"\nout_file = "entry.json"\n')
+        self._python("enrol", folder / "enrol.toml").wait(60)
+        url = f"sqlite:///{folder / 'kms.sqlite'}"
+        migrate(url)
+        (folder / "serve.toml").write_text(
+            f'host = "127.0.0.1"\nport = {port}\nfolder = "."\nepoch_file = "../epoch.json"\npolicy_file = "../policy.json"\n'
+            f'network_file = "../network.json"\nrpc_url = "{self.anvil.url}"\ndatabase_url = "{url}"\naudits_per_epoch = 10\n'
+            f'production = false\nfinality = "latest"\nscribe = "{scribe.address}"\n'
+        )
+        return decode(ShardEntry, (folder / "entry.json").read_bytes())
+
+    def start(self, number: int) -> None:
+        """Starts a shard."""
+        self.processes[number] = self._python("serve", self.of(number) / "serve.toml")
+
+    def kill(self, number: int) -> None:
+        """SIGKILL."""
+        self.processes[number].kill()
+        assert self.processes[number].wait(60) == -signal.SIGKILL
+
+    def stop(self) -> None:
+        """All of them end well."""
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        assert [process.wait(60) for process in self.processes.values()] == [0] * len(self.processes)
+        self.processes.clear()
+
+    def answers(self, number: int, serving: bool) -> bool:
+        """Whether a shard is there, and whether it serves the epoch."""
+        entry = self.entries[number - 1]
+        try:
+            with ShardClient(ShardRecord(number, entry.address, entry.url, entry.certificate, Blob(b"")), 2) as client:
+                return decode(ShardInfo, client.call("GET", "/v1/info", b"")).epoch == EPOCH and serving
+        except ShardRefused:
+            return not serving
+        except TryAgain:
+            return False
+
+    def _python(self, *command: object) -> "subprocess.Popen[bytes]":
+        words = [sys.executable, "-m", "kms", str(command[0]), "--config", str(command[1])]
+        with (Path(str(command[1])).parent / "log.txt").open("ab") as log:
+            return subprocess.Popen(words, cwd=ROOT, env=child_environment(), stderr=log)
+
+
+@contextmanager
+def running(shards: Shards, serving: bool) -> Iterator[None]:
+    """All shards, started and answering; killed if the test fails."""
+    try:
+        for number in range(1, COUNT + 1):
+            shards.start(number)
+        wait_until(lambda: all(shards.answers(n, serving) for n in range(1, COUNT + 1)))
+        yield
+        shards.stop()
+    finally:
+        for process in shards.processes.values():
+            process.kill()
+            process.wait(60)
+
+
+@pytest.fixture()
+def shards(tmp_path: Path) -> Iterator[Shards]:
+    with running_anvil() as anvil:
+        network, scribe = founded(anvil), LocalSigner(secrets.token_bytes(32))
+        write_network(tmp_path / "network.json", network)
+        save_signer(tmp_path / "scribe.key", scribe)
+        save_signer(tmp_path / "curator.key", signer(0))
+        make_root(tmp_path / "tee")
+        (tmp_path / "policy.json").write_bytes(encode(simulated_policy(tmp_path / "tee", CHAIN_ID, 1)))
+        (tmp_path / "dkg.toml").write_text(
+            f"epoch = {EPOCH}\nthreshold = 2\nquorum = 3\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 90.0\n"
+            "network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = 'plan.json'\nout_file = 'epoch.json'\n"
+            f"database_url = 'sqlite:///{tmp_path / 'scribe.sqlite'}'\n"
+            f"entries = [{', '.join(repr(f'shard-{n}/entry.json') for n in range(1, COUNT + 1))}]\n"
+        )
+        yield Shards(tmp_path, anvil, network, scribe)
+
+
+def log_length(folder: Path) -> int:
+    """How many messages the scribe has."""
+    try:
+        plan = decode(SignedPlan, (folder / "plan.json").read_bytes()).plan
+        kept = Ceremonies(open_database(f"sqlite:///{folder / 'scribe.sqlite'}")).find(plan.digest)
+    except (OSError, StoreCorrupt, TryAgain, ConfigurationError):
+        return 0
+    return len(kept.log) if kept else 0
+
+
+def bytewise(*words: str) -> "subprocess.Popen[bytes]":
+    """The command as a process."""
+    return subprocess.Popen([sys.executable, "-m", "bytewise.cli", *words], cwd=ROOT, env=child_environment())
+
+
+@pytest.mark.e2e
+def test_three_processes_one_of_them_killed_make_the_key_of_an_epoch_that_none_of_them_has(shards: Shards) -> None:
+    folder = shards.folder
+    with running(shards, serving=False):
+        conducting = bytewise("kms", "dkg", "--config", str(folder / "dkg.toml"))
+        wait_until(lambda: log_length(folder) >= 7)  # three joined, three committed, and dealing has begun
+        shards.kill(2)
+        shards.start(2)
+        assert conducting.wait(200) == 0
+        document = decode(EpochDocument, (folder / "epoch.json").read_bytes())
+        held = {n: keyring.find_share(shards.of(n), EPOCH, document.commitments).scalar() for n in range(1, COUNT + 1)}
+        key = combine_values({n: held[n] for n in (1, 3)})
+        assert encode_point(GENERATOR * key) == document.record.public_key
+        nowhere(shards, held, key)
+    assert main(["kms", "open", "--config", str(folder / "dkg.toml"), "--key", str(folder / "curator.key"),
+                 "--network", str(folder / "network.json"), "--rpc", shards.anvil.url]) == Exit.OK  # fmt: skip
+    book = read_network(folder / "network.json")
+    found = reader(shards.anvil, book).epoch_on_chain(EPOCH, shards.anvil.client.head().number)
+    assert (found.state, found.public_key, found.threshold) == (EpochState.ACTIVE, document.record.public_key, 2)
+    assert found.commitments == b"".join(document.commitments) and book.epochs[-1] == document
+    with running(shards, serving=True):
+        forms = needles(held[1])
+        assert in_memory(shards.processes[1].pid, forms), "a scanner that finds nothing proves nothing"
+        nowhere(shards, held, key)
+    (folder / "plan.json").unlink()
+    with running(shards, serving=True):  # the epoch exists: nobody makes its key again
+        (folder / "dkg.toml").write_text((folder / "dkg.toml").read_text().replace("phase_s = 90.0", "phase_s = 1.0"))
+        assert main(["kms", "dkg", "--config", str(folder / "dkg.toml")]) == Exit.INCONCLUSIVE
+
+
+def needles(value: int) -> dict[str, bytes]:
+    """How software may write a scalar."""
+    raw = value.to_bytes(32, "big")
+    return {"big": raw, "little": raw[::-1], "hex": raw.hex().encode(), "decimal": str(value).encode()}
+
+
+def nowhere(shards: Shards, held: dict[int, int], key: int) -> None:
+    """Asserts that no process holds the key or another's share, and that no file holds any of them."""
+    for number, process in shards.processes.items():
+        others = {f"share {n} {form}": needle for n in held if n != number for form, needle in needles(held[n]).items()}
+        assert in_memory(process.pid, needles(key) | others) == set()
+    shown = {f"{n} {form}": needle for n, value in (*held.items(), (0, key)) for form, needle in needles(value).items()}
+    assert in_files(shards.folder, shown) == {}

@@ -1,0 +1,116 @@
+"""The scribe's program against shards over HTTPS: a key is made, its log shows it, a wrong certificate is not believed."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from bytewise.cli.demo.loopback import free_ports
+from bytewise.protocol.ceremony import Purpose, SignedPlan
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.units import U64, U256, Address
+from bytewise.storage.migrate import migrate
+from kms import keyring
+from kms.api import build_app
+from kms.dkg.conduct import agreed_plan, concluded, conduct
+from kms.dkg.state import Phase
+from kms.settings import CeremonySettings
+from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
+from tests.unit.kms.offices import Office, offices
+from tests.unit.kms.world import wait_until
+
+CONTRACTS = Contracts(U256(31337), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), KEY_EPOCHS)
+
+
+@contextlib.contextmanager
+def serving(shards: list[Office]) -> Iterator[None]:
+    """Real HTTPS servers of these shards' desks, in threads of this process."""
+    servers = []
+    for each in shards:
+        config = uvicorn.Config(
+            build_app(None, each.restart()), host="127.0.0.1", port=each.port, log_config=None, lifespan="off",
+            ssl_certfile=str(each.folder / "tls.pem"), ssl_keyfile=str(each.folder / "tls.key"),
+        )  # fmt: skip
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        servers.append((server, thread))
+    try:
+        wait_until(lambda: all(server.started for server, _ in servers))
+        yield
+    finally:
+        for server, _ in servers:
+            server.should_exit = True
+        for _, thread in servers:
+            thread.join(timeout=20)
+            assert not thread.is_alive()
+
+
+def settings_for(folder: Path, shards: list[Office], name: str) -> CeremonySettings:
+    """Settings of one ceremony of these shards."""
+    for each in shards:
+        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url)))
+    return CeremonySettings(
+        epoch=U64(3), threshold=2, quorum=2, reveal_budget=1, assurance="simulated", phase_s=20.0,
+        network_file=folder / "unused", scribe_key_file=folder / "unused", database_url=f"sqlite:///{folder / 'scribe.sqlite'}",
+        plan_file=folder / f"{name}.plan", out_file=folder / f"{name}.json",
+        entries=tuple(each.folder / "entry.json" for each in shards),
+    )  # fmt: skip
+
+
+@pytest.fixture()
+def shards(tmp_path: Path) -> list[Office]:
+    migrate(f"sqlite:///{tmp_path / 'scribe.sqlite'}")
+    made, _ = offices(tmp_path, 2)
+    for each, port in zip(made, free_ports(2), strict=True):
+        each.port = port
+    return made
+
+
+def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
+    settings = settings_for(tmp_path, shards, "new")
+    signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    with pytest.raises(CeremonyFailed):
+        concluded(settings)
+    with serving(shards):
+        state = conduct(settings, signed, SCRIBE)
+        assert state.phase is Phase.DONE and sorted(state.partials) == [1, 2]
+        assert conduct(settings, signed, SCRIBE) == state
+    document = keyring.load_document(settings.out_file)
+    assert concluded(settings) == document
+    assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2]
+    assert agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom) == signed
+    with pytest.raises(ConfigurationError):
+        agreed_plan(settings, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
+
+
+def test_plans_of_a_refresh_and_a_repair_follow_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
+    settings = settings_for(tmp_path, shards, "new")
+    with serving(shards):
+        assert (
+            conduct(settings, agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom), SCRIBE).phase is Phase.DONE
+        )
+        again = replace(settings_for(tmp_path, shards, "again"), source_file=settings.out_file, entries=())
+        plan = agreed_plan(again, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom).plan
+        assert plan.dealers == plan.receivers and plan.source is not None and plan.version == 1
+    with pytest.raises(ConfigurationError):
+        agreed_plan(settings_for(tmp_path, shards, "none"), Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
+    assert decode(SignedPlan, again.plan_file.read_bytes()).plan == plan
+
+
+def test_a_shard_behind_another_certificate_is_as_good_as_absent(tmp_path: Path, shards: list[Office]) -> None:
+    settings = replace(settings_for(tmp_path, shards, "false"), phase_s=0.5)
+    signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    for name in ("tls.pem", "tls.key"):
+        (shards[0].folder / name).write_bytes((shards[1].folder / name).read_bytes())
+    with serving(shards):
+        state = conduct(settings, signed, SCRIBE)
+    assert state.phase is Phase.FAILED and {sender for sender, _ in state.said} <= {shards[1].signer.address, SCRIBE.address}
+    assert not settings.out_file.exists()
