@@ -7,9 +7,9 @@ shard its own, because the chain names them. Other receivers need the word of ea
 from dataclasses import dataclass
 from typing import Protocol
 
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyRefused
-from bytewise.protocol.evidence import EvidenceType
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import Address, Digest
 from kms.envelope import HARDWARE
