@@ -23,9 +23,10 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 
 @dataclass(frozen=True)
 class Fault:
-    """One replaced line: `old` must occur exactly once in `file`."""
+    """One replaced line: `old` must occur exactly once in `file`. `rules` are the invariants and rows that it breaks."""
 
     name: str
+    rules: list[str]
     file: str
     old: str
     new: str
@@ -91,6 +92,7 @@ def tried(root: Path, fault: Fault, runs: int, depth: int) -> dict[str, Any]:
         (root / fault.file).write_text(original)
     return {
         "fault": fault.name,
+        "rules": fault.rules,
         "file": fault.file,
         "found": bool(reason),
         "by": reason,
@@ -102,20 +104,24 @@ def main() -> None:
     """Tries every fault, prints a line for each, writes them all."""
     parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", action="append", help="name of a fault, several times if need be (default: all)")
-    parser.add_argument("--runs", type=int, default=12, help="runs of a campaign (default %(default)s)")
+    parser.add_argument("--runs", type=int, default=10, help="runs of a campaign (default %(default)s)")
     parser.add_argument("--depth", type=int, default=250, help="calls of a run (default %(default)s)")
     parser.add_argument("--root", type=Path, default=Path("build/mutants"), help="where the copy lies (%(default)s)")
     parser.add_argument("--out", type=Path, help="where the results are written as JSON")
     options = parser.parse_args()
     options.root.mkdir(parents=True, exist_ok=True)
     copied(options.root)
+    broken = campaign(options.root, options.runs, options.depth)
+    if broken:
+        raise SystemExit(f"the campaign fails without a fault: {broken}")
     results = []
     for fault in faults():
-        if not options.only or fault.name in options.only:
-            results.append(tried(options.root, fault, options.runs, options.depth))
-            print(f"{'found   ' if results[-1]['found'] else 'SURVIVED'}  {fault.name}: {results[-1]['by']}", flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
+        if options.only and fault.name not in options.only:
+            continue
+        results.append(tried(options.root, fault, options.runs, options.depth))
+        print(f"{'found   ' if results[-1]['found'] else 'SURVIVED'}  {fault.name}: {results[-1]['by']}", flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(not all(result["found"] for result in results))
 
 
