@@ -1,7 +1,7 @@
 """Which ceremonies a shard takes part in: who may ask, and what the chain and its operator must have said before.
 
 A new key endangers nobody. Dealing again an existing one to others gives it to them: the same shards may get new shares, and a
-shard its own, because the chain names them. Other receivers need the word of each dealer's operator, so of at least a threshold.
+shard its own, because the chain names them and how many open. Anything else needs the word of each dealer's operator.
 """
 
 from dataclasses import dataclass
@@ -65,9 +65,15 @@ def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
         raise CeremonyRefused(name, f"key epoch {plan.epoch} is {epoch.state.name}")
     if plan.source.commitments[0] != epoch.public_key:
         raise CeremonyRefused(name, f"the source is not key epoch {plan.epoch} of the chain")
-    holders = dict(enumerate(epoch.shards, start=1))
-    gets = (plan.heir,) if plan.purpose is Purpose.REPAIR and plan.heir else plan.receivers
-    same = all(holders.get(seat.index) == seat.address for seat in gets)
-    if not same and plan.digest not in trust.approved:
-        raise CeremonyRefused(name, "other shards than the chain's would get shares, and our operator did not approve that")
+    if not _changes_nothing(plan, epoch) and plan.digest not in trust.approved:
+        raise CeremonyRefused(name, "it changes who opens, or how many, and our operator did not approve that")
     return plan
+
+
+def _changes_nothing(plan: Plan, epoch: EpochOnChain) -> bool:
+    """Whether afterwards as many of the same shards open as before."""
+    if plan.threshold != epoch.threshold:
+        return False
+    if plan.purpose is Purpose.REPAIR and plan.heir is not None:
+        return epoch.shards[plan.heir.index - 1 : plan.heir.index] == (plan.heir.address,)
+    return tuple(seat.address for seat in plan.receivers) == epoch.shards

@@ -211,7 +211,13 @@ def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
         shards[0].exchange(Exchange(replace(announce(SCRIBE, plans["another key"]), signature=Blob(b"")), 0, ()))
     with pytest.raises(NotCanonical):
         shards[0].restart().exchange(bytes(9 * 2**20))
-    chain.epoch = replace(chain.epoch, state=EpochState.RETIRED)
+    again = Exchange(announce(SCRIBE, plan(shards, 2, 2, dealers=numbered(shards), source=source)), 0, ())
+    in_force = chain.epoch
+    for other in ({"threshold": 3}, {"shards": (*in_force.shards, stranger.signer.address)}, {"state": EpochState.COMPROMISED}):
+        chain.epoch = replace(in_force, **other)
+        with pytest.raises(CeremonyRefused):
+            shards[0].exchange(again)
+    chain.epoch = replace(in_force, state=EpochState.RETIRED)
     with pytest.raises(CeremonyRefused):
         shards[0].exchange(Exchange(announce(SCRIBE, plan(shards, 2, 2, dealers=numbered(shards), source=source)), 0, ()))
 
