@@ -85,7 +85,8 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
 	@$(PY) $(CONTRACTS)/tools/phase_page.py --check
 	@$(PY) $(CONTRACTS)/tools/reverts.py
-	@$(FORGE) test
+	@$(FORGE) test --no-match-path 'test/gas/*'
+	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain --check
 	@$(MAKE) --no-print-directory test
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned

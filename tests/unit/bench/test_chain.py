@@ -1,11 +1,15 @@
 """What the gas program of the contracts reads from forge."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.chain import differences, measured, over
+from bench.chain import CAP, RESULTS, TARGETS, differences, measured, over
 
+STEPS = {"open", "prove", "draw_31_of_1000", "form_committee_31", "post_commit_root", "certificate_31"}
+ENDS = {"settle_certificate", "finalize_certificate", "settle_seats_31_certificate"}
 FIGURES = st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), st.integers(0, 10**8), max_size=8)
 
 
@@ -25,6 +29,17 @@ def test_only_equal_figures_do_not_differ(have: dict[str, int], want: dict[str, 
     assert differences(have, have) == []
 
 
+def test_the_committed_figures_are_there_and_transactions_fit() -> None:
+    committed = json.loads(RESULTS.read_text())
+    gas = committed["gas"]
+    assert committed["targets"] == TARGETS
+    assert {"anchor", "open", "certificate_31", "certificate_63", "draw_31_of_1000", "draw_31_of_10000"} < gas.keys()
+    sums = TARGETS.keys() | {"commits_31", "reveals_31"}
+    assert all(0 < figure < CAP for name, figure in gas.items() if name not in sums)
+    # A step that is measured in several tests stands there with its dearest figure.
+    assert 0.99 < gas["dispute_certificate_31"] / sum(gas[name] for name in STEPS | ENDS) <= 1
+
+
 @pytest.mark.parametrize("gas, lines", [(1_200_000, 0), (1_200_001, 1)])
-def test_a_limit_is_the_most_that_is_allowed(gas: int, lines: int) -> None:
+def test_a_target_is_the_most_that_is_meant(gas: int, lines: int) -> None:
     assert len(over({"dispute_certificate_31": gas, "open": 10**9})) == lines

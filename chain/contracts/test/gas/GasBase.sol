@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../src/Bls.sol";
-import {Certificate} from "../src/Certificate.sol";
-import {Finding, Hashes, Receipt} from "../src/Types.sol";
-import {ParamSet} from "../src/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {BlsSecret} from "./BlsSecret.sol";
+import {Bls} from "../../src/Bls.sol";
+import {Certificate} from "../../src/Certificate.sol";
+import {Finding, Hashes, Receipt} from "../../src/Types.sol";
+import {ParamSet} from "../../src/Types.sol";
+import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {BlsSecret} from "../../campaign/BlsSecret.sol";
 import {Crowd} from "./Crowd.sol";
-import {Network} from "./Network.sol";
+import {Network} from "../../campaign/Network.sol";
 
 /// @title A dispute whose every step is a transaction of its own, cold storage, 21,000 and calldata included
 /// @dev Only under `isolate`. `bench/chain.py` reads the figures that are printed.
@@ -61,8 +61,11 @@ abstract contract GasBase is Network {
         registry.activate(digest);
     }
 
-    /// @dev A pool of so many, weighing.
+    /// @dev A pool of so many, weighing; each call of the crowd is a transaction of its own.
     function populated(uint256 people) internal {
+        while (crowd.size() + 1_000 < people) {
+            crowd.grow(crowd.size() + 1_000, POOL, MEASUREMENT);
+        }
         crowd.grow(people, POOL, MEASUREMENT);
         pass(EPOCH_BLOCKS * BLOCK_TIME);
     }

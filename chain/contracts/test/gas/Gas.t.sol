@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Certificate} from "../src/Certificate.sol";
-import {Finding, Receipt} from "../src/Types.sol";
-import {Commit, ParamSet, Verdict} from "../src/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {Certificate} from "../../src/Certificate.sol";
+import {Finding, ParamSet, Receipt, Verdict} from "../../src/Types.sol";
+import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {GasBase} from "./GasBase.sol";
 
 /// @title What a dispute with 31 seats of 1,000 verifiers costs, both ways
-/// forge-config: campaign.isolate = true
+/// forge-config: default.isolate = true
 contract DisputeGasTest is GasBase {
     bytes32 private constant ROOT = keccak256("root");
 
@@ -28,13 +27,15 @@ contract DisputeGasTest is GasBase {
         sum += told("draw_31_of_1000", drawnAll(id));
     }
 
-    /// @dev From the counted round to the last paid seat.
-    function ended(bytes32 id) private returns (uint256 sum) {
-        sum += told("settle", measured(address(disputes), abi.encodeCall(disputes.settle, (id)), "settle"));
+    /// @dev From the last vote to the last paid seat; `path` ends the names.
+    function ended(bytes32 id, string memory path) private returns (uint256 sum) {
+        bytes memory data = abi.encodeCall(disputes.settle, (id));
+        sum += told(string.concat("settle_", path), measured(address(disputes), data, "settle"));
         until(uint256(disputes.dispute(id).airgapEnd) + 1);
-        sum += told("finalize", measured(address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize"));
-        bytes memory data = abi.encodeCall(settlement.settleSeats, (id, 1, 255));
-        sum += told("settle_seats_31", measured(address(settlement), data, "settleSeats"));
+        data = abi.encodeCall(disputes.finalize, (id));
+        sum += told(string.concat("finalize_", path), measured(address(disputes), data, "finalize"));
+        data = abi.encodeCall(settlement.settleSeats, (id, 1, 255));
+        sum += told(string.concat("settle_seats_31_", path), measured(address(settlement), data, "settleSeats"));
         same(uint8(disputes.dispute(id).verdict), uint8(Verdict.UPHELD), "verdict");
     }
 
@@ -47,34 +48,34 @@ contract DisputeGasTest is GasBase {
             bytes32 commitment = disputes.hashVote(voteOf(id, list[i], equal()));
             bytes memory data = abi.encodeCall(disputes.commit, (id, list[i].seatMask, commitment));
             vm.prank(list[i].voter);
-            commits += measured(address(disputes), data, "commit");
+            commits += told("commit", measured(address(disputes), data, "commit"));
         }
         for (uint256 i = 0; i < list.length; ++i) {
             bytes memory data = abi.encodeCall(disputes.reveal, (voteOf(id, list[i], equal()), "quote"));
-            reveals += measured(address(disputes), data, "reveal");
+            reveals += told("reveal", measured(address(disputes), data, "reveal"));
         }
-        emit log_named_uint("members_of_31", list.length);
-        told("commit", commits / list.length);
-        told("reveal", reveals / list.length);
-        emit log_named_uint("dispute_direct_31", sum + commits + reveals + ended(id));
+        that(list.length == 31, "a member for each seat");
+        emit log_named_uint("commits_31", commits);
+        emit log_named_uint("reveals_31", reveals);
+        emit log_named_uint("dispute_direct_31", sum + commits + reveals + ended(id, "direct"));
     }
 
     function test_gas_by_certificate() public {
         (bytes32 id, uint256 sum) = seated(true);
         address[] memory all = holders(id);
-        sum += told("form_31", formed(id, all));
+        sum += told("form_committee_31", formed(id, all));
         bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, ROOT));
         sum += told("post_commit_root", measured(address(disputes), data, "root"));
         until(uint256(roundOf(id).commitEnd) + 1);
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, (1 << 31) - 1, ROOT);
         data = abi.encodeCall(disputes.certify, (f, ROOT, p));
         sum += told("certificate_31", measured(address(disputes), data, "certify"));
-        emit log_named_uint("dispute_certificate_31", sum + ended(id));
+        emit log_named_uint("dispute_certificate_31", sum + ended(id, "certificate"));
     }
 }
 
 /// @title Certificates of 63 seats: no dearer than of 31, and a few thousand for each absent member
-/// forge-config: campaign.isolate = true
+/// forge-config: default.isolate = true
 contract LargeCertificateGasTest is GasBase {
     bytes32 private constant ROOT = keccak256("root");
 
@@ -92,7 +93,7 @@ contract LargeCertificateGasTest is GasBase {
         proven(id, "gas");
         drawnAll(id);
         address[] memory all = holders(id);
-        told("form_63", formed(id, all));
+        told("form_committee_63", formed(id, all));
         disputes.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
         // A member signs with all of its seats or with none.
@@ -115,7 +116,7 @@ contract LargeCertificateGasTest is GasBase {
 }
 
 /// @title A draw over growing pools: logarithmic
-/// forge-config: campaign.isolate = true
+/// forge-config: default.isolate = true
 contract DrawGasTest is GasBase {
     function test_gas_of_draws() public {
         uint256[5] memory sizes = [uint256(100), 316, 1_000, 3_162, 10_000];

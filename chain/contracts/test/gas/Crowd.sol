@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../src/Bls.sol";
-import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
-import {Vm} from "../test/Vm.sol";
-import {IRegistry} from "../src/interfaces/IRegistry.sol";
-import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
-import {BlsSecret} from "./BlsSecret.sol";
+import {Bls} from "../../src/Bls.sol";
+import {IBlsKeys} from "../../src/interfaces/IBlsKeys.sol";
+import {Vm} from "../Vm.sol";
+import {IRegistry} from "../../src/interfaces/IRegistry.sol";
+import {IStakeSource} from "../../src/interfaces/IStakeSource.sol";
+import {BlsSecret} from "../../campaign/BlsSecret.sol";
 
 /// @title Many verifiers at once; in a contract of its own, so that not each of their steps is a transaction
 contract Crowd {
