@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench import gas_page
+
 CONTRACTS = Path("chain/contracts")
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 RESULTS = Path("bench/results/gas.json")
@@ -55,16 +57,19 @@ def main() -> int:
     """Measures; writes, or compares with what is committed: then 1 if anything differs. A target that is missed fails nothing."""
     parser = argparse.ArgumentParser(prog="make bench-chain", description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="compare with the committed figures, write nothing")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
     options = parser.parse_args()
     figures = run()
     if options.check:
-        wrong = differences(figures, json.loads(options.out.read_text())["gas"])
+        wrong = differences(figures, json.loads(RESULTS.read_text())["gas"])
+        page = gas_page.PAGE.read_text()
+        if page != gas_page.placed(page, gas_page.rendered(figures, TARGETS)):
+            wrong.append(f"{gas_page.PAGE}: not as `make bench-chain` writes it")
         print(*wrong or [f"gas: {len(figures)} figures as committed"], sep="\n")
         return 1 if wrong else 0
-    options.out.write_text(json.dumps({"gas": figures, "targets": TARGETS}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"gas": figures, "targets": TARGETS}, indent=1) + "\n")
+    gas_page.PAGE.write_text(gas_page.placed(gas_page.PAGE.read_text(), gas_page.rendered(figures, TARGETS)))
     if PLOTTER.exists():
-        subprocess.run([PLOTTER, "-m", "bench.plot_chain", options.out, options.out.with_suffix(".png")], check=True)
+        subprocess.run([PLOTTER, "-m", "bench.plot_chain", RESULTS, RESULTS.with_suffix(".png")], check=True)
     for name, gas in figures.items():
         print(f"{gas:>12,}  {name}")
     print(*(f"above its target: {line}" for line in over(figures)), sep="\n")

@@ -13,6 +13,19 @@ abstract contract DisputeViews is DisputeVotes {
     using SeatsLib for uint256[16];
     using SeatsLib for uint16[];
 
+    /// @dev What the standings of all seats of a round follow from.
+    struct Finals {
+        bool calm; // an end without penalties
+        bool keyed; // there is a vote that was right
+        Outcome certified;
+        uint256 committed; // masks of seats
+        uint256 revealed;
+        uint256 certifiedMask;
+        bytes32 certifiedGroup; // these groups
+        bytes32 right;
+        bytes32 alsoRight;
+    }
+
     /// @inheritdoc IBallots
     function disputeId(bytes32 receiptId) public view returns (bytes32) {
         return _idOf(receiptId);
@@ -120,13 +133,29 @@ abstract contract DisputeViews is DisputeVotes {
         view
         returns (address holder, Standing standing)
     {
+        (address[] memory holders, Standing[] memory standings) = standingsOf(id, round, seat, 1);
+        if (holders.length == 1) return (holders[0], standings[0]);
+    }
+
+    /// @inheritdoc IBallots
+    function standingsOf(bytes32 id, uint16 round, uint256 from, uint256 count)
+        public
+        view
+        returns (address[] memory holders, Standing[] memory standings)
+    {
         Case storage d = _cases[id];
         RoundData storage r = _rounds[id][round];
-        if (r.commitEnd == 0 || seat >= r.seats) return (address(0), Standing.NONE);
-        uint16 place = r.places.placeAt(seat);
-        if (place == SeatsLib.NOBODY) return (address(0), Standing.NONE);
-        holder = d.tree.accountAt(place);
-        if (d.phase == Phase.FINAL) standing = _standing(id, d, r, 1 << seat, place);
+        uint16[] memory places = r.places.all(r.seats);
+        if (from > places.length) from = places.length;
+        if (count > places.length - from) count = places.length - from;
+        standings = new Standing[](count);
+        if (r.commitEnd == 0) return (new address[](count), standings);
+        holders = d.tree.accountsAt(places.part(from, count));
+        if (d.phase != Phase.FINAL) return (holders, standings);
+        Finals memory f = _finalsOf(id, d, r);
+        for (uint256 i = 0; i < count; ++i) {
+            if (holders[i] != address(0)) standings[i] = _standing(r, f, places, from + i);
+        }
     }
 
     /// @inheritdoc IBallots
@@ -161,29 +190,42 @@ abstract contract DisputeViews is DisputeVotes {
         return key == bytes32(0) ? bytes32(0) : r.largest[key];
     }
 
-    function _standing(bytes32 id, Case storage d, RoundData storage r, uint256 bit, uint16 place)
+    function _finalsOf(bytes32 id, Case storage d, RoundData storage r) private view returns (Finals memory f) {
+        f.calm = d.verdict == Verdict.DRAW || d.verdict == Verdict.REFUNDED;
+        (f.committed, f.revealed) = (r.committed, _revealed(r));
+        if (r.certified != Outcome.NONE) {
+            (f.certified, f.certifiedMask, f.certifiedGroup) = (r.certified, r.certifiedMask, r.certifiedGroup);
+        }
+        (bytes32 key, bytes32 second) = _keysOf(id, d);
+        f.keyed = key != bytes32(0);
+        (f.right, f.alsoRight) = (_largestOf(r, key), _largestOf(r, second));
+    }
+
+    function _standing(RoundData storage r, Finals memory f, uint16[] memory places, uint256 seat)
         private
         view
         returns (Standing)
     {
-        bool calm = d.verdict == Verdict.DRAW || d.verdict == Verdict.REFUNDED;
-        if (_revealed(r) & bit == 0) {
-            if (calm) return Standing.NEUTRAL;
-            return r.committed & bit == 0 ? Standing.ABSENT : Standing.NOT_REVEALED;
+        if (f.revealed & (1 << seat) == 0) {
+            if (f.calm) return Standing.NEUTRAL;
+            return f.committed & (1 << seat) == 0 ? Standing.ABSENT : Standing.NOT_REVEALED;
         }
-        (bytes32 group, Outcome outcome) = _voteOf(r, bit, place);
+        (bytes32 group, Outcome outcome) = _voteOf(r, f, places, seat);
         if (outcome == Outcome.NO_KEY) return Standing.NEUTRAL;
-        if (outcome == Outcome.CANNOT_EXECUTE) return calm ? Standing.NEUTRAL : Standing.ABSENT;
-        if (calm) return Standing.WORKED;
-        (bytes32 key, bytes32 second) = _keysOf(id, d);
+        if (outcome == Outcome.CANNOT_EXECUTE) return f.calm ? Standing.NEUTRAL : Standing.ABSENT;
+        if (f.calm) return Standing.WORKED;
         // Under the paper's rule a verdict can rest on silence alone: then no vote was against it.
-        if (key == bytes32(0)) return Standing.NEUTRAL;
-        return group == _largestOf(r, key) || group == _largestOf(r, second) ? Standing.RIGHT : Standing.WRONG;
+        if (!f.keyed) return Standing.NEUTRAL;
+        return group == f.right || group == f.alsoRight ? Standing.RIGHT : Standing.WRONG;
     }
 
-    function _voteOf(RoundData storage r, uint256 bit, uint16 place) private view returns (bytes32, Outcome) {
-        if (r.certified != Outcome.NONE && r.certifiedMask & bit != 0) return (r.certifiedGroup, r.certified);
-        bytes32 group = r.words[r.places.maskOf(r.seats, place).lowest()];
+    function _voteOf(RoundData storage r, Finals memory f, uint16[] memory places, uint256 seat)
+        private
+        view
+        returns (bytes32, Outcome)
+    {
+        if (f.certifiedMask & (1 << seat) != 0) return (f.certifiedGroup, f.certified);
+        bytes32 group = r.words[1 << places.firstOf(seat)];
         return (group, r.groups[group].outcome);
     }
 }

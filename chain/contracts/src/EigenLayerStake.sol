@@ -133,7 +133,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         nonReentrant
         returns (uint256 taken)
     {
-        lockedOf[account] -= boundBefore;
+        _unlock(account, boundBefore);
         uint256 all = _all(account);
         if (want != 0 && all != 0) taken = _take(account, Math.min(want, all), all, ref, ref);
         emit Slashed(account, ref, want, taken);

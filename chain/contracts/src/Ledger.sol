@@ -69,11 +69,19 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
 
     /// @inheritdoc ILedger
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external onlyMovers {
-        if (account == address(0)) revert CreditToZero(ref);
-        if (amount == 0) return;
         _credit(ref, amount);
-        uint64 unlockAt = _credits[account].push(amount, GUARDIAN.clock(), PARAMS.withdrawDelay());
-        emit Credited(account, amount, reason, ref, unlockAt);
+        _enter(ref, Payment(account, amount), reason, GUARDIAN.clock(), PARAMS.withdrawDelay());
+    }
+
+    /// @inheritdoc ILedger
+    function creditEach(bytes32 ref, Payment[] calldata payments, Reason reason) external onlyMovers {
+        (uint256 clock, uint256 delay) = (GUARDIAN.clock(), PARAMS.withdrawDelay());
+        uint256 sum = 0;
+        for (uint256 i = 0; i < payments.length; ++i) {
+            sum += payments[i].amount;
+            _enter(ref, payments[i], reason, clock, delay);
+        }
+        _credit(ref, sum);
     }
 
     /// @inheritdoc ILedger
@@ -147,13 +155,20 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
 
     /// @inheritdoc ILedger
     function creditOf(address account) external view returns (uint256) {
-        return _credits[account].total;
+        return _credits[account].total();
     }
 
     /// @inheritdoc ILedger
     function dueOf(address account) external view returns (uint256 due, uint64 nextUnlockAt) {
         (due, nextUnlockAt) = _credits[account].due(GUARDIAN.clock());
         if (GUARDIAN.pausedUntil() != 0) due = 0;
+    }
+
+    function _enter(bytes32 ref, Payment memory p, Reason reason, uint256 clock, uint256 delay) private {
+        if (p.account == address(0)) revert CreditToZero(ref);
+        if (p.amount == 0) return;
+        uint64 unlockAt = _credits[p.account].push(p.amount, clock, delay);
+        emit Credited(p.account, p.amount, reason, ref, unlockAt);
     }
 
     function _burnOf(bytes32 ref, uint256 amount, BurnReason reason) private {

@@ -12,16 +12,23 @@ library MaturityQueue {
 
     /// @notice What matures together.
     struct Entry {
-        uint128 amount; // wei
-        uint64 maturesAt; // full hour
+        uint96 amount; // wei
+        uint32 hour; // since 1970
     }
 
-    /// @notice Entries `first` to `end - 1`, in the order in which they mature.
+    /// @notice All that most queues ever hold is in this one word: the newest entry, and what is mature.
+    struct Head {
+        uint96 newest; // wei of the newest entry; 0: there is none at all
+        uint32 hour; // in which it matures; stays when it was taken, so that the next one needs no new word
+        uint96 mature; // wei that belong to no entry any more
+        uint16 first; // number of the oldest of the other entries; numbers begin again behind the last
+        uint16 count; // of them
+    }
+
+    /// @notice Entries in the order in which they mature, the newest in the head.
     struct Queue {
-        uint128 total; // wei of all entries
-        uint64 first;
-        uint64 end;
-        mapping(uint256 index => Entry) entries;
+        Head head;
+        mapping(uint256 number => Entry) entries;
     }
 
     /// @notice More was to be taken than the queue holds.
@@ -32,58 +39,96 @@ library MaturityQueue {
     /// @notice Add `amount` wei that mature `delay` seconds from `clock` or up to an hour later. Zero changes nothing.
     /// @return maturesAt when; not before what is in the queue already, so that its order stays that of time
     function push(Queue storage q, uint256 amount, uint256 clock, uint256 delay) internal returns (uint64 maturesAt) {
-        maturesAt = (Math.ceilDiv(clock + delay, STEP) * STEP).toUint64();
-        (uint64 first, uint64 end) = (q.first, q.end);
-        uint64 last = first == end ? 0 : q.entries[end - 1].maturesAt;
-        if (maturesAt < last) maturesAt = last;
+        Head memory h = q.head;
+        uint256 hour = Math.ceilDiv(clock + delay, STEP);
+        if (h.newest != 0 && hour < h.hour) hour = h.hour;
+        maturesAt = (hour * STEP).toUint64();
         if (amount == 0) return maturesAt;
-        q.total += amount.toUint128();
-        if (first != end && maturesAt == last) {
-            q.entries[end - 1].amount += amount.toUint128();
-        } else {
-            q.entries[end] = Entry(amount.toUint128(), maturesAt);
-            q.end = end + 1;
-            _joinMatured(q, first, end + 1, clock);
-        }
+        if (h.newest != 0 && hour != h.hour) _age(q, h, clock);
+        h.newest += amount.toUint96();
+        h.hour = hour.toUint32();
+        q.head = h;
     }
 
     /// @notice Take `amount` wei out, from what matures first, matured or not: the caller says what may leave.
     function take(Queue storage q, uint256 amount) internal {
-        if (amount > q.total) revert QueueTooSmall(q.total, amount);
-        q.total -= amount.toUint128();
-        uint64 first = q.first;
-        while (amount != 0) {
-            Entry storage e = q.entries[first];
-            uint256 part = Math.min(amount, e.amount);
-            amount -= part;
-            if (part == e.amount) delete q.entries[first++];
-            else e.amount -= part.toUint128();
+        uint256 have = total(q);
+        if (amount > have) revert QueueTooSmall(have, amount);
+        Head memory h = q.head;
+        uint96 left = amount.toUint96();
+        uint96 part = left < h.mature ? left : h.mature;
+        (h.mature, left) = (h.mature - part, left - part);
+        while (left != 0 && h.count != 0) {
+            Entry storage e = q.entries[h.first];
+            part = left < e.amount ? left : e.amount;
+            left -= part;
+            if (part == e.amount) _drop(q, h);
+            else e.amount -= part;
         }
-        q.first = first;
+        h.newest -= left;
+        q.head = h;
+    }
+
+    /// @notice Wei of all entries.
+    function total(Queue storage q) internal view returns (uint256 sum) {
+        Head memory h = q.head;
+        sum = uint256(h.mature) + h.newest;
+        for (uint16 i = 0; i < h.count; ++i) {
+            sum += q.entries[_after(h.first, i)].amount;
+        }
     }
 
     /// @notice Wei that are mature at `clock`, and when the next are (0: there are none).
     function due(Queue storage q, uint256 clock) internal view returns (uint256 amount, uint64 nextAt) {
-        uint64 end = q.end;
-        for (uint64 i = q.first; i < end; ++i) {
-            Entry memory e = q.entries[i];
-            if (e.maturesAt > clock) return (amount, e.maturesAt);
+        Head memory h = q.head;
+        amount = h.mature;
+        for (uint16 i = 0; i < h.count; ++i) {
+            Entry memory e = q.entries[_after(h.first, i)];
+            if (_maturesAt(e.hour) > clock) return (amount, _maturesAt(e.hour));
             amount += e.amount;
         }
+        if (h.newest == 0) return (amount, 0);
+        if (_maturesAt(h.hour) > clock) return (amount, _maturesAt(h.hour));
+        amount += h.newest;
     }
 
     /// @notice Number of entries.
     function length(Queue storage q) internal view returns (uint256) {
-        return q.end - q.first;
+        Head memory h = q.head;
+        return h.newest == 0 ? h.count : uint256(h.count) + 1;
     }
 
-    /// @dev Each new entry joins two mature ones, if there are two: so mature ones cannot pile up while nobody takes them.
-    function _joinMatured(Queue storage q, uint64 first, uint64 end, uint256 clock) private {
-        if (end - first < 2) return;
-        Entry storage next = q.entries[first + 1];
-        if (next.maturesAt > clock) return;
-        next.amount += q.entries[first].amount;
-        delete q.entries[first];
-        q.first = first + 1;
+    /// @dev Room for a newer entry in the head. Each new one clears two mature ones away, if there are two: so mature ones
+    ///      cannot pile up while nobody takes them.
+    function _age(Queue storage q, Head memory h, uint256 clock) private {
+        for (uint256 i = 0; i < 2 && h.count != 0; ++i) {
+            Entry memory e = q.entries[h.first];
+            if (_maturesAt(e.hour) > clock) break;
+            h.mature += e.amount;
+            _drop(q, h);
+        }
+        if (h.count == 0 && _maturesAt(h.hour) <= clock) {
+            h.mature += h.newest;
+        } else {
+            q.entries[_after(h.first, h.count)] = Entry(h.newest, h.hour);
+            h.count += 1;
+        }
+        h.newest = 0;
+    }
+
+    /// @dev The oldest entry goes.
+    function _drop(Queue storage q, Head memory h) private {
+        delete q.entries[h.first];
+        (h.first, h.count) = (_after(h.first, 1), h.count - 1);
+    }
+
+    function _after(uint16 number, uint16 steps) private pure returns (uint16) {
+        unchecked {
+            return number + steps;
+        }
+    }
+
+    function _maturesAt(uint32 hour) private pure returns (uint64) {
+        return uint64(hour * STEP);
     }
 }

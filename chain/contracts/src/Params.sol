@@ -106,6 +106,13 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
+    function penalties(uint32 version_) external view returns (uint256 absent, uint256 noReveal, uint256 wrong) {
+        _known(version_);
+        Money storage m = _money[version_];
+        return (m.absentPenalty, m.noRevealPenalty, m.wrongPenalty);
+    }
+
+    /// @inheritdoc IParams
     function withdrawDelay() external view returns (uint256) {
         return _times[version].withdrawDelay;
     }

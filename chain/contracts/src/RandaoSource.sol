@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {BlockHeader} from "@openzeppelin/contracts/utils/BlockHeader.sol";
 import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
+import {HeaderLib} from "./HeaderLib.sol";
 import {IRandaoSource} from "./interfaces/IRandaoSource.sol";
 import {IRandomness} from "./interfaces/IRandomness.sol";
 
@@ -14,10 +14,10 @@ contract RandaoSource is IRandaoSource {
     /// @inheritdoc IRandaoSource
     uint256 public immutable LONGEST;
 
-    /// @inheritdoc IRandaoSource
-    mapping(uint256 blockNumber => bool) public isAnnounced;
-    /// @inheritdoc IRandaoSource
-    mapping(uint256 blockNumber => bytes32) public mixOf;
+    /// @dev Stands for a mix that is not known yet: one word for both. A mix of 0 or 1 would never be proven.
+    bytes32 private constant ANNOUNCED = bytes32(uint256(1));
+
+    mapping(uint256 blockNumber => bytes32) private _words;
 
     /// @param firstBlock a recent block
     /// @param firstHeader its header
@@ -40,35 +40,48 @@ contract RandaoSource is IRandaoSource {
 
     /// @inheritdoc IRandaoSource
     function announce(uint256 blockNumber) external {
-        if (isAnnounced[blockNumber]) return;
+        if (isAnnounced(blockNumber)) return;
         (uint256 first, uint256 last) = (block.number + SHORTEST, block.number + LONGEST);
         if (blockNumber < first || blockNumber > last) revert NotAnnounceable(blockNumber, first, last);
-        isAnnounced[blockNumber] = true;
+        _words[blockNumber] = ANNOUNCED;
         emit SeedAnnounced(blockNumber);
     }
 
     /// @inheritdoc IRandaoSource
     function prove(uint256 blockNumber, bytes calldata header) external {
-        if (!isAnnounced[blockNumber]) revert NotAnnounced(blockNumber);
-        if (mixOf[blockNumber] != bytes32(0)) return;
+        bytes32 word = _words[blockNumber];
+        if (word == bytes32(0)) revert NotAnnounced(blockNumber);
+        if (word != ANNOUNCED) return;
         bytes32 mix = _proven(blockNumber, header);
-        mixOf[blockNumber] = mix;
+        if (uint256(mix) <= uint256(ANNOUNCED)) return;
+        _words[blockNumber] = mix;
         emit SeedProven(blockNumber, mix);
+    }
+
+    /// @inheritdoc IRandaoSource
+    function isAnnounced(uint256 blockNumber) public view returns (bool) {
+        return _words[blockNumber] != bytes32(0);
+    }
+
+    /// @inheritdoc IRandaoSource
+    function mixOf(uint256 blockNumber) public view returns (bytes32) {
+        bytes32 word = _words[blockNumber];
+        return word == ANNOUNCED ? bytes32(0) : word;
     }
 
     /// @inheritdoc IRandomness
     function seed(uint256 blockNumber) external view returns (bytes32) {
-        bytes32 mix = mixOf[blockNumber];
+        bytes32 mix = mixOf(blockNumber);
         if (mix != bytes32(0)) return keccak256(abi.encode(mix, block.chainid, blockNumber));
-        if (!isAnnounced[blockNumber]) revert NotAnnounced(blockNumber);
+        if (!isAnnounced(blockNumber)) revert NotAnnounced(blockNumber);
         _hashOf(blockNumber);
         revert SeedNotProven(blockNumber);
     }
 
     /// @inheritdoc IRandomness
     function isExpired(uint256 blockNumber) external view returns (bool) {
-        if (mixOf[blockNumber] != bytes32(0)) return false;
-        if (!isAnnounced[blockNumber]) return block.number + SHORTEST > blockNumber;
+        if (mixOf(blockNumber) != bytes32(0)) return false;
+        if (!isAnnounced(blockNumber)) return block.number + SHORTEST > blockNumber;
         return block.number > blockNumber && Blockhash.blockHash(blockNumber) == bytes32(0);
     }
 
@@ -77,7 +90,7 @@ contract RandaoSource is IRandaoSource {
         bytes32 want = _hashOf(blockNumber);
         bytes32 have = keccak256(header);
         if (have != want) revert WrongHeader(blockNumber, have, want);
-        return BlockHeader.getPrevRandao(header);
+        return HeaderLib.prevRandao(header);
     }
 
     function _hashOf(uint256 blockNumber) private view returns (bytes32 hash) {

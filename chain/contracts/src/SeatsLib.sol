@@ -78,6 +78,20 @@ library SeatsLib {
         }
     }
 
+    /// @notice `count` places from `from` on.
+    function part(uint16[] memory places, uint256 from, uint256 count) internal pure returns (uint16[] memory out) {
+        out = new uint16[](count);
+        for (uint256 i = 0; i < count; ++i) {
+            out[i] = places[from + i];
+        }
+    }
+
+    /// @notice The first seat of who holds `seat`.
+    function firstOf(uint16[] memory places, uint256 seat) internal pure returns (uint256 i) {
+        uint16 place = places[seat];
+        while (places[i] != place) ++i;
+    }
+
     /// @notice The seats of a place among places in memory.
     function maskIn(uint16[] memory places, uint16 place) internal pure returns (uint256 mask) {
         for (uint256 seat = 0; seat < places.length; ++seat) {

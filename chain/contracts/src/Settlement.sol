@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {SettlementStore} from "./SettlementStore.sol";
 import {SplitLib} from "./SplitLib.sol";
-import {Money, Standing, Verdict} from "./Types.sol";
+import {Standing, Verdict} from "./Types.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
 import {IParams} from "./interfaces/IParams.sol";
@@ -109,40 +109,48 @@ contract Settlement is SettlementStore {
     function settleSeats(bytes32 id, uint16 round, uint256 count) external {
         Case storage c = _cases[id];
         if (c.stage != Stage.PAID) payOut(id);
-        uint256 seats = disputes.roundOf(id, round).seats;
-        uint256 from = seats == 0 ? 0 : settledSeats(id, round);
-        uint256 to = seats - from < count ? seats : from + count;
-        if (from == to) revert NoProgress(id, round);
+        if (round == 0 || round > disputes.roundsOf(id)) revert NoProgress(id, round);
+        uint256 from = settledSeats(id, round);
+        (address[] memory holders, Standing[] memory standings) = disputes.standingsOf(id, round, from, count);
+        if (holders.length == 0) revert NoProgress(id, round);
         uint256 shift = _shift(round);
-        c.settled = uint160(c.settled & ~(uint256(type(uint16).max) << shift) | to << shift);
-        _settleRange(id, round, from, to);
-    }
-
-    /// @dev Seats of one holder and one standing that follow each other are one movement.
-    function _settleRange(bytes32 id, uint16 round, uint256 from, uint256 to) private {
-        Money memory m = PARAMS.money(_cases[id].version);
-        (address holder, Standing standing) = disputes.standingOf(id, round, uint16(from));
-        for (uint256 seat = from + 1; seat <= to; ++seat) {
-            address nextHolder;
-            Standing nextStanding;
-            if (seat != to) (nextHolder, nextStanding) = disputes.standingOf(id, round, uint16(seat));
-            if (seat != to && nextHolder == holder && nextStanding == standing) continue;
-            _settleRun(id, m, Run(round, uint16(from), uint16(seat - from), holder, standing));
-            (from, holder, standing) = (seat, nextHolder, nextStanding);
-        }
+        c.settled = uint160(c.settled & ~(uint256(type(uint16).max) << shift) | (from + holders.length) << shift);
+        _settleRuns(id, c, Run(round, uint16(from), 0, address(0), Standing.NONE), holders, standings);
         LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
     }
 
-    function _settleRun(bytes32 id, Money memory m, Run memory r) private {
-        if (r.holder == address(0)) return;
-        Case storage c = _cases[id];
-        uint256 pay;
-        uint256 penalty;
+    /// @dev Seats of one holder and one standing that follow each other are one movement.
+    function _settleRuns(
+        bytes32 id,
+        Case storage c,
+        Run memory run,
+        address[] memory holders,
+        Standing[] memory standings
+    ) private {
+        ILedger.Payment[] memory payments = new ILedger.Payment[](holders.length);
+        uint256 used = 0;
+        for (uint256 i = 0; i < holders.length; ++i) {
+            ++run.seats;
+            bool goesOn = i + 1 < holders.length && holders[i + 1] == holders[i] && standings[i + 1] == standings[i];
+            if (goesOn) continue;
+            (run.holder, run.standing) = (holders[i], standings[i]);
+            uint256 pay = run.holder == address(0) ? 0 : _settleRun(id, c, run);
+            if (pay != 0) payments[used++] = ILedger.Payment(run.holder, pay);
+            (run.seat, run.seats) = (run.seat + run.seats, 0);
+        }
+        assembly ("memory-safe") {
+            mstore(payments, used)
+        }
+        if (used != 0) LEDGER.creditEach(id, payments, ILedger.Reason.SEAT_PAY);
+    }
+
+    /// @dev Takes a penalty; gives what is to be paid.
+    function _settleRun(bytes32 id, Case storage c, Run memory r) private returns (uint256 pay) {
+        uint256 penalty = 0;
         if (r.standing == _paidStanding(c.verdict)) {
             pay = uint256(c.perSeat) * r.seats;
-            LEDGER.credit(id, r.holder, pay, ILedger.Reason.SEAT_PAY);
         } else if (!_isForgiving(c.verdict)) {
-            uint256 want = _rateOf(r.standing, m) * r.seats;
+            uint256 want = _rateOf(r.standing, c.version) * r.seats;
             if (want != 0) penalty = VAULT.slash(r.holder, 0, want, penaltyPot(id));
             c.penalties += penalty.toUint96();
         }
@@ -198,9 +206,10 @@ contract Settlement is SettlementStore {
         return _isForgiving(verdict) ? Standing.WORKED : Standing.RIGHT;
     }
 
-    function _rateOf(Standing standing, Money memory m) private pure returns (uint256) {
-        if (standing == Standing.ABSENT) return m.absentPenalty;
-        if (standing == Standing.NOT_REVEALED) return m.noRevealPenalty;
-        return standing == Standing.WRONG ? m.wrongPenalty : 0;
+    function _rateOf(Standing standing, uint32 version) private view returns (uint256) {
+        (uint256 absent, uint256 noReveal, uint256 wrong) = PARAMS.penalties(version);
+        if (standing == Standing.ABSENT) return absent;
+        if (standing == Standing.NOT_REVEALED) return noReveal;
+        return standing == Standing.WRONG ? wrong : 0;
     }
 }

@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Wired} from "./Wired.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
@@ -12,12 +13,20 @@ import {IStakeSource} from "./interfaces/IStakeSource.sol";
 
 /// @title StakeBook: what is bound of an account's stake, who may bind and take it, and who is told of it
 abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
+    using SafeCast for uint256;
+
     /// @notice What every stake source is deployed with.
     struct Parts {
         address authority;
         IGuardian guardian;
         IParams params;
         ILedger ledger;
+    }
+
+    /// @dev Wei that an account cannot take out.
+    struct Bound {
+        uint128 locked; // by disputes
+        uint128 collateral; // of open batches
     }
 
     /// @notice Gas of one notice to the registry: three times what its dearest one takes.
@@ -34,10 +43,8 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     IRegistry public registry;
     /// @notice Contracts that may bind and slash: settlement and anchor, and those of a new court beside them.
     mapping(address who => bool) public isMover;
-    /// @inheritdoc IStakeSource
-    mapping(address account => uint256) public lockedOf;
-    /// @inheritdoc IStakeSource
-    mapping(address account => uint256) public collateralOf;
+    /// @dev One word: whoever is locked has batches that bind collateral.
+    mapping(address account => Bound) private _bounds;
 
     /// @notice `who` may lock and slash from now on, or no longer.
     event MoverSet(address indexed who, bool allowed);
@@ -68,26 +75,26 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     function reserve(address account, uint64 batchId, uint256 amount) external onlyMovers {
         uint256 free = freeStakeOf(account);
         if (free < amount) revert StakeTooSmall(account, free, amount);
-        collateralOf[account] += amount;
+        _bounds[account].collateral += amount.toUint128();
         emit Reserved(account, batchId, amount);
     }
 
     /// @inheritdoc IStakeSource
     function release(address account, uint64 batchId, uint256 amount) external onlyMovers {
-        collateralOf[account] -= amount;
+        _bounds[account].collateral -= amount.toUint128();
         emit Released(account, batchId, amount);
     }
 
     /// @inheritdoc IStakeSource
     function lock(address account, uint256 want, bytes32 ref) external onlyMovers returns (uint256 locked) {
         locked = Math.min(want, _all(account));
-        lockedOf[account] += locked;
+        _bounds[account].locked += locked.toUint128();
         emit Locked(account, ref, want, locked);
     }
 
     /// @inheritdoc IStakeSource
     function unlock(address account, uint256 amount, bytes32 ref) external onlyMovers {
-        lockedOf[account] -= amount;
+        _unlock(account, amount);
         emit Unlocked(account, ref, amount);
     }
 
@@ -97,13 +104,28 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     }
 
     /// @inheritdoc IStakeSource
+    function lockedOf(address account) external view returns (uint256) {
+        return _bounds[account].locked;
+    }
+
+    /// @inheritdoc IStakeSource
+    function collateralOf(address account) external view returns (uint256) {
+        return _bounds[account].collateral;
+    }
+
+    /// @inheritdoc IStakeSource
     function stakeOf(address account) public view virtual returns (uint256);
 
     /// @dev All that a slash could take.
     function _all(address account) internal view virtual returns (uint256);
 
     function _bound(address account) internal view returns (uint256) {
-        return lockedOf[account] + collateralOf[account];
+        Bound memory b = _bounds[account];
+        return uint256(b.locked) + b.collateral;
+    }
+
+    function _unlock(address account, uint256 amount) internal {
+        if (amount != 0) _bounds[account].locked -= amount.toUint128();
     }
 
     /// @dev Tells the registry. A registry or tree that fails, whatever it does, stops neither a slash nor an exit: the notice

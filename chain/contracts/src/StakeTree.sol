@@ -251,17 +251,21 @@ contract StakeTree is IStakeTree, Wired {
     /// @dev The place that unit `point` lies in; `point` is below the total.
     function _find(uint256 point, uint32 epoch_) internal view returns (uint256 node) {
         uint256 i;
-        while (node < INNER) {
-            (i, point) = _sums(node, epoch_).descend(point);
-            node = node * SumNodeLib.ARITY + 1 + i;
+        // Nothing overflows: node numbers are below 7^6.
+        unchecked {
+            while (node < INNER) {
+                (i, point) = _sums(node, epoch_).descend(point);
+                node = node * SumNodeLib.ARITY + 1 + i;
+            }
+            node -= INNER;
         }
-        node -= INNER;
     }
 
     /// @dev The sums of a node in the running epoch or the next.
     function _sums(uint256 node, uint32 epoch_) internal view returns (uint256 sums) {
-        sums = _nodes[node].newest;
-        if (sums.epochOf() > epoch_) sums = _nodes[node].before;
+        Node storage n = _nodes[node];
+        sums = n.newest;
+        if (sums.epochOf() > epoch_) sums = n.before;
     }
 
     function _unitsAt(uint256 place, uint32 epoch_) private view returns (uint32) {

@@ -80,7 +80,7 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
         onlyMovers
         returns (uint256 taken)
     {
-        lockedOf[account] -= boundBefore;
+        _unlock(account, boundBefore);
         taken = Math.min(want, _all(account));
         uint256 active = _active[account];
         uint256 fromActive = Math.min(taken, active);
@@ -106,7 +106,7 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
     function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt) {
         (due, nextAt) = _leaving[account].due(GUARDIAN.clock());
         if (GUARDIAN.pausedUntil() != 0) due = 0;
-        amount = _leaving[account].total;
+        amount = _leaving[account].total();
     }
 
     /// @dev The new active stake, remembered and weighed.
@@ -117,6 +117,6 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
     }
 
     function _all(address account) internal view override returns (uint256) {
-        return _active[account] + _leaving[account].total;
+        return _active[account] + _leaving[account].total();
     }
 }

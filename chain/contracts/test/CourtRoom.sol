@@ -63,6 +63,19 @@ contract GivenCourt {
         return (s.holder, s.standing);
     }
 
+    function standingsOf(bytes32 id, uint16 round, uint256 from, uint256 count)
+        external
+        view
+        returns (address[] memory holders, Standing[] memory standings)
+    {
+        uint256 left = _seats[id][round].length - from;
+        if (count > left) count = left;
+        (holders, standings) = (new address[](count), new Standing[](count));
+        for (uint256 i = 0; i < count; ++i) {
+            (holders[i], standings[i]) = (_seats[id][round][from + i].holder, _seats[id][round][from + i].standing);
+        }
+    }
+
     function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked) {
         for (uint256 i = 0; i < _seats[id][round].length; ++i) {
             Standing s = _seats[id][round][i].standing;

@@ -2,6 +2,8 @@
 pragma solidity 0.8.37;
 
 import {RLP} from "@openzeppelin/contracts/utils/RLP.sol";
+import {BlockHeader} from "@openzeppelin/contracts/utils/BlockHeader.sol";
+import {HeaderLib} from "../src/HeaderLib.sol";
 import {RandaoSource} from "../src/RandaoSource.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
 import {IRandomness} from "../src/interfaces/IRandomness.sol";
@@ -60,7 +62,7 @@ contract RandaoSourceTest is Check {
 
     /// @dev Fails under 4 and 5.
     function test_the_seed_is_the_mix_of_the_announced_block(uint256 ahead, bytes32 mix, uint64 chain) public {
-        vm.assume(mix != 0 && chain != 0);
+        vm.assume(uint256(mix) > 1 && chain != 0);
         (uint256 number, bytes memory rlp) = over(ahead, mix);
         source.prove(number, rlp);
         same(source.mixOf(number), mix, "mix");
@@ -152,6 +154,38 @@ contract RandaoSourceTest is Check {
         vm.expectRevert(refusal);
         source.seed(number);
         that(source.isExpired(number), "expired");
+    }
+
+    /// @dev Whatever fields a header has besides: compared with what OpenZeppelin reads.
+    function test_the_mix_is_found_behind_fields_of_any_length(bytes32 mix, uint256 number, bytes calldata extra)
+        public
+        view
+    {
+        RLP.Encoder memory list = RLP.encoder();
+        list.push(keccak256("parent")).push(keccak256("ommers")).push(address(0xFEE));
+        list.push(keccak256("state")).push(keccak256("transactions")).push(keccak256("receipts"));
+        list.push(new bytes(256)).push(uint256(0)).push(number % 1e9).push(number >> 128).push(number);
+        list.push(number % 128).push(extra).push(mix).push(abi.encodePacked(bytes8(0)));
+        bytes memory rlp = list.encode();
+        same(this.mixIn(rlp), BlockHeader.getPrevRandao(rlp), "mix");
+        same(this.mixIn(rlp), mix, "and this one");
+    }
+
+    function mixIn(bytes calldata rlp) external pure returns (bytes32) {
+        return HeaderLib.prevRandao(rlp);
+    }
+
+    function test_bytes_that_are_no_header_are_refused(bytes calldata raw, uint8 cut) public {
+        bytes memory rlp = header(NOW, "mix");
+        bytes memory part = new bytes(cut);
+        for (uint256 i = 0; i < cut; ++i) {
+            part[i] = rlp[i];
+        }
+        vm.expectPartialRevert(HeaderLib.NotHeader.selector);
+        this.mixIn(part);
+        vm.assume(raw.length < 33 || uint8(raw[0]) < 0xf8);
+        vm.expectPartialRevert(HeaderLib.NotHeader.selector);
+        this.mixIn(raw);
     }
 
     /// @dev Fails under 6.

@@ -43,6 +43,11 @@ interface IBallots is ICourt {
     function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked);
     /// @notice Holder and standing of a seat under the final verdict; NONE before FINAL.
     function standingOf(bytes32 id, uint16 round, uint16 seat) external view returns (address holder, Standing standing);
+    /// @notice The same of up to `count` seats from `from` on, as many as the round has.
+    function standingsOf(bytes32 id, uint16 round, uint256 from, uint256 count)
+        external
+        view
+        returns (address[] memory holders, Standing[] memory standings);
     function isSettleable(bytes32 id) external view returns (bool);
     /// @notice Whether the breaker holds this environment's convictions.
     function isHeld(bytes32 environment) external view returns (bool);

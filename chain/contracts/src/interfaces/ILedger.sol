@@ -37,6 +37,12 @@ interface ILedger {
         REPORT
     }
 
+    /// @notice What one account is credited.
+    struct Payment {
+        address account;
+        uint256 amount;
+    }
+
     /// @notice `amount` wei of `from` entered pot `ref`.
     event Taken(bytes32 indexed ref, address indexed from, uint256 amount, Source source);
     /// @notice `amount` wei moved from pot `ref` to `account`'s credit, payable from `unlockAt` (protocol clock) on.
@@ -65,6 +71,8 @@ interface ILedger {
     function take(bytes32 ref, address from, Source source) external payable;
     /// @notice Move `amount` wei from pot `ref` to `account`. Movers only. Zero is a no-op.
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external;
+    /// @notice `credit` for many accounts at once, at a fraction of the price.
+    function creditEach(bytes32 ref, Payment[] calldata payments, Reason reason) external;
     /// @notice Burn `amount` wei of pot `ref`. Movers only. Zero is a no-op.
     function burn(bytes32 ref, uint256 amount, BurnReason reason) external;
     /// @notice Burn whatever pot `ref` still holds and return it. Movers only.

@@ -37,6 +37,8 @@ interface IParams {
     function pauseLimit() external view returns (uint256);
     /// @notice The fee of one seat and the slash of a conviction: what every dispute reads, for the price of two words.
     function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount);
+    /// @notice Wei that a seat loses by its standing.
+    function penalties(uint32 version_) external view returns (uint256 absent, uint256 noReveal, uint256 wrong);
     /// @notice Seconds that a credit waits under the version in force.
     function withdrawDelay() external view returns (uint256);
     /// @notice Bond that opens a dispute: the fees of the first round and the privacy price.

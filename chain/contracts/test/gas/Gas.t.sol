@@ -18,12 +18,12 @@ contract DisputeGasTest is GasBase {
 
     /// @dev Post to seats drawn; the sum of what that costs without the anchor.
     function seated(bool keys) private returns (bytes32 id, uint256 sum) {
-        (Receipt memory r, uint64 batchId, uint256 gas) = posted(2, 1_024);
+        (Receipt memory r, uint64 batchId, uint256 gas) = posted(1_024);
         told("anchor", gas);
         (id, gas) = openedAt(r, batchId);
         sum += told("open", gas);
-        if (keys) keysForAll(id, "gas");
-        sum += told("prove", proven(id, "gas"));
+        if (keys) keysForAll(id, SALT);
+        sum += told("prove", proven(id, SALT));
         sum += told("draw_31_of_1000", drawnAll(id));
     }
 
@@ -40,6 +40,7 @@ contract DisputeGasTest is GasBase {
     }
 
     function test_gas_direct() public {
+        paidBefore();
         (bytes32 id, uint256 sum) = seated(false);
         IDisputes.Member[] memory list = members(id);
         uint256 commits = 0;
@@ -61,6 +62,16 @@ contract DisputeGasTest is GasBase {
     }
 
     function test_gas_by_certificate() public {
+        paidBefore();
+        byCertificate("certificate");
+    }
+
+    /// @dev What it costs more to pay somebody who never was: only the last figure is another.
+    function test_gas_of_first_payments() public {
+        byCertificate("first_payments");
+    }
+
+    function byCertificate(string memory path) private {
         (bytes32 id, uint256 sum) = seated(true);
         address[] memory all = holders(id);
         sum += told("form_committee_31", formed(id, all));
@@ -70,7 +81,7 @@ contract DisputeGasTest is GasBase {
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, (1 << 31) - 1, ROOT);
         data = abi.encodeCall(disputes.certify, (f, ROOT, p));
         sum += told("certificate_31", measured(address(disputes), data, "certify"));
-        emit log_named_uint("dispute_certificate_31", sum + ended(id, "certificate"));
+        emit log_named_uint(string.concat("dispute_", path, "_31"), sum + ended(id, path));
     }
 }
 
@@ -87,10 +98,10 @@ contract LargeCertificateGasTest is GasBase {
 
     function certified(uint256 signers, string memory name) private {
         populated(1_000);
-        (Receipt memory r, uint64 batchId,) = posted(2, 1);
+        (Receipt memory r, uint64 batchId,) = posted(1);
         (bytes32 id,) = openedAt(r, batchId);
-        keysForAll(id, "gas");
-        proven(id, "gas");
+        keysForAll(id, SALT);
+        proven(id, SALT);
         drawnAll(id);
         address[] memory all = holders(id);
         told("form_committee_63", formed(id, all));
@@ -122,11 +133,11 @@ contract DrawGasTest is GasBase {
         uint256[5] memory sizes = [uint256(100), 316, 1_000, 3_162, 10_000];
         string[5] memory names = ["100", "316", "1000", "3162", "10000"];
         uint256 first = 0;
-        for (uint64 i = 0; i < 5; ++i) {
+        for (uint256 i = 0; i < 5; ++i) {
             populated(sizes[i]);
-            (Receipt memory r, uint64 batchId,) = posted(2 + i, 1);
+            (Receipt memory r, uint64 batchId,) = posted(1);
             (bytes32 id,) = openedAt(r, batchId);
-            proven(id, "gas");
+            proven(id, SALT);
             uint256 gas = told(string.concat("draw_31_of_", names[i]), drawnAll(id));
             if (i == 0) first = gas;
             that(gas < 2 * first, "growth");
