@@ -1,7 +1,7 @@
 """Gas of the contracts: `make bench-chain`; writes `bench/results/gas.json` and a plot of draws.
 
-Every figure is that of a transaction of its own on cold storage, 21,000 and calldata included, refunds not taken off
-(`chain/contracts/test/gas/Gas.t.sol`). They depend on nothing but the code, so `--check` compares without tolerance.
+Every figure is what the receipt of a transaction would say: storage cold, 21,000 and calldata included
+(`chain/contracts/test/gas/`). They depend on nothing but the code, so `--check` compares without tolerance.
 """
 
 import argparse

@@ -7,7 +7,7 @@ BEGIN, END = "<!-- gas -->", "<!-- /gas -->"
 
 STEPS = {
     "anchor": "the operator's batch of any size: four words of it, the fee to the audits' pot, collateral",
-    "open": "ten new words: the case (five), round, list of cases, bond, two of the settlement, seed block; receipt and signature",
+    "open": "ten new words: the case (five), round, list of cases, bond, two of the settlement, seed block; a signature",
     "prove": "a header of 612 bytes",
     "draw_31_of_1000": "some fifty nodes of the tree at 2,100 each; two new words for the seats",
     "form_committee_31": "31 keys of 128 bytes as calldata; owner and holder of each at 2,100; one new word",

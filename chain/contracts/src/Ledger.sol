@@ -69,6 +69,7 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
 
     /// @inheritdoc ILedger
     function credit(bytes32 ref, address account, uint256 amount, Reason reason) external onlyMovers {
+        if (account == address(0)) revert CreditToZero(ref);
         _credit(ref, amount);
         _enter(ref, Payment(account, amount), reason, GUARDIAN.clock(), PARAMS.withdrawDelay());
     }
@@ -78,6 +79,7 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
         (uint256 clock, uint256 delay) = (GUARDIAN.clock(), PARAMS.withdrawDelay());
         uint256 sum = 0;
         for (uint256 i = 0; i < payments.length; ++i) {
+            if (payments[i].account == address(0)) revert CreditToZero(ref);
             sum += payments[i].amount;
             _enter(ref, payments[i], reason, clock, delay);
         }
@@ -165,7 +167,6 @@ contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransien
     }
 
     function _enter(bytes32 ref, Payment memory p, Reason reason, uint256 clock, uint256 delay) private {
-        if (p.account == address(0)) revert CreditToZero(ref);
         if (p.amount == 0) return;
         uint64 unlockAt = _credits[p.account].push(p.amount, clock, delay);
         emit Credited(p.account, p.amount, reason, ref, unlockAt);

@@ -87,14 +87,14 @@ def test_a_lie_is_overturned_by_a_certificate_and_its_price_withdrawn(anvil: Anv
     alone = min(case.members, key=lambda each: each.seat_mask.bit_count())
     seats = seating(case.members, public)
     votes = {each.voter: court.vote(case, each.voter, TRUE) for each in case.members}
-    root = merkle.batch_root([typed_digest(court.domain, votes[who]) for who in keys if who != alone.voter])
+    root = merkle.batch_root([typed_digest(court.domain, votes[who]) for who in votes if who != alone.voter])
     helper.form_committee(case.id, case.round, seats.seated, seats.keys)
     helper.post_commit_root(case.id, case.round, root)
     court.commit([votes[alone.voter]])
     mine(anvil, court.case().commit_end - anvil.client.head().timestamp + 1)
     finding = Finding(case.id, U16(case.round), *struct_values(votes[alone.voter])[4:9])
     message = certified_digest(court.domain, finding, root)
-    signatures = {who: key.sign(message) for who, key in keys.items() if who != alone.voter}
+    signatures = {who: keys[who].sign(message) for who in votes if who != alone.voter}
     helper.certify(finding, root, certificate(court.case().members, public, signatures))
     court.reveal([votes[alone.voter]])
     (shown,) = history.certificates(0, court.reader.head())

@@ -107,12 +107,7 @@ contract LargeCertificateGasTest is GasBase {
         told("form_committee_63", formed(id, all));
         disputes.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
-        // A member signs with all of its seats or with none.
-        for (uint256 i = 0; i < all.length; ++i) {
-            for (uint256 k = 0; k < all.length; ++k) {
-                if (all[i] == all[k] && signers & (1 << i) == 0) signers &= ~(1 << k);
-            }
-        }
+        signers = whole(all, signers);
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, signers, ROOT);
         told(name, measured(address(disputes), abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify"));
     }

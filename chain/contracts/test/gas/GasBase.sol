@@ -193,6 +193,16 @@ abstract contract GasBase is Network {
         }
     }
 
+    /// @dev `signers` without the seats of members of whom not all seats are in it: they sign with all or with none.
+    function whole(address[] memory all, uint256 signers) internal pure returns (uint256) {
+        for (uint256 i = 0; i < all.length; ++i) {
+            for (uint256 k = 0; k < all.length; ++k) {
+                if (all[i] == all[k] && signers & (1 << i) == 0) signers &= ~(1 << k);
+            }
+        }
+        return signers;
+    }
+
     function part(address[] memory list, uint256 from, uint256 to) internal pure returns (address[] memory out) {
         out = new address[](to - from);
         for (uint256 i = from; i < to; ++i) {

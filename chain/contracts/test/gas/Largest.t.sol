@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Certificate} from "../../src/Certificate.sol";
+import {Ledger} from "../../src/Ledger.sol";
+import {StakeVault} from "../../src/StakeVault.sol";
+import {Finding, Hashes, ParamSet, Receipt} from "../../src/Types.sol";
+import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
+import {ILedger} from "../../src/interfaces/ILedger.sol";
+import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
+import {GasBase} from "./GasBase.sol";
+
+/// @title What takes a list or walks through storage, at the largest that it may be: each fits one transaction
+/// forge-config: default.isolate = true
+contract LargestGasTest is GasBase {
+    bytes32 private constant ROOT = keccak256("root");
+    address private constant RICH = address(0x51C4);
+
+    function parameters() internal pure override returns (ParamSet memory p) {
+        p = super.parameters();
+        (p.committee.seats, p.committee.rounds) = ([uint16(255), 0, 0], 1);
+        (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0.002 ether, 0.003 ether, 0.004 ether);
+        p.times.withdrawDelay = 30 days;
+    }
+
+    /// @dev The largest committee, a quarter of it absent: keys subtracted one by one, a slash and a new weight each.
+    function test_gas_of_the_largest_committee() public {
+        populated(10_000);
+        (Receipt memory r, uint64 batchId,) = posted(1);
+        (bytes32 id,) = openedAt(r, batchId);
+        keysForAll(id, SALT);
+        proven(id, SALT);
+        told("draw_255_of_10000", drawnAll(id));
+        address[] memory all = holders(id);
+        told("form_committee_255", formed(id, all));
+        disputes.postCommitRoot(id, ROOT);
+        until(uint256(roundOf(id).commitEnd) + 1);
+        uint256 signers = whole(all, (1 << 190) - 1);
+        (Finding memory f, Certificate.Proof memory p) = certificate(id, all, signers, ROOT);
+        told(
+            "certificate_255_a_quarter_absent",
+            measured(address(disputes), abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify")
+        );
+        told("settle_255", measured(address(disputes), abi.encodeCall(disputes.settle, (id)), "settle"));
+        until(uint256(disputes.dispute(id).airgapEnd) + 1);
+        told("finalize_255", measured(address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize"));
+        told("settle_185_seats_first_payments", seats(id, 185));
+        told("settle_70_seats_of_absent", seats(id, 70));
+    }
+
+    function seats(bytes32 id, uint256 count) private returns (uint256) {
+        return measured(address(settlement), abi.encodeCall(settlement.settleSeats, (id, 1, count)), "settleSeats");
+    }
+
+    /// @dev A credit in every hour of the longest delay, and nobody took any.
+    function test_gas_of_the_longest_queue() public {
+        Ledger(address(ledger)).setMover(address(this), true);
+        ledger.take{value: 1 ether}("pot", address(this), ILedger.Source.FEE);
+        ILedger.Payment[] memory list = new ILedger.Payment[](1);
+        list[0] = ILedger.Payment(RICH, 1 gwei);
+        for (uint256 i = 0; i <= 30 * 24; ++i) {
+            ledger.creditEach("pot", list, ILedger.Reason.BOUNTY);
+            pass(1 hours);
+        }
+        pass(30 days);
+        vm.prank(RICH);
+        told("withdraw_721_hours", measured(address(ledger), abi.encodeCall(ledger.withdraw, ()), "withdraw"));
+        same(RICH.balance, 721 gwei, "all of it");
+    }
+
+    /// @dev Everything is on its way out, in as many requests as there may be.
+    function test_gas_of_a_slash_of_the_longest_queue() public {
+        vm.deal(RICH, 100 ether);
+        stake(RICH, 8 ether);
+        for (uint256 i = 0; i < 8; ++i) {
+            vm.prank(RICH);
+            vault.requestUnbond(1 ether);
+            pass(1 hours);
+        }
+        StakeVault(address(vault)).setMover(address(this), true);
+        Ledger(address(ledger)).setSource(address(this), true);
+        bytes memory data = abi.encodeCall(vault.slash, (RICH, 0, 8 ether, "all"));
+        told("slash_of_8_requests", measured(address(vault), data, "slash"));
+        same(vault.totalUnbonding(), 0, "nothing is left");
+    }
+
+    /// @dev As long as an operator's batcher lets a list become (124 KiB), without a zero.
+    function test_gas_of_the_longest_list() public {
+        bytes memory list = new bytes(124 << 10);
+        for (uint256 i = 32; i <= list.length; i += 32) {
+            assembly ("memory-safe") {
+                mstore(add(list, i), not(0))
+            }
+        }
+        Receipt memory r = receipt(operatorAt(0), anchor.lastSeq(operatorAt(0)) + 1, ENVIRONMENT);
+        IReceiptAnchor.BatchHeader memory h = headerOf(r, 1, Hashes.batchLeaf(anchor.receiptId(r), r.seq));
+        h.listHash = sha256(abi.encodePacked(uint64(24), "bytewise/v1/receipt-list", uint64(list.length), list));
+        uint64 batchId = anchor.batchCount();
+        uint256 fee = market.feeFor(1);
+        vm.prank(r.operator);
+        anchor.post{value: fee}(h);
+        anchor.demandList{value: params.money(1).demandBond}(batchId);
+        bytes memory data = abi.encodeCall(anchor.answerList, (batchId, list));
+        told("answer_list_124_kib", measured(address(anchor), data, "answerList"));
+    }
+
+    function test_gas_of_the_most_shards() public {
+        bytes memory key = new bytes(65);
+        key[0] = 0x04;
+        address[] memory shards = new address[](64);
+        for (uint160 i = 0; i < 64; ++i) {
+            shards[i] = address(0x6000 + i);
+        }
+        bytes memory data = abi.encodeCall(
+            epochs.openEpoch, (7, key, new bytes(64 * 65), shards, 43, IKeyEpochs.Assurance.SIMULATED, "policy")
+        );
+        told("open_epoch_64_shards", measured(address(epochs), data, "openEpoch"));
+    }
+}
