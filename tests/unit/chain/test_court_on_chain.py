@@ -120,7 +120,7 @@ def the_liar_pays(court: Court) -> None:
     assert sum(each.pay for each in seats) == ending.to_verifiers and not any(each.penalty for each in seats)
     # Credits that come within an hour are payable together, after its end.
     court.anvil.pass_time(DEVNET.times.withdraw_delay + 3600)
-    everybody = [CHALLENGER, *VERIFIERS]
+    everybody = [CHALLENGER, *(who for who in VERIFIERS if who.address in {each.voter for each in seats})]
     for who in everybody:
         holdings = court.reader.holdings(who.address, court.reader.head())
         assert 0 < holdings.credit_due_wei == holdings.credit_wei
