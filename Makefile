@@ -38,7 +38,7 @@ PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain campaign networks static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -72,16 +72,10 @@ contracts: install ## compile the contracts
 	@$(FORGE) build --silent
 
 check: install ## format, lint, types, layers, generated files, contracts, then `make test`
-	@echo '==> format and lint'
-	@$(PY) -m ruff format --check --quiet .
-	@$(PY) -m ruff check --quiet .
-	@echo '==> types'
-	@$(PY) -m mypy
-	@echo '==> layers'
-	@$(VENV)/bin/lint-imports --no-logo
+	@# The compiler of contracts has one thread and takes minutes.
+	@$(MAKE) --no-print-directory --jobs=2 static contracts
 	@echo '==> contracts and generated files'
 	@$(FORGE) fmt --check
-	@$(FORGE) build --silent
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
 	@$(PY) $(CONTRACTS)/tools/phase_page.py --check
 	@$(PY) $(CONTRACTS)/tools/reverts.py
@@ -89,15 +83,29 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain --check
 	@$(MAKE) --no-print-directory test
 
+static: install
+	@echo '==> format and lint'
+	@$(PY) -m ruff format --check --quiet .
+	@$(PY) -m ruff check --quiet .
+	@echo '==> types'
+	@$(PY) -m mypy
+	@echo '==> layers'
+	@$(VENV)/bin/lint-imports --no-logo
+
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
 	@echo '==> tests'
-	@echo '    whole networks first, two at a time and nothing beside them: they keep deadlines, and wait more than they compute'
-	@$(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/e2e
+	@$(MAKE) --no-print-directory --jobs=2 networks campaign
 	@echo '    the others, on up to four cores'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
-	@echo '    everybody on all contracts together, a short campaign'
-	@export FOUNDRY_PROFILE=campaign; $(FORGE) test --match-path campaign/Invariants.t.sol
+
+networks: install
+	@echo '    whole networks first, two at a time: they keep deadlines, and wait more than they compute'
+	@$(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/e2e
+
+campaign: install
+	@echo '    beside them, with what time they leave: everybody on all contracts together, a short campaign'
+	@FOUNDRY_PROFILE=campaign nice -n 19 sh -c '$(FORGE) test --match-path campaign/Invariants.t.sol'
 
 fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .
