@@ -1,4 +1,5 @@
-"""`python -m kms deal --config FILE` (a devnet's dealer, once), `enrol` (a shard's keys and its entry for others) and `serve`."""
+"""`python -m kms deal --config FILE` (a devnet's dealer, once), `enrol` (a shard's keys and its entry for others), `serve`, and
+`approve` (a governor's signature under an appraisal policy)."""
 
 import argparse
 import secrets
@@ -12,23 +13,25 @@ from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
 from chain.access import open_chain
 from chain.book import read_network, verify_code
+from chain.keys import load_signer
 from chain.reader import DocketReader
 from kms import keyring
+from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.dealer import deal
 from kms.serve import serve_shard
-from kms.settings import DealSettings, EnrolSettings, ShardSettings
+from kms.settings import ApproveSettings, DealSettings, EnrolSettings, ShardSettings
 
 
 def main() -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("deal", "enrol", "serve"))
+    parser.add_argument("command", choices=("deal", "enrol", "serve", "approve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
     telemetry.configure(f"kms-{given.command}")
     try:
-        return {"deal": _deal, "enrol": _enrol, "serve": _serve}[given.command](given.config)
+        return {"deal": _deal, "enrol": _enrol, "serve": _serve, "approve": _approve}[given.command](given.config)
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
         return EXIT_BUG
@@ -46,6 +49,19 @@ def _enrol(config: Path) -> int:
     own = keyring.entry(settings.folder, settings.url)
     settings.out_file.write_bytes(encode(own))
     telemetry.log("kms.enrolled", address=own.address, url=own.url)
+    return EXIT_CLEAN
+
+
+def _approve(config: Path) -> int:
+    settings = load_settings(ApproveSettings, config)
+    if settings.before_file is not None:
+        before, after = (read_policy(path) for path in (settings.before_file, settings.policy_file))
+        for line in changes(before, after):
+            telemetry.log("kms.policy_change", change=line)
+    signed = approve(settings.policy_file, settings.out_file, load_signer(settings.key_file))
+    telemetry.log(
+        "kms.policy_approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures)
+    )
     return EXIT_CLEAN
 
 

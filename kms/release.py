@@ -162,5 +162,9 @@ class Shard:
         partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
         info = partial_info(self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch)
         sealed = hpke.seal_to_transport(request.transport_key, info, encode(partial))
-        telemetry.log("kms.released", receipt=ticket.receipt_id, voter=ticket.voter, index=signed.record.index)
+        shown = admitted.evidence
+        telemetry.log(
+            "kms.released", receipt=ticket.receipt_id, voter=ticket.voter, index=signed.record.index, assurance=shown.assurance,
+            tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
+        )  # fmt: skip
         return ReleaseAnswer(sealed, signed.record, signed.signature)

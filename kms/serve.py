@@ -9,7 +9,7 @@ from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.succession import Standing, first_standing
 from bytewise.protocol.units import address
 from bytewise.service import telemetry
-from bytewise.service.clock import SystemClock
+from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.schedule import EXIT_CLEAN, stop_on_signals
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
@@ -48,7 +48,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         appraisal=standing,
         view=view,
         records=records,
-        clock=SystemClock(),
+        clock=ForwardClock(SystemClock()),
         rng=secrets.token_bytes,
         audits_per_epoch=settings.audits_per_epoch,
     )

@@ -53,6 +53,20 @@ class EnrolSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ApproveSettings:
+    """`python -m kms approve`."""
+
+    policy_file: Path
+    """The policy to be approved, canonical JSON."""
+    key_file: Path
+    """The governor's key, as 0x-hex."""
+    out_file: Path
+    """The signed policy: made, or our signature added to those of others."""
+    before_file: Path | None = None
+    """The policy that it follows, if there is one: what changes is said before it is signed."""
+
+
+@dataclass(frozen=True, slots=True)
 class CeremonySettings:
     """`bytewise kms dkg`, `reshare` and `repair`: what the scribe of one ceremony needs."""
 

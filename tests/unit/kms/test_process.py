@@ -19,6 +19,9 @@ from tests.unit.kms.world import World, wait_until
 ROOT = Path(__file__).resolve().parents[3]
 
 
+GOVERNED = 'policy_governors = ["0x' + "01" * 20 + '"]\npolicy_threshold = 1'
+
+
 def config(world: World, index: int) -> Path:
     folder = world.settings.shards[index - 1].folder
     url = f"sqlite:///{folder / 'kms.sqlite'}"
@@ -68,11 +71,11 @@ def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
     (fresh.folder / "dispute.json").write_bytes(encode(fresh.chain.disputes[fresh.chain.open(fresh.case())]))
     (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
     path = config(fresh, 1)
-    path.write_text(path.read_text().replace("production = false", "production = true"))
+    path.write_text(path.read_text().replace("production = false", f"production = true\n{GOVERNED}"))
     module = [sys.executable, "-m", "tests.unit.kms.shard_process", str(path)]
     ended = subprocess.run(module, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
     assert ended.returncode != 0
-    assert b"production" in ended.stderr
+    assert b"simulated on chain 31337" in ended.stderr
 
 
 @pytest.mark.e2e
