@@ -20,6 +20,7 @@ _REQUIRED: dict[str, object] = {
     "measres": "success",
     "secboot": True,
     "x-nvidia-device-type": "gpu",
+    "x-nvidia-gpu-claims-version": "3.0",
     "x-nvidia-mismatch-measurement-records": None,
     **{
         _PREFIX + name: True

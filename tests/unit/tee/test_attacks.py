@@ -204,7 +204,7 @@ def test_attack_23_evidence_for_something_else_costs_no_signature(bench: Bench, 
 
 GPU_CLAIMS = {
     "eat_nonce": "", "dbgstat": "disabled", "measres": "success", "secboot": True, "hwmodel": "GH100", "ueid": "7",
-    "x-nvidia-device-type": "gpu", "x-nvidia-mismatch-measurement-records": None,
+    "x-nvidia-device-type": "gpu", "x-nvidia-gpu-claims-version": "3.0", "x-nvidia-mismatch-measurement-records": None,
     "x-nvidia-gpu-driver-version": "580", "x-nvidia-gpu-vbios-version": "96",
     **{
         f"x-nvidia-gpu-{name}": True

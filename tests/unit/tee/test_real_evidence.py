@@ -266,12 +266,5 @@ def test_no_claim_of_a_real_h100_can_be_missing_or_otherwise(folder: Path) -> No
             verify_gpu(json.dumps({"claims": several}).encode(), NONCE, GPU_TIME)
 
 
-UNJUDGED = {
-    "hwmodel",
-    "oemid",
-    "ueid",
-    "x-nvidia-gpu-driver-version",
-    "x-nvidia-gpu-vbios-version",
-    "x-nvidia-gpu-claims-version",
-}
+UNJUDGED = {"hwmodel", "oemid", "ueid", "x-nvidia-gpu-driver-version", "x-nvidia-gpu-vbios-version"}
 """What names the device and decides nothing."""

@@ -1,0 +1,113 @@
+"""Every decoder of attestation that reads bytes from outside: whatever comes is read or refused by name, and nothing else."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.appraisal import SignedPolicy
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, Fault
+from bytewise.protocol.evidence import Collateral, Evidence, ResultQuote
+from bytewise.protocol.succession import Standing
+from bytewise.protocol.units import Blob
+from bytewise.tee.collateral import from_service, issued_at
+from bytewise.tee.dcap import refusal, verify_quote
+from bytewise.tee.gpu import verify_gpu
+from bytewise.tee.strict_json import read_object, unix_second
+from tests.unit.tee.bench import Bench
+from tests.unit.tee.test_attacks import GPU_CLAIMS
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=9,
+)
+raw = st.binary(max_size=400)
+MEMBERS = ("pck_crl_issuer_chain", "root_ca_crl", "pck_crl", "tcb_info_issuer_chain", "tcb_info", "tcb_info_signature",
+           "qe_identity_issuer_chain", "qe_identity", "qe_identity_signature")  # fmt: skip
+
+
+@given(raw | anything.map(lambda value: json.dumps(value).encode()))
+@settings(deadline=None, max_examples=40)
+def test_an_answer_of_a_collateral_service(data: bytes) -> None:
+    with pytest.raises(EvidenceMalformed):
+        from_service(data)
+
+
+@given(st.fixed_dictionaries({name: anything | st.just("00") for name in MEMBERS}))
+@settings(deadline=None, max_examples=40)
+def test_an_answer_with_the_right_members(answer: dict[str, Any]) -> None:
+    with pytest.raises(EvidenceMalformed):
+        from_service(json.dumps(answer).encode())
+
+
+@given(raw, anything, st.sampled_from(sorted(GPU_CLAIMS)))
+@settings(deadline=None, max_examples=40)
+def test_claims_of_a_gpu(data: bytes, value: Any, name: str) -> None:
+    claims = {**GPU_CLAIMS, "eat_nonce": "00" * 32}
+    assert verify_gpu(json.dumps({"claims": [claims]}).encode(), bytes(32), 0)
+    for document in (data, json.dumps(value).encode(), json.dumps({"claims": value}).encode()):
+        with pytest.raises(EvidenceRefused):
+            verify_gpu(document, bytes(32), 0)
+    changed = json.dumps({"claims": [{**claims, name: value}]}).encode()
+    try:
+        found = verify_gpu(changed, bytes(32), 0)
+    except EvidenceRefused:
+        return
+    # What is read as before was either unchanged or only names the device.
+    assert value == claims[name] or value in dataclasses.astuple(found)
+
+
+@given(raw | anything.map(lambda value: json.dumps(value).encode()), st.text(max_size=30))
+@settings(deadline=None, max_examples=40)
+def test_json_and_dates_of_vendors(data: bytes, text: str) -> None:
+    try:
+        assert isinstance(read_object(data, "a document"), dict)
+    except EvidenceMalformed:
+        pass
+    try:
+        assert isinstance(unix_second(text), int)
+    except EvidenceMalformed:
+        pass
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00:00", "2026-01-01T00:00:00+01:00", "2026-01-01", "now", "", "9" * 40])
+def test_a_time_that_is_not_in_utc_is_none(text: str) -> None:
+    with pytest.raises(EvidenceMalformed):
+        unix_second(text)
+    assert unix_second("2026-01-01T00:00:00Z") == unix_second("2026-01-01T00:00:00+00:00") == 1_767_225_600
+
+
+@given(raw, st.sampled_from([field.name for field in dataclasses.fields(Collateral)]))
+@settings(deadline=None, max_examples=40)
+def test_quotes_and_each_part_of_collateral(bench: Bench, data: bytes, name: str) -> None:
+    sound = bench.evidence.collateral
+    assert sound is not None
+    changed = dataclasses.replace(sound, **{name: Blob(data)})
+    rule = bench.policy.rules[0]
+    with pytest.raises(EvidenceRefused):
+        verify_quote(rule, bench.evidence.quote, changed, bench.now)
+    with pytest.raises(EvidenceRefused):
+        verify_quote(rule, data, sound, bench.now)
+    try:
+        assert issued_at(changed) <= issued_at(sound)
+    except EvidenceRefused:
+        pass
+
+
+@given(raw | anything.map(lambda value: json.dumps(value, separators=(",", ":"), sort_keys=True).encode()))
+@settings(deadline=None, max_examples=40)
+def test_records_of_attestation(data: bytes) -> None:
+    for kind in (Evidence, ResultQuote, SignedPolicy, Standing):
+        with pytest.raises(Fault):
+            decode(kind, data)
+
+
+@given(st.text(max_size=300))
+def test_whatever_the_library_says_is_a_refusal_with_a_bounded_text(said: str) -> None:
+    found = refusal(said)
+    assert isinstance(found, EvidenceRefused) and len(str(found)) < 300

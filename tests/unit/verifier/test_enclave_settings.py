@@ -1,0 +1,53 @@
+"""How an enclave may be attested: settings that cannot be meant are refused; hardware is asked of the kernel."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.settings import child_environment
+from verifier.enclave.settings import EnclaveSettings
+
+ROOT = Path(__file__).resolve().parents[3]
+HARDWARE = EnclaveSettings(Path("model"), Path("jobs.sock"), 1, EvidenceType.TDX, endorsements=Path("endorsements"))
+
+WRONG: dict[str, tuple[dict[str, object], str]] = {
+    "hardware without endorsements": ({"endorsements": None}, "endorsements"),
+    "a GPU without evidence of its own": ({"device": "cuda"}, "simulated"),
+    "simulated without the switch": ({"evidence": EvidenceType.SIMULATED, "chain_id": 31337}, "insecure_accept_simulated"),
+    "simulated on a real chain": (
+        {"evidence": EvidenceType.SIMULATED, "insecure_accept_simulated": True, "platform_file": Path("p")}, "no test chain",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_settings_that_cannot_be_meant_are_refused(name: str) -> None:
+    changes, words = WRONG[name]
+    with pytest.raises(ConfigurationError, match=words):
+        replace(HARDWARE, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.e2e
+def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
+    """On this machine there is no configfs-tsm: the process stops there, as production and without the simulator."""
+    assert replace(HARDWARE, evidence=EvidenceType.SNP).endorsements is not None
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom bytewise.protocol.appraisal import EvidenceType\n"
+        "from bytewise.protocol.errors import ConfigurationError\nfrom verifier.enclave.__main__ import _quoter\n"
+        "from verifier.enclave.settings import EnclaveSettings\n"
+        "settings = EnclaveSettings(Path('m'), Path('s'), 1, EvidenceType.TDX, endorsements=Path('e'))\n"
+        "try:\n    _quoter(settings)\nexcept ConfigurationError as error:\n    print(error)\n"
+        "print([name for name in sys.modules if 'tee_simulated' in name])\n"
+        "import bytewise.tee_simulated.quoter\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=child_environment(), capture_output=True, timeout=120, check=False
+    )
+    said = ended.stdout.splitlines()
+    assert said[0].startswith(b"[R-55] configfs-tsm") and said[1] == b"[]", ended.stderr
+    assert ended.returncode == 1 and b"imported in a production process" in ended.stderr
