@@ -115,7 +115,8 @@ class PlatformRule:
     platforms: tuple[Blob, ...]
     """Accepted platform ids (PPID or chip id); empty: any. A list limits what one broken machine is worth."""
     max_age_s: int
-    """Oldest accepted collateral (`tdx`, `simulated`), seconds since it was issued; 0 for `snp`, which has none."""
+    """Oldest accepted collateral (`tdx`, `simulated`) or revocation list (`snp`), seconds since it was issued; 0, for `snp` only:
+    no list is asked for."""
 
     def __post_init__(self) -> None:
         problem = _rule_problem(self)
@@ -204,7 +205,7 @@ def _rule_problem(rule: PlatformRule) -> str:
         return "accepts a revoked platform"
     if rule.type is EvidenceType.SNP:
         fits = rule.statuses == (TcbStatus.UP_TO_DATE,) and len(rule.min_tcb) == SNP_TCB_BYTES
-        return "" if fits and not (rule.max_age_s or rule.min_evaluation) else "snp has a minimal TCB and nothing else"
+        return "" if fits and not rule.min_evaluation and rule.max_age_s >= 0 else "snp has a minimal TCB, and no other levels"
     if rule.min_tcb or rule.max_age_s <= 0 or rule.min_evaluation <= 0:
         return "no maximal age or evaluation number, or a minimal TCB of another type"
     return ""

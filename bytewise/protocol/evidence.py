@@ -68,6 +68,8 @@ class SnpCertificates:
     """Certificate of the key that signs those of chips, DER."""
     vcek: Blob
     """Certificate of the chip's key at its TCB version, DER."""
+    crl: Blob
+    """The vendor's revocation list, DER; empty where no rule asks for one."""
 
 
 @dataclass(frozen=True, slots=True)

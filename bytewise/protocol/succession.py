@@ -5,6 +5,7 @@ policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw i
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -123,5 +124,5 @@ def narrower(rule: PlatformRule, other: PlatformRule) -> bool:
         and rule.dynamic_platform <= other.dynamic_platform
         and rule.cached_keys <= other.cached_keys
         and listed
-        and rule.max_age_s <= other.max_age_s
+        and (rule.max_age_s or math.inf) <= (other.max_age_s or math.inf)
     )

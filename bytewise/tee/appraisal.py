@@ -148,7 +148,7 @@ def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims
     if evidence.type is EvidenceType.SNP:
         if evidence.certificates is None or evidence.collateral is not None:
             raise EvidenceMalformed("snp takes certificates and no collateral")
-        at = certificate_time(evidence.certificates) if now is None else now
+        at = certificate_time(rule, evidence.certificates) if now is None else now
         return verify_report(rule, evidence.quote, evidence.certificates, at)
     if evidence.collateral is None or evidence.certificates is not None:
         raise EvidenceMalformed(f"{evidence.type.value} takes collateral and no certificates")

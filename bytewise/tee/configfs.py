@@ -35,7 +35,8 @@ class ConfigfsQuoter:
     """Implements `bytewise.ports.Quoter` by an entry of its own in configfs; `close` removes it.
 
     `endorsements` is a folder that the machine's owner keeps current: `collateral.json` as Intel's services answer it (`tdx`), or
-    `ask.pem` and `vcek.pem` (`snp`). It is read at each quote. What is wrong in it is found by who appraises the evidence.
+    `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only where rules ask for one). It is read at each quote. What is wrong in
+    it is found by who appraises the evidence.
     """
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
@@ -61,7 +62,8 @@ class ConfigfsQuoter:
         quote = Blob(self._report(report_data))
         if self.type is EvidenceType.TDX:
             return Blob(encode(Evidence(self.type, quote, from_service(self._endorsement("collateral.json")), None, Blob(b""))))
-        certificates = SnpCertificates(self._certificate("ask.pem"), self._certificate("vcek.pem"))
+        crl = self._endorsement("crl.der") if (self._endorsements / "crl.der").exists() else b""
+        certificates = SnpCertificates(self._certificate("ask.pem"), self._certificate("vcek.pem"), Blob(crl))
         return Blob(encode(Evidence(self.type, Blob(quote[:SNP_REPORT_BYTES]), None, certificates, Blob(b""))))
 
     def close(self) -> None:

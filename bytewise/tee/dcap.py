@@ -76,7 +76,7 @@ def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: 
     except (ValueError, OverflowError) as error:
         refused = refusal(str(error))
         if isinstance(refused, UntrustedRoot):
-            _verify_validity(rule, quote, collateral, now)
+            _explain_chain(rule, quote, collateral, now)
         raise refused from None
     return _claims(json.loads(claims.to_json()))
 
@@ -137,8 +137,9 @@ def td_measurement(**registers: bytes) -> Digest:
     return digests.labelled(Label.TD_MEASUREMENT, *(registers.get(name, bytes(sizes.get(name, 48))) for name in _MEASURED))
 
 
-def _verify_validity(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
-    # The library says of an expired chain no more than that it fails. Which of the two it was matters to whoever has to act.
+def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
+    # The library says of an expired or revoked chain no more than that it fails; which it was matters to whoever has to act.
+    # Nothing here is verified, and nothing is accepted for it.
     chain = _certificates(dcap_qvl.Quote.parse(bytes(quote)).cert_chain_pem_bytes() or b"")
     others = (x509.load_der_x509_certificate(each) for each in (rule.root, collateral.pck_ca, collateral.tcb_signer))
     for each in (*chain, *others):
@@ -146,6 +147,17 @@ def _verify_validity(rule: PlatformRule, quote: bytes, collateral: Collateral, n
             raise EvidenceFromFuture(f"a certificate is valid from {each.not_valid_before_utc:%Y-%m-%d %H:%M:%S}")
         if now >= each.not_valid_after_utc.timestamp():
             raise EvidenceExpired(f"a certificate was valid until {each.not_valid_after_utc:%Y-%m-%d %H:%M:%S}")
+    if chain and _lists(collateral.pck_crl, chain[0].serial_number):
+        raise TcbRefused("the platform's key was revoked")
+    if _lists(collateral.root_crl, x509.load_der_x509_certificate(collateral.pck_ca).serial_number):
+        raise TcbRefused("the authority of platform keys was revoked")
+
+
+def _lists(crl: bytes, serial: int) -> bool:
+    try:
+        return x509.load_der_x509_crl(crl).get_revoked_certificate_by_serial_number(serial) is not None
+    except ValueError:
+        return False
 
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:

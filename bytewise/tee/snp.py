@@ -1,7 +1,7 @@
 """AMD SEV-SNP attestation reports: chain from the vendor's root key, signature, and the fields of AMD's ABI (56860, table 23).
 
 The chip's certificate must be of the very chip and TCB version that the report names, so that an old firmware cannot borrow the
-key of a new one. Not checked: AMD's revocation list (chips are not listed there, only the key that signs their certificates).
+key of a new one. AMD's revocation list names the keys that sign certificates of chips; a rule with a maximal age asks for it.
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,9 @@ from bytewise.protocol.units import Blob
 from bytewise.tee.claims import Claims
 
 MAX_CERTIFICATE_BYTES = 4096
+MAX_CRL_BYTES = 8192
+CLOCK_SKEW_S = 30
+"""A list may be issued this far ahead of our clock."""
 _EXTENSION = "1.3.6.1.4.1.3704.1."
 _CHIP_ID = x509.ObjectIdentifier(_EXTENSION + "4")
 _PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
@@ -82,6 +85,7 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
     report = parse_report(data)
     ask, vcek = _certificate(certificates.ask), _certificate(certificates.vcek)
     _verify_chain(rule.root, ask, vcek, now)
+    listed_at = _verify_list(rule, ask, certificates.crl, now) if rule.max_age_s else 0
     _verify_signature(data, report, vcek)
     _verify_chip(report, vcek)
     _verify_guest(rule, report)
@@ -93,31 +97,51 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
         ),
         report_data=report.report_data, platform_id=Blob(report.chip_id),
         status=TcbStatus.UP_TO_DATE if current else TcbStatus.OUT_OF_DATE, advisories=(), evaluation=0,
-        issued_at=int(vcek.not_valid_before_utc.timestamp()),
+        issued_at=max(int(vcek.not_valid_before_utc.timestamp()), listed_at),
         expires_at=int(min(vcek.not_valid_after_utc, ask.not_valid_after_utc).timestamp()), simulated=False,
     )  # fmt: skip
 
 
-def certificate_time(certificates: SnpCertificates) -> int:
-    """Unix second from which both certificates are valid: when a published report, which has no time, is judged."""
+def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
+    """Unix second from which certificates and list are valid: when a published report, which has no time, is judged."""
     found = (_certificate(certificates.ask), _certificate(certificates.vcek))
-    return int(max(each.not_valid_before_utc for each in found).timestamp())
+    starts = [each.not_valid_before_utc for each in found]
+    if rule.max_age_s:
+        starts.append(_list(certificates.crl).last_update_utc)
+    return int(max(starts).timestamp())
 
 
 def _verify_chain(root: bytes, ask: x509.Certificate, vcek: x509.Certificate, now: int) -> None:
     for name, issued, key in (("ASK", ask, _rsa_key(root)), ("VCEK", vcek, ask.public_key())):
-        if not isinstance(key, rsa.RSAPublicKey):
-            raise UntrustedRoot(f"{name} is issued by a key that is not RSA")
-        try:
-            # AMD signs certificates with RSASSA-PSS and SHA-384, 48 bytes of salt, and with nothing else.
-            pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
-            key.verify(issued.signature, issued.tbs_certificate_bytes, pss, hashes.SHA384())
-        except InvalidSignature:
-            raise UntrustedRoot(f"{name} is not issued by the key above it") from None
+        _verify_issued(name, key, issued.signature, issued.tbs_certificate_bytes)
         if now < issued.not_valid_before_utc.timestamp():
             raise EvidenceFromFuture(f"{name} is valid from {issued.not_valid_before_utc:%Y-%m-%d}")
         if now > issued.not_valid_after_utc.timestamp():
             raise EvidenceExpired(f"{name} was valid until {issued.not_valid_after_utc:%Y-%m-%d}")
+
+
+def _verify_issued(name: str, key: object, signature: bytes, signed: bytes) -> None:
+    if not isinstance(key, rsa.RSAPublicKey):
+        raise UntrustedRoot(f"{name} is issued by a key that is not RSA")
+    try:
+        # AMD signs with RSASSA-PSS and SHA-384, 48 bytes of salt, and with nothing else.
+        pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
+        key.verify(signature, signed, pss, hashes.SHA384())
+    except InvalidSignature:
+        raise UntrustedRoot(f"{name} is not issued by the key above it") from None
+
+
+def _verify_list(rule: PlatformRule, ask: x509.Certificate, data: bytes, now: int) -> int:
+    crl = _list(data)
+    _verify_issued("revocation list", _rsa_key(rule.root), crl.signature, crl.tbs_certlist_bytes)
+    issued, ends = int(crl.last_update_utc.timestamp()), crl.next_update_utc
+    if issued > now + CLOCK_SKEW_S:
+        raise EvidenceFromFuture(f"revocation list is of {crl.last_update_utc:%Y-%m-%d}")
+    if now - issued > rule.max_age_s or (ends is not None and now >= ends.timestamp()):
+        raise EvidenceExpired(f"revocation list is of {crl.last_update_utc:%Y-%m-%d}")
+    if crl.get_revoked_certificate_by_serial_number(ask.serial_number) is not None:
+        raise TcbRefused("the key that signs certificates of chips was revoked")
+    return issued
 
 
 def _verify_signature(data: bytes, report: Report, vcek: x509.Certificate) -> None:
@@ -172,6 +196,15 @@ def _certificate(der: bytes) -> x509.Certificate:
         return x509.load_der_x509_certificate(der)
     except ValueError:
         raise EvidenceMalformed("certificate does not parse") from None
+
+
+def _list(der: bytes) -> x509.CertificateRevocationList:
+    if len(der) > MAX_CRL_BYTES:
+        raise EvidenceMalformed(f"revocation list of {len(der)} bytes")
+    try:
+        return x509.load_der_x509_crl(der)
+    except ValueError:
+        raise EvidenceMalformed("revocation list is missing or does not parse") from None
 
 
 def _rsa_key(root: bytes) -> rsa.RSAPublicKey:

@@ -74,7 +74,22 @@ class Amd:
         values |= {"4": chip, "2": product}
         values.pop(without, None)
         vcek = self.signed("SEV-VCEK", "SEV-Milan", self.chip_key.public_key(), self.ask_key, values)
-        return SnpCertificates(*(Blob(each.public_bytes(Encoding.DER)) for each in (self.ask, vcek)))
+        return SnpCertificates(*(Blob(each.public_bytes(Encoding.DER)) for each in (self.ask, vcek)), crl=Blob(b""))
+
+    def revocation_list(
+        self, age_s: int, life_s: int, revoked: tuple[int, ...] = (), signer: rsa.RSAPrivateKey | None = None
+    ) -> Blob:
+        """A list that was issued `age_s` seconds before NOW."""
+        issued = datetime.datetime.fromtimestamp(NOW - age_s, datetime.UTC)
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ARK-Milan")])
+        builder = x509.CertificateRevocationListBuilder().issuer_name(name).last_update(issued)
+        builder = builder.next_update(issued + datetime.timedelta(seconds=life_s))
+        for serial in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(issued).build()
+            builder = builder.add_revoked_certificate(entry)
+        pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
+        made = builder.sign(signer or self.root, hashes.SHA384(), rsa_padding=pss)
+        return Blob(made.public_bytes(Encoding.DER))
 
     def report(self, guest: Guest | None = None) -> bytes:
         """1,184 bytes, signed by the chip."""

@@ -158,7 +158,7 @@ def test_another_rule_of_the_type_may_accept(bench: Bench) -> None:
 
 WRONG_PARTS: dict[str, Callable[[Evidence], Evidence]] = {
     "no collateral": lambda e: replace(e, collateral=None),
-    "certificates of a chip": lambda e: replace(e, certificates=SnpCertificates(Blob(b"a"), Blob(b"b"))),
+    "certificates of a chip": lambda e: replace(e, certificates=SnpCertificates(Blob(b"a"), Blob(b"b"), Blob(b""))),
     "no quote": lambda e: replace(e, quote=Blob(b"")),
     "half a quote": lambda e: replace(e, quote=Blob(e.quote[:700])),
     "a quote beyond the cap": lambda e: replace(e, quote=Blob(e.quote + bytes(16 * 1024))),

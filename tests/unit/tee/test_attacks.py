@@ -125,7 +125,7 @@ def test_attack_6_a_platform_key_that_was_revoked_is_refused(bench: Bench) -> No
     evidence = bench.quoter.evidence(bench.body)
     leaf = x509.load_pem_x509_certificates(evidence.quote[evidence.quote.index(b"-----BEGIN") :])[0]
     collateral = bench.quoter.evidence(bench.body, Verdict(revoked=(leaf.serial_number,))).collateral
-    with pytest.raises(EvidenceRefused):
+    with pytest.raises(TcbRefused, match="platform's key was revoked"):
         bench.appraise(encode(replace(evidence, collateral=collateral)))
 
 

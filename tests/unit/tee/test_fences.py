@@ -173,7 +173,8 @@ RULES: dict[str, dict[str, object]] = {
     "no age": {"max_age_s": 0},
     "no evaluation": {"min_evaluation": 0},
     "the TCB of another type": {"min_tcb": Blob(bytes(8))},
-    "snp with an age": {"type": EvidenceType.SNP, "min_tcb": Blob(bytes(8)), "min_evaluation": 0},
+    "snp with an evaluation": {"type": EvidenceType.SNP, "min_tcb": Blob(bytes(8))},
+    "snp with an age below zero": {"type": EvidenceType.SNP, "min_tcb": Blob(bytes(8)), "min_evaluation": 0, "max_age_s": -1},
     "snp without a minimal TCB": {"type": EvidenceType.SNP, "min_evaluation": 0, "max_age_s": 0},
 }
 

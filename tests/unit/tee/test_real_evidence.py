@@ -187,7 +187,7 @@ def snp(folder: Path) -> tuple[bytes, SnpCertificates]:
         Blob(x509.load_pem_x509_certificate((folder / name).read_bytes()).public_bytes(serialization.Encoding.DER))
         for name in ("sev_snp_ask.pem", "sev_snp_vcek.pem")
     )
-    return report, SnpCertificates(ask, vcek)
+    return report, SnpCertificates(ask, vcek, Blob(b""))
 
 
 def test_a_real_snp_guest_is_accepted_end_to_end(folder: Path) -> None:
@@ -222,7 +222,7 @@ def test_no_signed_byte_of_a_real_report_can_change(folder: Path) -> None:
 def test_real_certificates_swapped_or_out_of_time_are_refused(folder: Path) -> None:
     report, given = snp(folder)
     with pytest.raises(UntrustedRoot):
-        verify_report(snp_rule(), report, SnpCertificates(given.vcek, given.ask), SNP_TIME)
+        verify_report(snp_rule(), report, SnpCertificates(given.vcek, given.ask, Blob(b"")), SNP_TIME)
     with pytest.raises(EvidenceFromFuture):
         verify_report(snp_rule(), report, given, SNP_TIME - 10**8)
     with pytest.raises(EvidenceExpired):

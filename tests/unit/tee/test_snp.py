@@ -1,5 +1,6 @@
 """SNP reports of a synthetic AMD: one change at a time, each refused by its own rule."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,8 @@ from bytewise.protocol.appraisal import (
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     ConfigurationError,
+    EvidenceExpired,
+    EvidenceFromFuture,
     EvidenceMalformed,
     EvidenceRefused,
     MeasurementRefused,
@@ -31,7 +34,7 @@ from bytewise.protocol.evidence import Evidence, SnpCertificates
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import fences
 from bytewise.tee.appraisal import verify_evidence
-from bytewise.tee.snp import verify_report
+from bytewise.tee.snp import certificate_time, verify_report
 from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
 
 
@@ -133,7 +136,38 @@ def test_bytes_that_are_no_report_or_certificate_are_malformed(amd: Amd, data: b
     with pytest.raises(EvidenceMalformed):
         verify_report(rule(amd), data, amd.certificates(), NOW)
     with pytest.raises(EvidenceMalformed):
-        verify_report(rule(amd), amd.report(), SnpCertificates(Blob(certificate), Blob(certificate)), NOW)
+        verify_report(rule(amd), amd.report(), SnpCertificates(Blob(certificate), Blob(certificate), Blob(b"")), NOW)
+
+
+DAY = 86_400
+LISTS: dict[str, tuple[Callable[[Amd], Blob], type[EvidenceRefused]]] = {
+    "none": (lambda amd: Blob(b""), EvidenceMalformed),
+    "no list": (lambda amd: Blob(b"\x30\x00"), EvidenceMalformed),
+    "beyond the cap": (lambda amd: Blob(bytes(9000)), EvidenceMalformed),
+    "another's": (lambda amd: amd.revocation_list(0, DAY, signer=amd.ask_key), UntrustedRoot),
+    "old": (lambda amd: amd.revocation_list(31 * DAY, 90 * DAY), EvidenceExpired),
+    "over": (lambda amd: amd.revocation_list(2 * DAY, DAY), EvidenceExpired),
+    "from the future": (lambda amd: amd.revocation_list(-60, DAY), EvidenceFromFuture),
+    "names the signing key": (lambda amd: amd.revocation_list(0, DAY, revoked=(1,)), TcbRefused),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_rule_that_asks_for_the_revocation_list_gets_a_sound_one_or_nothing(amd: Amd, name: str) -> None:
+    """Control: without the demand every one of these lists passes."""
+    made, error = LISTS[name]
+    chain = replace(amd.certificates(), crl=made(amd))
+    with pytest.raises(error):
+        verify_report(rule(amd, max_age_s=30 * DAY), amd.report(), chain, NOW)
+    assert verify_report(rule(amd), amd.report(), chain, NOW)
+
+
+def test_a_sound_revocation_list_dates_the_evidence(amd: Amd) -> None:
+    chain = replace(amd.certificates(), crl=amd.revocation_list(DAY, 30 * DAY, revoked=(2, 3)))
+    asking = rule(amd, max_age_s=30 * DAY)
+    assert verify_report(asking, amd.report(), chain, NOW).issued_at == certificate_time(asking, chain) == NOW - DAY
+    # Where no list is asked for, its date is nobody's word and dates nothing.
+    assert certificate_time(rule(amd), chain) < NOW - DAY
 
 
 def test_a_synthetic_vendor_is_no_vendor(amd: Amd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,12 @@ def test_a_longer_list_of_platforms_waits_and_an_empty_one_is_the_longest() -> N
     assert narrower(one, two) and narrower(two, RULE) and not narrower(two, one) and not narrower(RULE, two)
 
 
+def test_no_longer_asking_for_the_revocation_list_waits() -> None:
+    plain = replace(RULE, type=EvidenceType.SNP, statuses=(TcbStatus.UP_TO_DATE,), min_evaluation=0, min_tcb=Blob(bytes(8)))
+    asked, never = plain, replace(plain, max_age_s=0)
+    assert narrower(asked, never) and not narrower(never, asked) and narrower(never, never)
+
+
 def test_dropping_the_demand_for_gpu_evidence_waits() -> None:
     first = replace(FIRST, measurements=(program(1, GpuUse.ATTESTED), program(2)))
     standing = succeed(first_standing(first), after(measurements=(program(1), program(2))), NOW)
