@@ -39,7 +39,8 @@ def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
 def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
     """What a shard does on seeing `after` behind `before`, a line for each entry; `PolicyRefused` if it refuses it."""
     waiting = {each.entry for each in succeed(first_standing(before), after, 0).pending}
-    old, new = (*before.rules, *before.measurements), (*after.rules, *after.measurements)
+    old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
+    new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
     added = (
         f"{'waits' if entry_digest(each) in waiting else 'counts at once'}: {_line(each)}" for each in new if each not in old
     )

@@ -74,7 +74,8 @@ class Amd:
         values |= {"4": chip, "2": product}
         values.pop(without, None)
         vcek = self.signed("SEV-VCEK", "SEV-Milan", self.chip_key.public_key(), self.ask_key, values)
-        return SnpCertificates(*(Blob(each.public_bytes(Encoding.DER)) for each in (self.ask, vcek)), crl=Blob(b""))
+        ask, chip_key = (Blob(each.public_bytes(Encoding.DER)) for each in (self.ask, vcek))
+        return SnpCertificates(ask, chip_key, Blob(b""))
 
     def revocation_list(
         self, age_s: int, life_s: int, revoked: tuple[int, ...] = (), signer: rsa.RSAPrivateKey | None = None
