@@ -275,6 +275,11 @@ def test_a_result_quote_binds_every_member_of_its_statement(bench: Bench, change
         verify_result_quote(bench.policy, encode(document), CHAIN_ID)
 
 
+def test_a_sound_result_quote_about_another_chain_is_refused(bench: Bench) -> None:
+    with pytest.raises(EvidenceRefused, match="for chain 1"):
+        verify_result_quote(bench.policy, encode(quoted(bench, statement(chain_id=U256(1)))), CHAIN_ID)
+
+
 def test_bytes_that_are_no_result_quote_are_refused(bench: Bench) -> None:
     for data in (b"", b"{}", os.urandom(50), encode(quoted(bench, statement())) + b" ", b" " * 80_000):
         with pytest.raises(EvidenceMalformed):
