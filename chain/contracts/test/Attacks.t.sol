@@ -84,6 +84,9 @@ contract CourtAttacksTest is CourtAttacks {
         for (uint160 i = 0; i < 4; ++i) {
             joins(id, address(0xC40D0 + i), bytes32(uint256(i + 1)));
         }
+        uint256 bond = params.joinBond(1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooManyChallengers.selector, id, 5));
+        disputes.join{value: bond}(id, "one too many");
         judged(id, guilty ? 1 : 0);
         if (guilty) disputes.openAlt(id, address(this), secret);
         ends(id);

@@ -347,6 +347,50 @@ contract DisputeEndTest is Courthouse {
         disputes.finalize(ids[2]);
     }
 
+    /// @dev What is held already counts nothing more: the hold ends once, and the count begins anew.
+    function test_convictions_during_a_hold_are_not_counted(uint256 salt) public {
+        for (uint256 i = 0; i < 5; ++i) {
+            convictedOf(salt % 1_000 + i, 1);
+        }
+        disputes.resetBreaker(ENVIRONMENT);
+        for (uint256 i = 5; i < 7; ++i) {
+            convictedOf(salt % 1_000 + i, 1);
+            that(!disputes.isHeld(ENVIRONMENT), "two of the new count");
+        }
+        convictedOf(salt % 1_000 + 7, 1);
+        that(disputes.isHeld(ENVIRONMENT), "three");
+    }
+
+    /// @dev Neither lie nor silence has a quorum, together they do: nobody could judge, and both said what they saw.
+    function test_a_mixed_verdict_pays_both_who_saw_a_fault_and_who_saw_nothing(uint256 salt) public {
+        bytes32 id = inCommit(salt);
+        IDisputes.Member[] memory list = members(id);
+        uint256[] memory says = new uint256[](list.length);
+        uint256 faults = 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            that(list[i].voter != address(0), "seated");
+            says[i] = faults + list[i].seats <= 2 ? 1 : 7;
+            if (says[i] == 1) faults += list[i].seats;
+            committed(voteOf(id, list[i], says[i]));
+        }
+        vm.assume(faults == 2);
+        toReveal(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            disputes.reveal(voteOf(id, list[i], says[i]), "");
+        }
+        toSettle(id);
+        disputes.settle(id);
+        decided(id, Verdict.UNAVAILABLE);
+        ends(id);
+        for (uint16 seat = 0; seat < 5; ++seat) {
+            (, Standing s) = disputes.standingOf(id, 1, seat);
+            that(s == Standing.RIGHT, "right");
+        }
+        (, Standing none) = disputes.standingOf(id, 1, 5);
+        (, Standing before) = disputes.standingOf(id, 2, 0);
+        that(none == Standing.NONE && before == Standing.NONE, "no such seat, no such round");
+    }
+
     /// @dev One operator many times, or many over a long time, are no fault of the environment.
     function test_the_breaker_counts_operators_within_its_time(uint256 salt, bool slow) public {
         for (uint256 i = 0; i < 4; ++i) {

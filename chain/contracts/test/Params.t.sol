@@ -374,6 +374,22 @@ contract ParamsTest is Check {
         same(params.longestLive(), longest(shorter()), "and ends");
     }
 
+    /// @dev Of all that are still owed: the shortest pause, until the latest of them is over.
+    function test_the_strictest_of_all_that_are_owed_counts(uint32[2] memory pauses, uint32 passed) public {
+        ParamSet memory p = shorter();
+        p.times.unbondDelay = uint32(params.longestDispute(1)) + 1 hours;
+        (uint256 began, uint256 least) = (block.timestamp, 1 days);
+        for (uint256 i = 0; i < 2; ++i) {
+            p.times.maxPause = uint32(bound(pauses[i], 0, 36 hours));
+            if (p.times.maxPause < least) least = p.times.maxPause;
+            params.set(p);
+        }
+        // The first version is owed for longest: for its delay and its pause.
+        vm.warp(block.timestamp + bound(passed, 0, 20 days));
+        bool owed = block.timestamp < began + 15 days;
+        same(params.pauseLimit(), owed ? least : p.times.maxPause, "pause");
+    }
+
     function shorter() private pure returns (ParamSet memory p) {
         p = Defaults.parameters();
         (p.times.window, p.times.airgap, p.times.appealTime) = (10 minutes, 1 hours, 10 minutes);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {TallyLib} from "../src/TallyLib.sol";
+import {Hashes, Outcome, Verdict} from "../src/Types.sol";
+import {ICourt} from "../src/interfaces/ICourt.sol";
+import {Check} from "./Vm.sol";
+
+/// @title The verdict rule alone: as Python has it, and what follows from it for every tally
+contract TallyTest is Check {
+    struct Votes {
+        uint256[] seats;
+        uint256[] outcome;
+        uint256[] code;
+        bytes32[] tokensHash;
+        bytes32[] traceRoot;
+        bytes32[] roundDigest;
+    }
+
+    function test_verdicts_are_those_of_python() public view {
+        string memory json = vm.readFile("../../tests/vectors/tally.json");
+        bytes32 claimed = vm.parseJsonBytes32(json, ".claimedOutHash");
+        Votes memory v = votesOf(json);
+        uint256[] memory from = vm.parseJsonUintArray(json, ".cases.voteOffset");
+        uint256[] memory count = vm.parseJsonUintArray(json, ".cases.voteLength");
+        uint256[] memory quorum = vm.parseJsonUintArray(json, ".cases.quorum");
+        uint256[] memory verdict = vm.parseJsonUintArray(json, ".cases.verdict");
+        uint256[] memory paper = vm.parseJsonUintArray(json, ".cases.paperVerdict");
+        bytes32[] memory replacement = vm.parseJsonBytes32Array(json, ".cases.replacement");
+        that(from.length >= 20, "cases");
+        for (uint256 i = 0; i < from.length; ++i) {
+            ICourt.Tally memory t = counted(v, from[i], from[i] + count[i], claimed);
+            TallyLib.Judgement memory j = TallyLib.judge(t, quorum[i], false);
+            same(uint256(j.verdict), verdict[i], "verdict");
+            same(j.replaced ? t.leadOutHash : bytes32(0), replacement[i], "replacement");
+            same(uint256(TallyLib.judge(t, quorum[i], true).verdict), paper[i], "verdict of the paper");
+        }
+    }
+
+    function votesOf(string memory json) private pure returns (Votes memory v) {
+        v.seats = vm.parseJsonUintArray(json, ".votes.seats");
+        v.outcome = vm.parseJsonUintArray(json, ".votes.outcome");
+        v.code = vm.parseJsonUintArray(json, ".votes.code");
+        v.tokensHash = vm.parseJsonBytes32Array(json, ".votes.tokensHash");
+        v.traceRoot = vm.parseJsonBytes32Array(json, ".votes.traceRoot");
+        v.roundDigest = vm.parseJsonBytes32Array(json, ".votes.roundDigest");
+    }
+
+    /// @dev Each vote with all that agree with it in everything; slow and plain.
+    function counted(Votes memory v, uint256 from, uint256 to, bytes32 claimed)
+        private
+        pure
+        returns (ICourt.Tally memory t)
+    {
+        for (uint256 i = from; i < to; ++i) {
+            uint256 size = 0;
+            for (uint256 k = from; k < to; ++k) {
+                if (groupOf(v, i) == groupOf(v, k)) size += v.seats[k];
+            }
+            Outcome outcome = Outcome(v.outcome[i]);
+            bytes32 outHash = outcome == Outcome.EXECUTED ? Hashes.outHash(v.tokensHash[i], v.traceRoot[i]) : bytes32(0);
+            if (outcome == Outcome.UNAVAILABLE) {
+                t.unavailable += uint16(v.seats[i]);
+            } else if (outcome == Outcome.EXECUTED && outHash == claimed) {
+                if (size > t.equal) t.equal = uint16(size);
+            } else if ((outcome == Outcome.EXECUTED || outcome == Outcome.INVALID) && size > t.lead) {
+                (t.lead, t.leadOutHash) = (uint16(size), outHash);
+                t.leadVerdict = outcome == Outcome.INVALID ? Verdict.INVALID : Verdict.OVERTURNED;
+            }
+        }
+    }
+
+    function groupOf(Votes memory v, uint256 i) private pure returns (bytes32) {
+        return TallyLib.groupOf(
+            uint8(v.outcome[i]), uint8(v.code[i]), v.tokensHash[i], v.traceRoot[i], v.roundDigest[i]
+        );
+    }
+
+    /// @dev Whoever is not a quorum decides nothing, and no two verdicts have one: a quorum is more than half.
+    function test_a_verdict_is_what_a_quorum_says(uint8 seats_, uint8 more, uint8[3] memory said, bool invalid)
+        public
+        pure
+    {
+        uint256 seats = bound(seats_, 3, 255);
+        uint256 quorum = bound(more, seats / 2 + 1, seats);
+        ICourt.Tally memory t;
+        t.equal = uint16(bound(said[0], 0, seats));
+        t.lead = uint16(bound(said[1], 0, seats - t.equal));
+        t.unavailable = uint16(bound(said[2], 0, seats - t.equal - t.lead));
+        t.leadVerdict = invalid ? Verdict.INVALID : Verdict.OVERTURNED;
+        TallyLib.Judgement memory j = TallyLib.judge(t, quorum, false);
+        bool fault = t.lead >= quorum;
+        bool withheld = t.unavailable >= quorum;
+        bool between = !fault && !withheld && uint256(t.lead) + t.unavailable >= quorum;
+        that((j.verdict == Verdict.UPHELD) == (t.equal >= quorum), "upheld");
+        that((j.verdict == t.leadVerdict) == fault, "convicted");
+        that((j.verdict == Verdict.UNAVAILABLE) == (withheld || between), "withheld");
+        that(j.mixed == between, "some saw a fault, some saw nothing");
+        that(j.replaced == (fault && !invalid), "another answer");
+    }
+}
