@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
 import {StakeTree} from "../src/StakeTree.sol";
-import {Hashes, ParamSet, Release, Ticket} from "../src/Types.sol";
+import {ParamSet} from "../src/Types.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 
@@ -270,22 +270,6 @@ contract KeyEpochsTest is AnchorBase {
         opened(3, point(), shards(1), 1, IKeyEpochs.Assurance.HARDWARE);
         vm.expectRevert(IKeyEpochs.BadAssurance.selector);
         opened(4, point(), shards(1), 1, IKeyEpochs.Assurance.NONE);
-    }
-
-    /// @dev What shards and enclaves sign is of this contract and this chain.
-    function test_releases_and_tickets_are_of_its_domain(Release memory r, Ticket memory t, uint32 chain) public {
-        vm.chainId(uint256(chain) + 1);
-        bytes32 domain = keccak256(
-            abi.encode(
-                keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"),
-                keccak256("Bytewise"),
-                keccak256("1"),
-                uint256(chain) + 1,
-                address(epochs)
-            )
-        );
-        same(epochs.hashRelease(r), keccak256(abi.encodePacked(hex"1901", domain, Hashes.release(r))), "release");
-        same(epochs.hashTicket(t), keccak256(abi.encodePacked(hex"1901", domain, Hashes.ticket(t))), "ticket");
     }
 
     function test_epoch_0_means_none(uint8 threshold) public {
