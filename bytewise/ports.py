@@ -105,6 +105,10 @@ class ChainView(Protocol):
         """Verifiers that showed this digest for an audited receipt."""
         ...
 
+    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
+        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        ...
+
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
         """What a challenger committed to, by dispute."""
         ...

@@ -13,8 +13,8 @@ from chain.artifacts import Log
 Raw = Mapping[str, Any]
 """A decoded struct."""
 
-OPEN = 1
-"""`IReceiptAnchor.State.OPEN` of a demand."""
+OPEN, ANSWERED = 1, 2
+"""`IReceiptAnchor.State` of a demand."""
 
 
 def audit_of(log: Log) -> tuple[AuditResult, Blob]:
@@ -107,6 +107,8 @@ def anchored(raw: Raw) -> AnchoredBatch:
         released=batch["released"],
         list_demanded=demanded,
         list_deadline=demand["deadline"] if demanded else 0,
+        list_answered=demand["state"] == ANSWERED,
+        anchored_at=batch["anchoredAt"],
     )
 
 

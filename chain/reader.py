@@ -112,6 +112,12 @@ class DocketReader(BlockReader):
         with reading_answer("demands"):
             return tuple(from_struct(DemandRecord, each) for each in raw)
 
+    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
+        """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)
+        with reading_answer("Answered"):
+            return next((Blob(log.values["answer"]) for log in reversed(logs) if log.values["subject"] == subject), None)
+
     def list_subject(self, batch_id: int) -> Digest:
         """Subject of a demand for the list of a batch."""
         where = ("ReceiptAnchor", self._at.receipt_anchor, "listSubject")

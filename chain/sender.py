@@ -51,7 +51,7 @@ class SenderPolicy(NamedTuple):
     max_fee_wei: int = 500 * 10**9
     """Most wei per gas that is ever offered."""
     give_up_after_s: int = 3600
-    """Seconds of wall time after which an act that still has to wait is dropped, unsigned."""
+    """Seconds of wall time since it was last planned after which an act that still has to wait is dropped, unsigned."""
     replan_after_s: int = 20
     """Seconds of wall time after an unsuccessful end before the same act may be tried again."""
 
@@ -132,7 +132,7 @@ class TransactionSender:
     def _start(self, item: Item, used: int, head: Block) -> None:
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lane.clock.now()
-        if _past(item.intent, head) or now - item.created_at > self._policy.give_up_after_s:
+        if _past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
             answer, why = Answer.LATE, "deadline"
         if answer is Answer.GO:
             fees = offered(head.base_fee_wei, _left(item.intent, head), self._policy.max_fee_wei)

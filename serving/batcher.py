@@ -2,7 +2,7 @@
 
 One batch at a time, since the contract wants first_seq = last_seq + 1. The header is stored before it is sent, so that a
 crash in between sends the same header again; the chain, not the store, says that a batch is anchored. An operator that was away
-for too long stops instead of anchoring requests that expired meanwhile.
+for too long anchors nothing any more, since requests expired meanwhile; it lives on, for what is anchored can still be demanded.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from bytewise.protocol.units import U32, U64, Address
 from bytewise.service import telemetry
 from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
-from serving.deadline import expiry_of, verify_deadline
+from serving.deadline import expiry_of, too_late
 from serving.standing import Standing, Watch
 
 FEE_MARGIN = 2
@@ -46,10 +46,6 @@ class Anchoring(Protocol):
         """Posts the header once, however often it is asked, and not after the deadline in chain time; too much comes back."""
         ...
 
-    def pump(self) -> int:
-        """Moves pending transactions on, without waiting for any; how many stay open."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Batcher:
@@ -71,7 +67,7 @@ class Batcher:
     def tick(self) -> None:
         """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent.
 
-        `ConfigurationError` before a batch is built or sent whose requests expire: see `serving.deadline`.
+        A batch whose requests expire is neither built nor sent, and no request accepted any more: see `serving.deadline`.
         """
         standing = self.chain.read()
         next_seq = self.books.next_seq()
@@ -82,10 +78,7 @@ class Batcher:
         self.watch.update(standing, self._behind(standing))
         waiting = self._waiting(standing)
         if waiting:
-            deadline = self._deadline(waiting, standing)
-            header = self._current(waiting)
-            self.sender.anchor(header, FEE_MARGIN * header.count * standing.price_wei, deadline)
-        self.sender.pump()
+            self._publish(waiting, standing)
         # What a waiting receipt's answer says of its expiry is needed until it is anchored.
         kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in waiting)])
         self.books.forget_answers(kept_from)
@@ -101,12 +94,25 @@ class Batcher:
         stored = self.books.open_batch()
         if stored is not None:
             return self.books.in_batch(stored.first_seq)
-        return answerable_head(uniform_head(self.books.unbatched(min(self.max_batch, standing.room))))
+        return answerable_head(uniform_head(self.books.unbatched(min(self.max_batch, standing.most))))
 
-    def _deadline(self, waiting: Sequence[SignedReceipt], standing: Standing) -> int:
+    def _publish(self, waiting: Sequence[SignedReceipt], standing: Standing) -> None:
+        deadline = self._deadline(waiting)
+        reason = too_late(waiting[0].receipt.seq, deadline, standing.timestamp)
+        if reason is not None:
+            # Ending the process would leave a batch that is under way to be mined late, and every demand unanswered.
+            self.watch.update(standing, reason)
+            telemetry.count("bytewise_batches_too_late_total")
+            telemetry.log("operator.too_late", reason=reason)
+            return
+        header = self._current(waiting)
+        self.sender.anchor(header, FEE_MARGIN * header.count * standing.price_wei, deadline)
+
+    def _deadline(self, waiting: Sequence[SignedReceipt]) -> int:
+        """Last second of chain time to send these receipts: time is left for the way into a block."""
         answers = [self.books.answer_to(receipt_id(self.anchor, each.receipt)) for each in waiting]
         expiries = [expiry_of(each, answer) for each, answer in zip(waiting, answers, strict=True)]
-        return verify_deadline(waiting[0].receipt.seq, expiries, self.anchor_within_s // 2, standing.timestamp)
+        return min(expiries) - self.anchor_within_s // 2
 
     def _current(self, entries: Sequence[SignedReceipt]) -> BatchHeader:
         """The header to send: the one that is stored and not anchored, else a new one."""

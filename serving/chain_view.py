@@ -1,7 +1,9 @@
 """Reads this operator's standing: a handful of views at one block."""
 
+from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import AnchoredBatch, Docket
 from bytewise.protocol.keys import EpochState
+from bytewise.protocol.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.reader import DocketReader
@@ -30,23 +32,28 @@ class OperatorStanding:
         record = reader.epoch(epoch, block) if self._listed(epoch) else None
         if record is not None and reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
             record = None
+        params = reader.params(docket.params_version, block)
         environment, model = reader.item(self._environment, block), reader.item(self._model_id, block)
         return Standing(
             number=docket.number, timestamp=docket.timestamp, epoch=record,
             environment_active=environment.status is Status.ACTIVE, model_active=model.status is Status.ACTIVE,
             registered=docket.me.is_operator, last_seq=docket.me.last_seq,
             judged=self._judged(environment.pool, block),
-            room=self._room(docket), price_wei=docket.price_wei,
+            room=self._room(docket, params), price_wei=docket.price_wei, most=self._most(docket, params),
         )  # fmt: skip
 
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None
         return found is not None and found.seatable
 
-    def _room(self, docket: Docket) -> int:
-        """Receipts for which the stake that nothing binds is enough."""
-        money = self._reader.params(docket.params_version, docket.number).money
-        return docket.me.free_wei // money.receipt_collateral if docket.me.stake_wei >= money.min_operator_stake else 0
+    def _room(self, docket: Docket, params: ParamSet) -> int:
+        """The contract asks for a whole minimum beside what is bound before it binds more."""
+        return max(0, docket.me.free_wei - params.money.min_operator_stake) // params.money.receipt_collateral
+
+    def _most(self, docket: Docket, params: ParamSet) -> int:
+        if docket.me.free_wei < params.money.min_operator_stake:
+            return 0
+        return min(docket.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
 
     def _listed(self, epoch: int) -> bool:
         """Whether our book has the epoch to seal to. Without it we serve nobody, but go on anchoring what was signed."""
@@ -77,9 +84,19 @@ class OwnBatches:
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
         """Deadlines of the open demands for envelopes among these receipts."""
-        demands = self._reader.demands(receipts, block)
+        return self._open(DemandKind.ENVELOPE, receipts, receipts, block)
+
+    def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
+        """Deadlines of the open demands that one of these receipts be anchored."""
+        domain = self._reader.network.anchor_domain
+        return self._open(DemandKind.ANCHOR, receipts, tuple(anchor_subject(domain, each) for each in receipts), block)
+
+    def _open(
+        self, kind: DemandKind, receipts: tuple[Digest, ...], subjects: tuple[Digest, ...], block: int
+    ) -> dict[Digest, int]:
+        demands = self._reader.demands(subjects, block)
         return {
             name: demand.deadline
             for name, demand in zip(receipts, demands, strict=True)
-            if demand.kind is DemandKind.ENVELOPE and demand.state is DemandState.OPEN
+            if demand.kind is kind and demand.state is DemandState.OPEN
         }

@@ -4,9 +4,8 @@ A receipt's own `anchorBy` is softer: anchored later it is marked (R-16), but no
 """
 
 import json
-from collections.abc import Iterable
 
-from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.request import Request
 
@@ -28,16 +27,15 @@ def expiry_of(signed: SignedReceipt, answer: bytes | None) -> int:
     return int(json.loads(answer)["opening"]["request"]["expiry"])
 
 
-def verify_deadline(first: int, expiries: Iterable[int], reserve_s: int, now: int) -> int:
-    """Last second of chain time at which a batch with these expiries may be sent: `reserve_s` are left for its way into a block.
+def too_late(first: int, deadline: int, now: int) -> str | None:
+    """What a person is told once the receipts from number `first` on can no longer be anchored in time; None before that.
 
-    `ConfigurationError` after it: nothing that this process may do helps, so a person has to.
+    `deadline` and `now` are chain time. Nothing that this process may do helps with these receipts.
     """
-    deadline = min(expiries) - reserve_s
-    if now > deadline:
-        raise ConfigurationError(
-            f"receipts from {first} on",
-            f"were to be anchored by {deadline}, and it is {now}: their requests expire, and anchoring them would convict this "
-            "operator. Do not restart it with these keys: unbond its stake, then serve with a new account and an empty database",
-        )
-    return deadline
+    if now <= deadline:
+        return None
+    return (
+        f"receipts from {first} on were to be anchored by {deadline}, and it is {now}: their requests expire, and anchoring them "
+        "would convict this operator. Leave it running until its last window is over, to answer demands; then unbond its stake, "
+        "and serve with a new account and an empty database"
+    )

@@ -1,11 +1,14 @@
 """What an operator owes for batches that are anchored: answers to demands; and what it gets back: its collateral."""
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
+from bytewise.ports import BlobStore
 from bytewise.protocol.actions import AnswerList, ReleaseBatch
 from bytewise.protocol.decide import decide_operator
 from bytewise.protocol.docket import AnchoredBatch, Docket
-from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.merkle import batch_proof
+from bytewise.protocol.receipt import SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
@@ -13,6 +16,19 @@ from bytewise.storage.books import Books
 
 SUBJECTS_PER_CALL = 256
 """Demands asked for at once."""
+
+PAGES_PER_STEP = 16
+"""Such questions in one step: who has more receipts in open windows asks for all of them over several blocks, long before any
+deadline, and anchors in time meanwhile."""
+
+
+class _Own(NamedTuple):
+    """What duties remember of a batch of ours."""
+
+    names: tuple[Digest, ...]
+    """Its receipts, in order."""
+    late: tuple[int, ...]
+    """Places of those that were anchored after their promise: only of these the anchoring can have been demanded."""
 
 
 class BatchReader(Protocol):
@@ -34,6 +50,10 @@ class BatchReader(Protocol):
         """Deadlines of the open demands for envelopes among these receipts."""
         ...
 
+    def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
+        """Deadlines of the open demands that one of these receipts be anchored."""
+        ...
+
 
 class Answering(Protocol):
     """The part of a sender that duties use. Deadlines are of the protocol clock."""
@@ -50,18 +70,29 @@ class Answering(Protocol):
         """Says where an envelope is."""
         ...
 
+    def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
+        """Shows that a receipt was anchored."""
+        ...
+
 
 class Duties:
     """Duties about the own batches, looked at once a block."""
 
-    def __init__(self, reader: BatchReader, sender: Answering, books: Books, operator: Address, anchor: Domain) -> None:
+    def __init__(
+        self, reader: BatchReader, sender: Answering, books: Books, blobs: BlobStore, operator: Address, anchor: Domain
+    ) -> None:
         self._reader = reader
         self._sender = sender
         self._books = books
+        self._blobs = blobs
         self._operator = operator
         self._anchor = anchor
         self._first = 0
         self._number = -1
+        self._page = 0
+        self._own: dict[tuple[int, int], _Own] = {}
+        self._again: dict[Digest, str] = {}
+        """Where envelopes are that were put on DA again because of a demand."""
 
     def step(self) -> None:
         """Answers what is demanded, releases what nothing holds; each act is sent once, however often it is decided."""
@@ -76,7 +107,10 @@ class Duties:
                     self._sender.release(action.batch_id)
                 case AnswerList():
                     self._answer_list(action, next(each for each in batches if each.batch_id == action.batch_id))
-        self._answer_envelopes([each for each in batches if each.operator == self._operator and not each.released], head)
+        mine = [each for each in batches if each.operator == self._operator and not each.released]
+        self._remember(mine)
+        self._answer_anchors(mine, head)
+        self._answer_envelopes(mine, head)
         self._number = head
 
     def _batches(self, docket: Docket) -> list[AnchoredBatch]:
@@ -99,14 +133,55 @@ class Duties:
             return
         self._sender.answer_list(batch.batch_id, content, action.deadline)
 
-    def _answer_envelopes(self, batches: list[AnchoredBatch], block: int) -> None:
-        own = {receipt_id(self._anchor, each.receipt): each for b in batches for each in self._books.in_batch(b.first_seq)}
-        names = tuple(own)
-        for start in range(0, len(names), SUBJECTS_PER_CALL):
-            page = names[start : start + SUBJECTS_PER_CALL]
-            for name, deadline in self._reader.demanded_envelopes(page, block).items():
-                self._answer_envelope(name, own[name], deadline)
+    def _remember(self, batches: Sequence[AnchoredBatch]) -> None:
+        known, self._own = self._own, {}
+        for each in batches:
+            key = _key(each)
+            self._own[key] = known.get(key) or self._read(each)
 
-    def _answer_envelope(self, name: Digest, signed: SignedReceipt, deadline: int) -> None:
+    def _read(self, batch: AnchoredBatch) -> _Own:
+        entries = self._books.in_batch(batch.first_seq)
+        late = tuple(i for i, each in enumerate(entries) if each.receipt.anchor_by < batch.anchored_at)
+        return _Own(tuple(receipt_id(self._anchor, each.receipt) for each in entries), late)
+
+    def _answer_anchors(self, batches: Sequence[AnchoredBatch], block: int) -> None:
+        """Anchored late is anchored, but somebody has to show it: a demand that nobody answers costs a penalty all the same."""
+        for batch in batches:
+            own = self._own[_key(batch)]
+            names = tuple(own.names[place] for place in own.late)
+            if not names:
+                continue
+            for name, deadline in self._reader.demanded_anchors(names, block).items():
+                entries = self._books.in_batch(batch.first_seq)
+                place = own.names.index(name)
+                proof = batch_proof(batch_leaves(self._anchor, entries), place)
+                telemetry.log("demand.anchor", receipt=name)
+                self._sender.answer_anchor(entries[place], batch.batch_id, proof, deadline)
+
+    def _answer_envelopes(self, batches: Sequence[AnchoredBatch], block: int) -> None:
+        for page in self._pages([name for batch in batches for name in self._own[_key(batch)].names]):
+            for name, deadline in self._reader.demanded_envelopes(page, block).items():
+                self._answer_envelope(name, deadline)
+
+    def _pages(self, names: Sequence[Digest]) -> Iterator[tuple[Digest, ...]]:
+        """Portions in turns, at most `PAGES_PER_STEP` of them."""
+        starts = range(0, len(names), SUBJECTS_PER_CALL)
+        for _ in starts[:PAGES_PER_STEP]:
+            self._page = (self._page + 1) % len(starts)
+            yield tuple(names[starts[self._page] : starts[self._page] + SUBJECTS_PER_CALL])
+
+    def _answer_envelope(self, name: Digest, deadline: int) -> None:
+        """Who demands an envelope did not get it: it goes on DA again, and the answer says where. `Unavailable` if DA is away."""
         telemetry.log("demand.envelope", receipt=name)
-        self._sender.answer_envelope(name, signed.locator.encode(), deadline)
+        envelope = self._books.envelope(name)
+        if envelope is None:
+            telemetry.log("demand.no_envelope", receipt=name)
+            return
+        if name not in self._again:
+            self._again[name] = self._blobs.put(envelope)
+        self._sender.answer_envelope(name, self._again[name].encode(), deadline)
+
+
+def _key(batch: AnchoredBatch) -> tuple[int, int]:
+    """A batch that a reorganisation anchored again has another time."""
+    return batch.first_seq, batch.anchored_at

@@ -85,6 +85,7 @@ class Pipeline:
         # The number is only taken when the receipt is stored; this thread is the only one that takes numbers, and the books
         # refuse any other than the next.
         first = hands.books.next_seq()
+        standing.verify_room(first + len(asked) - 1)
         sealed = [
             self._seal(Payload(request, each.output, signature), each, first + i, standing, epoch)
             for i, ((request, signature), each) in enumerate(zip(asked, generated, strict=True))

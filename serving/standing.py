@@ -29,9 +29,11 @@ class Standing:
     judged: bool
     """Whether enough verifiers could judge what we answer: without them no batch is taken."""
     room: int
-    """Receipts for which our stake that nothing binds is enough."""
+    """Receipts after the last anchored one that can be anchored: none is while less than a whole minimum of stake is free."""
     price_wei: int
     """Of a place for one receipt."""
+    most: int
+    """Receipts that the contract takes in one batch now: a larger one would be refused for good."""
 
     @property
     def closed_because(self) -> str | None:
@@ -47,6 +49,15 @@ class Standing:
             if not good:
                 return reason
         return None
+
+    def verify_room(self, last: int) -> int:
+        """The number of a receipt to be signed, if it and all before it can be anchored; `TryAgain` if stake is missing for that.
+
+        A receipt that is given out and cannot be anchored before its request expires is the end of an operator.
+        """
+        if last > self.last_seq + self.room:
+            raise TryAgain("operator", "no free stake is left to bind")
+        return last
 
 
 class Watch:

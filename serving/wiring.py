@@ -89,13 +89,22 @@ class Work:
 
     batcher: Batcher
     duties: Duties
+    sender: ContractSender
     desk: Desk
     lane: Lane
 
     def tick(self) -> None:
-        """Publishes what was answered; then what is owed for what was published."""
-        self.batcher.tick()
-        self.duties.step()
+        """What is owed for what was published, then what is to be published, then the transactions of both.
+
+        None waits for another: a list is demanded just when DA is away, and then no new batch can be built either.
+        """
+        try:
+            self.duties.step()
+        finally:
+            try:
+                self.batcher.tick()
+            finally:
+                self.sender.pump()
 
 
 class Operator:
@@ -173,8 +182,9 @@ class Operator:
         sender = contract_sender(client, network, lane, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
         batcher = self._batcher(hands, standing, sender)
-        duties = Duties(OwnBatches(reader, operator.address), sender, hands.books, operator.address, network.anchor_domain)
-        return Work(batcher, duties, self._opened(offer, hands), lane)
+        own = OwnBatches(reader, operator.address)
+        duties = Duties(own, sender, hands.books, hands.blobs, operator.address, network.anchor_domain)
+        return Work(batcher, duties, sender, self._opened(offer, hands), lane)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits

@@ -154,7 +154,7 @@ def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, result
     """It holds no key and no stake: two drawn verifiers that say MISMATCH are what it needs to risk its bond."""
     seats = tuple((who, stake // PARAMS.money.audit_unit) for who, stake in village.chain.verifiers)
     rate, bond = PARAMS.shares.audit_rate_bps, PARAMS.required_bond
-    audited = AuditedReceipt(results[0].receipt_id, header.batch_id, village.chain.beacon, seats, rate, results)
+    audited = AuditedReceipt(results[0].receipt_id, header.batch_id, village.chain.beacon, seats, rate, results, bond)
     rich, poor = (village.chain.docket(me=holdings(balance_wei=wei)) for wei in (bond, bond - 1))
     assert decide_watchtower(rich, [audited], set(), WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)
     alone = dataclasses.replace(audited, results=results[:1])

@@ -10,7 +10,7 @@ from bytewise.protocol.units import Address
 
 
 class DocketPages:
-    """Reads dockets with every dispute that can still change, and every batch whose window may be open.
+    """Reads dockets with every dispute that can still change, and every batch whose window may be open or whose list is owed.
 
     Ends of whole pages that are over for good are remembered.
     """
@@ -45,8 +45,8 @@ class DocketPages:
             if not page:
                 raise TryAgain("chain", f"block {docket.number} changed while batches were read")
             found += page
-        # Once the clock is past a window it is past it for good.
-        over = next((i for i, each in enumerate(found) if docket.clock <= each.window_end), len(found))
+        # Once the clock is past a window it is past it for good; a demand that nobody answered still has to be ended.
+        over = next((i for i, each in enumerate(found) if docket.clock <= each.window_end or each.list_demanded), len(found))
         self._first_batch += over
         return tuple(found[over:])
 

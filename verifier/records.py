@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.ports import BlobStore, ChainView, Documents
-from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.environment import Environment
-from bytewise.protocol.errors import BadCertificate, Fault, NotServed, TryAgain, Unavailable
+from bytewise.protocol.errors import Fault, NotServed, TryAgain, Unavailable
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Digest
@@ -20,6 +19,7 @@ from bytewise.storage.archive import Archive, SeenReceipt
 from bytewise.storage.cursor import Cursor, Mark
 from verifier.backlog import Backlog
 from verifier.check import CheckedReceipt, verify_batch
+from verifier.cures import Served
 from verifier.tickets import Case
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
@@ -50,10 +50,10 @@ class Records:
     ) -> None:  # fmt: skip
         self._chain = chain
         self._documents = documents
-        self._da = da
         self._archive = archive
         self._cursor = cursor
         self._network = network
+        self._served = Served(chain, da, network.anchor_domain)
         self._fetch_deadline_s = fetch_deadline_s
         self._monotonic = monotonic
         self._environments: dict[Digest, Environment] = {}
@@ -113,7 +113,16 @@ class Records:
                 raise TryAgain("archive", f"batch {batch_id} was not seen yet")
             if not self._read_list(batch.header, docket):
                 raise NotServed(f"a list of batch {batch_id} that fits it", "faulty")
-        return self.fetch(receipt_id)
+        try:
+            return self.fetch(receipt_id)
+        except NotServed:
+            live = self._required(receipt_id)
+            name = live.seen.signed.receipt.envelope_hash
+            data = self._served.cured_envelope(name, receipt_id, live.header, docket)
+            if data is None:
+                raise
+            self._archive.keep_envelope(data)
+            return data
 
     def fetch(self, receipt_id: Digest) -> bytes:
         """Ciphertext of a receipt that was checked: own archive first, then DA. `NotServed` if that has no bytes that fit."""
@@ -121,8 +130,7 @@ class Records:
         receipt = live.seen.signed.receipt
         data: bytes | None = self._archive.envelope(receipt.envelope_hash)
         if data is None:
-            what = f"envelope of receipt {receipt_id.hex()}"
-            data = self._served(live.seen.signed.locator, Label.ENVELOPE, receipt.envelope_hash, what)
+            data = self._served.envelope(live.seen.signed.locator, receipt.envelope_hash, receipt_id)
             self._archive.keep_envelope(data)
         if live.seen.finding == WITHHELD_FINDING:
             self._mark(live, GOOD)
@@ -223,7 +231,7 @@ class Records:
         """Whether the list that DA gives, which is the one that the chain names, proves its receipts; they are then kept."""
         environment = self.environment(header.environment, docket.number)
         epochs = frozenset({int(self._chain.epoch(header.key_epoch, docket.number).epoch)})
-        data = self._served(header.locator, Label.LIST, header.list_hash, f"list of batch {header.batch_id}")
+        data = self._served.list_of(header, docket)
         try:
             checked = verify_batch(self._network.anchor_domain, header, data, environment, epochs)
         except Fault as fault:
@@ -247,13 +255,6 @@ class Records:
     def _settled(self, batch_id: int) -> None:
         self._unread.pop(batch_id, None)
         self._backlog.drop(batch_id)
-
-    def _served(self, locator: str, label: Label, wanted: Digest, what: str) -> bytes:
-        """The bytes with this labelled hash. Others are no fault of the operator: any proxy may answer with anything."""
-        try:
-            return self._da.get(locator, lambda data: labelled(label, data) == wanted)
-        except (Unavailable, BadCertificate) as error:
-            raise NotServed(what, str(error)) from None
 
     def _remember(self, header: BatchHeader) -> None:
         for seen in self._archive.receipts(header.batch_id):

@@ -4,6 +4,7 @@ A challenger earns the opener's share only if it committed to the right answer, 
 over, to watchtowers of its choice. A tip proves itself: it opens the commitment of a result that its verifier signed.
 """
 
+import queue
 import ssl
 import threading
 from collections.abc import Callable, Iterable
@@ -26,6 +27,10 @@ MAX_TIP_BYTES = 4096
 """A tip has about 700."""
 MAX_TIPS = 4096
 """Tips that are kept: the oldest go first."""
+MAX_TIPS_EACH = 64
+"""Of one verifier, so that none can push out what others told."""
+MAX_WAITING = 256
+"""Tips that wait to be sent; a tip is a favour, and more are dropped."""
 TIMEOUT_S = 5.0
 """Of one exchange."""
 PATH = "/v1/tip"
@@ -77,6 +82,9 @@ class TipBox:
             raise NotAMember(result.verifier, "any pool", 0)
         with self._lock:
             self._tips[(result.receipt_id, result.verifier)] = tip
+            own = [key for key in self._tips if key[1] == result.verifier]
+            if len(own) > MAX_TIPS_EACH:
+                del self._tips[own[0]]
             while len(self._tips) > MAX_TIPS:
                 del self._tips[next(iter(self._tips))]
 
@@ -113,14 +121,27 @@ class TipServer:
 
 
 class TipSender:
-    """Tells watchtowers; who does not answer is left alone, for a tip is a favour."""
+    """Tells watchtowers, in a thread of its own: votes have deadlines, and a watchtower may be slow. Who does not answer is left
+    alone, for a tip is a favour."""
 
     def __init__(self, urls: tuple[str, ...], certificate: Path) -> None:
         self._urls = urls
         self._context = ssl.create_default_context(cafile=str(certificate))
+        self._waiting: queue.Queue[Tip] = queue.Queue(MAX_WAITING)
+        threading.Thread(target=self._loop, name="tips out", daemon=True).start()
 
     def __call__(self, tip: Tip) -> None:
-        """Hands a tip to each watchtower."""
+        """Takes a tip for each watchtower; never waits."""
+        try:
+            self._waiting.put_nowait(tip)
+        except queue.Full:
+            telemetry.log("tip.dropped", receipt=tip.result.receipt_id)
+
+    def _loop(self) -> None:
+        while True:
+            self._tell(self._waiting.get())
+
+    def _tell(self, tip: Tip) -> None:
         for url in self._urls:
             try:
                 answer = httpx2.post(url + PATH, content=encode(tip), verify=self._context, timeout=TIMEOUT_S)

@@ -98,7 +98,7 @@ class Watchtower:
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("watchtower.reread", from_block=self._first_block)
             self._next_block = self._first_block
-            for kept in (self._posted, self._beacons, self._seats, self._committed):
+            for kept in (self._posted, self._beacons, self._seats, self._committed, self._disputed):
                 kept.clear()
         if self._next_block > docket.number:
             return
@@ -129,4 +129,5 @@ class Watchtower:
                 self._seats[(batch.batch_id, who)] = stake // params.money.audit_unit
         seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
         beacon = self._beacons[batch.batch_id]
-        return AuditedReceipt(live.seen.receipt_id, batch.batch_id, beacon, seats, params.shares.audit_rate_bps, results)
+        rate, bond = params.shares.audit_rate_bps, params.required_bond
+        return AuditedReceipt(live.seen.receipt_id, batch.batch_id, beacon, seats, rate, results, bond)

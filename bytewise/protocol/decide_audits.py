@@ -44,6 +44,8 @@ class AuditedReceipt:
     """Chance of one seat to be drawn."""
     results: tuple[AuditResult, ...]
     """Posted results, oldest first."""
+    bond_wei: int
+    """What a dispute costs under the batch's parameters: those in force today may ask for another bond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def decide_watchtower(
     docket: Docket, audited: Sequence[AuditedReceipt], disputed: Set[Digest], policy: WatchPolicy
 ) -> tuple[Action, ...]:
     """Which receipts to challenge: posted results of drawn auditors are all that a watchtower without keys has to go by."""
-    bond, balance = docket.required_bond_wei, docket.me.balance_wei
+    balance = docket.me.balance_wei
     known = disputed | {case.receipt_id for case in docket.cases}
     actions: list[Action] = []
     for receipt in audited:
@@ -85,9 +87,9 @@ def decide_watchtower(
         if receipt.receipt_id in known or closing or docket.paused:
             continue
         against, for_it = count_audits(receipt)
-        if against >= policy.mismatches and against > for_it and balance >= bond:
-            balance -= bond
-            actions.append(OpenDispute(receipt.receipt_id, bond))
+        if against >= policy.mismatches and against > for_it and balance >= receipt.bond_wei:
+            balance -= receipt.bond_wei
+            actions.append(OpenDispute(receipt.receipt_id, receipt.bond_wei))
     return tuple(actions)
 
 

@@ -197,6 +197,10 @@ class AnchoredBatch:
     """Whether a demand for its list is open."""
     list_deadline: int
     """Until when that is answered; 0 without one."""
+    list_answered: bool = False
+    """Whether the list itself is on the chain, as the answer to a demand."""
+    anchored_at: int = 0
+    """Wall time of its block: receipts of it are compared with their `anchor_by`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +240,7 @@ class Docket:
     policy_serial: int
     """Its serial."""
     batches: tuple[AnchoredBatch, ...] = ()
-    """Those whose window may be open, by number and without a gap, if they were asked for."""
+    """Those whose window may be open or whose list is owed, by number and without a gap, if they were asked for."""
 
     def batch(self, batch_id: int) -> AnchoredBatch | None:
         """One of `batches`, or None."""

@@ -140,6 +140,18 @@ def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
     return typed_digest(anchor, receipt)
 
 
+def anchor_subject(anchor: Domain, identifier: Digest) -> Digest:
+    """Subject of a demand that a receipt be anchored; `anchor` is the domain of `ReceiptAnchor`."""
+    kinds = ("string", "uint256", "address", "bytes32")
+    return digests.keccak256_abi(kinds, ("anchor", anchor.chain_id, anchor.contract, identifier))
+
+
+def list_subject(anchor: Domain, batch_id: int) -> Digest:
+    """Subject of a demand for the list of a batch."""
+    kinds = ("string", "uint256", "address", "uint64")
+    return digests.keccak256_abi(kinds, ("list", anchor.chain_id, anchor.contract, batch_id))
+
+
 def verify_receipt(anchor: Domain, signed: SignedReceipt) -> Digest:
     """Receipt id of a receipt of this chain with a valid operator signature; otherwise the named fault."""
     receipt = signed.receipt

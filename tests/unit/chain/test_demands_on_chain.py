@@ -11,7 +11,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import ReceiptList
+from bytewise.protocol.receipt import ReceiptList, list_subject
 from bytewise.protocol.units import U64
 from chain.history import CourtHistory
 from chain.params import DEVNET
@@ -37,6 +37,9 @@ def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvi
     operator.answer_list(0, encode(content), batches[0].list_deadline)
     court.pump()
     subjects = tuple(court.reader.list_subject(each) for each in (0, 1))
+    assert subjects == tuple(list_subject(court.network.anchor_domain, each) for each in (0, 1))
+    answers = [court.reader.answered(each, 0, court.reader.head()) for each in subjects]
+    assert answers == [encode(content), None], "what was demanded is on the chain"
     states = [(each.kind, each.state) for each in court.reader.demands(subjects, court.reader.head())]
     assert states == [(DemandKind.LIST, DemandState.ANSWERED), (DemandKind.LIST, DemandState.OPEN)]
     mine(anvil, DEVNET.times.cure + 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.errors import LaneOwned, LaneStopped
+from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
 from chain.book import write_network
@@ -174,6 +175,34 @@ def test_an_act_that_waits_for_too_long_is_dropped_unsigned(anvil: Anvil, tmp_pa
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (State.EXPIRED, None)
+
+
+class Later:
+    """The same clock, so many seconds on."""
+
+    def __init__(self, seconds: int) -> None:
+        self._seconds, self._clock = seconds, SystemClock()
+
+    def now(self) -> int:
+        return self._clock.now() + self._seconds
+
+
+def test_an_act_that_was_dropped_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:
+    """Collateral that a dispute held for days is released after it, and a batch is anchored after a long pause."""
+    desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
+    desk.post(3)
+    lane = desk.outbox.lane
+    for hours in (2, 4):
+        lane.clock = Later(hours * 3600)
+        desk.sender.pump()
+        assert desk.row(1).state is State.EXPIRED, "it waited for the batch before"
+        lane.clock = Later(hours * 3600 + 60)
+        desk.post(3)
+        desk.sender.pump()
+        assert desk.row(1).state is State.PLANNED
+    desk.post(1)
+    pump(anvil, [desk.sender])
+    assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED] * 2 and desk.batches() == 2
 
 
 def test_an_act_without_money_waits_and_those_behind_it_do_not(anvil: Anvil, tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
 ME = PEOPLE[2]
 RATE_BPS, SEATS = 9_000, tuple((who, 10) for who in PEOPLE)
 WATCH = WatchPolicy(mismatches=2, margin_s=2)
+BOND_WEI = 100
 
 
 def seen(window_end: int = NOW + 500, **changes: object) -> Docket:
     """A docket with batch 0, whose window ends then, and money for ten bonds."""
-    return docket(batches=(anchored(0, window_end=window_end),), required_bond_wei=100, me=holdings(balance_wei=1000), **changes)
+    return docket(batches=(anchored(0, window_end=window_end),), required_bond_wei=70, me=holdings(balance_wei=1000), **changes)
 
 
 def result(receipt: Digest, who: Address, said: AuditOutcome) -> AuditResult:
@@ -66,7 +67,9 @@ def drawn(count: int) -> tuple[Digest, Digest, list[Address]]:
 
 def audited(*words: tuple[int, AuditOutcome]) -> AuditedReceipt:
     receipt, beacon, who = drawn(4)
-    return AuditedReceipt(receipt, 0, beacon, SEATS, RATE_BPS, tuple(result(receipt, who[i], said) for i, said in words))
+    return AuditedReceipt(
+        receipt, 0, beacon, SEATS, RATE_BPS, tuple(result(receipt, who[i], said) for i, said in words), BOND_WEI
+    )
 
 
 MISMATCHES = ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH))
@@ -74,7 +77,9 @@ MISMATCHES = ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH))
 
 def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> None:
     fraud = audited(*MISMATCHES, (2, AuditOutcome.MATCH))
-    assert decide_watchtower(seen(), [fraud], frozenset(), WATCH) == (OpenDispute(fraud.receipt_id, 100),)
+    assert decide_watchtower(seen(), [fraud], frozenset(), WATCH) == (OpenDispute(fraud.receipt_id, BOND_WEI),), (
+        "the batch's bond"
+    )
     assert decide_watchtower(seen(), [fraud], {fraud.receipt_id}, WATCH) == ()
     assert decide_watchtower(replace(seen(), cases=(case(receipt_id=fraud.receipt_id),)), [fraud], frozenset(), WATCH) == ()
     assert decide_watchtower(replace(seen(), paused=True), [fraud], frozenset(), WATCH) == ()

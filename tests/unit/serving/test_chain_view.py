@@ -1,11 +1,18 @@
 """What an operator believes of its own standing, read from a real chain."""
 
 import dataclasses
+from pathlib import Path
 
+import pytest
+
+from bytewise.protocol.receipt import anchor_subject, receipt_id
+from chain.params import DEVNET
 from chain.reader import DocketReader
-from serving.chain_view import OperatorStanding
+from chain.records import DemandKind, DemandState
+from serving.chain_view import OperatorStanding, OwnBatches
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import ENVIRONMENT, MODEL, deployed, signer
+from tests.devnet import ENVIRONMENT, FEE_WEI, MODEL, STAKE_WEI, batch, deployed, pump, reader, sender, signer
+from tests.dockets import holdings
 
 
 def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:
@@ -23,3 +30,45 @@ def test_an_operator_with_a_whole_book_may_serve() -> None:
     with running_anvil() as anvil:
         standing = _standing(anvil).read()
     assert standing.closed_because is None and standing.epoch is not None and standing.epoch.epoch == 1
+    beside = STAKE_WEI - DEVNET.money.min_operator_stake
+    assert (standing.room, standing.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
+
+
+def test_below_a_whole_minimum_of_free_stake_nobody_is_served_and_nothing_is_batched() -> None:
+    """`ReceiptAnchor._bind` looks at what is free, not at what is staked: receipts beyond that could not be anchored in time."""
+    with running_anvil() as anvil:
+        standing = _standing(anvil)
+        most = STAKE_WEI - DEVNET.money.min_operator_stake
+        with pytest.MonkeyPatch.context() as patch:
+            for bound, room in ((most - 1, 0), (most - DEVNET.money.receipt_collateral, 1), (most + 1, 0)):
+                free = holdings(is_operator=True, stake_wei=STAKE_WEI, free_wei=STAKE_WEI - bound)
+                real = DocketReader.docket
+                patch.setattr(DocketReader, "docket", lambda *a, real=real, me=free: dataclasses.replace(real(*a), me=me))
+                found = standing.read()
+                assert found.room == room and (found.most == 0) == (bound > most)
+                patch.setattr(DocketReader, "docket", real)
+
+
+def test_who_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> None:
+    with running_anvil() as anvil:
+        network, me = deployed(anvil), signer(1)
+        chain, operator, client = (
+            reader(anvil, network),
+            sender(anvil, network, me, tmp_path),
+            sender(anvil, network, signer(9), tmp_path),
+        )
+        late = batch(network, me, 1, 2, anvil.client.head().timestamp - 700)
+        client.demand_anchor(late.entries[1], DEVNET.money.demand_bond)
+        pump(anvil, [client])
+        operator.anchor(late.header, FEE_WEI)
+        pump(anvil, [operator])
+        own, name = OwnBatches(chain, me.address), receipt_id(network.anchor_domain, late.entries[1].receipt)
+        (seen,) = own.anchored(0, own.head())
+        assert seen.anchored_at > late.entries[1].receipt.anchor_by
+        others = (receipt_id(network.anchor_domain, late.entries[0].receipt), name)
+        ((found, deadline),) = own.demanded_anchors(others, own.head()).items()
+        assert found == name and own.demanded_envelopes(others, own.head()) == {}
+        operator.answer_anchor(late.entries[1], 0, late.proofs[1], deadline)
+        pump(anvil, [operator])
+        (demand,) = chain.demands((anchor_subject(network.anchor_domain, name),), chain.head())
+        assert (demand.kind, demand.state) == (DemandKind.ANCHOR, DemandState.ANSWERED)

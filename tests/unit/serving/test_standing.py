@@ -8,7 +8,7 @@ from bytewise.protocol.errors import TryAgain
 from serving.standing import Standing, Watch
 from tests.devnet import epoch_document
 
-OPEN = Standing(5, 1000, epoch_document().record, True, True, True, 0, True, 100, 7)
+OPEN = Standing(5, 1000, epoch_document().record, True, True, True, 0, True, 100, 7, 64)
 
 
 class Time:
@@ -57,3 +57,10 @@ def test_an_old_reading_closes() -> None:
     time.value = 10.5
     with pytest.raises(TryAgain, match="fresh"):
         watch.open()
+
+
+def test_no_receipt_is_signed_that_no_stake_is_left_for() -> None:
+    standing = replace(OPEN, last_seq=40, room=3)
+    assert standing.verify_room(43) == 43
+    with pytest.raises(TryAgain, match="no free stake"):
+        standing.verify_room(44)

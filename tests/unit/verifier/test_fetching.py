@@ -9,13 +9,15 @@ import pytest
 from bytewise.protocol.errors import (
     BytewiseError,
     MalformedValue,
+    NotServed,
     TryAgain,
     UnknownKeyEpoch,
 )
-from bytewise.protocol.receipt import BatchHeader
-from bytewise.protocol.units import U64
+from bytewise.protocol.receipt import BatchHeader, list_subject, receipt_id
+from bytewise.protocol.units import U64, Blob
 from bytewise.storage.cursor import Cursor
 from tests.unit.verifier.town import NETWORK, Town
+from tests.world import ANCHOR
 from verifier.backlog import LONGEST_PAUSE_S, Backlog
 from verifier.records import CHECKED, FETCH_BUDGET_S, GOOD, NEW, WITHHELD, WITHHELD_FINDING, Records
 
@@ -98,6 +100,38 @@ def test_a_tick_spends_its_budget_and_comes_to_the_rest_in_the_next(tmp_path: Pa
     for _ in range(5):
         records.step(town.chain.pass_time(1))
     assert town.shelf.reads - before <= 5 * 4, "what fails pauses"
+
+
+def test_a_list_that_was_answered_on_the_chain_is_read_there(tmp_path: Path) -> None:
+    """An operator that keeps its lists off DA, and answers demands only, would be audited by nobody."""
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    data = Blob(town.shelf.blobs.pop(header.locator))
+    town.records.step(town.chain.now())
+    assert town.archive.batch(0).state == NEW  # type: ignore[union-attr]
+    subject = list_subject(ANCHOR, 0)
+    for answer, state in ((Blob(data + b" "), NEW), (data, CHECKED)):
+        town.chain.answers[subject] = answer
+        town.records.step(town.chain.pass_time(5))
+        assert town.archive.batch(0).state == state  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff\xfe", b"eigenda:standard:0x02", b"https://elsewhere"])
+def test_an_envelope_is_looked_for_where_its_operator_put_it_again(tmp_path: Path, answer: bytes) -> None:
+    """Seats that ask the first place only would convict an operator that answered the demand in time."""
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    name, data = receipt_id(ANCHOR, signed.receipt), town.shelf.blobs.pop(signed.locator)
+    town.records.step(town.chain.now())
+    for said in (None, answer):
+        if said is not None:
+            town.chain.answers[name] = Blob(said)
+        with pytest.raises(NotServed):
+            town.records.obtain(name, 0, town.chain.pass_time(1))
+    town.chain.answers[name] = Blob(town.shelf.put(data).encode())
+    assert town.records.obtain(name, 0, town.chain.pass_time(1)) == data
+    assert town.records.case(name, town.chain.now()).envelope == data
 
 
 def test_what_failed_least_comes_first_and_what_failed_pauses_longer_each_time() -> None:

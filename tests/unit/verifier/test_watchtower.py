@@ -1,6 +1,8 @@
 """The watchtower without keys: public draws, posted words, one dispute per fraud, and the answer that auditors told it."""
 
+import socket
 import ssl
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +23,9 @@ from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest
 from bytewise.service.certificates import make_certificate
-from tests.unit.verifier.town import BOND_WEI, NETWORK, Town
+from tests.unit.verifier.town import BOND_WEI, NETWORK, PARAMS, Town
 from tests.world import ANCHOR, DISPUTES, NOW, signer, word
-from verifier.tips import MAX_TIP_BYTES, PATH, Tip, TipBox, TipSender, TipServer
+from verifier.tips import MAX_TIP_BYTES, MAX_TIPS_EACH, MAX_WAITING, PATH, Tip, TipBox, TipSender, TipServer
 from verifier.watchtower import Watchtower
 
 TOWER = signer("tower")
@@ -65,10 +67,10 @@ def test_the_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Pa
     town.chain.pass_time(1)
     post(town, tip(identifier, "second"))
     (action,) = step(town, tower)
-    assert action == OpenDispute(identifier, BOND_WEI)
+    assert action == OpenDispute(identifier, PARAMS.required_bond) and PARAMS.required_bond != BOND_WEI, "not the bond of today"
     tower.open(action, town.sender)
     ((bond, commitment),) = town.sender.of("open")
-    assert bond == BOND_WEI and any(commitment), "whoever was told nothing commits to nothing that can win"
+    assert bond == PARAMS.required_bond and any(commitment), "whoever was told nothing commits to nothing that can win"
     town.dispute(fraud)
     assert step(town, tower) == ()
 
@@ -80,6 +82,19 @@ def test_a_watchtower_that_starts_later_finds_the_same(tmp_path: Path) -> None:
     for who in ("voter", "second"):
         post(town, tip(receipt_id(ANCHOR, fraud.receipt), who))
     assert [type(action) for action in step(town, tower_of(town))] == [OpenDispute]
+
+
+def test_a_dispute_of_somebody_else_that_left_the_chain_is_opened_by_us(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    fraud = town.signed(1, cheat=True)
+    town.anchor(fraud)
+    for who in ("voter", "second"):
+        post(town, tip(receipt_id(ANCHOR, fraud.receipt), who))
+    town.dispute(fraud)
+    tower = tower_of(town)
+    assert step(town, tower) == ()
+    town.chain.disputes, town.chain.branch = [], "another"
+    assert [type(action) for action in step(town, tower)] == [OpenDispute]
 
 
 def test_who_was_told_commits_to_the_answer_and_shows_it_after_a_restart(tmp_path: Path) -> None:
@@ -121,6 +136,27 @@ def test_a_tip_proves_itself_or_is_no_tip() -> None:
         box.put(tip(word("receipt"), "second"))
 
 
+def test_no_verifier_pushes_out_what_another_told() -> None:
+    good, box = tip(word("receipt"), "voter"), TipBox(DISPUTES, lambda who: True)
+    box.put(good)
+    flood = [tip(word("flood", i), "second") for i in range(MAX_TIPS_EACH + 3)]
+    for each in flood:
+        box.put(each)
+    told = [box.key([each.result]) is not None for each in (good, *flood)]
+    assert told == [True, *[False] * 3, *[True] * MAX_TIPS_EACH]
+
+
+def test_a_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
+    make_certificate(tmp_path / "tls.pem", tmp_path / "tls.key", "127.0.0.1", "tower")
+    said = tip(word("receipt"), "voter")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        tell = TipSender((f"https://127.0.0.1:{silent.getsockname()[1]}",), tmp_path / "tls.pem")
+        silent.settimeout(10)
+        for _ in range(MAX_WAITING + 9):
+            tell(said)
+        assert silent.accept(), "it is being told, and nobody waits"
+
+
 def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(tmp_path: Path) -> None:
     make_certificate(tmp_path / "tls.pem", tmp_path / "tls.key", "127.0.0.1", "tower")
     box, said = TipBox(DISPUTES, lambda who: who != signer("second").address), tip(word("receipt"), "voter")
@@ -128,6 +164,10 @@ def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(tmp_path: Path) 
     url = f"https://127.0.0.1:{server.port}"
     try:
         TipSender(("https://127.0.0.1:1", url), tmp_path / "tls.pem")(said)
+        pause = threading.Event()
+        for _ in range(200):
+            if box.key([said.result]) is None:
+                pause.wait(0.05)
         assert box.key([said.result]) == KEY
         trust = ssl.create_default_context(cafile=str(tmp_path / "tls.pem"))
         asked = ((PATH, b"no tip", 403), (PATH, bytes(MAX_TIP_BYTES + 1), 400), ("/other", encode(said), 400))

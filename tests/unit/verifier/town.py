@@ -21,7 +21,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Addresses, Network
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt, receipt_id
+from bytewise.protocol.receipt import BatchHeader, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.request import output_for
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
@@ -69,6 +69,8 @@ class MemoryChain:
         self.reachable = True
         self.page, self.dockets = 1000, list[int]()
         """Disputes of one answer, and where the dockets that were asked for began."""
+        self.answers: dict[Digest, Blob] = {}
+        """What was answered to a demand, by subject."""
         self.alternatives: dict[Digest, Digest] = {}
         """What we committed to as a challenger, by dispute."""
         self.parameters = PARAMS
@@ -97,7 +99,12 @@ class MemoryChain:
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         return tuple(
-            anchored(header.batch_id, header.operator, header.anchored_at + WINDOW_S)
+            anchored(
+                header.batch_id,
+                header.operator,
+                header.anchored_at + WINDOW_S,
+                list_answered=list_subject(ANCHOR, header.batch_id) in self.answers,
+            )
             for header in self._up_to(block)[from_batch:]
         )
 
@@ -106,6 +113,9 @@ class MemoryChain:
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
         return self.agreed
+
+    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
+        return self.answers.get(subject)
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
         return dict(self.alternatives)

@@ -1,0 +1,167 @@
+"""What an operator owes for what it published: whatever else is away, demands are answered in time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.docket import AnchoredBatch, Docket
+from bytewise.protocol.errors import TryAgain, Unavailable
+from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
+from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.units import Digest
+from bytewise.storage.migrate import migrate
+from serving import duties as duties_module
+from serving.duties import SUBJECTS_PER_CALL, Duties
+from serving.wiring import Work
+from tests import dockets
+from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+
+DEADLINE = 77
+
+
+@dataclass
+class Owing:
+    """The chain as duties read it, a sender that keeps what was answered, and the store."""
+
+    scene: Scene
+    number: int = 5
+    batches: list[AnchoredBatch] = field(default_factory=list)
+    envelopes: set[Digest] = field(default_factory=set)
+    anchors: set[Digest] = field(default_factory=set)
+    asked: list[Digest] = field(default_factory=list)
+    said: list[tuple[object, ...]] = field(default_factory=list)
+    away: bool = False
+
+    def head(self) -> int:
+        return self.number
+
+    def docket(self, block: int) -> Docket:
+        return dockets.docket(number=block, batch_count=len(self.batches))
+
+    def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
+        return tuple(self.batches[from_batch:])
+
+    def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
+        self.asked += receipts
+        return {each: DEADLINE for each in receipts if each in self.envelopes}
+
+    def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
+        return {each: DEADLINE for each in receipts if each in self.anchors}
+
+    def release(self, batch_id: int) -> None:
+        self.said.append(("release", batch_id))
+
+    def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
+        self.said.append(("list", batch_id, content, deadline))
+
+    def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
+        self.said.append(("envelope", receipt, locator, deadline))
+
+    def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
+        self.said.append(("anchor", signed, batch_id, proof, deadline))
+
+    def put(self, data: bytes) -> str:
+        if self.away:
+            raise TryAgain("da", "away")
+        return self.scene.put(data)
+
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        return self.scene.get(locator)
+
+    def pump(self) -> int:
+        self.said.append(("pump",))
+        return 0
+
+    def duties(self) -> Duties:
+        """As after a start."""
+        return Duties(self, self, self.scene.books, self, OPERATOR.address, ANCHOR)
+
+    def publish(self, count: int, anchored_at: int = NOW + 1) -> list[SignedReceipt]:
+        """The next batch: signed, built, anchored."""
+        self.scene.issue(count)
+        self.scene.batcher().tick()
+        header = self.scene.sent[-1]
+        self.scene.last_seq = header.first_seq + header.count - 1
+        self.scene.batcher().tick()
+        plain = dockets.anchored(len(self.batches), OPERATOR.address, first_seq=header.first_seq, anchored_at=anchored_at)
+        self.batches.append(plain)
+        return list(self.scene.books.in_batch(header.first_seq))
+
+
+@pytest.fixture
+def owing(tmp_path: Path) -> Iterator[Owing]:
+    migrate(f"sqlite:///{tmp_path / 'db'}")
+    yield Owing(Scene(tmp_path))
+
+
+def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> None:
+    """When DA is away lists are demanded, and the batcher fails at every tick."""
+    owing.publish(2)
+    owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
+    owing.scene.issue(1)
+    owing.away = True
+    batcher = replace(owing.scene.batcher(), blobs=owing)
+    work = Work(batcher, owing.duties(), owing, None, None)  # type: ignore[arg-type]
+    with pytest.raises(Unavailable):
+        work.tick()
+    assert owing.said == [("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9), ("pump",)]
+
+
+def test_what_expired_stops_no_answer(owing: Owing) -> None:
+    owing.publish(2)
+    owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
+    owing.scene.issue(1)
+    owing.scene.timestamp += 10**6
+    Work(owing.scene.batcher(), owing.duties(), owing, None, None).tick()  # type: ignore[arg-type]
+    assert [each[0] for each in owing.said] == ["list", "pump"] and len(owing.scene.sent) == 1
+
+
+def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
+    """`Demands.expire` takes a penalty for a demand that nobody answered, also for a receipt that is anchored by then."""
+    late = owing.publish(3, anchored_at=NOW + WITHIN_S + 1)
+    owing.anchors = {receipt_id(ANCHOR, late[1].receipt)}
+    owing.duties().step()
+    ((what, signed, batch_id, proof, deadline),) = owing.said
+    assert (what, signed, batch_id, deadline) == ("anchor", late[1], 0, DEADLINE)
+    leaf = batch_leaf(receipt_id(ANCHOR, late[1].receipt), late[1].receipt.seq)
+    assert verify_batch_proof(owing.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
+
+
+def test_of_receipts_in_time_nobody_is_asked_whether_they_were_anchored(owing: Owing) -> None:
+    owing.anchors = {receipt_id(ANCHOR, each.receipt) for each in owing.publish(3, anchored_at=NOW + WITHIN_S)}
+    owing.duties().step()
+    assert owing.said == []
+
+
+def test_a_demanded_envelope_goes_on_da_again_once_and_the_answer_says_where(owing: Owing) -> None:
+    signed = owing.publish(1)[0]
+    name = receipt_id(ANCHOR, signed.receipt)
+    owing.envelopes = {name}
+    duties = owing.duties()
+    owing.away = True
+    with pytest.raises(Unavailable):
+        duties.step()
+    assert owing.said == [], "an answer that leads nowhere is worse than none yet"
+    owing.away = False
+    duties.step()
+    owing.number += 1
+    duties.step()
+    (answer,) = set(owing.said)
+    locator = bytes(answer[2]).decode()  # type: ignore[call-overload]
+    assert answer == ("envelope", name, locator.encode(), DEADLINE) and locator != signed.locator
+    assert owing.get(locator) == owing.scene.books.envelope(name) and len(owing.scene.blobs) == 2, "the list and the envelope"
+
+
+def test_all_open_receipts_are_asked_about_in_turns(owing: Owing, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {receipt_id(ANCHOR, each.receipt) for _ in range(3) for each in owing.publish(3)}
+    monkeypatch.setattr(duties_module, "SUBJECTS_PER_CALL", 2)
+    monkeypatch.setattr(duties_module, "PAGES_PER_STEP", 2)
+    duties = owing.duties()
+    for _ in range(3):
+        before = len(owing.asked)
+        duties.step()
+        owing.number += 1
+        assert len(owing.asked) - before <= 4 < SUBJECTS_PER_CALL
+    assert set(owing.asked) == names
