@@ -109,7 +109,11 @@ abstract contract Ending is KeyActions {
         until(uint256(guardian.clock()) + 7 hours);
         for (uint256 i = 0; i < people.length; ++i) {
             address a = people[i];
-            if (ledger.creditOf(a) == 0 || a == address(refuser)) continue;
+            if (ledger.creditOf(a) == 0) continue;
+            if (a == address(refuser)) {
+                that(!may(a, address(ledger), 0, abi.encodeCall(ledger.withdraw, ()), "taken"), "it refuses");
+                continue;
+            }
             must(a, address(ledger), abi.encodeCall(ledger.withdraw, ()), "withdraw");
             same(ledger.creditOf(a), 0, "credit that cannot leave");
         }

@@ -49,7 +49,7 @@ abstract contract OtherActions is Onward {
     }
 
     function unbond(uint256 who, uint256 amount) internal {
-        amount = spread(amount) % (rarely(amount) ? 70 ether : 3 ether);
+        amount = rarely(amount) ? vault.stakeOf(stakerAt(who)) : spread(amount) % 3 ether;
         may(stakerAt(who), address(vault), 0, abi.encodeCall(vault.requestUnbond, (amount)), "requestUnbond");
     }
 
@@ -133,6 +133,8 @@ abstract contract OtherActions is Onward {
     function release(uint256 which, bool wait) internal {
         if (receipts.length == 0) return;
         uint64 batchId = receipts[which % receipts.length].batchId;
+        // Those that must not be released are tried oftener than chance would.
+        if (live.length != 0 && spread(which) % 2 == 0) batchId = batchOf[live[which % live.length]];
         if (wait) until(uint256(anchor.windowEnd(0, batchId)) + 1);
         may(personAt(which), address(anchor), 0, abi.encodeCall(anchor.release, (batchId)), "release");
     }
