@@ -62,7 +62,7 @@ abstract contract Ballots is Checks {
     /// @dev Another vote than the one committed to does not open.
     function _lies(bytes32 id, IDisputes.Member memory m, uint8 what) private {
         Act memory act = choice(what);
-        if (m.voter == address(0) || _same(act, actOf(id, m.voter, uint8(uint256(what) + 1)))) return;
+        if (m.voter == address(0) || _same(act, actOf(id, m.voter, what))) return;
         bytes memory data = abi.encodeCall(disputes.reveal, (voteOf(id, m, act), "quote"));
         that(!_tries(m.voter, data), "another vote than was committed");
     }

@@ -1,5 +1,7 @@
 """What the soak program of the contracts reads from a campaign, and what it calls a failure."""
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.soak_contracts import MOVES, VERDICTS, error_names, failures, summed
+
+CONTRACTS = Path(__file__).parents[3] / "chain" / "contracts"
+FAULTS = tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 99), min_size=len(MOVES), max_size=len(MOVES)), st.integers(0, 9)), max_size=5))
@@ -37,3 +42,19 @@ def test_every_error_of_the_contracts_has_its_name() -> None:
 )
 def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[str]) -> None:
     assert failures(result) == wrong
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault["name"]))
+def test_a_planted_fault_changes_one_place_of_its_contract(fault: dict[str, Any]) -> None:
+    assert (CONTRACTS / fault["file"]).read_text().count(fault["old"]) == 1
+    assert fault["old"] != fault["new"]
+
+
+def test_every_invariant_and_every_row_of_the_table_has_a_planted_fault() -> None:
+    broken = {rule for fault in FAULTS for rule in fault["rules"]}
+    assert {f"I{number}" for number in range(1, 27)} | set(MOVES) - {"stay"} <= broken
+
+
+def test_every_planted_fault_stands_in_the_operating_notes() -> None:
+    notes = (CONTRACTS.parents[1] / "docs" / "contracts.md").read_text().partition("## 6.")[2]
+    assert [fault["name"] for fault in FAULTS if fault["name"] not in notes] == []
