@@ -71,9 +71,8 @@ contract TallyTest is Check {
     }
 
     function groupOf(Votes memory v, uint256 i) private pure returns (bytes32) {
-        return TallyLib.groupOf(
-            uint8(v.outcome[i]), uint8(v.code[i]), v.tokensHash[i], v.traceRoot[i], v.roundDigest[i]
-        );
+        return
+            TallyLib.groupOf(uint8(v.outcome[i]), uint8(v.code[i]), v.tokensHash[i], v.traceRoot[i], v.roundDigest[i]);
     }
 
     /// @dev Whoever is not a quorum decides nothing, and no two verdicts have one: a quorum is more than half.
