@@ -26,7 +26,7 @@ from kms.client import ShardKeySource
 from kms.envelope import seal_padded
 from kms.release import Shard
 from tests.unit.inference.models import small_artifact
-from tests.unit.kms.world import NOW, VOTER, Case
+from tests.unit.kms.memory_chain import NOW, VOTER, Case
 from tests.unit.kms.world import World as KeyWorld
 from tests.unit.verifier.bench import CONTRACTS
 from tests.village import Enclave

@@ -14,7 +14,7 @@ from bytewise.protocol.messages import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.request import Output, Request, output_for
 from bytewise.protocol.units import Digest
 from tests.unit.bad_input.courtroom import GREEDY, STOP, Court, verdict
-from tests.unit.kms.world import Case
+from tests.unit.kms.memory_chain import Case
 from tests.world import word
 
 Make = Callable[[Request, Generated], Output]

@@ -24,7 +24,7 @@ from bytewise.protocol.seal import BUCKETS, Envelope, Payload, pad
 from bytewise.protocol.units import U64, U256, Blob
 from kms.curve import GENERATOR, encode_point
 from tests.unit.bad_input.courtroom import ANCHORED, GREEDY, NOTHING, Court, computed, verdict
-from tests.unit.kms.world import Case
+from tests.unit.kms.memory_chain import Case
 from tests.world import signer, word
 
 MANY = 300

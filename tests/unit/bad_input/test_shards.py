@@ -13,8 +13,8 @@ from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import Digest
 from kms.policy import key_domain
 from tests.unit.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
+from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.unit.kms.test_client import WrongShare
-from tests.unit.kms.world import OTHER_VOTER, VOTER, Case
 from tests.unit.verifier.bench import CONTRACTS
 from tests.village import Enclave
 from tests.world import word

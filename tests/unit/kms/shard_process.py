@@ -9,7 +9,7 @@ from bytewise.service.settings import load_settings
 from kms import keyring
 from kms.serve import serve_shard
 from kms.settings import ShardSettings
-from tests.unit.kms.world import CONTRACTS, MemoryChain
+from tests.unit.kms.memory_chain import CONTRACTS, MemoryChain
 
 if __name__ == "__main__":
     settings = load_settings(ShardSettings, Path(sys.argv[1]))

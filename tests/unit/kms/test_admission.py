@@ -18,7 +18,8 @@ from bytewise.service.clock import SystemClock
 from kms.envelope import MAX_ENVELOPE_BYTES, verify_receipt_envelope
 from kms.policy import anchor_domain
 from kms.release import ADMISSIONS
-from tests.unit.kms.world import CONTRACTS, World, refused, wait_until
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.world import World, refused, wait_until
 
 PIECES = (b"{},", b"[],", b"0,", b'"\\n",')
 

@@ -35,7 +35,8 @@ from kms.envelope import seal_padded
 from kms.keyring import HeldShare
 from kms.policy import anchor_domain, key_domain
 from kms.release import Shard
-from tests.unit.kms.world import CONTRACTS, Case, World
+from tests.unit.kms.memory_chain import CONTRACTS, Case
+from tests.unit.kms.world import World
 
 
 class Blame:

@@ -37,8 +37,9 @@ from kms.policy import key_domain
 from kms.settings import ShardSettings
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_force, pump, reader, seed_passed, sender, signer, word
+from tests.unit.kms.memory_chain import Case
 from tests.unit.kms.test_process import answers, config
-from tests.unit.kms.world import ENVIRONMENT, Case, World, wait_until
+from tests.unit.kms.world import ENVIRONMENT, World, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 OPERATOR, CHALLENGER, VERIFIERS = signer(1), signer(8), [signer(i) for i in range(3, 8)]

@@ -18,7 +18,8 @@ from kms.approve import approve, changes
 from kms.release import Shard
 from kms.serve import POLICY_HISTORY, build_shard
 from kms.settings import ShardSettings
-from tests.unit.kms.world import CONTRACTS, World
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.world import World
 
 ROOT = Path(__file__).resolve().parents[3]
 GOVERNORS = [LocalSigner(bytes([n]) * 32) for n in (91, 92, 93)]

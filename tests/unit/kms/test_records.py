@@ -16,7 +16,8 @@ from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import LogHead, ReleaseRecords, verify_log
 from bytewise.storage.tables_keys import ReleaseRow
 from kms.policy import key_domain
-from tests.unit.kms.world import CONTRACTS, World
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.world import World
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -26,7 +26,8 @@ from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
 from kms import hpke
 from kms.policy import key_domain
-from tests.unit.kms.world import ATTACKER, CONTRACTS, NOW, OTHER_VOTER, VOTER, World, refused
+from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.unit.kms.world import ATTACKER, World, refused
 
 # --- envelopes ---
 

@@ -32,7 +32,8 @@ from kms import hpke
 from kms.curve import decode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
-from tests.unit.kms.world import ATTACKER, AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER, World, is_drawn, refused
+from tests.unit.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.unit.kms.world import ATTACKER, World, is_drawn, refused
 
 
 def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:

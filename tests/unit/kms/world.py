@@ -8,30 +8,27 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import uvicorn
 
 from bytewise.ports import Clock
-from bytewise.protocol import merkle, sortition
+from bytewise.protocol import sortition
 from bytewise.protocol.appraisal import AppraisalPolicy
-from bytewise.protocol.docket import Case as DisputeCase
-from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment, Limits
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.jobs import Contracts, RunJob
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, Decision, EpochDocument, EpochState, ReleaseAnswer, ReleaseRequest
+from bytewise.protocol.keys import Decision, ReleaseAnswer, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
-from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, Receipt, plain_enclave_key, receipt_id
+from bytewise.protocol.receipt import Receipt, plain_enclave_key, receipt_id
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.succession import first_standing
-from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_DIGEST, Address, Blob, Decimal, Digest, short_text
+from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Decimal, Digest, short_text
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
@@ -47,83 +44,22 @@ from kms.hpke import transport_keypair
 from kms.policy import anchor_domain, expected_report_data, key_domain
 from kms.release import Shard
 from kms.settings import DealSettings, DealShard
-from tests.dockets import case as dispute_of
+from tests.unit.kms.memory_chain import (
+    AUDIT_RATE_BPS,
+    CHAIN_ID,
+    CLIENT,
+    CONTRACTS,
+    NOW,
+    OPERATOR,
+    VOTER,
+    Case,
+    MemoryChain,
+)
 
 ENTRY = "kms.client"
 """The measured program of these tests: small, and without a model."""
 
-CHAIN_ID = 31337
-CONTRACTS = Contracts(U256(CHAIN_ID), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), Address("0x" + "e1" * 20))
-OPERATOR, VOTER, OTHER_VOTER, CLIENT = (LocalSigner(bytes([n]) * 32) for n in (1, 2, 3, 4))
-AUDIT_RATE_BPS = 10_000
-AUDIT_SEATS = {VOTER.address: 100, OTHER_VOTER.address: 1}
-"""Audit seats of the verifiers of this world."""
-WINDOW_S = 600
 ENVIRONMENT = Environment(ZERO_DIGEST, "exact-1", "cpu", "none", (), (), Limits(512, 128, 65536, 259))
-NOW = 1_800_000_000
-"""Chain time of the one block."""
-
-
-@dataclass
-class Case:
-    """One receipt with everything that belongs to it."""
-
-    payload: Payload
-    receipt: Receipt
-    receipt_signature: Blob
-    envelope: bytes
-    id: Digest
-
-
-class MemoryChain:
-    """`KeyView` over one settable block; `facts` is what every read gives, `disputes` and `batches` by id."""
-
-    def __init__(self, document: EpochDocument, policy: Digest) -> None:
-        self.disputes: dict[Digest, DisputeCase] = {}
-        self.beacon: Digest | None = Digest(b"\x07" * 32)
-        self.audit_seats = dict(AUDIT_SEATS)
-        self.audit_rate_bps = AUDIT_RATE_BPS
-        self.window_end = NOW - 100 + WINDOW_S
-        self.batches: dict[int, BatchHeader] = {}
-        self.facts = ChainFacts(
-            number=100, timestamp=NOW, clock=NOW, policy=policy, is_verifier=True, case=None, drawing=None,
-            epoch_state=EpochState.ACTIVE,
-            assurance=document.record.assurance, public_key=document.record.public_key,
-        )  # fmt: skip
-
-    def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
-        return replace(
-            self.facts, case=self.disputes.get(ticket.subject), drawing=self.drawing(ticket.voter, batch_id),
-            is_verifier=ticket.voter in AUDIT_SEATS,
-        )  # fmt: skip
-
-    def drawing(self, voter: Address, batch_id: int) -> AuditDrawing | None:
-        """What draws the auditors of a batch."""
-        batch = self.batches.get(batch_id)
-        if batch is None or self.beacon is None:
-            return None
-        return AuditDrawing(batch, self.window_end, self.beacon, self.audit_rate_bps, self.audit_seats.get(voter, 0))
-
-    def open(self, case: Case, phase: Phase = Phase.COMMIT, round_number: int = 1, seat_mask: int = 0b111) -> Digest:
-        """A dispute about the case in which VOTER has seats; returns its id."""
-        identifier = Digest(case.id[::-1])
-        member = Seat(VOTER.address, seat_mask, ZERO_DIGEST, ZERO_DIGEST)
-        self.disputes[identifier] = dispute_of(
-            id=identifier, receipt_id=case.id, operator=case.receipt.operator, claimed_out_hash=case.receipt.out_hash,
-            phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32), opened_at=NOW - 10, commit_end=NOW + 50,
-            reveal_end=NOW + 110, members=(member,),
-        )  # fmt: skip
-        return identifier
-
-    def anchor(self, case: Case, batch_id: int = 0) -> tuple[Digest, ...]:
-        """A batch of the case and one other leaf; returns the proof."""
-        leaves = (merkle.batch_leaf(case.id, case.receipt.seq), Digest(b"\x05" * 32))
-        receipt = case.receipt
-        self.batches[batch_id] = BatchHeader(
-            batch_id, receipt.operator, U64(1), U32(2), merkle.batch_root(leaves), ZERO_DIGEST, receipt.environment,
-            receipt.model_id, receipt.key_epoch, "eigenda:standard:0x00", U64(NOW - 100), U64(90),
-        )  # fmt: skip
-        return merkle.batch_proof(leaves, 0)
 
 
 class World:
