@@ -66,10 +66,8 @@ def _add_releases(app: FastAPI, shard: Shard) -> None:
         return _answer(shard.info)
 
     def log(request: Request) -> Response:
-        first = request.query_params.get("from", "0")
-        if not (first.isascii() and first.isdigit() and len(first) < 16):
-            raise NotCanonical("from is not an index")
-        return _answer(lambda: shard.log(int(first)))
+        first, epoch = (_number(request, name) for name in ("from", "epoch"))
+        return _answer(lambda: shard.log(first or 0, epoch))
 
     app.add_api_route("/v1/nonce", nonce, methods=["POST"])
     app.add_api_route("/v1/release", release, methods=["POST"])
@@ -92,6 +90,15 @@ def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> N
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     uvicorn.Server(config).run()
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise NotCanonical(f"{name} is not a number")
+    return int(text)
 
 
 def _answer(produce: Callable[[], object]) -> Response:

@@ -22,14 +22,16 @@ from bytewise.protocol.keys import (
     ReleaseRequest,
     ShardInfo,
     SignedRelease,
+    SignedTicket,
     partial_info,
 )
 from bytewise.protocol.messages import Release
+from bytewise.protocol.release_log import LogHead
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import U8, U64
 from bytewise.service import telemetry
-from bytewise.storage.releases import LogHead, ReleaseRecords, Usage
+from bytewise.storage.releases import ReleaseRecords, Usage
 from kms import hpke, policy
 from kms.chain_view import KeyView
 from kms.curve import Rng, decode_point
@@ -87,9 +89,9 @@ class Shard:
         record = self._document.record
         return ShardInfo(record.epoch, self._share.index, self._signer.address, record.assurance, self._appraisal.policy.digest)
 
-    def log(self, first: int) -> ReleaseLog:
-        """Release records from index `first` on, a bounded page of them."""
-        return ReleaseLog(self._records.page(self._document.record.epoch, first))
+    def log(self, first: int, epoch: int | None = None) -> ReleaseLog:
+        """Release records from index `first` on, a bounded page of them; of the epoch that is served, or of one that was."""
+        return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
 
     def release(self, body: bytes) -> ReleaseAnswer:
         """The sealed partial and the record of its release, or the named rule."""
@@ -155,7 +157,8 @@ class Shard:
             decision=U8(decision),
             decided_at=U64(facts.timestamp),
         )
-        return SignedRelease(record, self._signer.sign(typed_digest(policy.key_domain(self._contracts), record)))
+        signature = self._signer.sign(typed_digest(policy.key_domain(self._contracts), record))
+        return SignedRelease(record, signature, SignedTicket(ticket, request.ticket_signature))
 
     def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease) -> ReleaseAnswer:
         ticket, base = request.ticket, decode_point(admitted.envelope.enc)

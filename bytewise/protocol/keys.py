@@ -122,6 +122,16 @@ class ReleaseAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedTicket:
+    """The right that a release record names by its hash, in the words of who asked."""
+
+    ticket: Ticket
+    """Which dispute and round, or which audit; whose enclave."""
+    signature: Blob
+    """The voter's, over the ticket's EIP-712 digest."""
+
+
+@dataclass(frozen=True, slots=True)
 class SignedRelease:
     """One entry of a shard's public log."""
 
@@ -129,6 +139,8 @@ class SignedRelease:
     """The record."""
     signature: Blob
     """The shard's."""
+    right: SignedTicket | None
+    """Why; None in records of before shards kept tickets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,12 @@ class CeremonyFailed(Unavailable):
     rule, template = "R-3C", "ceremony {0} failed: {1}"
 
 
+class ReleaseLogBroken(Fault):
+    """A shard's release log that was altered, cut off, or contradicts what the shard signed before."""
+
+    rule, template = "R-3D", "release log of shard {0}: {1}"
+
+
 # --- disputes and votes ---
 
 

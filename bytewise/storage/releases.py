@@ -11,26 +11,18 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, Fault, StoreCorrupt
-from bytewise.protocol.keys import Decision, SignedRelease
+from bytewise.protocol.errors import Fault, ReleaseLogBroken, StoreCorrupt
+from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
 from bytewise.protocol.messages import Release, Ticket, TicketKind
-from bytewise.protocol.signing import Domain, typed_digest, verify_signature
-from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
+from bytewise.protocol.release_log import START, LogHead, verify_log
+from bytewise.protocol.signing import Domain, typed_digest
+from bytewise.protocol.units import Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.locks import alone
 from bytewise.storage.tables_keys import BudgetRow, InstanceRow, ReleaseRow
 
 PAGE = 200
-"""Records of one log answer: below 200 KB."""
-
-
-class LogHead(NamedTuple):
-    """Where the next record goes."""
-
-    digest: Digest
-    """EIP-712 digest of the newest record; zero before the first."""
-    next_index: int
-    """Index of the next record."""
+"""Records of one log answer: below 400 KB."""
 
 
 class Usage(NamedTuple):
@@ -65,16 +57,19 @@ class ReleaseRecords:
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
         """At most `PAGE` records of an epoch from index `first` on."""
-        query = select(ReleaseRow.record, ReleaseRow.signature).where(ReleaseRow.epoch == epoch)
+        query = select(ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right).where(ReleaseRow.epoch == epoch)
         with reading(self._engine) as connection:
             rows = connection.execute(query.where(ReleaseRow.number >= first).order_by(ReleaseRow.number).limit(PAGE))
-            return tuple(SignedRelease(_decoded(record), Blob(signature)) for record, signature in rows)
+            return tuple(_entry(*row) for row in rows)
 
     def verify_chain(self, epoch: int) -> LogHead:
         """The head of an epoch's records, each recomputed; `StoreCorrupt` names the first that does not fit."""
-        head = LogHead(ZERO_DIGEST, 0)
+        head = START
         while entries := self.page(epoch, head.next_index):
-            head = verify_log(entries, head, self._domain)
+            try:
+                head = verify_log(entries, head, self._domain)
+            except ReleaseLogBroken as error:
+                raise StoreCorrupt("release records", str(error)) from None
         with reading(self._engine) as connection:
             stored = self._head(connection, epoch)
         if stored != head:
@@ -84,7 +79,7 @@ class ReleaseRecords:
     def _head(self, connection: Connection, epoch: int) -> LogHead:
         query = select(ReleaseRow.digest, ReleaseRow.number).where(ReleaseRow.epoch == epoch)
         row = connection.execute(query.order_by(ReleaseRow.number.desc()).limit(1)).one_or_none()
-        return LogHead(ZERO_DIGEST, 0) if row is None else LogHead(Digest(row.digest), row.number + 1)
+        return START if row is None else LogHead(Digest(row.digest), row.number + 1)
 
     def _insert(self, connection: Connection, signed: SignedRelease) -> None:
         record = signed.record
@@ -97,22 +92,9 @@ class ReleaseRecords:
                 record=encode(record),
                 signature=signed.signature,
                 digest=typed_digest(self._domain, record),
+                right=None if signed.right is None else encode(signed.right),
             )
         )
-
-
-def verify_log(entries: tuple[SignedRelease, ...], head: LogHead, domain: Domain) -> LogHead:
-    """The head after these records, if each is signed by its shard and follows the one before; else `StoreCorrupt`."""
-    for signed in entries:
-        record, digest = signed.record, typed_digest(domain, signed.record)
-        if record.index != head.next_index or record.previous != head.digest:
-            raise StoreCorrupt("release records", f"record {record.index} does not follow {head.next_index - 1}")
-        try:
-            verify_signature(f"release record {record.index}", digest, signed.signature, record.shard)
-        except BadSignature as error:
-            raise StoreCorrupt("release records", str(error)) from None
-        head = LogHead(digest, record.index + 1)
-    return head
 
 
 def right_id(ticket: Ticket) -> Digest:
@@ -121,9 +103,9 @@ def right_id(ticket: Ticket) -> Digest:
     return digests.labelled(Label.RELEASE_RIGHT, *parts)
 
 
-def _decoded(record: bytes) -> Release:
+def _entry(record: bytes, signature: bytes, right: bytes | None) -> SignedRelease:
     try:
-        return decode(Release, record)
+        return SignedRelease(decode(Release, record), Blob(signature), None if right is None else decode(SignedTicket, right))
     except Fault as error:
         raise StoreCorrupt("release records", str(error)[:120]) from None
 

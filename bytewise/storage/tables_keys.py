@@ -17,6 +17,7 @@ class ReleaseRow(Base):
     record: Mapped[Bytes]
     signature: Mapped[Bytes]
     digest: Mapped[Bytes32]
+    right: Mapped[Bytes | None]
     __table_args__ = (UniqueConstraint("digest"),)
 
 

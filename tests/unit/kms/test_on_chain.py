@@ -21,11 +21,11 @@ from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U32, U64, ZERO_DIGEST, Digest
 from bytewise.service.settings import child_environment
-from bytewise.storage.releases import LogHead, verify_log
 from chain.book import write_network
 from chain.deploy import Joiner, Policy, Proposed, deploy, environment_proposal, join, put_in_force, survey
 from chain.params import DEVNET, ETHER, changed
@@ -161,7 +161,7 @@ def test_a_drawn_seat_and_a_drawn_auditor_open_the_envelope_and_a_stranger_does_
         with ShardClient(world.document.record.shards[1]) as client:
             log = decode(ReleaseLog, client.call("GET", "/v1/log?from=0", b""))
     domain = key_domain(on_chain.network.contracts)
-    assert verify_log(log.entries, LogHead(ZERO_DIGEST, 0), domain).next_index == 2
+    assert verify_log(log.entries, START, domain).next_index == 2
     assert [entry.record.ticket_hash for entry in log.entries] == [typed_digest(domain, t) for t in (seat, auditor)]
 
 

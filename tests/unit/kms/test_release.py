@@ -24,10 +24,10 @@ from bytewise.protocol.errors import (
 from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.phases import Phase
+from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
-from bytewise.storage.releases import LogHead, verify_log
 from kms import hpke
 from kms.curve import decode_point
 from kms.dleq import verify_partial
@@ -207,7 +207,7 @@ def test_records_form_a_chain_that_outlives_restarts(fresh: World) -> None:
     assert entries[1].record.previous == typed_digest(key_domain(CONTRACTS), entries[0].record)
     head = fresh.records(1).verify_chain(1)
     assert head.next_index == 2
-    assert verify_log(entries, LogHead(ZERO_DIGEST, 0), key_domain(CONTRACTS)) == head
+    assert verify_log(entries, START, key_domain(CONTRACTS)) == head
 
 
 # --- bodies ---

@@ -1,0 +1,121 @@
+"""`bytewise kms log`: what the shards released, fetched and checked by anybody, trusting none of them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bytewise.cli.connect import NETWORK_FILE, TIMEOUT_S, NetworkOption, ReceiptArgument, receipt_argument
+from bytewise.cli.exits import Exit
+from bytewise.cli.key_log_table import Looked, print_found, print_story, told
+from bytewise.cli.verify import Output, OutputOption
+from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken, Unavailable
+from bytewise.protocol.jobs import EpochRecord, ShardRecord
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import ZERO_ADDRESS
+from chain.book import read_network, verify_code
+from chain.client import ChainClient
+from chain.reader import DocketReader
+from kms.log_copy import LogCopy, client_of, pages_of
+from kms.log_rights import without_right
+
+app = typer.Typer(no_args_is_help=True, help="Who opened which receipt, when, why, and under which evidence.")
+
+LOGS = Path("release-logs")
+
+LogsOption = Annotated[Path, typer.Option("--logs", help="Folder of your copies of the logs.", show_default=True)]
+EpochOption = Annotated[int, typer.Option("--epoch", min=0, help="Key epoch; 0: the newest of the address book.")]
+ChainOption = Annotated[str, typer.Option("--rpc", help="Also ask this node whether every ticket was a right in its dispute.")]
+
+
+@app.command()
+def verify(
+    network: NetworkOption = NETWORK_FILE,
+    epoch: EpochOption = 0,
+    logs: LogsOption = LOGS,
+    rpc: ChainOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Fetch the release log of every shard, check it, hold it against your copy of last time, and keep what is new.
+
+    A log proves itself: every record is signed, names the one before, and comes with the ticket that the voter signed. That its
+    end was cut off shows only to who kept a copy: run this regularly. Nothing that a shard shows replaces what you have.
+
+    Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 5 a shard or
+    the node does not answer, 64 asked wrongly.
+    """
+    book = _book(network)
+    record, court = _epoch(book, epoch), _court(book, rpc)
+    found = [_look(book, record.epoch, shard, logs, court) for shard in record.shards]
+    print_found(found, output)
+    if any(each.broken for each in found):
+        raise typer.Exit(Exit.MISMATCH)
+    raise typer.Exit(Exit.UNAVAILABLE if any(each.silent for each in found) else Exit.OK)
+
+
+@app.command()
+def show(
+    receipt: ReceiptArgument,
+    network: NetworkOption = NETWORK_FILE,
+    epoch: EpochOption = 0,
+    logs: LogsOption = LOGS,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Tell who asked for the key of a receipt, when, why, and under which evidence, from the copies that `verify` keeps.
+
+    A receipt was opened under a ticket for which as many shards as the threshold released.
+
+    Exit codes: 0 shown, 4 no record of this receipt, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
+    """
+    book, wanted = _book(network), receipt_argument(receipt)
+    record = _epoch(book, epoch)
+    copies = [(shard, LogCopy(logs, record.epoch, shard.address)) for shard in record.shards]
+    if not any(copy.path.exists() for _, copy in copies):
+        raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: `bytewise kms log verify` fetches them")
+    story = [
+        told(shard, each)
+        for shard, copy in copies
+        for each in copy.read(book.epochs_domain)[0]
+        if each.record.receipt_id == wanted
+    ]
+    print_story(wanted, record, sorted(story, key=lambda each: (each["decided_at"], each["shard"])), output)
+    raise typer.Exit(Exit.OK if story else Exit.NOT_FOUND)
+
+
+def _look(book: Network, epoch: int, shard: ShardRecord, logs: Path, court: tuple[DocketReader, int, int] | None) -> Looked:
+    copy, domain = LogCopy(logs, epoch, shard.address), book.epochs_domain
+    broken, silent = [], ""
+    try:
+        with client_of(shard, TIMEOUT_S) as client:
+            copy.extend(pages_of(client, epoch), domain)
+    except ReleaseLogBroken as error:
+        broken.append(str(error))
+    except (Fault, Unavailable) as error:
+        silent = str(error)
+    entries, _ = copy.read(domain)
+    if court is not None:
+        broken.extend(without_right(entries, *court))
+    return Looked(shard, entries, broken, silent)
+
+
+def _court(book: Network, rpc: str) -> tuple[DocketReader, int, int] | None:
+    if not rpc:
+        return None
+    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    reader = DocketReader(client, verify_code(client, book))
+    block = reader.head()
+    return reader, block, reader.docket(ZERO_ADDRESS, block).timestamp
+
+
+def _epoch(book: Network, number: int) -> EpochRecord:
+    records = {document.record.epoch: document.record for document in book.epochs}
+    if not records or (number and number not in records):
+        raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")
+    return records[number or max(records)]  # type: ignore[index]
+
+
+def _book(file: Path) -> Network:
+    try:
+        return read_network(file)
+    except Fault as error:
+        raise ConfigurationError(file.name, f"is no address book: {error}") from None

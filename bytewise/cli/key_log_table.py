@@ -1,0 +1,130 @@
+"""What `bytewise kms log` tells: plain data, and tables for people."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from bytewise.cli.verify import Output
+from bytewise.protocol.jobs import EpochRecord, ShardRecord
+from bytewise.protocol.keys import Decision, SignedRelease
+from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.units import Digest, hex0x
+
+_LAST_YEAR = 253_402_300_799
+"""Last second that a calendar of four-digit years can name: a shard may sign any number."""
+
+_NO_TICKET = "the shards kept no ticket"
+
+
+class Looked(NamedTuple):
+    """What was found at one shard."""
+
+    shard: ShardRecord
+    """Which."""
+    entries: tuple[SignedRelease, ...]
+    """All that is kept of its log."""
+    broken: list[str]
+    """What is wrong with it, provably."""
+    silent: str
+    """Why it showed nothing; empty if it did."""
+
+
+def told(shard: ShardRecord, signed: SignedRelease) -> dict[str, Any]:
+    """A record as `print_story` tells it."""
+    record = signed.record
+    return {
+        "decided_at": record.decided_at,
+        "shard": shard.index,
+        "index": record.index,
+        "decision": Decision(record.decision).name.lower(),
+        "voter": record.voter,
+        "why": _why(signed),
+        "ticket": hex0x(record.ticket_hash),
+        "evidence": hex0x(record.evidence_hash),
+        "transport_key": hex0x(record.transport_key_hash),
+    }
+
+
+def print_found(found: list[Looked], output: Output) -> None:
+    """Prints what was found at each shard."""
+    rows = [_row(each) for each in found]
+    if output is Output.JSON:
+        print(json.dumps(rows, indent=2))
+        return
+    console, table = Console(), Table(title="release logs", title_justify="left")
+    for heading in ("shard", "records", "released", "refused", "without ticket", "newest"):
+        table.add_column(heading, justify="left" if heading == "newest" else "right")
+    for row in rows:
+        table.add_row(
+            *(str(row[each]) for each in ("shard", "records", "released", "refused", "without_ticket")),
+            _time(row["newest"]) if row["newest"] else "",
+        )
+    console.print(table)
+    for row in rows:
+        for line in row["broken"]:
+            console.print(f"shard {row['shard']}: {line}", style="red", markup=False, soft_wrap=True)
+        if row["silent"]:
+            console.print(f"shard {row['shard']} shows no log: {row['silent']}", style="yellow", markup=False, soft_wrap=True)
+
+
+def print_story(receipt: Digest, record: EpochRecord, story: list[dict[str, Any]], output: Output) -> None:
+    """Prints the records of one receipt, oldest first, and which tickets opened it."""
+    openings = list(_opened(story, record.threshold))
+    if output is Output.JSON:
+        about = {"receipt": hex0x(receipt), "epoch": record.epoch, "threshold": record.threshold}
+        print(json.dumps({**about, "openings": openings, "records": story}, indent=2))
+        return
+    console = Console()
+    if not story:
+        console.print(f"no shard has a record of receipt {hex0x(receipt)} in key epoch {record.epoch}", soft_wrap=True)
+    for each in openings:
+        word = "opened" if each["opened"] else "not opened"
+        of = f"shards {each['shards']} released, {record.threshold} are needed"
+        console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
+    for each in story:
+        who = f"shard {each['shard']} {each['decision']} to {each['voter']}, evidence {each['evidence']}"
+        console.print(f"{_time(each['decided_at'])}  {who}", markup=False, soft_wrap=True)
+
+
+def _why(signed: SignedRelease) -> str:
+    if signed.right is None:
+        return _NO_TICKET
+    ticket = signed.right.ticket
+    if ticket.kind == TicketKind.AUDIT.value:
+        return "light audit"
+    if ticket.kind != TicketKind.DISPUTE.value:
+        return f"ticket of unknown kind {ticket.kind}"
+    return f"round {ticket.round} of dispute {hex0x(ticket.subject)}"
+
+
+def _opened(story: list[dict[str, Any]], threshold: int) -> Iterator[dict[str, Any]]:
+    for ticket in dict.fromkeys(each["ticket"] for each in story):
+        same = [each for each in story if each["ticket"] == ticket]
+        given = sorted({each["shard"] for each in same if each["decision"] == "released"})
+        why = next((each["why"] for each in same if each["why"] != _NO_TICKET), _NO_TICKET)
+        yield {"ticket": ticket, "voter": same[0]["voter"], "why": why, "shards": given, "opened": len(given) >= threshold}
+
+
+def _row(looked: Looked) -> dict[str, Any]:
+    released = sum(each.record.decision == Decision.RELEASED.value for each in looked.entries)
+    return {
+        "shard": looked.shard.index,
+        "address": looked.shard.address,
+        "records": len(looked.entries),
+        "released": released,
+        "refused": len(looked.entries) - released,
+        "without_ticket": sum(each.right is None for each in looked.entries),
+        "newest": looked.entries[-1].record.decided_at if looked.entries else 0,
+        "broken": looked.broken,
+        "silent": looked.silent,
+    }
+
+
+def _time(seconds: int) -> str:
+    if seconds > _LAST_YEAR:
+        return f"{seconds} s"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

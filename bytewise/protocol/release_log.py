@@ -1,0 +1,74 @@
+"""What makes release records a log: one shard's, of one epoch, signed, chained, each with the ticket that it names.
+
+A chain shows what was changed, dropped or inserted before its head. That its end was cut off, or that there are two, only who
+kept an earlier head can see (`kms.log_copy`).
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from bytewise.protocol.errors import BadSignature, ReleaseLogBroken
+from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
+from bytewise.protocol.messages import Release
+from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+
+
+class LogHead(NamedTuple):
+    """Where the next record goes."""
+
+    digest: Digest
+    """EIP-712 digest of the newest record; zero before the first."""
+    next_index: int
+    """Index of the next record."""
+
+
+START = LogHead(ZERO_DIGEST, 0)
+"""Of a log without records."""
+
+_DECISIONS = frozenset(each.value for each in Decision)
+
+
+def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
+    """The head after these records; `domain` is that of `KeyEpochs`.
+
+    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, or has another's ticket.
+    """
+    for signed in entries:
+        record, digest = signed.record, typed_digest(domain, signed.record)
+        if record.index != head.next_index or record.previous != head.digest:
+            raise ReleaseLogBroken(record.shard, f"record {record.index} does not follow {head.next_index - 1}")
+        if record.decision not in _DECISIONS:
+            raise ReleaseLogBroken(record.shard, f"record {record.index} has decision {record.decision}")
+        try:
+            verify_signature(f"release record {record.index}", digest, signed.signature, record.shard)
+            if signed.right is not None:
+                _verify_right(record, signed.right, domain)
+        except BadSignature as error:
+            raise ReleaseLogBroken(record.shard, str(error)) from None
+        head = LogHead(digest, record.index + 1)
+    return head
+
+
+def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -> Address:
+    """The shard, if all these records are its own and of this epoch; otherwise `ReleaseLogBroken`."""
+    for signed in entries:
+        record = signed.record
+        if (record.shard, record.key_epoch) != (shard, epoch):
+            raise ReleaseLogBroken(shard, f"record {record.index} is by {record.shard} for key epoch {record.key_epoch}")
+    return shard
+
+
+def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> SignedTicket:
+    ticket, digest = right.ticket, typed_digest(domain, right.ticket)
+    verify_signature(f"ticket of release record {record.index}", digest, right.signature, ticket.voter)
+    for what, named, have in (
+        ("ticket", record.ticket_hash, digest),
+        ("receipt", record.receipt_id, ticket.receipt_id),
+        ("voter", record.voter, ticket.voter),
+        ("key epoch", record.key_epoch, ticket.key_epoch),
+        ("transport key", record.transport_key_hash, ticket.transport_key_hash),
+    ):
+        if named != have:
+            raise ReleaseLogBroken(record.shard, f"record {record.index} names another {what} than its ticket")
+    return right

@@ -1,0 +1,116 @@
+"""An auditor's own copies of the shards' release logs: fetched, held against what was fetched before, kept.
+
+Only who keeps a copy sees that a shard cut off the end of its log or wrote another: the shard must always show the newest record
+that it showed before, and go on from there.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.keys import ReleaseLog, SignedRelease
+from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import Address
+from kms.client import ShardClient
+
+MAX_PAGE_BYTES = 2**20
+"""Largest answer of a shard that is taken: 200 records have some 350 KB."""
+MAX_PAGE_MARKS = 2**14
+"""Most brackets, commas and backslashes in it: 200 records have 5,400."""
+MAX_PAGES = 500
+"""Of one shard in one run; the next run goes on."""
+
+Pages = Callable[[int], tuple[SignedRelease, ...]]
+"""Records of a log from an index on, some of them; none beyond its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCopy:
+    """What is kept of one shard's log of one key epoch: a file with a record in each line."""
+
+    folder: Path
+    """Where the copies of all shards lie."""
+    epoch: int
+    """Key epoch."""
+    shard: Address
+    """Whose log."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / f"releases-{self.epoch}-{self.shard}.jsonl"
+
+    def read(self, domain: Domain) -> tuple[tuple[SignedRelease, ...], LogHead]:
+        """All records and the head after them; none if there is no copy. `ConfigurationError` if the copy was altered."""
+        try:
+            entries = tuple(decode(SignedRelease, line) for line in self._lines())
+            return entries, self._verified(entries, START, domain)
+        except Fault as error:
+            raise ConfigurationError(self.path.name, f"is not as it was kept: {error}") from None
+
+    def extend(self, pages: Pages, domain: Domain) -> LogHead:
+        """Adds what the shard has beyond the copy, up to a limit; the head then.
+
+        `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it.
+        """
+        entries, head = self.read(domain)
+        if entries:
+            self._verify_same(entries[-1], pages(head.next_index - 1), domain)
+        self._cut_torn_line()
+        for _ in range(MAX_PAGES):
+            page = pages(head.next_index)
+            if not page:
+                break
+            head = self._verified(page, head, domain)
+            self._append(page)
+        return head
+
+    def _verify_same(self, last: SignedRelease, shown: tuple[SignedRelease, ...], domain: Domain) -> SignedRelease:
+        index = last.record.index
+        if not shown:
+            raise ReleaseLogBroken(self.shard, f"ends before record {index}, which the shard signed and showed before")
+        self._verified(shown[:1], LogHead(shown[0].record.previous, index), domain)
+        if shown[0].record != last.record:
+            raise ReleaseLogBroken(self.shard, f"record {index} is another than the shard signed and showed before")
+        return last
+
+    def _verified(self, entries: tuple[SignedRelease, ...], head: LogHead, domain: Domain) -> LogHead:
+        verify_owner(entries, self.shard, self.epoch)
+        return verify_log(entries, head, domain)
+
+    def _lines(self) -> Iterator[bytes]:
+        if not self.path.exists():
+            return
+        *whole, _torn = self.path.read_bytes().split(b"\n")
+        yield from whole
+
+    def _cut_torn_line(self) -> None:
+        # Who was killed in the middle of a line left no end of line; what stands behind the last one was never kept.
+        if self.path.exists():
+            os.truncate(self.path, sum(len(line) + 1 for line in self._lines()))
+
+    def _append(self, page: tuple[SignedRelease, ...]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            file.write(b"".join(encode(each) + b"\n" for each in page))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def pages_of(client: ShardClient, epoch: int) -> Pages:
+    """The pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else."""
+
+    def page(first: int) -> tuple[SignedRelease, ...]:
+        return decode(ReleaseLog, client.call("GET", f"/v1/log?epoch={epoch}&from={first}", b""), MAX_PAGE_MARKS).entries
+
+    return page
+
+
+def client_of(shard: ShardRecord, timeout_s: float) -> ShardClient:
+    """A client of a shard that takes answers as large as a page of its log."""
+    return ShardClient(shard, timeout_s, MAX_PAGE_BYTES)

@@ -1,0 +1,125 @@
+"""`bytewise kms log` on three real shards over HTTPS: who opened a receipt, and what a shard cannot take back."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, update
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.units import Digest, hex0x
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.tables_keys import ReleaseRow
+from kms.client import ShardKeySource
+from tests.unit.kms.memory_chain import NOW, VOTER, Case
+from tests.unit.kms.world import World
+from tests.unit.verifier.town import NETWORK
+
+
+class Site:
+    """A network of three shards with an address book, and a command line beside it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.world = World(folder, contracts=NETWORK.contracts)
+        self.folder, self._capsys = folder, capsys
+        (folder / "network.json").write_bytes(encode(replace(NETWORK, epochs=(self.world.document,))))
+        self.shards = {index: self.world.shard(index) for index in (1, 2, 3)}
+
+    def opened(self) -> Case:
+        """A receipt that the enclave of a seat opened, as the enclave does it: it asks shards until it has enough."""
+        case = self.world.case()
+        self.world.chain.open(case)
+        ShardKeySource(self.world.quoter).open(self.world.job(case), self.world.secret)
+        return case
+
+    def log(self, verb: str, *arguments: str) -> int:
+        """Runs a verb of `bytewise kms log` in this folder; the exit code."""
+        places = ["--network", str(self.folder / "network.json"), "--logs", str(self.folder / "logs")]
+        return main(["kms", "log", verb, *arguments, *places])
+
+    def said(self) -> str:
+        """What was printed since."""
+        captured = self._capsys.readouterr()
+        return captured.out + captured.err
+
+    def change(self, index: int, statement: object) -> None:
+        """Changes a shard's database, as its operator can."""
+        with writing(open_database(f"sqlite:///{self.folder / f'shard-{index}' / 'kms.sqlite'}")) as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(tmp_path, capsys)
+
+
+@pytest.mark.e2e
+def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> None:
+    with site.world.serving(*site.shards.items()):
+        case, other = site.opened(), site.world.case(2)
+        assert site.log("show", hex0x(case.id)) == Exit.USAGE
+        assert "`bytewise kms log verify` fetches them" in site.said()
+        assert site.log("verify", "--output", "json") == Exit.OK
+        rows = json.loads(site.said())
+        assert [(each["shard"], each["records"], each["released"]) for each in rows] == [(1, 1, 1), (2, 1, 1), (3, 0, 0)]
+    assert site.log("show", hex0x(case.id), "--output", "json") == Exit.OK
+    told = json.loads(site.said())
+    dispute = f"round 1 of dispute {hex0x(Digest(case.id[::-1]))}"
+    (opening,) = told["openings"]
+    assert (opening["opened"], opening["shards"], opening["voter"], opening["why"]) == (True, [1, 2], VOTER.address, dispute)
+    assert [(each["shard"], each["decided_at"], each["decision"]) for each in told["records"]] == [
+        (1, NOW, "released"), (2, NOW, "released"),
+    ]  # fmt: skip
+    evidence = {hex0x(site.shards[index].log(0).entries[0].record.evidence_hash) for index in (1, 2)}
+    assert {each["evidence"] for each in told["records"]} == evidence and len(evidence) == 2
+    assert site.log("show", hex0x(case.id)) == Exit.OK
+    assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] released, 2 are needed" in site.said()
+    assert site.log("show", hex0x(other.id)) == Exit.NOT_FOUND
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        (lambda: delete(ReleaseRow).where(ReleaseRow.number == 1), "ends before record 1"),
+        (lambda: delete(ReleaseRow).where(ReleaseRow.number == 0), None),
+        (lambda: delete(ReleaseRow), "ends before record 1"),
+        (lambda: update(ReleaseRow).where(ReleaseRow.number == 1).values(signature=bytes(65)), "release record 1"),
+    ],
+    ids=["truncated", "beginning dropped", "emptied", "signature changed"],
+)
+def test_a_log_that_was_changed_behind_a_copy_is_told_by_name(
+    site: Site, statement: Callable[[], object], problem: str | None
+) -> None:
+    with site.world.serving(*site.shards.items()):
+        for _ in range(2):
+            case = site.opened()
+        assert site.log("verify") == Exit.OK
+        site.change(1, statement())
+        site.said()
+        # What is behind the copy need not be shown again: who has the copy has it.
+        assert site.log("verify") == (Exit.OK if problem is None else Exit.MISMATCH)
+        assert problem is None or f"shard 1: [R-3D] release log of shard {site.shards[1].info().shard}" in (said := site.said())
+        assert problem is None or problem in said
+        assert site.log("show", hex0x(case.id)) == Exit.OK
+        assert "opened by" in site.said()
+
+
+@pytest.mark.e2e
+def test_a_shard_that_is_away_is_no_liar(site: Site) -> None:
+    with site.world.serving((1, site.shards[1]), (2, site.shards[2])):
+        site.opened()
+        assert site.log("verify") == Exit.UNAVAILABLE
+    assert "shard 3 shows no log" in site.said()
+
+
+def test_what_was_asked_wrongly_is_named(site: Site) -> None:
+    assert site.log("verify", "--epoch", "9") == Exit.USAGE
+    assert "has no key epoch 9; it has [1]" in site.said()
+    assert site.log("show", "0x12") == Exit.USAGE
+    (site.folder / "network.json").write_text("{}")
+    assert site.log("verify") == Exit.USAGE and "is no address book" in site.said()

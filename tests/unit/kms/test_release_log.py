@@ -1,0 +1,189 @@
+"""A shard's public log, checked by who trusts no shard: what can be wrong with it, and what only who kept a copy can see."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.docket import Case, Seat
+from bytewise.protocol.errors import ConfigurationError, ReleaseLogBroken
+from bytewise.protocol.keys import SignedRelease, SignedTicket
+from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.release_log import START, verify_log, verify_owner
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import U8, U16, U64, Digest
+from kms import keyring
+from kms.log_copy import LogCopy, Pages
+from kms.log_rights import without_right
+from kms.policy import key_domain
+from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER, VOTER, MemoryChain
+from tests.unit.kms.world import World
+
+DOMAIN = key_domain(CONTRACTS)
+Entries = tuple[SignedRelease, ...]
+
+
+@pytest.fixture(scope="module")
+def logged(world: World) -> Entries:
+    """Three records of shard 1: two of disputes, one of an audit."""
+    shard = world.shard(1)
+    for seq in (1, 2):
+        case = world.case(seq)
+        world.chain.open(case)
+        world.release(shard, case)
+    audited = world.case(3)
+    world.release(shard, audited, ticket=world.ticket(audited, TicketKind.AUDIT), proof=world.chain.anchor(audited))
+    return shard.log(0).entries
+
+
+def key_of(world: World, index: int = 1) -> LocalSigner:
+    """The account of a shard, which may lie."""
+    return keyring.signer(world.settings.shards[index - 1].folder)
+
+
+def signed(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
+    """An entry with changed fields that the shard signed."""
+    record = replace(entry.record, **changes)  # type: ignore[arg-type]
+    return replace(entry, record=record, signature=key_of(world).sign(typed_digest(DOMAIN, record)))
+
+
+def chained(world: World, entries: Entries) -> Entries:
+    """Entries signed again so that each follows the one before, as a shard could that rewrites its log."""
+    made: list[SignedRelease] = []
+    for number, each in enumerate(entries):
+        previous = typed_digest(DOMAIN, made[-1].record) if made else START.digest
+        made.append(signed(world, each, index=U64(number), previous=previous))
+    return tuple(made)
+
+
+def paged(entries: Entries, size: int = 2) -> Pages:
+    """A shard that shows these entries, a few at a time."""
+    return lambda first: entries[first : first + size]
+
+
+def test_every_record_comes_with_the_ticket_that_its_voter_signed(logged: Entries) -> None:
+    assert verify_log(logged, START, DOMAIN).next_index == 3
+    assert [each.right.ticket.kind for each in logged if each.right] == [TicketKind.DISPUTE, TicketKind.DISPUTE, TicketKind.AUDIT]
+
+
+def forged_ticket(world: World, entry: SignedRelease) -> SignedRelease:
+    """A record about a ticket that its voter never signed."""
+    assert entry.right is not None
+    ticket = replace(entry.right.ticket, round=U16(2))
+    changed = signed(world, entry, ticket_hash=typed_digest(DOMAIN, ticket))
+    return replace(changed, right=SignedTicket(ticket, key_of(world).sign(typed_digest(DOMAIN, ticket))))
+
+
+TAMPERED: dict[str, Callable[[World, Entries], Entries]] = {
+    "the first record is dropped": lambda _, e: e[1:],
+    "a record in the middle is dropped": lambda _, e: (e[0], e[2]),
+    "two records change places": lambda _, e: (e[1], e[0], e[2]),
+    "a record comes twice": lambda _, e: (e[0], e[0]),
+    "a record is changed": lambda _, e: (replace(e[0], record=replace(e[0].record, voter=OTHER_VOTER.address)), *e[1:]),
+    "a record is changed and signed again": lambda w, e: (e[0], signed(w, e[1], decided_at=U64(NOW - 1)), e[2]),
+    "another's signature": lambda _, e: (e[0], replace(e[1], signature=e[2].signature), e[2]),
+    "another's ticket": lambda _, e: (e[0], replace(e[1], right=e[2].right), e[2]),
+    "a ticket that nobody signed": lambda w, e: (*e[:2], forged_ticket(w, e[2])),
+    "a receipt that is not the ticket's": lambda w, e: (*e[:2], signed(w, e[2], receipt_id=e[0].record.receipt_id)),
+    "an enclave that is not the ticket's": lambda w, e: (*e[:2], signed(w, e[2], transport_key_hash=Digest(bytes(32)))),
+    "a decision that is none": lambda w, e: (*e[:2], signed(w, e[2], decision=U8(7))),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_a_log_that_was_tampered_with_is_refused(world: World, logged: Entries, how: str) -> None:
+    with pytest.raises(ReleaseLogBroken):
+        verify_log(TAMPERED[how](world, logged), START, DOMAIN)
+
+
+def test_a_log_of_another_shard_or_epoch_is_not_this_ones(world: World, logged: Entries) -> None:
+    own = key_of(world).address
+    assert verify_owner(logged, own, 1) == own
+    for shard, epoch in ((key_of(world, 2).address, 1), (own, 2)):
+        with pytest.raises(ReleaseLogBroken):
+            verify_owner(logged, shard, epoch)
+
+
+@pytest.fixture
+def copy(world: World, tmp_path: Path) -> LogCopy:
+    return LogCopy(tmp_path / "logs", 1, key_of(world).address)
+
+
+def test_a_copy_grows_with_the_log_and_goes_on_after_a_crash_in_the_middle_of_a_line(logged: Entries, copy: LogCopy) -> None:
+    assert copy.read(DOMAIN) == ((), START)
+    assert copy.extend(paged(()), DOMAIN) == START
+    assert copy.extend(paged(logged[:1]), DOMAIN).next_index == 1
+    with copy.path.open("ab") as file:
+        file.write(b'{"record":{"deci')
+    assert copy.extend(paged(logged), DOMAIN) == verify_log(logged, START, DOMAIN)
+    assert copy.read(DOMAIN)[0] == logged
+    assert copy.extend(paged(logged), DOMAIN).next_index == 3
+
+
+@pytest.mark.parametrize(
+    ("what", "rewrite"),
+    [
+        ("ends before record 2", lambda _, e: e[:2]),
+        ("ends before record 2", lambda _, e: ()),
+        ("record 2 is another", lambda w, e: (*e[:2], signed(w, e[2], decided_at=U64(NOW - 1)))),
+        ("record 2 is another", lambda w, e: chained(w, (e[1], e[2], e[0]))),
+    ],
+    ids=["truncated", "emptied", "last record rewritten", "all records in another order, signed again"],
+)
+def test_a_log_that_proves_itself_and_contradicts_the_copy_is_caught(
+    world: World, logged: Entries, copy: LogCopy, what: str, rewrite: Callable[[World, Entries], Entries]
+) -> None:
+    """A chain alone does not show any of these: the control accepts each of them."""
+    other = rewrite(world, logged)
+    verify_log(other, START, DOMAIN)
+    copy.extend(paged(logged), DOMAIN)
+    kept = copy.path.read_bytes()
+    with pytest.raises(ReleaseLogBroken, match=what):
+        copy.extend(paged(other), DOMAIN)
+    assert copy.path.read_bytes() == kept
+
+
+def test_of_a_page_that_is_wrong_nothing_is_kept(logged: Entries, copy: LogCopy) -> None:
+    with pytest.raises(ReleaseLogBroken):
+        copy.extend(paged((*logged[:2], logged[0])), DOMAIN)
+    assert copy.read(DOMAIN)[0] == logged[:2]
+
+
+def test_a_copy_that_was_altered_is_not_believed(logged: Entries, copy: LogCopy) -> None:
+    copy.extend(paged(logged), DOMAIN)
+    lines = copy.path.read_bytes().splitlines(keepends=True)
+    for altered in (lines[1:], [*lines[:2], b"{}\n"], [lines[1], lines[0]]):
+        copy.path.write_bytes(b"".join(altered))
+        with pytest.raises(ConfigurationError, match="is not as it was kept"):
+            copy.read(DOMAIN)
+
+
+class Court:
+    """The disputes of a chain in memory, all in their first round."""
+
+    def __init__(self, chain: MemoryChain) -> None:
+        self._disputes = chain.disputes
+
+    def case(self, dispute: Digest, block: int) -> Case | None:
+        return self._disputes.get(dispute)
+
+    def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
+        return self._disputes[dispute].members if round_number == 1 else ()
+
+
+def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: Entries) -> None:
+    court = Court(world.chain)
+    assert list(without_right(logged, court, 100, NOW)) == []
+    assert logged[0].right and logged[1].right
+    ticket = logged[0].right.ticket
+    for changes, problem in (
+        ({"subject": Digest(b"\x01" * 32)}, "there is no dispute 0x0101"),
+        ({"subject": logged[1].right.ticket.subject}, "is about another receipt"),
+        ({"round": U16(2)}, f"{VOTER.address} had no seat in round 2"),
+        ({"voter": OTHER_VOTER.address}, f"{OTHER_VOTER.address} had no seat in round 1"),
+    ):
+        claimed = replace(logged[0], right=SignedTicket(replace(ticket, **changes), logged[0].signature))
+        (found,) = without_right((claimed,), court, 100, NOW)
+        assert found.startswith("record 0 released without a right") and problem in found
+        assert list(without_right((claimed,), court, 100, NOW - 1)) == [], "the node may be behind"
