@@ -1,6 +1,7 @@
 """Demands for lists, envelopes and anchoring, and proofs that an operator signed two leaves with one number."""
 
-from bytewise.protocol.receipt import EmptyLeaf, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.receipt import EmptyLeaf, Receipt, ReceiptList, SignedReceipt, receipt_id
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Blob, Digest
 from chain.acts import Acts
@@ -14,8 +15,10 @@ class DemandActs(Acts):
         self._act("ReceiptAnchor", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei)
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts the list's bytes on the chain."""
-        self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content), deadline=deadline)
+        """Puts the list's bytes on the chain, and what its root is made of. Raises what `decode` raises of bytes that are no list."""
+        entries = decode(ReceiptList, content).entries
+        leaves = [struct_values(each.receipt) for each in entries], [each.signature for each in entries]
+        self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content, *leaves), deadline=deadline)
 
     def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
         """Demands the envelope of a member of a batch."""

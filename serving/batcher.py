@@ -27,8 +27,11 @@ FEE_MARGIN = 2
 """Times the price of now: it rises by at most an eighth in each of its epochs, and what is too much comes back."""
 
 LIST_BYTES = 126_976
-"""For the receipts of one list. A demand is answered by one transaction that carries the list, and nodes pass on none above
-128 KiB; 4 KiB are left for the rest. An operator that cannot answer loses a slash (`Demands.expire`)."""
+"""For the receipts of one list. A demand is answered by one transaction that carries the list and its leaves, and nodes pass on
+none above 128 KiB; 4 KiB are left for the rest. An operator that cannot answer loses a slash (`Demands.expire`)."""
+
+LEAF_BYTES = 22 * 32
+"""Of one receipt and its signature among the arguments of `answerList`: 16 words and 5, and one to spare."""
 
 
 class StandingReader(Protocol):
@@ -157,7 +160,7 @@ def uniform_head(pending: Sequence[SignedReceipt]) -> list[SignedReceipt]:
 
 def answerable_head(run: Sequence[SignedReceipt]) -> Sequence[SignedReceipt]:
     """The longest part from the start whose list can answer a demand for it: `LIST_BYTES`, but at least one receipt."""
-    sizes = itertools.accumulate(len(encode(each)) + len(",") for each in run)
+    sizes = itertools.accumulate(len(encode(each)) + len(",") + LEAF_BYTES for each in run)
     return run[: max(1, sum(size <= LIST_BYTES for size in sizes))]
 
 

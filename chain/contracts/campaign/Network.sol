@@ -106,7 +106,8 @@ abstract contract Network is Deployment {
         h.firstSeq = r.seq;
         h.count = count;
         h.root = root;
-        h.listHash = sha256(listOf(r));
+        bytes memory list = listOf(r);
+        h.listHash = sha256(abi.encodePacked(uint64(24), "bytewise/v1/receipt-list", uint64(list.length), list));
         h.environment = r.environment;
         h.modelId = r.modelId;
         h.keyEpoch = r.keyEpoch;

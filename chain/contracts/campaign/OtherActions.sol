@@ -113,8 +113,10 @@ abstract contract OtherActions is Onward {
         if (receipts.length == 0) return;
         Anchored memory a = receipts[which % receipts.length];
         address by = how % 2 == 0 ? a.r.operator : personAt(who);
+        (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
+        (rs[0], sigs[0]) = (a.r, a.sig);
         bytes memory data = how % 4 < 2
-            ? abi.encodeCall(anchor.answerList, (a.batchId, listOf(a.r)))
+            ? abi.encodeCall(anchor.answerList, (a.batchId, listOf(a.r), rs, sigs))
             : abi.encodeCall(anchor.answerEnvelope, (anchor.receiptId(a.r), "elsewhere"));
         may(by, address(anchor), 0, data, how % 4 < 2 ? string("answerList") : string("answerEnvelope"));
     }

@@ -43,13 +43,18 @@ abstract contract Demands is Reports {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function answerList(uint64 batchId, bytes calldata list) external {
+    function answerList(uint64 batchId, bytes calldata list, Receipt[] calldata receipts, bytes[] calldata sigs)
+        external
+    {
         Stored storage b = _known(batchId);
         bytes32 digest = LabelLib.list(list);
         if (digest != b.listHash) revert BadAnswer(digest, b.listHash);
+        // Or a list of anything would do, and a root that nobody else can open would make its receipts final unseen.
+        _checkLeaves(b, receipts, sigs);
         bytes32 subject = listSubject(batchId);
         _answer(subject, Kind.LIST, list);
         --b.holds;
+        emit LeavesShown(batchId, receipts, sigs);
     }
 
     // --- envelope ---

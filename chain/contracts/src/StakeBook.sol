@@ -124,6 +124,13 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
         return uint256(b.locked) + b.collateral;
     }
 
+    /// @dev What a payment leaves: all that is bound and, while receipts are open, a whole operator's stake. Their windows stand
+    ///      still with their pool, for longer than stake takes to leave, and collateral alone is less than a lie costs.
+    function _kept(address account) internal view returns (uint256) {
+        if (_bounds[account].collateral == 0) return _bound(account);
+        return Math.max(_bound(account), PARAMS.money(PARAMS.version()).minOperatorStake);
+    }
+
     function _unlock(address account, uint256 amount) internal {
         if (amount != 0) _bounds[account].locked -= amount.toUint128();
     }

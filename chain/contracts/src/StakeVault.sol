@@ -65,8 +65,9 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
         (uint256 due, uint64 nextAt) = leaving.due(GUARDIAN.clock());
         if (due == 0) revert NothingUnbonded(msg.sender, nextAt);
         uint256 all = _all(msg.sender);
-        amount = Math.min(due, Math.saturatingSub(all, _bound(msg.sender)));
-        if (amount == 0) revert StakeBound(msg.sender, _bound(msg.sender), all);
+        uint256 kept = _kept(msg.sender);
+        amount = Math.min(due, Math.saturatingSub(all, kept));
+        if (amount == 0) revert StakeBound(msg.sender, kept, all);
         leaving.take(amount);
         totalUnbonding -= amount;
         emit Unbonded(msg.sender, amount);

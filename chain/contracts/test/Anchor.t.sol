@@ -283,7 +283,7 @@ contract AnchorTest is AnchorBase {
         vm.expectRevert(why);
         anchor.demandList(id);
         vm.expectRevert(why);
-        anchor.answerList(id, "list");
+        anchor.answerList(id, "list", new Receipt[](0), new bytes[](0));
         vm.expectRevert(why);
         bench.hold(anchor, id, true);
     }

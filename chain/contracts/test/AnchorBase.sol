@@ -83,6 +83,9 @@ abstract contract AnchorBase is Check {
     bytes32 internal listHash = listDigest("list");
     address internal operator = vm.addr(OPERATOR_KEY);
     address internal stranger = address(0x57A4);
+    /// @dev Leaves of batches of one, as they were anchored.
+    mapping(uint64 batchId => Receipt) private _leaves;
+    mapping(uint64 batchId => bytes) private _leafSigs;
 
     function setUp() public virtual {
         vm.warp(1_800_000_000);
@@ -241,7 +244,19 @@ abstract contract AnchorBase is Check {
 
     /// @dev A batch of one: its root is its leaf and its proof is empty.
     function anchored(Receipt memory r) internal returns (uint64) {
-        return posted(header(r.seq, 1, leafOf(r)));
+        return anchored(r, header(r.seq, 1, leafOf(r)));
+    }
+
+    function anchored(Receipt memory r, IReceiptAnchor.BatchHeader memory h) internal returns (uint64 batchId) {
+        batchId = posted(h);
+        (_leaves[batchId], _leafSigs[batchId]) = (r, signature(r));
+    }
+
+    /// @dev The list, and the one leaf of the batch. One call, so that a test can expect what becomes of it.
+    function answersList(uint64 batchId, bytes memory list) internal {
+        (Receipt[] memory receipts, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
+        (receipts[0], sigs[0]) = (_leaves[batchId], _leafSigs[batchId]);
+        anchor.answerList(batchId, list, receipts, sigs);
     }
 
     function none() internal pure returns (bytes32[] memory) {

@@ -199,6 +199,34 @@ contract AuditsTest is AnchorBase {
         audits.claim(r, sig, none(), verifier(0));
     }
 
+    /// @dev A signed result says no batch. Who sees it under way brings it for another one, whose beacon drew the verifier too.
+    function test_who_is_brought_for_a_wrong_batch_puts_it_right_until_it_is_opened(uint8 who) public {
+        uint256 v = who % VERIFIERS;
+        posted(header(2, 1, "root"));
+        vm.roll(block.number + 3);
+        AuditResult memory a = resultOf(v, 1, matched());
+        bytes memory sig = signed(VERIFIER_KEY + v, audits.hashAudit(a));
+        vm.prank(stranger);
+        audits.post(a, sig, 1);
+        vm.prank(stranger);
+        vm.expectRevert(pair(IAudits.AlreadyAudited.selector, a.receiptId, verifier(v)));
+        audits.post(a, sig, 0);
+        vm.prank(verifier(v));
+        audits.post(a, sig, 0);
+        vm.prank(stranger);
+        vm.expectRevert(pair(IAudits.AlreadyAudited.selector, a.receiptId, verifier(v)));
+        audits.post(a, sig, 1);
+        posts((v + 1) % VERIFIERS, 1, 0, matched());
+        vm.warp(opensAt);
+        opens(v, 1, matched());
+        opens((v + 1) % VERIFIERS, 1, matched());
+        vm.prank(verifier(v));
+        vm.expectRevert(pair(IAudits.AlreadyAudited.selector, a.receiptId, verifier(v)));
+        audits.post(a, sig, 1);
+        claims(v, 1);
+        same(ledger.creditOf(verifier(v)), BOUNTY, "paid");
+    }
+
     function test_one_in_another_batch_is_no_second(bool member) public {
         posted(header(2, 1, "root"));
         vm.roll(block.number + 3);
@@ -452,11 +480,12 @@ contract AuditVectorsTest is AnchorBase {
         bytes[] memory lists = vm.parseJsonBytesArray(json, ".lists.data");
         bytes32[] memory digests = vm.parseJsonBytes32Array(json, ".lists.digest");
         for (uint64 i = 0; i < lists.length; ++i) {
-            IReceiptAnchor.BatchHeader memory h = header(i + 1, 1, "root");
+            Receipt memory r = receipt(i + 1);
+            IReceiptAnchor.BatchHeader memory h = header(i + 1, 1, leafOf(r));
             h.listHash = digests[i];
-            uint64 batchId = posted(h);
+            uint64 batchId = anchored(r, h);
             anchor.demandList{value: 0.01 ether}(batchId);
-            anchor.answerList(batchId, lists[i]);
+            answersList(batchId, lists[i]);
         }
     }
 }

@@ -53,6 +53,35 @@ abstract contract DemandsBase is AnchorBase {
     }
 }
 
+/// @title A pool that stands still makes windows stand still, and no stake leaves from under them
+contract StoppedPoolTest is DemandsBase {
+    /// @dev Windows wait for the pool for longer than any request to unbond takes.
+    function test_stake_stays_while_windows_stand_still_with_their_pool(uint32 wait, uint96 asked) public {
+        Receipt memory r = receipt(1);
+        anchored(r);
+        vm.prank(verifier(0));
+        registry.quit();
+        that(!registry.isSeatable(POOL), "nobody can dispute now");
+        vm.prank(operator);
+        vault.requestUnbond(bound(asked, 80 ether + 1, 100 ether));
+        vm.warp(block.timestamp + 14 days + 1 hours + wait);
+        vm.prank(operator);
+        vault.finishUnbond();
+        (uint256 leaving,,) = vault.unbondingOf(operator);
+        same(vault.stakeOf(operator) + leaving, 20 ether, "a whole stake answers for the receipt");
+        vm.prank(verifier(0));
+        registry.join(POOL, keccak256(abi.encode("platform", 0)), MEASUREMENT);
+        that(guardian.clock() <= anchor.windowEnd(0, 0), "the window goes on");
+        same(vault.lock(operator, 10 ether, "dispute"), 10 ether, "a dispute finds its slash");
+        vault.unlock(operator, 10 ether, "dispute");
+        vm.warp(anchor.windowEnd(0, 0) + 1);
+        anchor.release(0);
+        if (leaving == 0) return;
+        vm.prank(operator);
+        same(vault.finishUnbond(), leaving, "then it may go");
+    }
+}
+
 /// @title A list that is demanded
 contract ListDemandTest is DemandsBase {
     function test_who_answers_has_the_bond_and_the_window_goes_on(uint16 from, uint16 wait) public {
@@ -74,7 +103,7 @@ contract ListDemandTest is DemandsBase {
         vm.warp(block.timestamp + wait_);
         notFinal(r, err(IReceiptAnchor.DemandPending.selector, uint256(subject)));
         vm.prank(helper);
-        anchor.answerList(0, "list");
+        answersList(0, "list");
         isState(subject, IReceiptAnchor.State.ANSWERED);
         same(ledger.creditOf(helper), BOND, "the bond");
         same(anchor.windowEnd(0, 0), end + wait_, "end");
@@ -90,16 +119,17 @@ contract ListDemandTest is DemandsBase {
         listDemanded(0);
         bytes32 have = listDigest(other);
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BadAnswer.selector, have, listHash));
-        anchor.answerList(0, other);
+        answersList(0, other);
     }
 
     /// @dev Any list of any length hashes as the header says it.
     function test_the_list_that_was_posted_is_the_answer(bytes memory list) public {
-        IReceiptAnchor.BatchHeader memory h = header(1, 1, "root");
+        Receipt memory r = receipt(1);
+        IReceiptAnchor.BatchHeader memory h = header(1, 1, leafOf(r));
         h.listHash = listDigest(list);
-        posted(h);
+        anchored(r, h);
         listDemanded(0);
-        anchor.answerList(0, list);
+        answersList(0, list);
         isState(anchor.listSubject(0), IReceiptAnchor.State.ANSWERED);
     }
 
@@ -107,18 +137,18 @@ contract ListDemandTest is DemandsBase {
         anchored(receipt(1));
         bytes32 subject = anchor.listSubject(0);
         vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.NONE));
-        anchor.answerList(0, "list");
+        answersList(0, "list");
         listDemanded(0);
         uint256 deadline = anchor.demand(subject).deadline;
         vm.warp(deadline + late);
         if (late != 0) {
             vm.expectRevert(err(IReceiptAnchor.TooLate.selector, deadline + late, deadline));
-            anchor.answerList(0, "list");
+            answersList(0, "list");
             return;
         }
-        anchor.answerList(0, "list");
+        answersList(0, "list");
         vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.ANSWERED));
-        anchor.answerList(0, "list");
+        answersList(0, "list");
         vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.ANSWERED));
         anchor.expire(subject);
     }
@@ -163,7 +193,7 @@ contract ListDemandTest is DemandsBase {
         pause_ = uint32(bound(pause_, 1, 1 days));
         paused(pause_);
         vm.warp(block.timestamp + pause_);
-        anchor.answerList(0, "list");
+        answersList(0, "list");
         same(ledger.creditOf(address(this)), BOND, "in time");
     }
 
@@ -245,7 +275,7 @@ contract ListDemandTest is DemandsBase {
         bytes32 subject = anchor.listSubject(0);
         uint256 deadline = anchor.demand(subject).deadline;
         if (answers) {
-            anchor.answerList(0, "list");
+            answersList(0, "list");
         } else {
             vm.warp(deadline + 2 hours + late);
             vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BatchHeld.selector, uint64(0), uint32(1)));

@@ -52,7 +52,8 @@ interface IAudits {
     error PoolEmpty(uint256 have, uint256 want);
 
     /// @notice Post a signed result, inside the receipt's window, of a verifier of the environment's pool that was drawn by the
-    ///         stake it had when the batch was anchored. Anybody may bring it. That the receipt is in the batch is proven by `claim`.
+    ///         stake it had when the batch was anchored. Anybody may bring it, once; the verifier itself again, until it is opened, as the
+    ///         batch is not signed. That the receipt is in the batch is proven by `claim`.
     function post(AuditResult calldata a, bytes calldata sig, uint64 batchId) external;
     /// @notice Open what a result committed to, after the window. Anybody who knows it.
     function open(bytes32 receiptId, address verifier, bytes32 tokensHash, bytes32 traceRoot, bytes32 salt) external;

@@ -74,6 +74,8 @@ interface IReceiptAnchor {
     );
     /// @notice LIST: the list itself; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
     event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
+    /// @notice All leaves of a batch whose list was demanded, as `answerList` took them.
+    event LeavesShown(uint64 indexed batchId, Receipt[] receipts, bytes[] sigs);
     /// @notice Nobody answered; `slashed` wei were taken. Again if a call took what the first could not.
     event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
     /// @notice Stake that was slashed by report `ref` has been shared between `to` and nobody.
@@ -95,6 +97,8 @@ interface IReceiptAnchor {
     error SequenceOutsideBatch(uint64 seq, uint64 first, uint32 count);
     error BadSignature(address recovered, address operator);
     error BadProof(bytes32 root);
+    /// @notice Receipts and signatures are not as many as the batch has leaves.
+    error LeavesMissing(uint256 receipts, uint256 sigs, uint256 count);
     error UnsupportedMode(uint8 mode, address enclaveKey);
     error UnknownClientMode(uint8 clientMode);
     error WindowOpen(uint256 end);
@@ -146,8 +150,12 @@ interface IReceiptAnchor {
     ///         `withheldPenalty`, all of them at least one slash. The window stands still meanwhile. Once per batch, inside its
     ///         window. Who wants to dispute after the answer demands while enough of the window is left.
     function demandList(uint64 batchId) external payable;
-    /// @notice The list, whose digest must be the header's. Anybody may answer.
-    function answerList(uint64 batchId, bytes calldata list) external;
+    /// @notice The list, whose digest must be the header's, and all leaves, whose root must be. Anybody may answer. Then
+    ///         everybody has all receipts and their proofs; a batch whose list does not fit its root hides none behind it.
+    /// @param receipts in order; one of mode 0 stands for the empty leaf of its operator, number and chain
+    /// @param sigs the operator's, of each
+    function answerList(uint64 batchId, bytes calldata list, Receipt[] calldata receipts, bytes[] calldata sigs)
+        external;
     /// @notice Demand the envelope of a member. The operator answers with a locator; whether bytes are there only a dispute
     ///         can find. The receipt's window stands still meanwhile. Once per receipt.
     function demandEnvelope(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)

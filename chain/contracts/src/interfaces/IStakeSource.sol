@@ -53,7 +53,8 @@ interface IStakeSource {
     function deposit() external payable;
     /// @notice Start the exit of `amount` wei. Several may be under way, up to a bound.
     function requestUnbond(uint256 amount) external;
-    /// @notice Pay the caller what has waited long enough, and only what no lock and no collateral needs.
+    /// @notice Pay the caller what has waited long enough, and only what no lock and no collateral needs; while it has any
+    ///         collateral bound, nothing below `minOperatorStake`.
     function finishUnbond() external returns (uint256 amount);
 
     /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. Movers only.

@@ -100,7 +100,9 @@ contract LargestGasTest is GasBase {
         vm.prank(r.operator);
         anchor.post{value: fee}(h);
         anchor.demandList{value: params.money(1).demandBond}(batchId);
-        bytes memory data = abi.encodeCall(anchor.answerList, (batchId, list));
+        (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
+        (rs[0], sigs[0]) = (r, signature(r));
+        bytes memory data = abi.encodeCall(anchor.answerList, (batchId, list, rs, sigs));
         told("answer_list_124_kib", measured(address(anchor), data, "answerList"));
     }
 

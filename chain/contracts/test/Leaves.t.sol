@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {EmptyLeaf, Hashes, Receipt} from "../src/Types.sol";
+import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {AnchorBase} from "./AnchorBase.sol";
+import {Vm} from "./Vm.sol";
+
+/// @title A batch whose list is demanded shows every leaf of its root
+contract LeavesTest is AnchorBase {
+    uint256 private constant BOND = 0.01 ether;
+
+    /// @dev Receipts from number 1 on; every third number is an empty leaf if `gaps`.
+    function leavesOf(uint256 count, bool gaps)
+        private
+        view
+        returns (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves)
+    {
+        (rs, sigs, leaves) = (new Receipt[](count), new bytes[](count), new bytes32[](count));
+        for (uint64 i = 0; i < count; ++i) {
+            if (gaps && i % 3 == 2) {
+                EmptyLeaf memory e = EmptyLeaf(operator, i + 1, block.chainid);
+                (rs[i].operator, rs[i].seq, rs[i].chainId) = (e.operator, e.seq, e.chainId);
+                (sigs[i], leaves[i]) = (emptySignature(e), Hashes.batchLeaf(anchor.emptyLeafId(e), e.seq));
+            } else {
+                rs[i] = receipt(i + 1);
+                (sigs[i], leaves[i]) = (signature(rs[i]), leafOf(rs[i]));
+            }
+        }
+    }
+
+    /// @dev Pairs in order, a lone last one unchanged: by halves, unlike the contract.
+    function rootOf(bytes32[] memory leaves, uint256 from, uint256 to) private pure returns (bytes32) {
+        if (to - from == 1) return leaves[from];
+        uint256 half = 1;
+        while (2 * half < to - from) half *= 2;
+        (bytes32 a, bytes32 b) = (rootOf(leaves, from, from + half), rootOf(leaves, from + half, to));
+        return a < b ? keccak256(abi.encode(a, b)) : keccak256(abi.encode(b, a));
+    }
+
+    function demanded(uint32 count, bytes32 root) private {
+        posted(header(1, count, root));
+        anchor.demandList{value: BOND}(0);
+    }
+
+    /// @dev Who anchors what nobody else can open lets a window pass that nobody can use.
+    function test_a_receipt_that_its_list_hides_is_never_final(bool shows) public {
+        Receipt memory hidden = receipt(1);
+        bytes memory sig = signature(hidden);
+        anchored(hidden);
+        anchor.demandList{value: BOND}(0);
+        // What was an answer once: bytes that say nothing of the root.
+        (bool ok,) = address(anchor).call(abi.encodeWithSignature("answerList(uint64,bytes)", uint64(0), bytes("list")));
+        that(!ok, "a list alone");
+        if (shows) {
+            vm.recordLogs();
+            answersList(0, "list");
+            that(vm.getRecordedLogs().length != 0, "everybody has it");
+            vm.warp(anchor.windowEnd(0, 0) + 1);
+            that(anchor.isFinal(hidden, sig, 0, none()), "and had the window to question it");
+            return;
+        }
+        vm.warp(anchor.demand(anchor.listSubject(0)).deadline + 1);
+        anchor.expire(anchor.listSubject(0));
+        vm.warp(anchor.windowEnd(0, 0) + 1);
+        vm.expectRevert(err(IReceiptAnchor.BatchIsVoid.selector, 0));
+        anchor.isFinal(hidden, sig, 0, none());
+        same(vault.stakeOf(operator), 90 ether, "as dear as a lie");
+    }
+
+    function test_all_leaves_are_the_answer(uint8 count, bool gaps) public {
+        uint32 n = uint32(bound(count, 1, 64));
+        (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(n, gaps);
+        demanded(n, rootOf(leaves, 0, n));
+        vm.recordLogs();
+        anchor.answerList(0, "list", rs, sigs);
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        same(logs[logs.length - 1].topics[0], IReceiptAnchor.LeavesShown.selector, "shown");
+        same(keccak256(logs[logs.length - 1].data), keccak256(abi.encode(rs, sigs)), "all of them");
+        same(uint8(anchor.demand(anchor.listSubject(0)).state), uint8(IReceiptAnchor.State.ANSWERED), "state");
+    }
+
+    /// @dev More leaves under the root than the batch says: the last one would be everybody's surprise.
+    function test_no_leaf_is_left_out(uint8 count) public {
+        uint32 n = uint32(bound(count, 2, 20));
+        (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(n, false);
+        bytes32 root = rootOf(leaves, 0, n);
+        demanded(n - 1, root);
+        vm.expectRevert(
+            abi.encodeWithSelector(IReceiptAnchor.LeavesMissing.selector, uint256(n), uint256(n), uint256(n - 1))
+        );
+        anchor.answerList(0, "list", rs, sigs);
+        assembly ("memory-safe") {
+            mstore(rs, sub(n, 1))
+            mstore(sigs, sub(n, 1))
+        }
+        vm.expectRevert(err(IReceiptAnchor.BadProof.selector, uint256(root)));
+        anchor.answerList(0, "list", rs, sigs);
+    }
+
+    function test_another_leaf_order_number_or_signature_is_no_answer(uint8 count, uint8 which) public {
+        uint32 n = uint32(bound(count, 2, 9));
+        uint256 i = which % n;
+        (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(n, false);
+        bytes32 root = rootOf(leaves, 0, n);
+        demanded(n, root);
+        bytes memory good = sigs[i];
+        sigs[i] = signed(VERIFIER_KEY, anchor.receiptId(rs[i]));
+        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.BadSignature.selector, verifier(0), operator));
+        anchor.answerList(0, "list", rs, sigs);
+        rs[i].tokensHash = "other";
+        sigs[i] = signature(rs[i]);
+        vm.expectRevert(err(IReceiptAnchor.BadProof.selector, uint256(root)));
+        anchor.answerList(0, "list", rs, sigs);
+        (rs[i].tokensHash, sigs[i]) = (TOKENS, good);
+        rs[i].seq += 1;
+        vm.expectRevert(err(IReceiptAnchor.SequenceGap.selector, i + 2, i + 1));
+        anchor.answerList(0, "list", rs, sigs);
+        rs[i].seq -= 1;
+        anchor.answerList(0, "list", rs, sigs);
+    }
+
+    function test_an_empty_leaf_is_the_operators_own(address other, uint64 chain) public {
+        vm.assume(other != operator && chain != block.chainid);
+        EmptyLeaf memory e = EmptyLeaf(operator, 1, block.chainid);
+        demanded(1, Hashes.batchLeaf(anchor.emptyLeafId(e), 1));
+        (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
+        (rs[0].operator, rs[0].seq, rs[0].chainId, sigs[0]) = (other, 1, block.chainid, emptySignature(e));
+        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.HeaderMismatch.selector, bytes32("operator")));
+        anchor.answerList(0, "list", rs, sigs);
+        (rs[0].operator, rs[0].chainId) = (operator, chain);
+        vm.expectRevert(err(IReceiptAnchor.ForeignChain.selector, chain, block.chainid));
+        anchor.answerList(0, "list", rs, sigs);
+        rs[0].chainId = block.chainid;
+        anchor.answerList(0, "list", rs, sigs);
+    }
+}
