@@ -75,8 +75,10 @@ contract LeavesTest is AnchorBase {
         vm.recordLogs();
         anchor.answerList(0, "list", rs, sigs);
         Vm.Log[] memory logs = vm.getRecordedLogs();
-        same(logs[logs.length - 1].topics[0], IReceiptAnchor.LeavesShown.selector, "shown");
-        same(keccak256(logs[logs.length - 1].data), keccak256(abi.encode(rs, sigs)), "all of them");
+        same(logs[logs.length - 1].topics[0], IReceiptAnchor.Answered.selector, "answered");
+        (, address by, bytes memory shown) = abi.decode(logs[logs.length - 1].data, (uint8, address, bytes));
+        same(by, address(this), "by");
+        same(keccak256(shown), keccak256(abi.encode(uint64(0), bytes("list"), rs, sigs)), "all of them");
         same(uint8(anchor.demand(anchor.listSubject(0)).state), uint8(IReceiptAnchor.State.ANSWERED), "state");
     }
 

@@ -72,10 +72,8 @@ interface IReceiptAnchor {
     event Demanded(
         bytes32 indexed subject, Kind kind, address indexed operator, address by, uint64 deadline, uint96 bond
     );
-    /// @notice LIST: the list itself; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
+    /// @notice LIST: the arguments of `answerList`; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
     event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
-    /// @notice All leaves of a batch whose list was demanded, as `answerList` took them.
-    event LeavesShown(uint64 indexed batchId, Receipt[] receipts, bytes[] sigs);
     /// @notice Nobody answered; `slashed` wei were taken. Again if a call took what the first could not.
     event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
     /// @notice Stake that was slashed by report `ref` has been shared between `to` and nobody.
@@ -152,8 +150,8 @@ interface IReceiptAnchor {
     function demandList(uint64 batchId) external payable;
     /// @notice The list, whose digest must be the header's, and all leaves, whose root must be. Anybody may answer. Then
     ///         everybody has all receipts and their proofs; a batch whose list does not fit its root hides none behind it.
-    /// @param receipts in order; one of mode 0 stands for the empty leaf of its operator, number and chain
-    /// @param sigs the operator's, of each
+    ///         `receipts` in order; one of mode 0 stands for the empty leaf of its operator, number and chain. `sigs` are the
+    ///         operator's, of each.
     function answerList(uint64 batchId, bytes calldata list, Receipt[] calldata receipts, bytes[] calldata sigs)
         external;
     /// @notice Demand the envelope of a member. The operator answers with a locator; whether bytes are there only a dispute
