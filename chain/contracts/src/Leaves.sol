@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
+import {LabelLib} from "./LabelLib.sol";
+import {EmptyLeaf, Hashes, Receipt} from "./Types.sol";
+import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
+
+/// @title Leaves: whether an answer to a demand for a list is the list and all that the root is made of
+/// @dev The half of `ReceiptAnchor.answerList` that stores nothing, apart because of the size limit of EIP-170. The anchor, which
+///      deploys it, sends it the call as it came.
+contract Leaves {
+    bytes32 private constant DOMAIN =
+        keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
+
+    /// @notice Reverts unless list and leaves are those of the batch of the calling anchor. A receipt of mode 0 stands for the
+    ///         empty leaf of its operator, number and chain.
+    function answerList(uint64 batchId, bytes calldata list, Receipt[] calldata receipts, bytes[] calldata sigs)
+        external
+        view
+    {
+        IReceiptAnchor.Batch memory b = IReceiptAnchor(msg.sender).batch(batchId);
+        bytes32 digest = LabelLib.list(list);
+        if (digest != b.listHash) revert IReceiptAnchor.BadAnswer(digest, b.listHash);
+        if (receipts.length != b.count || sigs.length != b.count) {
+            revert IReceiptAnchor.LeavesMissing(receipts.length, sigs.length, b.count);
+        }
+        bytes32[] memory level = new bytes32[](b.count);
+        bytes32 domain = _domain();
+        for (uint64 i = 0; i < level.length; ++i) {
+            level[i] = _leaf(receipts[i], sigs[i], b.operator, b.firstSeq + i, domain);
+        }
+        if (_rootOf(level) != b.root) revert IReceiptAnchor.BadProof(b.root);
+    }
+
+    /// @dev Of what the operator signed as that number, whatever else it says: two of them are equivocation.
+    function _leaf(Receipt calldata r, bytes calldata sig, address operator, uint64 seq, bytes32 domain)
+        private
+        view
+        returns (bytes32)
+    {
+        if (r.operator != operator) revert IReceiptAnchor.HeaderMismatch("operator");
+        if (r.seq != seq) revert IReceiptAnchor.SequenceGap(r.seq, seq);
+        if (r.chainId != block.chainid) revert IReceiptAnchor.ForeignChain(r.chainId, block.chainid);
+        bytes32 said = r.mode == 0 ? Hashes.emptyLeaf(EmptyLeaf(operator, seq, r.chainId)) : Hashes.receipt(r);
+        bytes32 id = MessageHashUtils.toTypedDataHash(domain, said);
+        (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(id, sig);
+        if (err != ECDSA.RecoverError.NoError || recovered != operator) {
+            revert IReceiptAnchor.BadSignature(recovered, operator);
+        }
+        return Hashes.batchLeaf(id, seq);
+    }
+
+    function _domain() private view returns (bytes32) {
+        return keccak256(abi.encode(DOMAIN, keccak256("Bytewise"), keccak256("1"), block.chainid, msg.sender));
+    }
+
+    /// @dev Pairs in order, a lone last node unchanged; `level` is written over.
+    function _rootOf(bytes32[] memory level) private pure returns (bytes32) {
+        uint256 nodes = level.length;
+        while (nodes > 1) {
+            uint256 pairs = nodes / 2;
+            for (uint256 i = 0; i < pairs; ++i) {
+                level[i] = Pairs.commutativeKeccak256(level[2 * i], level[2 * i + 1]);
+            }
+            if (nodes % 2 == 1) level[pairs] = level[nodes - 1];
+            nodes = pairs + nodes % 2;
+        }
+        return level[0];
+    }
+}
