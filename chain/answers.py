@@ -77,7 +77,7 @@ _GO_ON = {
     "equivocation": "DONE AlreadyPunished",
     "equivocationWithEmpty": "DONE AlreadyPunished",
     "post": "WAIT BeaconTooEarly PoolTooSmall StakeTooSmall FeeMismatch, DONE AlreadyAudited, LATE WindowClosed BeaconExpired",
-    "claim": "WAIT RateLimited PoolEmpty NobodyAgrees, DONE AlreadyPaid",
+    "claim": "WAIT RateLimited PoolEmpty NobodyAgrees NotRight, DONE AlreadyPaid",
     "withdraw": "DONE NothingDue",
     "finishUnbond": "WAIT StakeBound, DONE NothingUnbonded",
     "quit": "DONE NotVerifier",

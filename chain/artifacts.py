@@ -91,6 +91,10 @@ class Interface:
         entry = self.functions[function]
         return _hash(entry)[:4] + self._encode(function, entry["inputs"], arguments)
 
+    def arguments(self, function: str, data: bytes) -> tuple[Any, ...]:
+        """Arguments of a call, without its selector, in order; `MalformedValue` if the bytes do not fit the ABI."""
+        return tuple(_decode(f"{self.name}.{function}", self.functions[function]["inputs"], data).values())
+
     def creation(self, *arguments: Any) -> bytes:
         """Data of the deploying transaction."""
         return self.bytecode + self._encode("constructor", self.constructor, arguments)

@@ -15,7 +15,7 @@ class DemandActs(Acts):
         self._act("ReceiptAnchor", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei)
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts the list's bytes on the chain, and what its root is made of. Raises what `decode` raises of bytes that are no list."""
+        """Puts the list's bytes on the chain, and what its root is made of; of bytes that are no list, what `decode` raises."""
         entries = decode(ReceiptList, content).entries
         leaves = [struct_values(each.receipt) for each in entries], [each.signature for each in entries]
         self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content, *leaves), deadline=deadline)

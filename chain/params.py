@@ -30,7 +30,7 @@ DEVNET = ParamSet(
     ),
     shares=Shares(
         alpha_bps=3_000, beta_bps=4_000, operator_share_bps=5_000, join_bps=2_500, audit_rate_bps=9_000, audits_per_hour=600,
-        max_batch=256,
+        max_batch=64,
     ),
 )  # fmt: skip
 """A network on one machine with one-second blocks, whose disputes end in minutes."""

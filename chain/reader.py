@@ -15,10 +15,11 @@ from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from chain import decoding
 from chain.access import Chain
+from chain.artifacts import interface
 from chain.blocks import BlockReader
 from chain.client import at_hash, at_number, reading_answer
 from chain.epochs import epoch_on_chain, pinned_epoch
-from chain.records import DemandRecord, Item, MoneyTotals, Pool, PoolMember
+from chain.records import DemandKind, DemandRecord, Item, MoneyTotals, Pool, PoolMember
 from chain.structs import from_struct
 
 CASES_PER_DOCKET = 32
@@ -116,7 +117,7 @@ class DocketReader(BlockReader):
         """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)
         with reading_answer("Answered"):
-            return next((Blob(log.values["answer"]) for log in reversed(logs) if log.values["subject"] == subject), None)
+            return next((_answer(log.values) for log in reversed(logs) if log.values["subject"] == subject), None)
 
     def list_subject(self, batch_id: int) -> Digest:
         """Subject of a demand for the list of a batch."""
@@ -226,3 +227,11 @@ class DocketReader(BlockReader):
 
     def _lens(self, function: str, *arguments: Any, block: int) -> Any:
         return self.client.call("Lens", self._at.lens, function, *arguments, block=at_number(block))
+
+
+def _answer(values: Mapping[str, Any]) -> Blob:
+    """Of a list, itself: its leaves stand beside it."""
+    answer = values["answer"]
+    if values["kind"] == DemandKind.LIST:
+        answer = interface("ReceiptAnchor").arguments("answerList", answer)[1]
+    return Blob(answer)

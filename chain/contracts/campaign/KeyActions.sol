@@ -5,7 +5,7 @@ import {Vm} from "../test/Vm.sol";
 import {AuditResult, Hashes} from "../src/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
-import {Phase} from "../src/Types.sol";
+import {Phase, Verdict} from "../src/Types.sol";
 import {OtherActions} from "./OtherActions.sol";
 
 /// @title Light audits and key epochs, and books of both
@@ -118,7 +118,7 @@ abstract contract KeyActions is OtherActions {
         (bytes32 id, address who) = (e.topics[1], address(uint160(uint256(e.topics[2]))));
         Told storage told = _audits[id][who];
         if (e.topics[0] == IAudits.AuditPosted.selector) {
-            that(told.result == 0, "audited twice");
+            that(told.outHash == 0, "audited again after it was opened");
             (told.result,,,) = abi.decode(e.data, (uint8, bytes32, uint64, bytes));
         } else if (e.topics[0] == IAudits.AuditOpened.selector) {
             that(told.result != 0 && told.outHash == 0, "opened what was not posted");
@@ -128,6 +128,9 @@ abstract contract KeyActions is OtherActions {
             that(!told.paid && told.outHash != 0 && _agreeing[id][told.outHash] > 1, "paid without agreement");
             bool matches = told.outHash == Hashes.outHash(TOKENS, TRACE);
             that(matches == (told.result == 1), "paid for the contrary");
+            (, Phase phase, Verdict verdict, bytes32 replacement) = disputes.receiptStatus(id);
+            bool overturned = phase == Phase.FINAL && verdict == Verdict.OVERTURNED;
+            that(overturned ? told.outHash == replacement : matches, "paid for what is not right");
             told.paid = true;
             uint256 count = ++_bounties[who][guardian.clock() / 3600];
             that(count <= params.shares(params.version()).auditsPerHour, "too many bounties an hour");

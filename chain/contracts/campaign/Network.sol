@@ -98,6 +98,11 @@ abstract contract Network is Deployment {
         return abi.encode("list", r.operator, r.seq);
     }
 
+    /// @dev The labelled hash of `bytewise/protocol/digests.py`, said again.
+    function listDigest(bytes memory list) internal pure returns (bytes32) {
+        return sha256(abi.encodePacked(uint64(24), "bytewise/v1/receipt-list", uint64(list.length), list));
+    }
+
     function headerOf(Receipt memory r, uint32 count, bytes32 root)
         internal
         pure
@@ -106,8 +111,7 @@ abstract contract Network is Deployment {
         h.firstSeq = r.seq;
         h.count = count;
         h.root = root;
-        bytes memory list = listOf(r);
-        h.listHash = sha256(abi.encodePacked(uint64(24), "bytewise/v1/receipt-list", uint64(list.length), list));
+        h.listHash = listDigest(listOf(r));
         h.environment = r.environment;
         h.modelId = r.modelId;
         h.keyEpoch = r.keyEpoch;

@@ -6,7 +6,7 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {LabelLib} from "./LabelLib.sol";
-import {AuditResult, Hashes, Receipt} from "./Types.sol";
+import {AuditResult, Hashes, Phase, Receipt, Verdict} from "./Types.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -112,10 +112,7 @@ contract Audits is IAudits {
         if (a.paid) revert AlreadyPaid(id, verifier);
         uint64 batchId = a.batchId;
         ANCHOR.checkMember(r, sig, batchId, proof);
-        bytes32 outHash = a.outHash;
-        // Also as long as it has not been opened.
-        if (_agreeing[id][batchId][outHash] < AGREEMENT) revert NobodyAgrees(id, outHash);
-        if ((a.result == MATCH) != (outHash == r.outHash)) revert ResultContradicted(id, verifier);
+        _checkFound(id, verifier, a, r.outHash);
         a.paid = true;
         _limit(verifier);
         uint256 bounty = PARAMS.money(ANCHOR.batch(batchId).paramsVersion).bounty;
@@ -167,6 +164,23 @@ contract Audits is IAudits {
     function _audited(bytes32 receiptId, address verifier) private view returns (Audit storage a) {
         a = _audits[receiptId][verifier];
         if (a.result == 0) revert NotAudited(receiptId, verifier);
+    }
+
+    /// @dev Two found it, it is what was posted, and it is right.
+    function _checkFound(bytes32 id, address verifier, Audit storage a, bytes32 said) private view {
+        bytes32 found = a.outHash;
+        // Also as long as it has not been opened.
+        if (_agreeing[id][a.batchId][found] < AGREEMENT) revert NobodyAgrees(id, found);
+        if ((a.result == MATCH) != (found == said)) revert ResultContradicted(id, verifier);
+        bytes32 right = _rightOf(id, said);
+        if (found != right) revert NotRight(id, found, right);
+    }
+
+    /// @dev What the receipt says, until a dispute has put something else in its place for good: that two verifiers say the same
+    ///      shows nothing when both are somebody's.
+    function _rightOf(bytes32 receiptId, bytes32 said) private view returns (bytes32) {
+        (, Phase phase, Verdict verdict, bytes32 replacement) = DISPUTES.receiptStatus(receiptId);
+        return phase == Phase.FINAL && verdict == Verdict.OVERTURNED ? replacement : said;
     }
 
     /// @dev In the pool that judges the environment, and there before the batch was.

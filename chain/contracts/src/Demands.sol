@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Address} from "@openzeppelin/contracts/utils/Address.sol";
+import {LowLevelCall} from "@openzeppelin/contracts/utils/LowLevelCall.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Leaves} from "./Leaves.sol";
@@ -104,13 +105,12 @@ abstract contract Demands is Reports {
     /// @inheritdoc IReceiptAnchor
     function expire(bytes32 subject) external {
         StoredDemand storage d = _demands[subject];
-        bool first = d.state == State.OPEN;
-        if (first) _close(subject, d);
-        else if (d.state != State.EXPIRED) revert NotDemanded(subject, d.state);
-        uint256 slashed = 0;
+        if (d.state == State.OPEN) return _expireFirst(subject, d);
+        if (d.state != State.EXPIRED) revert NotDemanded(subject, d.state);
         uint256 penalty = _penaltyOf(d);
+        uint256 slashed = 0;
         if (penalty != 0) slashed = _punish(d.operator, d.number, subject, penalty, d.paramsVersion, d.by);
-        if (!first && slashed == 0) revert NothingToSlash(d.operator, d.number);
+        if (slashed == 0) revert NothingToSlash(d.operator, d.number);
         emit Expired(subject, d.kind, slashed);
     }
 
@@ -213,6 +213,18 @@ abstract contract Demands is Reports {
         if (d.kind != Kind.LIST) return;
         --_known(d.number).holds;
         emit BatchVoided(d.number);
+    }
+
+    /// @dev Ends the demand, whatever there is to slash. The penalty is a call of its own, of which nothing stays when it took
+    ///      nothing: EigenLayer's stake remembers a slash that was refused, to take it later, and would take the next call's too.
+    function _expireFirst(bytes32 subject, StoredDemand storage d) private {
+        _close(subject, d);
+        try this.expire(subject) {}
+        catch (bytes memory why) {
+            // Any other reason, no gas among them, undoes all.
+            if (bytes4(why) != NothingToSlash.selector) LowLevelCall.bubbleRevert(why);
+            emit Expired(subject, d.kind, 0);
+        }
     }
 
     /// @dev The collateral of the batch stays as long as the longest window of its receipts.

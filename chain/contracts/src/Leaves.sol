@@ -21,6 +21,7 @@ contract Leaves {
         external
         view
     {
+        _checkEncoding(abi.encode(batchId, list, receipts, sigs));
         IReceiptAnchor.Batch memory b = IReceiptAnchor(msg.sender).batch(batchId);
         bytes32 digest = LabelLib.list(list);
         if (digest != b.listHash) revert IReceiptAnchor.BadAnswer(digest, b.listHash);
@@ -33,6 +34,12 @@ contract Leaves {
             level[i] = _leaf(receipts[i], sigs[i], b.operator, b.firstSeq + i, domain);
         }
         if (_rootOf(level) != b.root) revert IReceiptAnchor.BadProof(b.root);
+    }
+
+    /// @dev The answer is an event as it came: whoever decodes it strictly must be able to.
+    function _checkEncoding(bytes memory canonical) private pure {
+        (bytes32 have, bytes32 want) = (keccak256(msg.data[4:]), keccak256(canonical));
+        if (have != want) revert IReceiptAnchor.BadEncoding(have, want);
     }
 
     /// @dev Of what the operator signed as that number, whatever else it says: two of them are equivocation.

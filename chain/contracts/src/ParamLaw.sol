@@ -25,7 +25,9 @@ library ParamLaw {
     uint256 private constant MIN_SEATS = 3;
     uint256 private constant MAX_SEATS = 255;
     uint256 private constant MAX_POOL = 10_000;
-    uint256 private constant MAX_BATCH = 65_536;
+    /// @dev A demanded list is answered by one transaction, which nodes pass on up to 128 KiB: 21 words for each leaf, 4 KiB for
+    ///      the rest. The list itself takes its part; how much, no contract knows (docs/adr/100).
+    uint256 private constant MAX_BATCH = 188;
 
     /// @notice Revert with `ParamOutOfBounds` or `StaticLawBroken` unless `p` may come into force.
     function check(ParamSet memory p) internal pure {

@@ -28,6 +28,7 @@ contract Bench is EIP712 {
     struct Case {
         Phase phase;
         Verdict verdict;
+        bytes32 replacement;
     }
 
     mapping(bytes32 receiptId => Case) private _cases;
@@ -35,7 +36,11 @@ contract Bench is EIP712 {
     constructor() EIP712("Bytewise", "1") {}
 
     function put(bytes32 receiptId, Phase phase, Verdict verdict) external {
-        _cases[receiptId] = Case(phase, verdict);
+        _cases[receiptId] = Case(phase, verdict, 0);
+    }
+
+    function replace(bytes32 receiptId, bytes32 replacement) external {
+        _cases[receiptId] = Case(Phase.FINAL, Verdict.OVERTURNED, replacement);
     }
 
     function hold(IReceiptAnchor anchor, uint64 batchId, bool opened) external {
@@ -44,7 +49,7 @@ contract Bench is EIP712 {
 
     function receiptStatus(bytes32 receiptId) external view returns (bytes32, Phase, Verdict, bytes32) {
         Case memory c = _cases[receiptId];
-        return (receiptId, c.phase, c.verdict, 0);
+        return (receiptId, c.phase, c.verdict, c.replacement);
     }
 
     function domainSeparator() external view returns (bytes32) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Hashes, AuditResult, ParamSet, Receipt} from "../src/Types.sol";
+import {Hashes, AuditResult, ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Defaults} from "./Defaults.sol";
@@ -115,6 +115,7 @@ contract AuditsTest is AnchorBase {
         vm.expectRevert(abi.encodeWithSelector(IAudits.NobodyAgrees.selector, id, bytes32(0)));
         audits.claim(r, sig, none(), verifier(b));
         opens(b, 1, s);
+        if (lies) bench.replace(id, Hashes.outHash(s.tokens, s.trace));
         claims(a, 1);
         claims(b, 1);
         same(ledger.creditOf(verifier(a)), BOUNTY, "first");
@@ -126,6 +127,51 @@ contract AuditsTest is AnchorBase {
         vm.expectRevert(pair(IAudits.AlreadyPaid.selector, id, verifier(a)));
         audits.claim(r, sig, none(), verifier(a));
         balanced();
+    }
+
+    /// @dev Two accounts of one owner can agree on anything. The receipt, and a court that replaced it, are nobody's word.
+    function test_what_no_court_put_in_the_place_of_the_receipt_is_not_paid(bytes32 junk, uint8 phase, uint8 verdict)
+        public
+    {
+        bytes32 found = Hashes.outHash(TOKENS, junk);
+        vm.assume(junk != TRACE);
+        posts(0, 1, 0, Said(2, TOKENS, junk));
+        posts(1, 1, 0, Said(2, TOKENS, junk));
+        vm.warp(opensAt);
+        opens(0, 1, Said(2, TOKENS, junk));
+        opens(1, 1, Said(2, TOKENS, junk));
+        Receipt memory r = receiptOf(1);
+        (bytes32 id, bytes memory sig) = (anchor.receiptId(r), signature(r));
+        bytes memory unproven = abi.encodeWithSelector(IAudits.NotRight.selector, id, found, r.outHash);
+        vm.expectRevert(unproven);
+        audits.claim(r, sig, none(), verifier(0));
+        Phase p = Phase(phase % (uint8(type(Phase).max) + 1));
+        Verdict v = Verdict(verdict % (uint8(type(Verdict).max) + 1));
+        bench.put(id, p, v);
+        if (p == Phase.FINAL && v == Verdict.OVERTURNED) {
+            unproven = abi.encodeWithSelector(IAudits.NotRight.selector, id, found, 0);
+        }
+        vm.expectRevert(unproven);
+        audits.claim(r, sig, none(), verifier(0));
+        bench.replace(id, found);
+        claims(0, 1);
+        same(ledger.creditOf(verifier(0)), BOUNTY, "once it was judged");
+    }
+
+    function test_a_match_of_what_was_overturned_is_not_paid(bytes32 truth) public {
+        posts(0, 1, 0, matched());
+        posts(1, 1, 0, matched());
+        vm.warp(opensAt);
+        opens(0, 1, matched());
+        opens(1, 1, matched());
+        Receipt memory r = receiptOf(1);
+        (bytes32 id, bytes memory sig) = (anchor.receiptId(r), signature(r));
+        vm.assume(truth != r.outHash);
+        bench.replace(id, truth);
+        vm.expectRevert(abi.encodeWithSelector(IAudits.NotRight.selector, id, r.outHash, truth));
+        audits.claim(r, sig, none(), verifier(0));
+        bench.put(id, Phase.FINAL, Verdict.UPHELD);
+        claims(0, 1);
     }
 
     function test_a_word_that_its_opening_contradicts_is_not_paid(bool said) public {

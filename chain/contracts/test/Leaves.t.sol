@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {EmptyLeaf, Hashes, Receipt} from "../src/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
+import {Trees} from "./Trees.sol";
 import {Vm} from "./Vm.sol";
 
 /// @title A batch whose list is demanded shows every leaf of its root
@@ -27,15 +28,6 @@ contract LeavesTest is AnchorBase {
                 (sigs[i], leaves[i]) = (signature(rs[i]), leafOf(rs[i]));
             }
         }
-    }
-
-    /// @dev Pairs in order, a lone last one unchanged: by halves, unlike the contract.
-    function rootOf(bytes32[] memory leaves, uint256 from, uint256 to) private pure returns (bytes32) {
-        if (to - from == 1) return leaves[from];
-        uint256 half = 1;
-        while (2 * half < to - from) half *= 2;
-        (bytes32 a, bytes32 b) = (rootOf(leaves, from, from + half), rootOf(leaves, from + half, to));
-        return a < b ? keccak256(abi.encode(a, b)) : keccak256(abi.encode(b, a));
     }
 
     function demanded(uint32 count, bytes32 root) private {
@@ -71,7 +63,7 @@ contract LeavesTest is AnchorBase {
     function test_all_leaves_are_the_answer(uint8 count, bool gaps) public {
         uint32 n = uint32(bound(count, 1, 64));
         (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(n, gaps);
-        demanded(n, rootOf(leaves, 0, n));
+        demanded(n, Trees.rootOf(leaves));
         vm.recordLogs();
         anchor.answerList(0, "list", rs, sigs);
         Vm.Log[] memory logs = vm.getRecordedLogs();
@@ -86,7 +78,7 @@ contract LeavesTest is AnchorBase {
     function test_no_leaf_is_left_out(uint8 count) public {
         uint32 n = uint32(bound(count, 2, 20));
         (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(n, false);
-        bytes32 root = rootOf(leaves, 0, n);
+        bytes32 root = Trees.rootOf(leaves);
         demanded(n - 1, root);
         vm.expectRevert(
             abi.encodeWithSelector(IReceiptAnchor.LeavesMissing.selector, uint256(n), uint256(n), uint256(n - 1))
@@ -104,7 +96,7 @@ contract LeavesTest is AnchorBase {
         uint32 n = uint32(bound(count, 2, 9));
         uint256 i = which % n;
         (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(n, false);
-        bytes32 root = rootOf(leaves, 0, n);
+        bytes32 root = Trees.rootOf(leaves);
         demanded(n, root);
         bytes memory good = sigs[i];
         sigs[i] = signed(VERIFIER_KEY, anchor.receiptId(rs[i]));
@@ -120,6 +112,20 @@ contract LeavesTest is AnchorBase {
         anchor.answerList(0, "list", rs, sigs);
         rs[i].seq -= 1;
         anchor.answerList(0, "list", rs, sigs);
+    }
+
+    /// @dev Whoever reads the event with a strict decoder must not stumble over what this one lets pass.
+    function test_an_answer_is_encoded_in_one_way(bytes memory more, uint8 padding) public {
+        (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) = leavesOf(2, false);
+        demanded(2, Trees.rootOf(leaves));
+        bytes memory data = abi.encodeCall(anchor.answerList, (0, "list", rs, sigs));
+        bytes memory changed = bytes.concat(data, more);
+        // The last signature leaves 31 bytes of its third word.
+        if (more.length == 0) changed[changed.length - 1 - padding % 31] = 0x01;
+        (bool ok, bytes memory why) = address(anchor).call(changed);
+        that(!ok && bytes4(why) == IReceiptAnchor.BadEncoding.selector, "in another way");
+        (ok,) = address(anchor).call(data);
+        that(ok, "in this way");
     }
 
     function test_an_empty_leaf_is_the_operators_own(address other, uint64 chain) public {

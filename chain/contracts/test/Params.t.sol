@@ -234,7 +234,7 @@ contract ParamsTest is Check {
         else if (which == 2) (p.shares.joinBps, ok) = (value, ok && value != 0);
         else if (which == 3) (p.committee.certifyBps, ok) = (value, ok && value != 0);
         else if (which == 4) (p.committee.minPool, ok) = (value, ok && value != 0);
-        else if (which == 5) (p.shares.maxBatch, ok) = (uint32(value) * 3, value != 0 && uint256(value) * 3 <= 65_536);
+        else if (which == 5) (p.shares.maxBatch, ok) = (value % 400, value % 400 != 0 && value % 400 <= 188);
         else (p.committee.breakerOperators, ok) = (uint8(value), uint8(value) != 0);
         create(p, ok, keys[which]);
     }

@@ -44,6 +44,8 @@ interface IAudits {
     error NotAudited(bytes32 receiptId, address verifier);
     /// @notice What was opened is not what was posted: a match is of the receipt's own digest, a mismatch of another.
     error ResultContradicted(bytes32 receiptId, address verifier);
+    /// @notice What was found is neither what the receipt says nor what a dispute has put in its place; not yet, perhaps.
+    error NotRight(bytes32 receiptId, bytes32 found, bytes32 right);
     error AlreadyOpened(bytes32 receiptId, address verifier);
     error BadOpening(bytes32 have, bytes32 want);
     error NobodyAgrees(bytes32 receiptId, bytes32 outHash);
@@ -57,7 +59,8 @@ interface IAudits {
     function post(AuditResult calldata a, bytes calldata sig, uint64 batchId) external;
     /// @notice Open what a result committed to, after the window. Anybody who knows it.
     function open(bytes32 receiptId, address verifier, bytes32 tokensHash, bytes32 traceRoot, bytes32 salt) external;
-    /// @notice Credit the bounty of an opened audit of a member of its batch, with which another verifier's agrees.
+    /// @notice Credit the bounty of an opened audit of a member of its batch, with which another verifier's agrees and which is
+    ///         right: a match unless the receipt was overturned, a mismatch when a dispute put the same in the receipt's place.
     function claim(Receipt calldata r, bytes calldata sig, bytes32[] calldata proof, address verifier) external;
     /// @notice Feed the pool. Anybody; the fee market does.
     function feed() external payable;

@@ -97,6 +97,8 @@ interface IReceiptAnchor {
     error BadProof(bytes32 root);
     /// @notice Receipts and signatures are not as many as the batch has leaves.
     error LeavesMissing(uint256 receipts, uint256 sigs, uint256 count);
+    /// @notice The arguments are not encoded as `abi.encode` does it.
+    error BadEncoding(bytes32 have, bytes32 want);
     error UnsupportedMode(uint8 mode, address enclaveKey);
     error UnknownClientMode(uint8 clientMode);
     error WindowOpen(uint256 end);
@@ -130,7 +132,7 @@ interface IReceiptAnchor {
     error NumberAnchored(uint64 seq, uint64 last);
 
     /// @notice Anchor the caller's next batch; `IFeeMarket.feeFor(count)` at least is sent along, the rest comes back, and
-    ///         collateral is bound. The list must fit into one transaction, for it may have to be the answer to a demand.
+    ///         collateral is bound. List and leaves must fit into one transaction, for it may have to be the answer to a demand.
     function post(BatchHeader calldata header) external payable returns (uint64 batchId);
     /// @notice Free the collateral of a batch whose windows are over and that no demand or dispute holds. Anybody.
     function release(uint64 batchId) external;
@@ -165,8 +167,8 @@ interface IReceiptAnchor {
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
-    /// @notice End a demand that nobody answered in time. Anybody. Where the operator had less stake than the penalty it can
-    ///         be called again for the rest.
+    /// @notice End a demand that nobody answered in time. Anybody. Where less than the penalty could be taken it can be
+    ///         called again for the rest.
     function expire(bytes32 subject) external;
     /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
     /// @param ref `equivocationRef`, or the subject of the demand

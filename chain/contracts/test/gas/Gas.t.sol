@@ -18,7 +18,7 @@ contract DisputeGasTest is GasBase {
 
     /// @dev Post to seats drawn; the sum of what that costs without the anchor.
     function seated(bool keys) private returns (bytes32 id, uint256 sum) {
-        (Receipt memory r, uint64 batchId, uint256 gas) = posted(1_024);
+        (Receipt memory r, uint64 batchId, uint256 gas) = posted(64);
         told("anchor", gas);
         (id, gas) = openedAt(r, batchId);
         sum += told("open", gas);

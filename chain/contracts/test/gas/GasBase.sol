@@ -43,7 +43,7 @@ abstract contract GasBase is Network {
         p.committee.seats = [uint16(31), 63, 127];
         p.money.minVerifierStake = 5 ether;
         (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0.005 ether, 0.006 ether, 0.007 ether);
-        p.shares.maxBatch = 4_096;
+        p.shares.maxBatch = 188;
     }
 
     function setUp() public virtual {

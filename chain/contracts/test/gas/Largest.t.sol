@@ -8,12 +8,14 @@ import {Finding, Hashes, ParamSet, Receipt} from "../../src/Types.sol";
 import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
+import {Trees} from "../Trees.sol";
 import {GasBase} from "./GasBase.sol";
 
 /// @title What takes a list or walks through storage, at the largest that it may be: each fits one transaction
 /// forge-config: default.isolate = true
 contract LargestGasTest is GasBase {
     bytes32 private constant ROOT = keccak256("root");
+    uint256 private constant LEAF_BYTES = 21 * 32;
     address private constant RICH = address(0x51C4);
 
     function parameters() internal pure override returns (ParamSet memory p) {
@@ -84,26 +86,38 @@ contract LargestGasTest is GasBase {
         same(vault.totalUnbonding(), 0, "nothing is left");
     }
 
-    /// @dev As long as an operator's batcher lets a list become (124 KiB), without a zero.
+    /// @dev As long as an operator's batcher lets list and leaves become together (124 KiB), the list without a zero.
     function test_gas_of_the_longest_list() public {
-        bytes memory list = new bytes(124 << 10);
+        bytes memory list = new bytes((124 << 10) - 60 * LEAF_BYTES);
         for (uint256 i = 32; i <= list.length; i += 32) {
             assembly ("memory-safe") {
                 mstore(add(list, i), not(0))
             }
         }
-        Receipt memory r = receipt(operatorAt(0), anchor.lastSeq(operatorAt(0)) + 1, ENVIRONMENT);
-        IReceiptAnchor.BatchHeader memory h = headerOf(r, 1, Hashes.batchLeaf(anchor.receiptId(r), r.seq));
-        h.listHash = sha256(abi.encodePacked(uint64(24), "bytewise/v1/receipt-list", uint64(list.length), list));
+        told("answer_list_124_kib", answered(60, list));
+    }
+
+    function test_gas_of_the_most_leaves() public {
+        told("answer_list_188_leaves", answered(188, ""));
+    }
+
+    function answered(uint32 count, bytes memory list) private returns (uint256) {
+        (Receipt[] memory rs, bytes[] memory sigs, bytes32[] memory leaves) =
+            (new Receipt[](count), new bytes[](count), new bytes32[](count));
+        uint64 first = anchor.lastSeq(operatorAt(0)) + 1;
+        for (uint64 i = 0; i < count; ++i) {
+            rs[i] = receipt(operatorAt(0), first + i, ENVIRONMENT);
+            (sigs[i], leaves[i]) = (signature(rs[i]), Hashes.batchLeaf(anchor.receiptId(rs[i]), first + i));
+        }
+        IReceiptAnchor.BatchHeader memory h = headerOf(rs[0], count, Trees.rootOf(leaves));
+        h.listHash = listDigest(list);
         uint64 batchId = anchor.batchCount();
-        uint256 fee = market.feeFor(1);
-        vm.prank(r.operator);
+        uint256 fee = market.feeFor(count);
+        vm.prank(rs[0].operator);
         anchor.post{value: fee}(h);
         anchor.demandList{value: params.money(1).demandBond}(batchId);
-        (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
-        (rs[0], sigs[0]) = (r, signature(r));
         bytes memory data = abi.encodeCall(anchor.answerList, (batchId, list, rs, sigs));
-        told("answer_list_124_kib", measured(address(anchor), data, "answerList"));
+        return measured(address(anchor), data, "answerList");
     }
 
     function test_gas_of_the_most_shards() public {
