@@ -81,8 +81,9 @@ abstract contract Ending is KeyActions {
             if (d.state != IReceiptAnchor.State.OPEN) continue;
             until(uint256(d.deadline) + 1);
             anchor.expire(demanded[i]);
+            // Before the clock goes on: what is credited says when it unlocks.
+            _watch();
         }
-        _watch();
     }
 
     /// @dev A pool that is too small holds windows open; it is made large enough again.
