@@ -7,7 +7,7 @@ BEGIN, END = "<!-- gas -->", "<!-- /gas -->"
 
 STEPS = {
     "anchor": "the operator's batch of any size: four words of it, the fee to the audits' pot, collateral",
-    "open": "ten new words: the case (five), round, list of cases, bond, two of the settlement, seed block; a signature",
+    "open": "eleven new words: the case (five), round, list of cases, bond, two of the settlement, seed block; a signature",
     "prove": "a header of 612 bytes",
     "draw_31_of_1000": "some fifty nodes of the tree at 2,100 each; two new words for the seats",
     "form_committee_31": "31 keys of 128 bytes as calldata; owner and holder of each at 2,100; one new word",
@@ -16,7 +16,7 @@ STEPS = {
     "commits_31": "31 transactions: 21,000 and one new word each, and cold words of round, clock and tree",
     "reveals_31": "31 transactions: 21,000, the whole vote as calldata and event, four words changed each",
     "settle_certificate": "three words changed; parameters",
-    "finalize_certificate": "the split, in five words; stake, pot and anchor in three other contracts",
+    "finalize_certificate": "the split, a new word of it; stake, pot, credit and anchor in three other contracts",
     "settle_seats_31_certificate": "31 payments to members that were paid before: holder, credit, two events each",
     "settle_seats_31_direct": "the same, and the word of each member's vote",
     "settle_seats_31_first_payments": "the same to members that never were paid: a new word each, once in their life",

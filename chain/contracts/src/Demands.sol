@@ -7,7 +7,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Leaves} from "./Leaves.sol";
 import {Reports} from "./Reports.sol";
-import {Money, Receipt, Status, Times} from "./Types.sol";
+import {Money, Receipt, Status} from "./Types.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
@@ -125,6 +125,12 @@ abstract contract Demands is Reports {
     }
 
     /// @inheritdoc IReceiptAnchor
+    function disputable(bytes32 receiptId_, uint64 batchId) external view returns (uint64, uint32, bytes32) {
+        Stored storage b = _known(batchId);
+        return (windowEnd(receiptId_, batchId), b.paramsVersion, _service(b).pool);
+    }
+
+    /// @inheritdoc IReceiptAnchor
     function demand(bytes32 subject) external view returns (Demand memory shown) {
         StoredDemand storage d = _demands[subject];
         if (d.state == State.NONE) return shown;
@@ -145,7 +151,7 @@ abstract contract Demands is Reports {
         Stored storage b = _known(batchId);
         // The clock less the pool's stops never goes back, so a window that was over stays over.
         uint256 stopped = REGISTRY.stoppedSeconds(_service(b).pool) - b.stoppedAtStart;
-        return uint256(b.startedAt) + _times(b.paramsVersion).window + stopped + _heldFor(listSubject(batchId));
+        return uint256(b.startedAt) + PARAMS.window(b.paramsVersion) + stopped + _heldFor(listSubject(batchId));
     }
 
     /// @dev Seconds for which a demand made a window stand still: at most up to its deadline.
@@ -169,10 +175,6 @@ abstract contract Demands is Reports {
 
     function _clock() internal view returns (uint64) {
         return GUARDIAN.clock();
-    }
-
-    function _times(uint32 version) private view returns (Times memory) {
-        return PARAMS.times(version);
     }
 
     function _checkRunning() private view {
@@ -244,8 +246,8 @@ abstract contract Demands is Reports {
     }
 
     function _deadline(StoredDemand storage d) private view returns (uint256) {
-        Times memory t = _times(d.paramsVersion);
-        return uint256(d.openedAt) + (d.kind == Kind.ANCHOR ? t.maxAnchorDelay : t.cure);
+        (uint32 maxAnchorDelay, uint32 cure) = PARAMS.demandTimes(d.paramsVersion);
+        return uint256(d.openedAt) + (d.kind == Kind.ANCHOR ? maxAnchorDelay : cure);
     }
 
     /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.

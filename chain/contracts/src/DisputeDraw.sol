@@ -5,7 +5,7 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {DisputeStore} from "./DisputeStore.sol";
 import {IProceedings} from "./interfaces/IProceedings.sol";
 import {SeatsLib} from "./SeatsLib.sol";
-import {Phase, Receipt, Times} from "./Types.sol";
+import {Phase, Receipt} from "./Types.sol";
 
 /// @title DisputeDraw: from a questioned receipt to a seated committee
 abstract contract DisputeDraw is IProceedings, DisputeStore {
@@ -25,8 +25,8 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         id = _idOf(receiptId);
         if (_cases[id].phase != Phase.NONE) revert AlreadyDisputed(receiptId, id);
         _checkChallenger(r.operator, altCommit);
-        _file(id, receiptId, batchId, r.outHash, altCommit);
-        _callJudges(_cases[id], r.environment);
+        bytes32 pool = _file(id, receiptId, batchId, r.outHash, altCommit);
+        _callJudges(_cases[id], pool);
         emit DisputeOpened(id, receiptId, r.operator, msg.sender, batchId, altCommit);
         _startRound(id, _cases[id], 1);
         SETTLEMENT.opened{value: msg.value}(id, r.operator, msg.sender, _cases[id].paramsVersion);
@@ -99,10 +99,15 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
     /// @dev No round can decide any more: the earlier verdict stands, or nothing does.
     function _endUndecided(bytes32 id, Case storage d) internal virtual;
 
-    function _file(bytes32 id, bytes32 receiptId, uint64 batchId, bytes32 claimed, bytes32 altCommit) private {
-        (uint40 now_, uint256 end) = (_clock(), ANCHOR.windowEnd(receiptId, batchId));
+    function _file(bytes32 id, bytes32 receiptId, uint64 batchId, bytes32 claimed, bytes32 altCommit)
+        private
+        returns (bytes32 pool)
+    {
+        uint64 end;
+        uint32 version;
+        (end, version, pool) = ANCHOR.disputable(receiptId, batchId);
+        uint40 now_ = _clock();
         if (now_ > end) revert WindowClosed(now_, end);
-        uint32 version = ANCHOR.batch(batchId).paramsVersion;
         _checkBond(PARAMS.requiredBond(version));
         Case storage d = _cases[id];
         d.paramsVersion = version;
@@ -124,8 +129,7 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         if (msg.value != want) revert BondMismatch(msg.value, want);
     }
 
-    function _callJudges(Case storage d, bytes32 environment) private {
-        bytes32 pool = REGISTRY.item(environment).pool;
+    function _callJudges(Case storage d, bytes32 pool) private {
         if (!REGISTRY.isSeatable(pool)) revert PoolTooSmall(pool);
         d.tree = REGISTRY.treeOf(pool);
     }
@@ -152,9 +156,9 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
     }
 
     function _openCommits(bytes32 id, Case storage d, RoundData storage r, bytes32 seed) private {
-        Times memory times = PARAMS.times(d.paramsVersion);
-        uint40 commitEnd = _clock() + times.commitTime;
-        uint40 revealEnd = commitEnd + times.revealTime;
+        (uint32 commitTime, uint32 revealTime) = PARAMS.roundTimes(d.paramsVersion);
+        uint40 commitEnd = _clock() + commitTime;
+        uint40 revealEnd = commitEnd + revealTime;
         d.phase = Phase.COMMIT;
         (r.commitEnd, r.revealEnd) = (commitEnd, revealEnd);
         bytes32 roundSeed = keccak256(abi.encode(seed, id, d.round));

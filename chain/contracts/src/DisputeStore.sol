@@ -173,6 +173,11 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         return SafeCast.toUint40(GUARDIAN.clock());
     }
 
+    /// @dev The clock, for what a pause stops: instead of `running` where the time is needed anyway.
+    function _runningClock() internal view returns (uint40) {
+        return SafeCast.toUint40(GUARDIAN.runningClock());
+    }
+
     function _inPhase(bytes32 id, Phase want) internal view returns (Case storage d) {
         d = _cases[id];
         if (d.phase != want) revert WrongPhase(id, _phaseOf(id), want);

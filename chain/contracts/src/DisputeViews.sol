@@ -150,7 +150,7 @@ abstract contract DisputeViews is DisputeVotes {
         if (count > places.length - from) count = places.length - from;
         standings = new Standing[](count);
         if (r.commitEnd == 0) return (new address[](count), standings);
-        holders = d.tree.accountsAt(places.part(from, count));
+        holders = d.tree.accountsAt(count == places.length ? places : places.part(from, count));
         if (d.phase != Phase.FINAL) return (holders, standings);
         Finals memory f = _finalsOf(id, d, r);
         for (uint256 i = 0; i < count; ++i) {

@@ -28,30 +28,32 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         keccak256("Commit(bytes32 dispute,uint16 round,uint256 seatMask,bytes32 commitment)");
 
     /// @inheritdoc IBallots
-    function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external running {
+    function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external {
+        uint40 now_ = _runningClock();
         uint16 round = _cases[id].round;
-        if (!_commit(Commit(id, round, seatMask, commitment), msg.sender)) {
+        if (!_commit(Commit(id, round, seatMask, commitment), msg.sender, now_)) {
             revert AlreadyCommitted(id, round, msg.sender);
         }
     }
 
     /// @inheritdoc IBallots
-    function commitFor(Commit[] calldata commits, address[] calldata voters, bytes[] calldata sigs) external running {
+    function commitFor(Commit[] calldata commits, address[] calldata voters, bytes[] calldata sigs) external {
+        uint40 now_ = _runningClock();
         if (voters.length != commits.length || sigs.length != commits.length) {
             revert LengthMismatch(commits.length, voters.length, sigs.length);
         }
         for (uint256 i = 0; i < commits.length; ++i) {
             (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(hashCommit(commits[i]), sigs[i]);
             if (err != ECDSA.RecoverError.NoError || recovered != voters[i]) revert BadSignature(recovered, voters[i]);
-            _commit(commits[i], voters[i]);
+            _commit(commits[i], voters[i], now_);
         }
     }
 
     /// @inheritdoc IBallots
-    function postCommitRoot(bytes32 id, bytes32 root) external running {
+    function postCommitRoot(bytes32 id, bytes32 root) external {
+        uint40 now_ = _runningClock();
         Case storage d = _inPhase(id, Phase.COMMIT);
         RoundData storage r = _rounds[id][d.round];
-        uint40 now_ = _clock();
         if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
         if (root == bytes32(0)) revert EmptyCommitment();
         (r.rooted, r.roots[root]) = (true, true);
@@ -70,10 +72,11 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
     }
 
     /// @inheritdoc IBallots
-    function reveal(Vote calldata vote, bytes calldata quote) external running {
+    function reveal(Vote calldata vote, bytes calldata quote) external {
+        uint40 now_ = _runningClock();
         bytes32 id = vote.dispute;
         Case storage d = _inPhase(id, Phase.COMMIT);
-        RoundData storage r = _revealing(d, id);
+        RoundData storage r = _revealing(d, id, now_);
         if (vote.round != d.round) revert ForeignVote(id, vote.round, vote.voter);
         Said memory said = _said(_findingOf(vote));
         // A machine without a quote still votes; it may lose its fee for it later (design section 7).
@@ -88,9 +91,10 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
     }
 
     /// @inheritdoc IBallots
-    function certify(Finding calldata f, bytes32 commitRoot, Certificate.Proof calldata proof) external running {
+    function certify(Finding calldata f, bytes32 commitRoot, Certificate.Proof calldata proof) external {
+        uint40 now_ = _runningClock();
         Case storage d = _inPhase(f.dispute, Phase.COMMIT);
-        RoundData storage r = _revealing(d, f.dispute);
+        RoundData storage r = _revealing(d, f.dispute, now_);
         if (f.round != d.round) revert ForeignVote(f.dispute, f.round, address(0));
         if (r.certified != Outcome.NONE) revert AlreadyCertified(f.dispute, f.round);
         if (r.committee == bytes32(0)) revert NoCommittee(f.dispute, f.round);
@@ -123,7 +127,7 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
     }
 
     /// @dev False if the voter has committed already.
-    function _commit(Commit memory c, address voter) private returns (bool) {
+    function _commit(Commit memory c, address voter, uint40 now_) private returns (bool) {
         Case storage d = _inPhase(c.dispute, Phase.COMMIT);
         if (c.round != d.round) revert ForeignVote(c.dispute, c.round, voter);
         RoundData storage r = _rounds[c.dispute][c.round];
@@ -132,7 +136,6 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         uint256 committed = r.committed;
         // Before the clock is asked: who runs ahead of a relay may have ended the phase for the rest of it.
         if (committed & mask != 0) return false;
-        uint40 now_ = _clock();
         if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
         if (mask != c.seatMask) revert WrongSeatMask(c.seatMask, mask);
         if (c.commitment == bytes32(0)) revert EmptyCommitment();
@@ -142,7 +145,8 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         // Nobody is left to wait for: commits end before this second, reveals begin in it.
         if (committed == SeatsLib.first(r.seats)) {
             r.commitEnd = now_ - 1;
-            r.revealEnd = now_ + PARAMS.times(d.paramsVersion).revealTime;
+            (, uint32 revealTime) = PARAMS.roundTimes(d.paramsVersion);
+            r.revealEnd = now_ + revealTime;
         }
         emit Committed(c.dispute, c.round, voter, mask, c.commitment);
         return true;
@@ -160,9 +164,8 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
     }
 
     /// @dev Votes are shown after the commits and until the end of reveals.
-    function _revealing(Case storage d, bytes32 id) private view returns (RoundData storage r) {
+    function _revealing(Case storage d, bytes32 id, uint40 now_) private view returns (RoundData storage r) {
         r = _rounds[id][d.round];
-        uint40 now_ = _clock();
         if (now_ <= r.commitEnd) revert TooEarly(now_, uint256(r.commitEnd) + 1);
         if (now_ > r.revealEnd) revert TooLate(now_, r.revealEnd);
     }

@@ -40,6 +40,13 @@ contract Guardian is IGuardian, AccessManaged, Wired {
     }
 
     /// @inheritdoc IGuardian
+    function runningClock() external view returns (uint64) {
+        Pause memory p = _last;
+        if (block.timestamp < p.until) revert NotNow(true);
+        return uint64(block.timestamp) - _stopped(p);
+    }
+
+    /// @inheritdoc IGuardian
     function pausedUntil() public view returns (uint64) {
         uint64 until = _last.until;
         return block.timestamp < until ? until : 0;

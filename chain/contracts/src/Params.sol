@@ -59,26 +59,51 @@ contract Params is IParams, AccessManaged {
 
     /// @inheritdoc IParams
     function times(uint32 version_) public view returns (Times memory) {
-        _known(version_);
-        return _times[version_];
+        return _timesOf(version_);
     }
 
     /// @inheritdoc IParams
     function committee(uint32 version_) public view returns (Committee memory) {
-        _known(version_);
-        return _committee[version_];
+        return _committeeOf(version_);
     }
 
     /// @inheritdoc IParams
     function money(uint32 version_) public view returns (Money memory) {
-        _known(version_);
-        return _money[version_];
+        return _moneyOf(version_);
     }
 
     /// @inheritdoc IParams
     function shares(uint32 version_) public view returns (Shares memory) {
-        _known(version_);
-        return _shares[version_];
+        return _sharesOf(version_);
+    }
+
+    /// @inheritdoc IParams
+    function window(uint32 version_) external view returns (uint32) {
+        return _timesOf(version_).window;
+    }
+
+    /// @inheritdoc IParams
+    function demandTimes(uint32 version_) external view returns (uint32, uint32) {
+        Times storage t = _timesOf(version_);
+        return (t.maxAnchorDelay, t.cure);
+    }
+
+    /// @inheritdoc IParams
+    function roundTimes(uint32 version_) external view returns (uint32, uint32) {
+        Times storage t = _timesOf(version_);
+        return (t.commitTime, t.revealTime);
+    }
+
+    /// @inheritdoc IParams
+    function endTimes(uint32 version_) external view returns (uint32, uint32) {
+        Times storage t = _timesOf(version_);
+        return (t.appealTime, t.airgap);
+    }
+
+    /// @inheritdoc IParams
+    function postTerms(uint32 version_) external view returns (uint256, uint256, uint256) {
+        Money storage m = _money[version_];
+        return (m.minOperatorStake, m.receiptCollateral, _sharesOf(version_).maxBatch);
     }
 
     /// @inheritdoc IParams
@@ -100,15 +125,13 @@ contract Params is IParams, AccessManaged {
 
     /// @inheritdoc IParams
     function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount) {
-        _known(version_);
-        Money storage m = _money[version_];
+        Money storage m = _moneyOf(version_);
         return (m.feePerSeat, m.slashAmount);
     }
 
     /// @inheritdoc IParams
     function penalties(uint32 version_) external view returns (uint256 absent, uint256 noReveal, uint256 wrong) {
-        _known(version_);
-        Money storage m = _money[version_];
+        Money storage m = _moneyOf(version_);
         return (m.absentPenalty, m.noRevealPenalty, m.wrongPenalty);
     }
 
@@ -119,8 +142,7 @@ contract Params is IParams, AccessManaged {
 
     /// @inheritdoc IParams
     function requiredBond(uint32 version_) public view returns (uint256) {
-        _known(version_);
-        Money storage m = _money[version_];
+        Money storage m = _moneyOf(version_);
         return uint256(_committee[version_].seats[0]) * m.feePerSeat + m.privacyPrice;
     }
 
@@ -131,8 +153,7 @@ contract Params is IParams, AccessManaged {
 
     /// @inheritdoc IParams
     function quorum(uint32 version_, uint256 seats) external view returns (uint256) {
-        _known(version_);
-        Committee storage c = _committee[version_];
+        Committee storage c = _committeeOf(version_);
         return Math.ceilDiv(seats * c.tauNum, c.tauDen);
     }
 
@@ -171,7 +192,24 @@ contract Params is IParams, AccessManaged {
         return block.timestamp < _superseded.until;
     }
 
-    function _known(uint32 version_) private view {
-        if (version_ == 0 || version_ > version) revert UnknownVersion(version_);
+    /// @dev A version that was never set has zeros where the law allows none: no other word has to be read for that.
+    function _timesOf(uint32 version_) private view returns (Times storage t) {
+        t = _times[version_];
+        if (t.window == 0) revert UnknownVersion(version_);
+    }
+
+    function _committeeOf(uint32 version_) private view returns (Committee storage c) {
+        c = _committee[version_];
+        if (c.rounds == 0) revert UnknownVersion(version_);
+    }
+
+    function _moneyOf(uint32 version_) private view returns (Money storage m) {
+        m = _money[version_];
+        if (m.feePerSeat == 0) revert UnknownVersion(version_);
+    }
+
+    function _sharesOf(uint32 version_) private view returns (Shares storage s) {
+        s = _shares[version_];
+        if (s.maxBatch == 0) revert UnknownVersion(version_);
     }
 }

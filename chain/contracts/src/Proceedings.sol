@@ -8,7 +8,7 @@ import {DisputeStore} from "./DisputeStore.sol";
 import {IProceedings} from "./interfaces/IProceedings.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 import {TallyLib} from "./TallyLib.sol";
-import {Committee, Phase, Status, Times, Verdict} from "./Types.sol";
+import {Committee, Phase, Status, Verdict} from "./Types.sol";
 
 /// @title Proceedings: verdicts and ends; how a committee is drawn is in `DisputeDraw`, the rule in `TallyLib`
 /// @dev `Disputes` runs this code on its own storage. Alone it can do nothing: no other contract knows it.
@@ -125,10 +125,10 @@ contract Proceedings is DisputeDraw {
     /// @dev What stands from now on, and until when.
     function _decide(bytes32 id, Case storage d, Verdict verdict, bool appealable) private {
         d.verdict = verdict;
-        Times memory times = PARAMS.times(d.paramsVersion);
+        (uint32 appealTime, uint32 airgap) = PARAMS.endTimes(d.paramsVersion);
         uint40 now_ = _clock();
-        uint40 appealEnd = appealable ? now_ + times.appealTime : 0;
-        uint40 airgapEnd = (appealable ? appealEnd : now_) + times.airgap;
+        uint40 appealEnd = appealable ? now_ + appealTime : 0;
+        uint40 airgapEnd = (appealable ? appealEnd : now_) + airgap;
         d.phase = appealable ? Phase.APPEAL : Phase.AIRGAP;
         (d.appealEnd, d.airgapEnd) = (appealEnd, airgapEnd);
         emit Decided(id, verdict, appealEnd, airgapEnd);

@@ -5,7 +5,7 @@ import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Wired} from "./Wired.sol";
 import {Demands} from "./Demands.sol";
 import {Reports} from "./Reports.sol";
-import {Money, Phase, Receipt, Verdict} from "./Types.sol";
+import {Phase, Receipt, Verdict} from "./Types.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IFeeMarket} from "./interfaces/IFeeMarket.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -51,11 +51,12 @@ contract ReceiptAnchor is Demands, Wired {
     function post(BatchHeader calldata header) external payable running returns (uint64 batchId) {
         if (!REGISTRY.isOperator(msg.sender)) revert NotOperator(msg.sender);
         uint32 version = PARAMS.version();
-        _checkSequence(header, version);
+        (uint256 minStake, uint256 collateral, uint256 maxBatch) = PARAMS.postTerms(version);
+        _checkSequence(header, maxBatch);
         bytes32 pool = _checkServable(header.environment, header.modelId, header.keyEpoch);
         batchId = _push(header, pool, _clock(), version, REGISTRY.stoppedSeconds(pool));
         emit BatchAnchored(batchId, msg.sender, header, _shown(batchId));
-        _bind(batchId, header.count, version);
+        _bind(batchId, minStake, header.count * collateral);
         _pay(header.count);
     }
 
@@ -67,7 +68,7 @@ contract ReceiptAnchor is Demands, Wired {
         uint256 end = _batchEnd(batchId) + _longestHeld[batchId];
         if (_clock() <= end) revert WindowOpen(end);
         b.released = true;
-        uint256 each = _money(b.paramsVersion).receiptCollateral;
+        (, uint256 each,) = PARAMS.postTerms(b.paramsVersion);
         VAULT.release(b.operator, batchId, b.count * each);
     }
 
@@ -105,19 +106,17 @@ contract ReceiptAnchor is Demands, Wired {
         shown.extended = uint64(_heldFor(listSubject(batchId)));
     }
 
-    function _checkSequence(BatchHeader calldata h, uint32 version) private view {
+    function _checkSequence(BatchHeader calldata h, uint256 max) private view {
         uint64 want = lastSeq[msg.sender] + 1;
         if (h.firstSeq != want) revert SequenceGap(h.firstSeq, want);
-        uint256 max = _shares(version).maxBatch;
         if (h.count == 0 || h.count > max) revert BadCount(h.count, max);
     }
 
     /// @dev A whole minimum beside what is bound, and the collateral of these receipts.
-    function _bind(uint64 batchId, uint256 count, uint32 version) private {
-        Money memory m = _money(version);
+    function _bind(uint64 batchId, uint256 minStake, uint256 collateral) private {
         uint256 have = VAULT.freeStakeOf(msg.sender);
-        if (have < m.minOperatorStake) revert StakeTooSmall(msg.sender, have, m.minOperatorStake);
-        VAULT.reserve(msg.sender, batchId, count * m.receiptCollateral);
+        if (have < minStake) revert StakeTooSmall(msg.sender, have, minStake);
+        VAULT.reserve(msg.sender, batchId, collateral);
     }
 
     function _pay(uint256 count) private {

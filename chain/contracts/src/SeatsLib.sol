@@ -56,10 +56,13 @@ library SeatsLib {
     function all(uint256[16] storage words, uint256 seats) internal view returns (uint16[] memory places) {
         places = new uint16[](seats);
         uint256 word;
-        for (uint256 seat = 0; seat < seats; ++seat) {
-            if (seat % PER_WORD == 0) word = words[seat / PER_WORD];
-            places[seat] = uint16(word);
-            word >>= BITS;
+        // Nothing overflows: seats are 255 at most.
+        unchecked {
+            for (uint256 seat = 0; seat < seats; ++seat) {
+                if (seat % PER_WORD == 0) word = words[seat / PER_WORD];
+                places[seat] = uint16(word);
+                word >>= BITS;
+            }
         }
     }
 

@@ -61,7 +61,7 @@ abstract contract Courthouse is BlsSigner {
         vault = new StakeVault(StakeBook.Parts(address(manager), guardian, params, ledger));
         registry = new Registry(address(manager), guardian, params, vault);
         settlement = new Settlement(params, ledger, vault);
-        docket = new Docket();
+        docket = new Docket(POOL);
         source = newSource();
         disputes = newCourt();
         wire();

@@ -10,7 +10,13 @@ contract Docket {
     mapping(uint64 batchId => uint256) public openDisputes;
     uint64 public end;
 
+    bytes32 private immutable POOL;
+
     error NotHere(uint64 batchId);
+
+    constructor(bytes32 pool) {
+        POOL = pool;
+    }
 
     function anchor(address operator, bytes32 environment, uint32 version) external returns (uint64) {
         IReceiptAnchor.Batch storage b = _batches.push();
@@ -31,8 +37,8 @@ contract Docket {
         return keccak256(abi.encode(r));
     }
 
-    function windowEnd(bytes32, uint64) external view returns (uint64) {
-        return end;
+    function disputable(bytes32, uint64 batchId) external view returns (uint64, uint32, bytes32) {
+        return (end, _batches[batchId].paramsVersion, POOL);
     }
 
     function batch(uint64 batchId) external view returns (IReceiptAnchor.Batch memory) {

@@ -31,7 +31,7 @@ contract UpgradeTest is Courthouse {
         old = present();
         guardian = new Guardian(address(manager), params);
         settlement = new Settlement(params, ledger, vault);
-        docket = new Docket();
+        docket = new Docket(POOL);
         docket.closeWindows(type(uint64).max);
         disputes = newCourt();
         settlement.wire(disputes);

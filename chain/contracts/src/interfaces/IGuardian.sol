@@ -18,6 +18,8 @@ interface IGuardian {
 
     /// @notice Seconds of the protocol: wall time without pauses. Every deadline of every contract is on it.
     function clock() external view returns (uint64);
+    /// @notice The clock, or `NotNow(true)` while it is stopped: one question instead of two.
+    function runningClock() external view returns (uint64);
     /// @notice Wall time at which the running pause ends; 0 without one.
     function pausedUntil() external view returns (uint64);
     /// @notice Stop the clock for `duration` seconds. Guardian role.

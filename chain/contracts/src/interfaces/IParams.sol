@@ -39,6 +39,16 @@ interface IParams {
     function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount);
     /// @notice Wei that a seat loses by its standing.
     function penalties(uint32 version_) external view returns (uint256 absent, uint256 noReveal, uint256 wrong);
+    /// @notice Seconds to question a receipt. These four: parts of `times` for the price of a word or two.
+    function window(uint32 version_) external view returns (uint32);
+    /// @notice Seconds to anchor, and to answer a demand.
+    function demandTimes(uint32 version_) external view returns (uint32 maxAnchorDelay, uint32 cure);
+    /// @notice Seconds to commit and to reveal.
+    function roundTimes(uint32 version_) external view returns (uint32 commitTime, uint32 revealTime);
+    /// @notice Seconds to appeal, and from a last verdict to the first movement of money.
+    function endTimes(uint32 version_) external view returns (uint32 appealTime, uint32 airgap);
+    /// @notice What an operator needs to anchor: stake beside what is bound, collateral for each receipt; and receipts of a batch.
+    function postTerms(uint32 version_) external view returns (uint256 minStake, uint256 collateral, uint256 maxBatch);
     /// @notice Seconds that a credit waits under the version in force.
     function withdrawDelay() external view returns (uint256);
     /// @notice Bond that opens a dispute: the fees of the first round and the privacy price.

@@ -192,6 +192,11 @@ interface IReceiptAnchor {
     ///         While something stands still it moves with the clock. Compare it with the clock of the same block only: once
     ///         the clock is past it, it is past it for good, whatever stops come later.
     function windowEnd(bytes32 receiptId_, uint64 batchId) external view returns (uint64);
+    /// @notice What a court asks of a receipt that is questioned: `windowEnd`, and the parameters and pool of its batch.
+    function disputable(bytes32 receiptId_, uint64 batchId)
+        external
+        view
+        returns (uint64 end, uint32 paramsVersion, bytes32 pool);
     /// @notice True if the receipt is accepted for good; reverts with the reason otherwise. Nothing else means "accepted".
     function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
         external
