@@ -47,7 +47,7 @@ def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3, paper_rule:
             min_operator_stake=1000, min_verifier_stake=100, receipt_collateral=1, withheld_penalty=1, unanchored_penalty=1,
             demand_bond=1, audit_unit=1, bounty=1,
         ),
-        Shares(3000, 4000, 5000, 2500, 9000, 5, 256),
+        Shares(3000, 4000, 5000, 2500, 9000, 5, 64),
     )  # fmt: skip
 
 
