@@ -2,7 +2,6 @@
 pragma solidity 0.8.37;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
-import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {LabelLib} from "./LabelLib.sol";
 import {EmptyLeaf, Hashes, Receipt} from "./Types.sol";
@@ -70,11 +69,16 @@ contract Leaves {
         while (nodes > 1) {
             uint256 pairs = nodes / 2;
             for (uint256 i = 0; i < pairs; ++i) {
-                level[i] = Pairs.commutativeKeccak256(level[2 * i], level[2 * i + 1]);
+                level[i] = _pair(level[2 * i], level[2 * i + 1]);
             }
             if (nodes % 2 == 1) level[pairs] = level[nodes - 1];
             nodes = pairs + nodes % 2;
         }
         return level[0];
+    }
+
+    /// @dev As `MerkleProof` hashes them: the smaller one first.
+    function _pair(bytes32 a, bytes32 b) private pure returns (bytes32) {
+        return a < b ? keccak256(abi.encode(a, b)) : keccak256(abi.encode(b, a));
     }
 }
