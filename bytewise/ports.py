@@ -5,11 +5,12 @@ from typing import Protocol
 
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.docket import AnchoredBatch, Docket
+from bytewise.protocol.demands import DemandRecord
+from bytewise.protocol.docket import AnchoredBatch, Docket, Holdings
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt
+from bytewise.protocol.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.units import Address, Blob, Digest
 
@@ -107,6 +108,30 @@ class ChainView(Protocol):
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
         """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
+        ...
+
+    def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
+        """What the answer to a demand for a list shows beside it: everything that the batch's root is made of, in order."""
+        ...
+
+    def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of what was demanded in these blocks, oldest first."""
+        ...
+
+    def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
+        """Demands by subject, in that order."""
+        ...
+
+    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
+        """Last second (protocol clock) to question a receipt, a demand for its envelope counted in."""
+        ...
+
+    def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        """Who may be drawn to audit, each with the wei that counted for it at the end of an earlier block."""
+        ...
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        """An account in its roles."""
         ...
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
@@ -209,6 +234,22 @@ class Sender(Protocol):
 
     def expire_list(self, batch_id: int) -> None:
         """Ends a demand for a list that nobody answered in time."""
+        ...
+
+    def expire(self, subject: Digest) -> None:
+        """Ends a demand that nobody answered in time."""
+        ...
+
+    def demand_list(self, batch_id: int, bond_wei: int) -> None:
+        """Demands the list of a batch."""
+        ...
+
+    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+        """Demands the envelope of a member of a batch."""
+        ...
+
+    def demand_anchor(self, signed: SignedReceipt, bond_wei: int) -> None:
+        """Demands that a receipt which was given out be anchored."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:

@@ -1,14 +1,15 @@
 """Answers of `Lens` as records of ours; every function inside `reading_answer`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, Docket, Holdings, RoundSeats, Seat, Seed
 from bytewise.protocol.messages import AuditResult, Verdict
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf
 from bytewise.protocol.units import U8, U32, U64, Address, Blob, Digest
 from chain.artifacts import Log
+from chain.structs import from_struct
 
 Raw = Mapping[str, Any]
 """A decoded struct."""
@@ -129,6 +130,17 @@ def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
         anchored_at=U64(raw["anchoredAt"]),
         block=U64(raw["blockNumber"]),
     )
+
+
+def leaves(arguments: Sequence[Any]) -> tuple[SignedLeaf, ...]:
+    """Leaves among the arguments of `answerList`; a receipt of mode 0 stands for the empty leaf of its number."""
+    _, _, receipts, signatures = arguments
+    return tuple(SignedLeaf(_leaf(raw), Blob(sig)) for raw, sig in zip(receipts, signatures, strict=True))
+
+
+def _leaf(raw: Raw) -> Receipt | EmptyLeaf:
+    receipt = from_struct(Receipt, raw)
+    return receipt if receipt.mode else EmptyLeaf(receipt.operator, receipt.seq, receipt.chain_id)
 
 
 def _seed(raw: Raw, block: int) -> Seed:

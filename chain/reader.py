@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.demands import DemandKind, DemandRecord
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.network import Network
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.receipt import BatchHeader, SignedLeaf, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from chain import decoding
@@ -19,7 +20,7 @@ from chain.artifacts import interface
 from chain.blocks import BlockReader
 from chain.client import at_hash, at_number, reading_answer
 from chain.epochs import epoch_on_chain, pinned_epoch
-from chain.records import DemandKind, DemandRecord, Item, MoneyTotals, Pool, PoolMember
+from chain.records import Item, MoneyTotals, Pool, PoolMember
 from chain.structs import from_struct
 
 CASES_PER_DOCKET = 32
@@ -115,9 +116,21 @@ class DocketReader(BlockReader):
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
         """What was put on the chain in these blocks as the answer to a demand: the list, or an envelope's new locator."""
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)
+        found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
-            return next((_answer(log.values) for log in reversed(logs) if log.values["subject"] == subject), None)
+            return None if found is None else _answer(found)
+
+    def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of what was demanded in these blocks, oldest first."""
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Demanded"], from_block, to_block)
+        with reading_answer("Demanded"):
+            return tuple(Digest(log.values["subject"]) for log in logs)
+
+    def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
+        """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
+        found = self._answer_to(subject, from_block, to_block)
+        with reading_answer("Answered"):
+            return None if found is None else decoding.leaves(interface("ReceiptAnchor").arguments("answerList", found["answer"]))
 
     def list_subject(self, batch_id: int) -> Digest:
         """Subject of a demand for the list of a batch."""
@@ -186,6 +199,11 @@ class DocketReader(BlockReader):
         """Pool whose verifiers judge an environment; zero if there is no such environment."""
         return Digest(self.item(environment, block).pool)
 
+    def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        """Who may be drawn to audit an answer of an environment, each with the wei that counted for it at an earlier block."""
+        members = self.verifiers(self.pool_of(environment, block), block)
+        return tuple((each.account, self.stake_at(each.account, stake_block, block)) for each in members)
+
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
         """Wei that counted for the account at the end of an earlier block."""
         arguments = (account, stake_block)
@@ -224,6 +242,11 @@ class DocketReader(BlockReader):
         where = ("KeyEpochs", self._at.key_epochs, "epochInfo")
         raw: Mapping[str, Any] = self.client.call(*where, epoch, block=at_number(block))
         return raw
+
+    def _answer_to(self, subject: Digest, from_block: int, to_block: int) -> Mapping[str, Any] | None:
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)
+        with reading_answer("Answered"):
+            return next((log.values for log in reversed(logs) if log.values["subject"] == subject), None)
 
     def _lens(self, function: str, *arguments: Any, block: int) -> Any:
         return self.client.call("Lens", self._at.lens, function, *arguments, block=at_number(block))

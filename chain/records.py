@@ -15,39 +15,6 @@ class Status(enum.IntEnum):
     CLOSED = 3
 
 
-class DemandKind(enum.IntEnum):
-    """What is demanded."""
-
-    NONE = 0
-    LIST = 1
-    ENVELOPE = 2
-    ANCHOR = 3
-
-
-class DemandState(enum.IntEnum):
-    """How a demand stands."""
-
-    NONE = 0
-    OPEN = 1
-    ANSWERED = 2
-    EXPIRED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class DemandRecord:
-    """A demand; times of the protocol clock."""
-
-    kind: DemandKind
-    state: DemandState
-    by: Address
-    operator: Address
-    batch_id: int
-    seq: int
-    opened_at: int
-    deadline: int
-    bond: int
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     """An environment or a model in the registry."""

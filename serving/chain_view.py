@@ -1,13 +1,14 @@
 """Reads this operator's standing: a handful of views at one block."""
 
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.docket import AnchoredBatch, Docket
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.reader import DocketReader
-from chain.records import DemandKind, DemandState, Status
+from chain.records import Status
 from serving.standing import Standing
 
 NO_CASES = 2**63

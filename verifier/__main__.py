@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from bytewise.da.client import DaClient
@@ -31,6 +32,9 @@ from chain.sender import SenderPolicy
 from chain.sending import contract_sender
 from verifier.act import Performer, Voting
 from verifier.auditor import Auditor
+from verifier.control import ControlledStore
+from verifier.demander import Demander, Means
+from verifier.given import Given
 from verifier.jobs import JobSocket
 from verifier.node import Node, Part, Votes
 from verifier.records import Records
@@ -58,9 +62,11 @@ class World:
         self.sender = contract_sender(client, self.network, self.lane, self.signer, settings.role.value, policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
-        da = DaClient(settings.da_urls, settings.da_timeout_s, attempts=1)
+        self.da = ControlledStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
-        self.records = Records(self.chain, documents, da, archive, cursor, self.network, settings.fetch_deadline_s)
+        self.records = Records(
+            self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s
+        )  # fmt: skip
         self.worker = Worker()
         self.tips: TipServer | None = None
 
@@ -87,6 +93,16 @@ class World:
             self.tips = TipServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
         return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
 
+    def demander(self, disputes: bool) -> Demander:
+        """The part that looks after demands; only a watchtower makes any."""
+        settings = self.settings
+        makes = settings.demands and settings.role is Role.WATCHTOWER
+        policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
+        folder = settings.given_folder
+        given = None if folder is None else Given(folder, self.network.anchor_domain)
+        means = Means(self.signer.address, policy, settings.moves, disputes)
+        return Demander(self.chain, self.network, self.records, self.da, means, given)
+
     def close(self) -> None:
         """Ends what runs beside the ticks."""
         if self.tips is not None:
@@ -104,9 +120,10 @@ class World:
     def node(
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
     ) -> Node:
-        """The process: votes before audits, audits before challenges."""
-        parts: list[Part] = [part for part in (votes, auditor, watchtower) if part is not None]
-        performer = Performer(self.sender, self.journal, auditor, watchtower, voting)
+        """The process: votes before audits, audits before challenges, challenges before demands."""
+        demander = self.demander(watchtower is not None)
+        parts: list[Part] = [part for part in (votes, auditor, watchtower, demander) if part is not None]
+        performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander)
         return Node(
             self.chain, self.sender, self.signer.address, self.records, performer, self.settings.moves, parts,
             self.worker, auditor, votes,

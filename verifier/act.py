@@ -12,6 +12,9 @@ from bytewise.protocol.actions import (
     CastCommit,
     CastReveal,
     ClaimBounty,
+    DemandAnchor,
+    DemandEnvelope,
+    DemandList,
     OpenAudit,
     OpenDispute,
     PostAudit,
@@ -24,7 +27,8 @@ from bytewise.protocol.units import hex0x
 from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
 from verifier.auditor import Auditor
-from verifier.moves import make_move, told
+from verifier.demander import Demander
+from verifier.moves import make_move, told, told_of_demand
 from verifier.watchtower import Watchtower
 
 T = TypeVar("T")
@@ -50,13 +54,15 @@ class Performer:
     """Carries out what was decided; parts that a role lacks are None, and their actions then a `Bug`."""
 
     def __init__(
-        self, sender: Sender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None
-    ) -> None:
+        self, sender: Sender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None,
+        demander: Demander | None = None,
+    ) -> None:  # fmt: skip
         self._sender = sender
         self._journal = journal
         self._auditor = auditor
         self._watchtower = watchtower
         self._voting = voting
+        self._demander = demander
         self._recorded: set[Action] = set()
 
     def perform_all(self, actions: tuple[Action, ...], docket: Docket) -> None:
@@ -84,6 +90,9 @@ class Performer:
             case OpenDispute():
                 self._record(action, action.receipt_id, {"bond_wei": str(action.bond_wei)})
                 _present(self._watchtower).open(action, self._sender)
+            case DemandList() | DemandEnvelope() | DemandAnchor():
+                self._record(action, *told_of_demand(action))
+                _present(self._demander).ask(action, self._sender)
             case CastCommit():
                 self._record(action, action.vote.dispute, {"round": action.vote.round, "commitment": hex0x(action.commitment)})
                 _present(self._voting).commit(action, self._sender)

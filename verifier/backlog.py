@@ -40,6 +40,10 @@ class Backlog(Generic[K]):
         found = [key for key, tries in self._tries.items() if tries.not_before <= now]
         return sorted(found, key=lambda key: self._tries[key].failures)
 
+    def failures(self, key: K) -> int:
+        """How often a key has failed; 0 for one that is not on the list."""
+        return self._tries[key].failures if key in self._tries else 0
+
     def failed(self, key: K, now: int) -> None:
         """Counts a failure: the key pauses."""
         failures = self._tries[key].failures

@@ -3,6 +3,7 @@
 A batch's list is judged as one: who cannot prove all its leaves has proven none.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bytewise.protocol import merkle
@@ -13,10 +14,22 @@ from bytewise.protocol.errors import (
     Fault,
     ListMismatch,
     MalformedValue,
+    TryAgain,
     UnknownEnvironment,
     UnknownKeyEpoch,
 )
-from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedReceipt, batch_leaves, verify_list
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    EmptyLeaf,
+    Mode,
+    ReceiptList,
+    SignedLeaf,
+    SignedReceipt,
+    batch_leaves,
+    receipt_id,
+    verify_entry,
+    verify_list,
+)
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
@@ -58,6 +71,39 @@ def verify_batch(
         CheckedReceipt(identifier, entry, merkle.batch_proof(leaves, i), _fault(header, identifier, entry, environment))
         for i, (identifier, entry) in enumerate(zip(identifiers, listed.entries, strict=True))
     )
+
+
+def verify_leaves(
+    anchor: Domain, header: BatchHeader, leaves: Sequence[SignedLeaf], data: bytes, environment: Environment
+) -> tuple[CheckedReceipt, ...]:
+    """The receipts of a batch whose list does not fit it, as the answer to a demand shows them, each with its own fault.
+
+    The contract has compared numbers, signatures and root: `TryAgain` if the root is another here, for then the node errs. `data`
+    are the list's bytes, whatever they are: where they hold the same receipt, its locator is there.
+    """
+    identifiers = [receipt_id(anchor, each.record) for each in leaves]
+    nodes = [merkle.batch_leaf(name, each.record.seq) for name, each in zip(identifiers, leaves, strict=True)]
+    if not nodes or merkle.batch_root(nodes) != header.root:
+        raise TryAgain("chain", f"the answer for the list of batch {header.batch_id} has another root")
+    locators, found = _locators(data), []
+    for place, (identifier, leaf) in enumerate(zip(identifiers, leaves, strict=True)):
+        if isinstance(leaf.record, EmptyLeaf):
+            continue
+        entry = SignedReceipt(leaf.record, leaf.signature, locators.get(leaf.signature, ""))
+        try:
+            verify_entry(header, leaf.record, header.first_seq + place)
+            fault = _fault(header, identifier, entry, environment)
+        except Fault as error:
+            fault = error
+        found.append(CheckedReceipt(identifier, entry, merkle.batch_proof(nodes, place), fault))
+    return tuple(found)
+
+
+def _locators(data: bytes) -> Mapping[bytes, str]:
+    try:
+        return {each.signature: each.locator for each in decode(ReceiptList, data).entries}
+    except Fault:
+        return {}
 
 
 def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, environment: Environment) -> Fault | None:

@@ -4,7 +4,11 @@ from typing import assert_never
 
 from bytewise.ports import Sender
 from bytewise.protocol.actions import (
+    DemandAnchor,
+    DemandEnvelope,
+    DemandList,
     DrawPart,
+    Expire,
     ExpireList,
     Finalize,
     FinishUnbond,
@@ -19,8 +23,8 @@ from bytewise.protocol.actions import (
 )
 
 Move = (
-    ProveSeed | DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Withdraw
-    | FinishUnbond
+    ProveSeed | DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
+    | Withdraw | FinishUnbond
 )  # fmt: skip
 """What needs nothing but the sender."""
 
@@ -48,6 +52,8 @@ def make_move(sender: Sender, action: Move) -> None:
             sender.release(action.batch_id)
         case ExpireList():
             sender.expire_list(action.batch_id)
+        case Expire():
+            sender.expire(action.subject)
         case Withdraw():
             sender.withdraw(action.credit_wei)
         case FinishUnbond():
@@ -69,7 +75,17 @@ def told(action: Move) -> tuple[bytes, dict[str, object]]:
             return b"", {"block": str(action.block)}
         case ReleaseBatch() | ExpireList():
             return b"", {"batch": str(action.batch_id)}
+        case Expire():
+            return action.subject, {}
         case Withdraw():
             return b"", {"credit_wei": str(action.credit_wei)}
         case FinishUnbond():
             return b"", {"due_wei": str(action.due_wei)}
+
+
+def told_of_demand(action: DemandList | DemandEnvelope | DemandAnchor) -> tuple[bytes, dict[str, object]]:
+    """Subject and body of a demand's journal entry."""
+    bond: dict[str, object] = {"bond_wei": str(action.bond_wei)}
+    if isinstance(action, DemandList):
+        return b"", {"batch": str(action.batch_id), **bond}
+    return action.receipt_id, bond

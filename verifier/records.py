@@ -18,14 +18,10 @@ from bytewise.service import telemetry
 from bytewise.storage.archive import Archive, SeenReceipt
 from bytewise.storage.cursor import Cursor, Mark
 from verifier.backlog import Backlog
-from verifier.check import CheckedReceipt, verify_batch
 from verifier.cures import Served
+from verifier.lists import CHECKED, FAULTY, GOOD, NEW, WITHHELD, Lists
 from verifier.tickets import Case
 
-NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
-"""Our word for a batch."""
-GOOD = "Good"
-"""Finding of a receipt without fault; otherwise the class of the fault, or `Withheld`."""
 WITHHELD_FINDING = "Withheld"
 
 FETCH_BUDGET_S = 2.0
@@ -49,16 +45,16 @@ class Records:
         fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._chain = chain
-        self._documents = documents
         self._archive = archive
         self._cursor = cursor
         self._network = network
         self._served = Served(chain, da, network.anchor_domain)
+        self._lists = Lists(chain, documents, self._served, archive, network)
         self._fetch_deadline_s = fetch_deadline_s
         self._monotonic = monotonic
-        self._environments: dict[Digest, Environment] = {}
         self._live: dict[Digest, Live] = {}
         self._unread: dict[int, BatchHeader] = {}
+        self._faulty: dict[int, BatchHeader] = {}
         self._backlog: Backlog[int | Digest] = Backlog()
         """Batches whose list, and receipts whose ciphertext, is still to be had."""
         self._followed: Digest | None = None
@@ -97,6 +93,7 @@ class Records:
     def step(self, docket: Docket) -> None:
         """Follows, then fetches and checks what is missing, as long as the tick's budget lasts. After all that has a deadline."""
         self.follow(docket)
+        self._look_again(docket)
         self._fetch_due(docket)
         for key in [key for key, live in self._live.items() if not _is_open(live.header, docket)]:
             del self._live[key]
@@ -111,7 +108,7 @@ class Records:
             batch = self._archive.batch(batch_id)
             if batch is None:
                 raise TryAgain("archive", f"batch {batch_id} was not seen yet")
-            if not self._read_list(batch.header, docket):
+            if not self.read_list(batch.header, docket):
                 raise NotServed(f"a list of batch {batch_id} that fits it", "faulty")
         try:
             return self.fetch(receipt_id)
@@ -150,10 +147,20 @@ class Records:
         )  # fmt: skip
 
     def environment(self, digest: Digest, block: int) -> Environment:
-        """A registered environment's document; it never changes once published."""
-        if digest not in self._environments:
-            self._environments[digest] = self._documents.environment(digest, block)
-        return self._environments[digest]
+        """A registered environment's document."""
+        return self._lists.environment(digest, block)
+
+    @property
+    def faulty(self) -> tuple[int, ...]:
+        """Open batches whose list, though it is the one that the chain names, does not fit them."""
+        return tuple(self._faulty)
+
+    def overdue(self, docket: Docket, tries: int) -> dict[int | Digest, BatchHeader]:
+        """Open batches whose list, and receipts whose ciphertext, nobody gave us in so many tries, past the fetch deadline."""
+        wanted: dict[int | Digest, BatchHeader] = {**self._unread}
+        wanted.update((key, live.header) for key, live in self._live.items())
+        late = {key: each for key, each in wanted.items() if _is_open(each, docket) and self._is_late(each, docket)}
+        return {key: header for key, header in late.items() if self._backlog.failures(key) >= tries}
 
     def _load(self, docket: Docket) -> None:
         for batch in self._archive.batches(CHECKED):
@@ -161,6 +168,9 @@ class Records:
                 self._remember(batch.header)
         for batch in self._archive.batches(NEW):
             self._await(batch.header)
+        for batch in self._archive.batches(FAULTY):
+            if _is_open(batch.header, docket):
+                self._faulty[batch.header.batch_id] = batch.header
         for batch in self._archive.batches(WITHHELD):
             if _is_open(batch.header, docket):
                 self._await(batch.header)
@@ -181,6 +191,7 @@ class Records:
         self._archive.rewind(block)
         self._live.clear()
         self._unread.clear()
+        self._faulty.clear()
         self._backlog.clear()
         self._load(docket)
 
@@ -212,7 +223,7 @@ class Records:
     def _try_list(self, batch_id: int, docket: Docket) -> None:
         header = self._unread[batch_id]
         try:
-            self._read_list(header, docket)
+            self.read_list(header, docket)
         except NotServed as error:
             if self._is_late(header, docket):
                 self._archive.mark_batch(batch_id, WITHHELD, str(error))
@@ -227,30 +238,25 @@ class Records:
         else:
             self._settled(batch_id)
 
-    def _read_list(self, header: BatchHeader, docket: Docket) -> bool:
-        """Whether the list that DA gives, which is the one that the chain names, proves its receipts; they are then kept."""
-        environment = self.environment(header.environment, docket.number)
-        epochs = frozenset({int(self._chain.epoch(header.key_epoch, docket.number).epoch)})
-        data = self._served.list_of(header, docket)
-        try:
-            checked = verify_batch(self._network.anchor_domain, header, data, environment, epochs)
-        except Fault as fault:
-            self._archive.mark_batch(header.batch_id, FAULTY, str(fault))
-            telemetry.log_error("batch.faulty", fault, batch=header.batch_id)
-            self._settled(header.batch_id)
-            return False
-        self._keep(header, checked)
-        if _is_open(header, docket):
-            self._remember(header)
-        return True
-
-    def _keep(self, header: BatchHeader, checked: tuple[CheckedReceipt, ...]) -> None:
-        for each in checked:
-            finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
-            self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)
-            telemetry.log("receipt.checked", receipt=each.receipt_id, batch=header.batch_id, finding=finding)
-        self._archive.mark_batch(header.batch_id, CHECKED)
+    def read_list(self, header: BatchHeader, docket: Docket) -> bool:
+        """Whether a list is found now that proves its batch's receipts, which are then kept; `NotServed` if there is none."""
+        good = self._lists.read(header, docket)
         self._settled(header.batch_id)
+        if _is_open(header, docket):
+            if good:
+                self._remember(header)
+            else:
+                self._faulty[header.batch_id] = header
+        return good
+
+    def _look_again(self, docket: Docket) -> None:
+        """A list that did not fit and was demanded: its answer shows what the batch is made of."""
+        for batch_id, header in list(self._faulty.items()):
+            batch = docket.batch(batch_id)
+            if batch is None or batch.list_answered:
+                del self._faulty[batch_id]
+            if batch is not None and batch.list_answered:
+                self._await(header)
 
     def _settled(self, batch_id: int) -> None:
         self._unread.pop(batch_id, None)

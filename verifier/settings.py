@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bytewise.protocol.decide import MovePolicy, VotePolicy
 from bytewise.protocol.decide_audits import WatchPolicy
+from bytewise.protocol.decide_demands import DemandPolicy
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 
@@ -79,6 +80,10 @@ class NodeSettings:
     """Whether drawn light audits are run and posted."""
     challenges: bool = True
     """Whether a watchtower opens disputes."""
+    demands: bool = True
+    """Whether a watchtower demands what is withheld; anybody follows demands, and ends those that nobody answered."""
+    given_folder: Path | None = None
+    """Folder in which clients' receipts are put: the `receipt.signed` member of an answer, a file `….json` each."""
     tips: TipListen | None = None
     """Where a watchtower hears from auditors what the verdict will say; without it the opener's share is never its own."""
     tip_urls: tuple[str, ...] = ()
@@ -91,6 +96,8 @@ class NodeSettings:
     """Own seats."""
     watch: WatchPolicy = field(default_factory=WatchPolicy)
     """When a watchtower risks its bond."""
+    demand: DemandPolicy = field(default_factory=DemandPolicy)
+    """When a watchtower risks the bond of a demand."""
     ready_file: Path | None = None
     """Written after the first complete tick, for whoever started the process."""
 

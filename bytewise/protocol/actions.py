@@ -181,6 +181,44 @@ class ExpireList:
 
 
 @dataclass(frozen=True, slots=True)
+class DemandList:
+    """Demand the list of a batch."""
+
+    batch_id: int
+    """Its number."""
+    bond_wei: int
+    """Bond to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandEnvelope:
+    """Demand the envelope of a receipt in a batch."""
+
+    receipt_id: Digest
+    """Whose envelope."""
+    bond_wei: int
+    """Bond to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemandAnchor:
+    """Demand that a receipt which was given out be anchored."""
+
+    receipt_id: Digest
+    """Which one."""
+    bond_wei: int
+    """Bond to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """End a demand that nobody answered in time."""
+
+    subject: Digest
+    """What was demanded."""
+
+
+@dataclass(frozen=True, slots=True)
 class FinishUnbond:
     """Take stake that has waited long enough."""
 
@@ -217,6 +255,6 @@ class ClaimBounty:
 Action = (
     ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
-    | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute
+    | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
 )  # fmt: skip
 """Closed: whoever performs actions matches all of them."""

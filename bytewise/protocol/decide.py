@@ -83,7 +83,7 @@ def decide_moves(docket: Docket, policy: MovePolicy) -> tuple[Action, ...]:
     is late.
     """
     moves = [(move, late) for case in docket.cases for move, late in _open_moves(docket, case, policy)]
-    wanted = [move for move, late in moves if late > policy.overdue or _my_turn(docket, policy)]
+    wanted = [move for move, late in moves if late > policy.overdue or is_my_turn(docket, policy)]
     # Several disputes may wait for one seed block.
     return (*dict.fromkeys(wanted), *_collections(docket, policy))
 
@@ -149,7 +149,7 @@ def decide_expiries(docket: Docket, batches: Sequence[AnchoredBatch], policy: Mo
     if docket.paused:
         return ()
     over = [(batch, docket.clock - batch.list_deadline) for batch in batches if batch.list_demanded]
-    mine = _my_turn(docket, policy)
+    mine = is_my_turn(docket, policy)
     return tuple(ExpireList(batch.batch_id) for batch, late in over if late > 0 and (mine or late > policy.overdue))
 
 
@@ -225,6 +225,7 @@ def _shown(domain: Domain, vote: Vote) -> Digest:
     return sealed(typed_digest(domain, vote), vote.voter, vote.seat_mask)
 
 
-def _my_turn(docket: Docket, policy: MovePolicy) -> bool:
+def is_my_turn(docket: Docket, policy: MovePolicy) -> bool:
+    """Whether our group of verifiers is first in line; never, for who is no verifier."""
     in_line = docket.number // policy.turn_blocks % policy.turns
     return any(docket.me.pool) and docket.me.place % policy.turns == in_line

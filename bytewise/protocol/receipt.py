@@ -89,6 +89,16 @@ class SignedReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedLeaf:
+    """A leaf of a batch as the answer to a demand for its list shows it: without any locator."""
+
+    record: Receipt | EmptyLeaf
+    """What the root is made of."""
+    signature: Blob
+    """65-byte signature of the operator over its id."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptList:
     """What the list locator of a batch points to."""
 
@@ -179,7 +189,7 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
             raise ListMismatch(header.batch_id, what)
     identifiers = []
     for offset, entry in enumerate(listed.entries):
-        _verify_entry(header, entry.receipt, header.first_seq + offset)
+        verify_entry(header, entry.receipt, header.first_seq + offset)
         identifiers.append(verify_receipt(anchor, entry))
     root = merkle.batch_root(batch_leaves(anchor, listed.entries))
     if root != header.root:
@@ -187,7 +197,8 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
     return tuple(identifiers)
 
 
-def _verify_entry(header: BatchHeader, receipt: Receipt, expected_seq: int) -> None:
+def verify_entry(header: BatchHeader, receipt: Receipt, expected_seq: int) -> Receipt:
+    """The receipt, if its operator, number, environment, model and epoch are those of its batch; otherwise the named fault."""
     if receipt.operator != header.operator or receipt.seq != expected_seq:
         raise SequenceBroken(receipt.operator, receipt.seq, expected_seq)
     for what, have, want in (
@@ -197,6 +208,7 @@ def _verify_entry(header: BatchHeader, receipt: Receipt, expected_seq: int) -> N
     ):
         if have != want:
             raise UnknownEnvironment(what, have, want)
+    return receipt
 
 
 def plain_enclave_key() -> Address:

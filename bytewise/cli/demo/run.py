@@ -31,8 +31,8 @@ from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
 from chain.client import ChainClient
 from chain.reader import DocketReader
+from verifier.lists import GOOD
 from verifier.pages import closed_prefix
-from verifier.records import GOOD
 
 HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100

@@ -9,7 +9,8 @@ from bytewise.protocol.errors import BadCertificate, BytewiseError, CallerError,
 from bytewise.protocol.messages import Outcome
 from tests.unit.committee.test_ballots import Seated
 from tests.unit.verifier.town import Shelf, Town
-from verifier.records import CHECKED, NEW, WITHHELD, WITHHELD_FINDING
+from verifier.lists import CHECKED, NEW, WITHHELD
+from verifier.records import WITHHELD_FINDING
 
 ANSWERS: tuple[BytewiseError, ...] = (
     BadCertificate("eigenda:standard:0x03", "418/1 by two proxies"),

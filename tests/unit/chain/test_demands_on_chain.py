@@ -7,6 +7,7 @@ import pytest
 from bytewise.protocol.actions import AnswerList, ExpireList, Rearm, ReleaseBatch
 from bytewise.protocol.court.params import MAX_REARMS
 from bytewise.protocol.decide import decide_expiries, decide_moves, decide_operator
+from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.messages import Verdict
@@ -16,7 +17,6 @@ from bytewise.protocol.units import U64
 from chain.history import CourtHistory
 from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE
-from chain.records import DemandKind, DemandState
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, batch, mine, word

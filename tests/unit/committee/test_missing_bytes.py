@@ -16,7 +16,7 @@ from committee.ballots import RETRY_PAUSE_S
 from tests.unit.committee.test_ballots import Seated, setup
 from tests.unit.verifier.town import Town
 from tests.world import DISPUTES, word
-from verifier.records import CHECKED, NEW, WITHHELD
+from verifier.lists import CHECKED, NEW, WITHHELD
 
 
 def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.receipt import anchor_subject, receipt_id
 from chain.params import DEVNET
 from chain.reader import DocketReader
-from chain.records import DemandKind, DemandState
 from serving.chain_view import OperatorStanding, OwnBatches
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, FEE_WEI, MODEL, STAKE_WEI, batch, deployed, pump, reader, sender, signer

@@ -73,6 +73,18 @@ class Outgoing:
     def expire_list(self, batch_id: int) -> None:
         self._once("expire", batch_id)
 
+    def expire(self, subject: Digest) -> None:
+        self._once("end", subject, body=subject)
+
+    def demand_list(self, batch_id: int, bond_wei: int) -> None:
+        self._once("demand list", batch_id, body=(batch_id, bond_wei))
+
+    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+        self._once("demand envelope", receipt_id(ANCHOR, signed.receipt), body=(signed, batch_id, proof, bond_wei))
+
+    def demand_anchor(self, signed: SignedReceipt, bond_wei: int) -> None:
+        self._once("demand anchor", receipt_id(ANCHOR, signed.receipt), body=(signed, bond_wei))
+
     def finish_unbond(self, due_wei: int) -> None:
         self._once("unbond", due_wei)
 

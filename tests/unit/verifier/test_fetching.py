@@ -19,7 +19,8 @@ from bytewise.storage.cursor import Cursor
 from tests.unit.verifier.town import NETWORK, Town
 from tests.world import ANCHOR
 from verifier.backlog import LONGEST_PAUSE_S, Backlog
-from verifier.records import CHECKED, FETCH_BUDGET_S, GOOD, NEW, WITHHELD, WITHHELD_FINDING, Records
+from verifier.lists import CHECKED, GOOD, NEW, WITHHELD
+from verifier.records import FETCH_BUDGET_S, WITHHELD_FINDING, Records
 
 Broken = tuple[BatchHeader, bytes]
 

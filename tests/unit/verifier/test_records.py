@@ -27,7 +27,8 @@ from tests.unit.verifier.town import WORLD, Town
 from tests.world import ANCHOR, NOW, signer, word
 from verifier.backlog import LONGEST_PAUSE_S
 from verifier.check import verify_batch
-from verifier.records import CHECKED, FAULTY, GOOD, NEW, WITHHELD, WITHHELD_FINDING
+from verifier.lists import CHECKED, FAULTY, GOOD, NEW, WITHHELD
+from verifier.records import WITHHELD_FINDING
 
 Broken = tuple[BatchHeader, bytes]
 

@@ -17,7 +17,8 @@ from chain.sending import ContractSender
 from tests.anvil import Anvil
 from tests.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
 from tests.unit.verifier.town import NETWORK, MemoryChain, Shelf, Town
-from verifier.records import NEW, Records
+from verifier.lists import NEW
+from verifier.records import Records
 
 
 class Posting:

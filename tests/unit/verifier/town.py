@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from bytewise.protocol.ballots import sealed
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
@@ -35,8 +35,10 @@ from chain.params import DEVNET, changed
 from tests.dockets import anchored, docket, holdings
 from tests.dockets import case as dispute_of
 from tests.unit.verifier import bench as b
+from tests.unit.verifier.claims import Claims
 from tests.unit.verifier.outgoing import Outgoing
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
+from verifier.control import ControlledStore
 from verifier.enclave.session import Bench, Session
 from verifier.records import Records
 
@@ -57,10 +59,11 @@ NETWORK = Network(
 )  # fmt: skip
 
 
-class MemoryChain:
+class MemoryChain(Claims):
     """`ChainView` and `Documents` over lists that the test fills."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.number, self.timestamp, self.branch = 20, int(NOW) + 10, "main"
         self.disputes: list[Case] = []
         self.headers: list[BatchHeader] = []
@@ -69,8 +72,6 @@ class MemoryChain:
         self.reachable = True
         self.page, self.dockets = 1000, list[int]()
         """Disputes of one answer, and where the dockets that were asked for began."""
-        self.answers: dict[Digest, Blob] = {}
-        """What was answered to a demand, by subject."""
         self.alternatives: dict[Digest, Digest] = {}
         """What we committed to as a challenger, by dispute."""
         self.parameters = PARAMS
@@ -99,23 +100,28 @@ class MemoryChain:
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         return tuple(
-            anchored(
-                header.batch_id,
-                header.operator,
-                header.anchored_at + WINDOW_S,
-                list_answered=list_subject(ANCHOR, header.batch_id) in self.answers,
-            )
-            for header in self._up_to(block)[from_batch:]
+            anchored(each.batch_id, each.operator, self._end(each), **self.list_state(each.batch_id))
+            for each in self._up_to(block)[from_batch:]
         )
+
+    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
+        return self._end(self.headers[batch_id]) + self.held(receipt)
+
+    def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
+        return tuple((who, self.stake_at(who, stake_block, block)) for who in self.joined)
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        own = [each for each in self._up_to(block) if each.operator == who]
+        return holdings(is_operator=True, last_seq=max((each.first_seq + each.count - 1 for each in own), default=0))
+
+    def _end(self, header: BatchHeader) -> int:
+        return header.anchored_at + WINDOW_S + self.held(list_subject(ANCHOR, header.batch_id))
 
     def params(self, version: int, block: int) -> ParamSet:
         return self.parameters
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
         return self.agreed
-
-    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        return self.answers.get(subject)
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
         return dict(self.alternatives)
@@ -156,20 +162,24 @@ class MemoryChain:
 
 
 class Shelf:
-    """`BlobStore` whose blobs can be lost."""
+    """`BlobStore` whose blobs can be lost, and that can be out of reach."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
-        self.reads = 0
+        self.reads = self.puts = 0
+        self.away = False
 
     def put(self, data: bytes) -> str:
-        locator = f"eigenda:standard:{hex0x(word('blob', len(self.blobs)))}"
+        if self.away:
+            raise TryAgain("da", "away")
+        locator = f"eigenda:standard:{hex0x(word('blob', self.puts))}"
+        self.puts += 1
         self.blobs[locator] = data
         return locator
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         self.reads += 1
-        if locator not in self.blobs:
+        if self.away or locator not in self.blobs:
             raise TryAgain("da", "no blob")
         if accept is not None and not accept(self.blobs[locator]):
             raise TryAgain("da", "other bytes")
@@ -220,8 +230,9 @@ class Town:
         self.database: Engine = open_database(self.url)
         self.archive = Archive(self.database, self.clock)
         self.journal = Journal(self.database, journal_key(self.folder / "journal.key"), self.clock)
+        self.store = ControlledStore(self.shelf, randomness)
         self.records = Records(
-            self.chain, self.chain, self.shelf, self.archive, Cursor(self.database, "batches"), NETWORK, fetch_deadline_s=60
+            self.chain, self.chain, self.store, self.archive, Cursor(self.database, "batches"), NETWORK, fetch_deadline_s=60
         )
 
     def signed(self, seq: int, cheat: bool = False, key: LocalSigner | None = None) -> SignedReceipt:

@@ -1,0 +1,86 @@
+"""What is demanded of whom, and how demands end: pure functions of a docket and what we know, as in `decide`.
+
+A demand is the only thing that missing bytes lead to. Its bond is lost to whoever answers, so it is asked for once, in time, and
+within a budget that the chain itself remembers for us.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
+from bytewise.protocol.decide import MovePolicy, is_my_turn
+from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.units import Address, Digest
+
+Demand = DemandList | DemandEnvelope | DemandAnchor
+
+
+@dataclass(frozen=True, slots=True)
+class DemandPolicy:
+    """When a watchtower risks the bond of a demand."""
+
+    budget_wei: int = 10**17
+    """Most wei in own demands that are open or were answered, opened within `budget_s`: 0 demands nothing."""
+    budget_s: int = 86_400
+    """Protocol time over which the budget is counted."""
+    margin_s: int = 10
+    """No demand in the last seconds of a window; protocol clock."""
+    tries: int = 3
+    """How often DA must have failed for a list or an envelope, each try later than the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that somebody owes as far as we can tell."""
+
+    subject: Digest
+    """Of the demand."""
+    demand: Demand
+    """What to ask for."""
+    until: int
+    """Last second to ask."""
+
+
+def decide_demands(
+    docket: Docket, missing: Sequence[Missing], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy
+) -> tuple[Missing, ...]:
+    """Which of these to demand now: what nobody has demanded, while there is time and money; in their order."""
+    if docket.paused:
+        return ()
+    left = min(policy.budget_wei - spent(docket, known.values(), me, policy), docket.me.balance_wei)
+    found: list[Missing] = []
+    for each in missing:
+        if each.subject in known or docket.clock + policy.margin_s > each.until or each.demand.bond_wei > left:
+            continue
+        left -= each.demand.bond_wei
+        found.append(each)
+    return tuple(found)
+
+
+def spent(docket: Docket, demands: Collection[DemandRecord], me: Address, policy: DemandPolicy) -> int:
+    """Wei of the budget that is gone: bonds of ours that are out, and those that an answer took. What expired came back."""
+    since = docket.clock - policy.budget_s
+    gone = (DemandState.OPEN, DemandState.ANSWERED)
+    return sum(each.bond for each in demands if each.by == me and each.state in gone and each.opened_at > since)
+
+
+def decide_ends(docket: Docket, demands: Mapping[Digest, DemandRecord], me: Address, policy: MovePolicy) -> tuple[Action, ...]:
+    """Demands that nobody answered in time: who asked ends them at once, anybody else in turns.
+
+    Lists of others are in `decide_expiries`, which every docket has without asking for more.
+    """
+    if docket.paused:
+        return ()
+    mine = is_my_turn(docket, policy)
+    over = [(subject, each) for subject, each in demands.items() if is_over(docket, each)]
+    return tuple(
+        Expire(subject)
+        for subject, each in over
+        if each.by == me or (each.kind is not DemandKind.LIST and (mine or docket.clock - each.deadline > policy.overdue))
+    )
+
+
+def is_over(docket: Docket, demand: DemandRecord) -> bool:
+    """Whether a demand waits for somebody to end it."""
+    return demand.state is DemandState.OPEN and docket.clock > demand.deadline

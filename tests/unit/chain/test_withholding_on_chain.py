@@ -1,0 +1,116 @@
+"""An operator that withholds, under the real contracts: a watchtower demands, and the operator answers or is slashed."""
+
+from pathlib import Path
+
+from bytewise.protocol.decide_audits import WatchPolicy
+from bytewise.protocol.decide_demands import DemandPolicy
+from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.receipt import ReceiptList, list_subject, receipt_id
+from bytewise.protocol.units import U64, Digest
+from bytewise.service.clock import SystemClock
+from bytewise.storage.archive import Archive
+from bytewise.storage.cursor import Cursor
+from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal, journal_key
+from chain.documents import RegistryDocuments
+from chain.params import DEVNET
+from tests.anvil import Anvil
+from tests.court_session import EAGER, Court
+from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, empty_database, mine
+from tests.unit.verifier.town import Shelf, randomness
+from verifier.act import Performer
+from verifier.control import ControlledStore
+from verifier.demander import Demander, Means
+from verifier.pages import DocketPages
+from verifier.records import Records
+from verifier.watchtower import Watchtower
+
+BOND = DEVNET.money.demand_bond
+POLICY = DemandPolicy(budget_wei=3 * BOND, margin_s=10, tries=3)
+DEADLINE_S = 10
+
+
+class Tower:
+    """A watchtower of the challenger's, with everything but its own process; ticks are a few seconds apart."""
+
+    def __init__(self, court: Court, folder: Path) -> None:
+        self.court, self.shelf = court, Shelf()
+        (folder / "tower.db").write_bytes(empty_database())
+        database = open_database(f"sqlite:///{folder / 'tower.db'}")
+        clock, network, chain = SystemClock(), court.network, court.reader
+        store, self.archive = ControlledStore(self.shelf, randomness), Archive(database, clock)
+        cursor = Cursor(database, "batches")
+        self.records = Records(chain, RegistryDocuments(chain), store, self.archive, cursor, network, DEADLINE_S)
+        watchtower = Watchtower(chain, network, self.records, CHALLENGER, WatchPolicy())
+        means = Means(CHALLENGER.address, POLICY, EAGER, disputes=True)
+        self.demander = Demander(chain, network, self.records, store, means)
+        journal = Journal(database, journal_key(folder / "journal.key"), clock)
+        self.performer = Performer(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
+        self.pages = DocketPages(chain, CHALLENGER.address)
+
+    def tick(self, seconds: int = 4) -> None:
+        mine(self.court.anvil, seconds)
+        docket = self.pages.read(self.court.reader.head())
+        self.records.step(docket)
+        self.performer.perform_all(self.demander.step(docket), docket)
+        self.court.pump()
+
+    def ticks(self, count: int) -> None:
+        for _ in range(count):
+            self.tick()
+
+    def state(self, subject: Digest) -> tuple[DemandKind, DemandState]:
+        (found,) = self.court.reader.demands((subject,), self.court.reader.head())
+        return found.kind, found.state
+
+    def everything(self) -> tuple[Digest, ...]:
+        """Subjects of all demands there ever were."""
+        return self.court.reader.demanded(0, self.court.reader.head())
+
+
+def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is_no_such_thing(
+    anvil: Anvil, tmp_path: Path
+) -> None:
+    court = Court(anvil, tmp_path)
+    tower, subject = Tower(court, tmp_path), list_subject(court.network.anchor_domain, 0)
+    tower.shelf.away = True
+    tower.ticks(8)
+    assert tower.everything() == (), "DA as a whole is out of reach"
+    tower.shelf.away = False
+    tower.ticks(6)
+    assert tower.everything() == (subject,) and tower.state(subject) == (DemandKind.LIST, DemandState.OPEN)
+    before = court.reader.holdings(CHALLENGER.address, court.reader.head())
+    tower.tick(DEVNET.times.cure)
+    tower.tick()
+    assert tower.state(subject) == (DemandKind.LIST, DemandState.EXPIRED) and tower.everything() == (subject,)
+    operator = court.reader.holdings(OPERATORS[0].address, court.reader.head())
+    assert STAKE_WEI - operator.stake_wei == DEVNET.money.slash_amount, "at least what one lie costs"
+    after = court.reader.holdings(CHALLENGER.address, court.reader.head())
+    share = DEVNET.money.slash_amount * DEVNET.shares.alpha_bps // 10_000
+    assert after.credit_wei - before.credit_wei == BOND + share
+    assert court.reader.anchored(0, court.reader.head())[0].is_void
+    assert court.reader.money(court.reader.head()).sums
+
+
+def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path)
+    tower, me = Tower(court, tmp_path), OPERATORS[0].address
+    tower.shelf.blobs[court.batch.header.locator] = encode(ReceiptList(me, U64(1), court.batch.entries))
+    tower.ticks(7)
+    names = [receipt_id(court.network.anchor_domain, each.receipt) for each in court.batch.entries]
+    demanded = tower.everything()
+    assert demanded and set(demanded) <= set(names), "those that an auditor was drawn for"
+    assert {tower.state(each) for each in demanded} == {(DemandKind.ENVELOPE, DemandState.OPEN)}
+    # One is answered with a place where nothing is; the others not at all.
+    court.of(OPERATORS[0]).answer_envelope(demanded[0], b"eigenda:standard:0x02ff", 0)
+    court.pump()
+    tower.tick(DEVNET.times.cure)
+    tower.ticks(6)
+    states = [tower.state(each)[1] for each in demanded]
+    assert states == [DemandState.ANSWERED, *[DemandState.EXPIRED] * (len(demanded) - 1)]
+    docket = court.reader.docket(CHALLENGER.address, court.reader.head())
+    assert {case.receipt_id for case in docket.cases} == set(demanded)
+    assert {case.challengers[0].account for case in docket.cases} == {CHALLENGER.address}
+    assert {case.phase for case in docket.cases} == {Phase.SEED}

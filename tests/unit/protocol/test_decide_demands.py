@@ -1,0 +1,84 @@
+"""Demands: within a budget that the chain remembers, in time, never twice; ended by who asked, or by anybody in turns."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.actions import DemandAnchor, DemandEnvelope, DemandList, Expire
+from bytewise.protocol.decide import MovePolicy
+from bytewise.protocol.decide_demands import Demand, DemandPolicy, Missing, decide_demands, decide_ends, spent
+from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.docket import Docket
+from tests.dockets import NOW, OTHER, docket, holdings, word
+from tests.world import signer
+
+ME = signer("tower").address
+POLICY = DemandPolicy(budget_wei=100, budget_s=50, margin_s=10, tries=3)
+MOVES = MovePolicy(turns=1, overdue=15)
+
+
+def rich(balance_wei: int = 10**6, **changes: object) -> Docket:
+    return docket(me=holdings(balance_wei=balance_wei), **changes)
+
+
+def demand(**changes: object) -> DemandRecord:
+    """An open demand of ours, with time left."""
+    plain = DemandRecord(DemandKind.LIST, DemandState.OPEN, ME, OTHER, 0, 0, NOW - 5, NOW + 55, 1, 40)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def missing(number: int, bond_wei: int = 40, until: int = NOW + 60) -> Missing:
+    return Missing(word("missing", number), DemandList(number, bond_wei), until)
+
+
+RECORDS = st.builds(
+    demand, state=st.sampled_from(DemandState), by=st.sampled_from((ME, OTHER)), bond=st.integers(1, 60),
+    opened_at=st.integers(NOW - 80, NOW),
+)  # fmt: skip
+WANTED = st.builds(missing, st.integers(0, 9), st.integers(1, 60), st.integers(NOW - 5, NOW + 40))
+
+
+@settings(max_examples=200)
+@given(st.lists(WANTED, max_size=6), st.dictionaries(st.integers(0, 9), RECORDS, max_size=4), st.integers(0, 150))
+def test_no_demand_exceeds_budget_or_balance_comes_late_or_twice(
+    wanted: list[Missing], demanded: dict[int, DemandRecord], balance: int
+) -> None:
+    known = {word("missing", number): each for number, each in demanded.items()}
+    seen = rich(balance)
+    chosen = decide_demands(seen, wanted, known, ME, POLICY)
+    total = sum(each.demand.bond_wei for each in chosen)
+    assert total <= balance and (not chosen or total + spent(seen, known.values(), ME, POLICY) <= POLICY.budget_wei)
+    assert all(each.subject not in known and NOW + POLICY.margin_s <= each.until for each in chosen)
+
+
+def test_what_can_be_paid_for_is_demanded_in_order() -> None:
+    first, second, third = missing(1), missing(2), missing(3, bond_wei=15)
+    assert decide_demands(rich(), (first, second, third), {}, ME, POLICY) == (first, second, third)
+    assert decide_demands(rich(), (first, second, third), {word("x"): demand()}, ME, POLICY) == (first, third)
+    assert decide_demands(rich(paused=True), (first,), {}, ME, POLICY) == ()
+    kinds: tuple[Demand, ...] = (DemandEnvelope(word("r"), 1), DemandAnchor(word("a"), 1))
+    others = tuple(Missing(word("other", i), each, NOW + 60) for i, each in enumerate(kinds))
+    assert decide_demands(rich(), others, {}, ME, POLICY) == others
+
+
+def test_bonds_count_while_they_are_out_and_when_they_are_lost_for_a_while() -> None:
+    def counted(**changes: object) -> int:
+        return spent(rich(), (demand(**changes),), ME, POLICY)
+
+    assert (counted(), counted(state=DemandState.ANSWERED)) == (40, 40)
+    assert (counted(state=DemandState.EXPIRED), counted(by=OTHER), counted(opened_at=NOW - 50)) == (0, 0, 0)
+
+
+def test_who_asked_ends_it_and_anybody_in_its_turn() -> None:
+    mine, theirs, listed = word("mine"), word("theirs"), word("list")
+    late = {"deadline": NOW - 1}
+    known = {
+        mine: demand(**late), theirs: demand(kind=DemandKind.ENVELOPE, by=OTHER, **late), listed: demand(by=OTHER, **late),
+        word("in time"): demand(deadline=NOW), word("answered"): demand(state=DemandState.ANSWERED, **late),
+    }  # fmt: skip
+    assert decide_ends(rich(), known, ME, MOVES) == (Expire(mine), Expire(theirs)), "lists of others: `decide_expiries`"
+    nobody = docket(me=holdings(pool=bytes(32)))
+    assert decide_ends(nobody, known, ME, MOVES) == (Expire(mine),), "who is no verifier has no turn"
+    assert Expire(theirs) in decide_ends(replace(nobody, clock=NOW + 15), known, ME, MOVES), "and helps when it is late"
+    assert decide_ends(rich(paused=True), known, ME, MOVES) == ()

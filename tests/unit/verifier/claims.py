@@ -1,0 +1,70 @@
+"""Demands on a chain in memory: what was demanded, how it stands, and the windows that stand still meanwhile."""
+
+from dataclasses import replace
+
+from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.receipt import SignedLeaf, list_subject
+from bytewise.protocol.units import Address, Blob, Digest
+from tests.world import ANCHOR, signer
+
+CURE_S = 60
+
+
+class Claims:
+    """The part of a chain that demands are on. `timestamp` and `number` are the chain's."""
+
+    timestamp: int
+    number: int
+
+    def __init__(self) -> None:
+        self.claims: dict[Digest, tuple[int, DemandRecord]] = {}
+        """By subject, with the block of each demand."""
+        self.ended: dict[Digest, int] = {}
+        """When windows went on."""
+        self.answers: dict[Digest, Blob] = {}
+        self.leaves: dict[Digest, tuple[SignedLeaf, ...]] = {}
+
+    def demand(self, subject: Digest, kind: DemandKind, by: Address, bond: int, batch_id: int = 0) -> None:
+        """Somebody demands."""
+        assert subject not in self.claims, "a subject is demanded once"
+        now = self.timestamp
+        record = DemandRecord(kind, DemandState.OPEN, by, signer("operator").address, batch_id, 0, now, now + CURE_S, 1, bond)
+        self.claims[subject] = self.number + 1, record
+        self.number += 1
+
+    def end(self, subject: Digest, state: DemandState) -> None:
+        """It is answered, or ended because nobody did."""
+        block, record = self.claims[subject]
+        self.claims[subject] = block, replace(record, state=state)
+        self.ended[subject] = min(self.timestamp, record.deadline)
+
+    def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        return tuple(subject for subject, (block, _) in self.claims.items() if from_block <= block <= to_block)
+
+    def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
+        return tuple(self.claims[subject][1] for subject in subjects)
+
+    def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
+        return self.answers.get(subject)
+
+    def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
+        return self.leaves.get(subject)
+
+    def held(self, subject: Digest) -> int:
+        """Seconds for which a demand held a window."""
+        if subject not in self.claims:
+            return 0
+        record = self.claims[subject][1]
+        return self.ended.get(subject, min(self.timestamp, record.deadline)) - record.opened_at
+
+    def list_state(self, batch_id: int) -> dict[str, int]:
+        """How the demand for a batch's list stands, as batches show it."""
+        subject = list_subject(ANCHOR, batch_id)
+        claim = self.claims.get(subject)
+        state = DemandState.NONE if claim is None else claim[1].state
+        is_open = state is DemandState.OPEN
+        return {
+            "list_demanded": is_open, "list_deadline": claim[1].deadline if claim is not None and is_open else 0,
+            "list_answered": state is DemandState.ANSWERED or subject in self.answers,
+            "is_void": state is DemandState.EXPIRED,
+        }  # fmt: skip

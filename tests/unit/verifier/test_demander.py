@@ -1,0 +1,367 @@
+"""Withheld bytes are demanded once and in time, what nobody answers is ended or disputed, and no outage of ours costs a bond."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire, ExpireList, OpenDispute
+from bytewise.protocol.decide import MovePolicy
+from bytewise.protocol.decide_demands import DemandPolicy
+from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.encoding import to_json
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    EmptyLeaf,
+    SignedLeaf,
+    SignedReceipt,
+    anchor_subject,
+    list_subject,
+    receipt_id,
+)
+from bytewise.protocol.units import U32, U64, U256, Blob
+from tests.unit.verifier.claims import CURE_S
+from tests.unit.verifier.town import NETWORK, PARAMS, WINDOW_S, WORLD, Town
+from tests.world import ANCHOR, CHAIN_ID, signer, word
+from verifier.certainty import PAUSE_S
+from verifier.demander import Demander, Means
+from verifier.given import MAX_FILE_BYTES, Given
+from verifier.lists import CHECKED, FAULTY, NEW
+
+TOWER, STRANGER = signer("tower").address, signer("stranger").address
+BOND = PARAMS.money.demand_bond
+POLICY = DemandPolicy(budget_wei=2 * BOND)
+MOVES = MovePolicy(turns=10**6)
+"""Never our turn: what we do for others we do because it is late."""
+PAST_DEADLINE_S, TRY_S = 61, 8
+
+
+def demander(town: Town, policy: DemandPolicy = POLICY, given: Path | None = None, disputes: bool = True) -> Demander:
+    """As after a start."""
+    folder = None if given is None else Given(given, ANCHOR)
+    means = Means(TOWER, policy, MOVES, disputes)
+    return Demander(town.chain, NETWORK, town.records, town.store, means, folder)
+
+
+def step(town: Town, part: Demander, seconds: int = 1) -> tuple[Action, ...]:
+    seen = town.chain.pass_time(seconds)
+    town.records.step(seen)
+    return part.step(seen)
+
+
+def steps(town: Town, part: Demander, count: int = 4) -> list[Action]:
+    """All that is decided while time passes, and enough tries with it."""
+    return [action for _ in range(count) for action in step(town, part, TRY_S)]
+
+
+def withheld(town: Town, seq: int = 1) -> tuple[BatchHeader, bytes]:
+    """A batch whose list is nowhere, past the deadline for fetching it."""
+    header = town.anchor(town.signed(seq), first_seq=U64(seq))
+    data = town.shelf.blobs.pop(header.locator)
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    return header, data
+
+
+def closed(town: Town, seq: int = 1) -> SignedReceipt:
+    """A receipt in a batch with a good list, whose envelope is nowhere; past the deadline too."""
+    signed = town.signed(seq)
+    town.anchor(signed)
+    del town.shelf.blobs[signed.locator]
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    return signed
+
+
+# --- lists ---
+
+
+def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    withheld(town)
+    part = demander(town)
+    assert step(town, part) == (), "two tries are not several"
+    found = steps(town, part)
+    assert set(found) == {DemandList(0, BOND)}, "and the outbox makes one of them"
+    town.chain.demand(list_subject(ANCHOR, 0), DemandKind.LIST, TOWER, BOND)
+    assert steps(town, part, 3) == []
+    assert steps(town, demander(town), 3) == [], "nor after a restart"
+
+
+def test_an_outage_of_our_own_spends_nothing_however_long(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    town.shelf.away = True
+    part = demander(town)
+    town.chain.pass_time(PAST_DEADLINE_S)
+    for _ in range(20):
+        assert step(town, part, TRY_S) == ()
+    town.shelf.away = False
+    assert steps(town, part, 9) == [] and town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+    assert header.locator in town.shelf.blobs
+
+
+def test_a_store_that_comes_back_without_a_list_is_believed(tmp_path: Path) -> None:
+    """What failed while we were away is asked for again before anything is demanded, and again between two proofs."""
+    town = Town(tmp_path)
+    withheld(town)
+    town.shelf.away = True
+    part = demander(town)
+    assert steps(town, part, 6) == []
+    town.shelf.away = False
+    assert DemandList(0, BOND) in steps(town, part, 2 + PAUSE_S // TRY_S)
+
+
+def test_a_line_that_breaks_while_we_ask_proves_nothing(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    withheld(town)
+    part = demander(town)
+    plain = town.store.works
+    words: list[bool] = []
+
+    def works() -> bool:
+        words.append(plain() if len(words) % 2 == 0 else False)
+        return words[-1]
+
+    town.store.works = works  # type: ignore[method-assign]
+    assert steps(town, part, 6) == [] and words[:2] == [True, False]
+
+
+def test_a_list_that_comes_when_it_is_asked_for_once_more_is_not_demanded(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header, data = withheld(town)
+    part = demander(town, replace(POLICY, tries=1))
+    town.records.step(town.chain.now())
+    town.shelf.blobs[header.locator] = data
+    assert part.step(town.chain.now()) == ()
+    assert town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("left_s", "demanded"), [(POLICY.margin_s - 1, False), (POLICY.margin_s, True)])
+def test_nothing_is_demanded_in_the_last_seconds(tmp_path: Path, left_s: int, demanded: bool) -> None:
+    town = Town(tmp_path)
+    withheld(town)
+    part = demander(town)
+    until = town.chain.headers[0].anchored_at + WINDOW_S - left_s
+    town.chain.pass_time(until - town.chain.timestamp - 3 * TRY_S)
+    town.records.step(town.chain.now())
+    for _ in range(3):
+        found = step(town, part, TRY_S)
+    assert bool(found) is demanded and town.chain.timestamp == until
+
+
+def test_a_list_that_does_not_fit_its_root_is_demanded_and_its_answer_shows_the_receipts(tmp_path: Path) -> None:
+    """The hidden receipt is under the root; the list is of another one. DA need not be asked for that."""
+    town = Town(tmp_path)
+    shown, hidden = town.signed(1), town.signed(1, cheat=True)
+    empty = EmptyLeaf(WORLD.operator.address, U64(2), U256(CHAIN_ID))
+    leaves = (SignedLeaf(hidden.receipt, hidden.signature), SignedLeaf(empty, WORLD.operator.sign(receipt_id(ANCHOR, empty))))
+    nodes = [batch_leaf(receipt_id(ANCHOR, each.record), each.record.seq) for each in leaves]
+    town.anchor(shown, root=batch_root(nodes), count=U32(2))
+    part = demander(town)
+    assert step(town, part) == (DemandList(0, BOND),) and town.archive.batch(0).state == FAULTY  # type: ignore[union-attr]
+    subject = list_subject(ANCHOR, 0)
+    town.chain.demand(subject, DemandKind.LIST, TOWER, BOND)
+    town.reopen()
+    part = demander(town)
+    assert step(town, part) == ()
+    town.chain.leaves[subject] = leaves
+    town.chain.end(subject, DemandState.ANSWERED)
+    step(town, part)
+    (live,) = town.records.live
+    assert live.seen.receipt_id == receipt_id(ANCHOR, hidden.receipt) and town.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
+    assert verify_batch_proof(live.header.root, nodes[0], live.seen.proof)
+    assert live.seen.signed.locator == "", "only its operator knows where its envelope is"
+
+
+def test_a_list_that_was_answered_is_checked_like_any_other(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    _, data = withheld(town)
+    part = demander(town)
+    steps(town, part)
+    subject = list_subject(ANCHOR, 0)
+    town.chain.demand(subject, DemandKind.LIST, TOWER, BOND)
+    town.chain.answers[subject] = Blob(data)
+    town.chain.end(subject, DemandState.ANSWERED)
+    steps(town, part, 9)
+    assert [live.seen.finding for live in town.records.live] == ["Good"]
+
+
+# --- the end ---
+
+
+def test_what_nobody_answered_is_ended_at_once_by_who_asked_and_later_by_anybody(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    ours, theirs, listed = word("ours"), word("theirs"), list_subject(ANCHOR, 0)
+    town.chain.demand(ours, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.demand(theirs, DemandKind.ANCHOR, STRANGER, BOND)
+    town.chain.demand(listed, DemandKind.LIST, STRANGER, BOND)
+    part = demander(town, replace(POLICY, budget_wei=0))
+    assert step(town, part, CURE_S) == ()
+    assert step(town, part) == (Expire(ours),)
+    assert step(town, part, MOVES.overdue) == (Expire(ours), Expire(theirs)), "lists of others are in every docket"
+    town.chain.end(ours, DemandState.EXPIRED)
+    town.chain.end(theirs, DemandState.ANSWERED)
+    assert step(town, part) == ()
+    assert not isinstance(listed, ExpireList)
+
+
+def test_a_demand_that_left_the_chain_is_forgotten(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    withheld(town)
+    part = demander(town)
+    town.chain.demand(list_subject(ANCHOR, 0), DemandKind.LIST, STRANGER, BOND)
+    assert steps(town, part) == []
+    town.chain.claims.clear()
+    town.chain.branch = "another"
+    assert DemandList(0, BOND) in steps(town, part)
+
+
+def test_the_budget_is_what_the_chain_remembers(tmp_path: Path) -> None:
+    """An operator that withholds only to be paid for its answers gets the budget and no more, restarts or not."""
+    town = Town(tmp_path)
+    for seq in (1, 2, 3):
+        header = town.anchor(town.signed(seq), first_seq=U64(seq))
+        del town.shelf.blobs[header.locator]
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    assert set(steps(town, demander(town), 5)) == {DemandList(0, BOND), DemandList(1, BOND)}
+    for batch_id in (0, 1):
+        town.chain.demand(list_subject(ANCHOR, batch_id), DemandKind.LIST, TOWER, BOND)
+    town.chain.end(list_subject(ANCHOR, 0), DemandState.ANSWERED)
+    part = demander(town)
+    assert steps(town, part) == []
+    town.chain.end(list_subject(ANCHOR, 1), DemandState.EXPIRED)
+    assert set(steps(town, demander(town))) == {DemandList(2, BOND)}, "that bond came back"
+
+
+# --- envelopes ---
+
+
+def test_a_withheld_envelope_is_demanded_and_fetched_from_where_the_answer_says(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    data = town.shelf.blobs.pop(signed.locator)
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    assert set(steps(town, part)) == {DemandEnvelope(name, BOND)}
+    part.ask(DemandEnvelope(name, BOND), town.sender)
+    ((sent, batch_id, proof, bond),) = town.sender.of("demand envelope")
+    assert (sent, batch_id, proof, bond) == (signed, 0, (), BOND)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.answers[name] = Blob(town.shelf.put(data).encode())
+    town.chain.end(name, DemandState.ANSWERED)
+    assert steps(town, part) == []
+    assert town.records.case(name, town.chain.now()).envelope == data
+
+
+@pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
+def test_an_envelope_that_a_demand_did_not_bring_is_disputed_once(tmp_path: Path, state: DemandState) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    assert steps(town, part)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.answers[name] = Blob(b"eigenda:standard:0x02")
+    town.chain.end(name, state)
+    assert set(steps(town, part, 6)) == {OpenDispute(name, PARAMS.required_bond)}
+    assert OpenDispute(name, PARAMS.required_bond) in steps(town, demander(town), 6), "also after a restart"
+    town.dispute(signed)
+    assert steps(town, part) == []
+
+
+def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    steps(town, part)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.end(name, DemandState.ANSWERED)
+    town.shelf.away = True
+    assert steps(town, part, 12) == []
+
+
+def test_who_does_not_challenge_does_not_dispute_what_was_withheld(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town, disputes=False), receipt_id(ANCHOR, signed.receipt)
+    assert steps(town, part)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.end(name, DemandState.EXPIRED)
+    assert steps(town, part, 6) == []
+
+
+def test_an_envelope_that_nobody_was_drawn_for_is_left_alone_unless_a_client_asks(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.chain.joined.clear()
+    signed = closed(town)
+    assert steps(town, demander(town)) == []
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed), indent=1))
+    found = steps(town, demander(town, given=folder))
+    assert set(found) == {DemandEnvelope(receipt_id(ANCHOR, signed.receipt), BOND)}
+
+
+# --- anchors ---
+
+
+def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_longest_delay(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed)))
+    part, name = demander(town, given=folder), receipt_id(ANCHOR, signed.receipt)
+    until = signed.receipt.anchor_by + PARAMS.times.max_anchor_delay
+    assert step(town, part, until - town.chain.timestamp) == ()
+    (action,) = step(town, part)
+    assert action == DemandAnchor(name, BOND)
+    part.ask(DemandAnchor(name, BOND), town.sender)
+    assert town.sender.of("demand anchor") == [(signed, BOND)]
+    town.chain.demand(anchor_subject(ANCHOR, name), DemandKind.ANCHOR, TOWER, BOND)
+    assert step(town, part) == ()
+
+
+def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed)))
+    assert step(town, demander(town, given=folder), 10**5) == ()
+
+
+def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    good = town.signed(1)
+    forged = replace(town.signed(2), signature=good.signature)
+    foreign = WORLD.sign(replace(good.receipt, chain_id=U256(1)))
+    texts = {
+        "text": "no json", "list": "[]", "forged": json.dumps(to_json(forged)), "foreign": json.dumps(to_json(foreign)),
+        "long": " " * (MAX_FILE_BYTES + 1), "deep": "[" * 100_000, "good": json.dumps(to_json(good)),
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "folder.json").mkdir()
+    box = Given(tmp_path, ANCHOR)
+    assert box.receipts() == {receipt_id(ANCHOR, good.receipt): good}
+    (tmp_path / "good.json").unlink()
+    assert box.receipts() == {}
+    with pytest.raises(ConfigurationError, match="given_folder"):
+        Given(tmp_path / "text.json", ANCHOR)
+
+
+def test_a_batch_that_is_not_late_yet_is_not_demanded(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    del town.shelf.blobs[header.locator]
+    part = demander(town)
+    assert steps(town, part, 4) == [] and town.archive.batch(0).state == NEW  # type: ignore[union-attr]

@@ -1,0 +1,68 @@
+"""Whether DA serves us at all: before we say that somebody's bytes are missing, we fetch others that must be there.
+
+An outage of our own line, of our proxies or of DA as a whole looks like an operator that withholds. What tells them apart is
+another blob, at the same moment: the last one that DA gave us, or one that we put there ourselves.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bytewise.ports import BlobStore
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.errors import BadCertificate, Unavailable
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+
+OWN_BLOB_BYTES = 64
+"""Random, so that no store has it by chance."""
+
+
+class _Given(NamedTuple):
+    locator: str
+    digest: Digest
+
+
+class ControlledStore:
+    """A `BlobStore` that remembers what it gave last, and can be asked whether it works."""
+
+    def __init__(self, da: BlobStore, rng: Callable[[int], bytes]) -> None:
+        self._da = da
+        self._rng = rng
+        self._last: _Given | None = None
+
+    def put(self, data: bytes) -> str:
+        """See `BlobStore.put`."""
+        return self._da.put(data)
+
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        """See `BlobStore.get`."""
+        data = self._da.get(locator, accept)
+        self._last = _Given(locator, _digest(data))
+        return data
+
+    def works(self) -> bool:
+        """Whether DA gives, now, what it gave last; or, where that is nothing, a blob that we put there."""
+        if self._last is not None and self._gives(self._last):
+            return True
+        data = self._rng(OWN_BLOB_BYTES)
+        try:
+            own = _Given(self._da.put(data), _digest(data))
+        except Unavailable as error:
+            telemetry.log_error("da.no_control", error)
+            return False
+        if not self._gives(own):
+            return False
+        self._last = own
+        return True
+
+    def _gives(self, given: _Given) -> bool:
+        try:
+            self._da.get(given.locator, lambda data: _digest(data) == given.digest)
+        except (Unavailable, BadCertificate) as error:
+            telemetry.log_error("da.control_failed", error)
+            return False
+        return True
+
+
+def _digest(data: bytes) -> Digest:
+    return labelled(Label.ENVELOPE, data)

@@ -1,0 +1,58 @@
+"""What is demanded of anybody, as the chain shows it. Nothing of it is stored: a start reads it again."""
+
+from collections.abc import Mapping
+
+from bytewise.ports import ChainView
+from bytewise.protocol.demands import DemandRecord, DemandState
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+
+SUBJECTS_PER_CALL = 256
+"""Demands read at once."""
+
+
+class DemandBook:
+    """Demands by subject, those that are open and those that ended and were opened within `keep_s` of the protocol clock."""
+
+    def __init__(self, chain: ChainView, first_block: int, keep_s: int) -> None:
+        self._chain = chain
+        self._first_block = first_block
+        self._keep_s = keep_s
+        self._next_block = first_block
+        self._last: tuple[int, Digest] | None = None
+        self._known: dict[Digest, DemandRecord] = {}
+
+    @property
+    def known(self) -> Mapping[Digest, DemandRecord]:
+        """As of the last docket that was followed."""
+        return self._known
+
+    def follow(self, docket: Docket) -> None:
+        """Reads what was demanded since, and how what was open stands now."""
+        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
+            telemetry.log("demands.reread", from_block=self._first_block)
+            self._next_block, self._last = self._first_block, None
+            self._known.clear()
+        if self._next_block > docket.number:
+            return
+        new = self._chain.demanded(self._next_block, docket.number)
+        self._refresh(dict.fromkeys((*self._open(), *new)), docket)
+        self._next_block, self._last = docket.number + 1, (docket.number, docket.block_hash)
+        self._forget(docket)
+
+    def _open(self) -> tuple[Digest, ...]:
+        return tuple(subject for subject, each in self._known.items() if each.state is DemandState.OPEN)
+
+    def _refresh(self, subjects: Mapping[Digest, None], docket: Docket) -> None:
+        names = tuple(subjects)
+        for start in range(0, len(names), SUBJECTS_PER_CALL):
+            page = names[start : start + SUBJECTS_PER_CALL]
+            found = self._chain.demands(page, docket.number)
+            self._known |= dict(zip(page, found, strict=True))
+
+    def _forget(self, docket: Docket) -> None:
+        since = docket.clock - self._keep_s
+        old = [name for name, each in self._known.items() if each.state is not DemandState.OPEN and each.opened_at <= since]
+        for name in old:
+            del self._known[name]

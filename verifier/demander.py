@@ -1,0 +1,158 @@
+"""Demands what operators withhold, ends demands that nobody answered, disputes what a demand did not bring (design section 9).
+
+`Unavailable` never accuses. Bytes that DA failed to give several times, past the fetch deadline, while it gave us others, are
+demanded with a small bond; what the chain then says is no doubt any more.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from bytewise.ports import ChainView, Sender
+from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, OpenDispute
+from bytewise.protocol.decide import MovePolicy
+from bytewise.protocol.decide_demands import Demand, DemandPolicy, Missing, decide_demands, decide_ends
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.network import Network
+from bytewise.protocol.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from verifier.certainty import Certainty, Control
+from verifier.demand_book import DemandBook
+from verifier.draws import Draws
+from verifier.follow_up import FollowUp
+from verifier.given import Given
+from verifier.records import Records
+
+NO_END = 2**63
+"""A receipt can be demanded as long as its number is not anchored."""
+
+
+class Means(NamedTuple):
+    """Whose bonds, how many, and what for."""
+
+    me: Address
+    policy: DemandPolicy
+    moves: MovePolicy
+    disputes: bool
+    """Whether what a demand did not bring is disputed."""
+
+
+class Demander:
+    """The part of a node that looks after demands; with a budget of 0 it asks for nothing, and still follows and ends them."""
+
+    def __init__(
+        self, chain: ChainView, network: Network, records: Records, control: Control, means: Means, given: Given | None = None
+    ) -> None:
+        self._chain = chain
+        self._anchor = network.anchor_domain
+        self._records = records
+        self._means = means
+        self._given = given
+        self._book = DemandBook(chain, int(network.deploy_block), means.policy.budget_s)
+        self._draws = Draws(chain)
+        self._follow_up = FollowUp(chain, records)
+        self._certainty = Certainty(control)
+
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        """What to demand, to end and to dispute."""
+        self._book.follow(docket)
+        me, policy, known = self._means.me, self._means.policy, self._book.known
+        self._follow_up.step(docket, known)
+        actions = [*decide_ends(docket, known, me, self._means.moves)]
+        if policy.budget_wei == 0 or docket.paused:
+            return tuple(actions)
+        overdue = self._records.overdue(docket, policy.tries)
+        chosen = decide_demands(docket, tuple(self._missing(overdue, docket)), known, me, policy)
+        unserved = self._follow_up.unserved(docket, known, me, policy.tries) if self._means.disputes else ()
+        self._certainty.begin({*unserved, *(each.subject for each in chosen)})
+        actions += [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
+        actions += self._disputes(unserved, docket)
+        return tuple(actions)
+
+    def ask(self, action: Demand, sender: Sender) -> None:
+        """Sends a demand with what it has to show."""
+        match action:
+            case DemandList():
+                sender.demand_list(action.batch_id, action.bond_wei)
+            case DemandEnvelope():
+                live = self._records.find(action.receipt_id)
+                if live is None:
+                    raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
+                sender.demand_envelope(live.seen.signed, live.header.batch_id, live.seen.proof, action.bond_wei)
+            case DemandAnchor():
+                signed = self._handed_over().get(action.receipt_id)
+                if signed is None:
+                    raise TryAgain("given_folder", f"receipt {action.receipt_id.hex()} was taken away")
+                sender.demand_anchor(signed, action.bond_wei)
+
+    # --- what is missing ---
+
+    def _missing(self, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> Iterator[Missing]:
+        lists = {*self._records.faulty, *(key for key in overdue if isinstance(key, int))}
+        for batch_id in sorted(lists):
+            batch = docket.batch(batch_id)
+            if batch is not None:
+                demand = DemandList(batch_id, self._bond(batch.params_version, docket))
+                yield Missing(list_subject(self._anchor, batch_id), demand, batch.window_end)
+        yield from self._unanchored(docket)
+        for key, header in overdue.items():
+            if not isinstance(key, int):
+                yield from self._envelope(key, header, docket)
+
+    def _envelope(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> Iterator[Missing]:
+        """Of a receipt that somebody was drawn to audit, or that a client asked about: of others nobody needs it."""
+        batch = docket.batch(header.batch_id)
+        if batch is None or batch.is_void:
+            return
+        if receipt_id in self._handed_over() or self._draws.has(receipt_id, header, docket):
+            demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, docket))
+            # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
+            yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
+
+    def _unanchored(self, docket: Docket) -> Iterator[Missing]:
+        given = self._handed_over()
+        delay = self._chain.params(docket.params_version, docket.number).times.max_anchor_delay if given else 0
+        for receipt_id, signed in given.items():
+            receipt = signed.receipt
+            if docket.timestamp <= receipt.anchor_by + delay or self._records.find(receipt_id) is not None:
+                continue
+            operator = self._chain.holdings(receipt.operator, docket.number)
+            if operator.is_operator and operator.last_seq < receipt.seq:
+                demand = DemandAnchor(receipt_id, self._bond(docket.params_version, docket))
+                yield Missing(anchor_subject(self._anchor, receipt_id), demand, NO_END)
+
+    def _handed_over(self) -> dict[Digest, SignedReceipt]:
+        return {} if self._given is None else dict(self._given.receipts())
+
+    def _bond(self, version: int, docket: Docket) -> int:
+        return self._chain.params(version, docket.number).money.demand_bond
+
+    # --- how sure we are ---
+
+    def _is_certain(self, missing: Missing, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> bool:
+        """That a list does not fit, or a number is not anchored, the chain says; what DA does not give is asked for once more."""
+        match missing.demand:
+            case DemandList(batch_id) if batch_id in overdue:
+                ask = partial(self._records.read_list, overdue[batch_id], docket)
+                return self._certainty.is_gone(missing.subject, ask, docket)
+            case DemandEnvelope(receipt_id):
+                return self._certainty.is_gone(missing.subject, partial(self._records.fetch, receipt_id), docket)
+            case _:
+                return True
+
+    def _disputes(self, unserved: tuple[Digest, ...], docket: Docket) -> Iterator[OpenDispute]:
+        """The committee finds whether bytes are there; who withheld them from it as well is slashed."""
+        left = docket.me.balance_wei
+        for receipt_id in unserved:
+            demand = self._book.known[receipt_id]
+            bond = self._chain.params(demand.params_version, docket.number).required_bond
+            end = self._chain.window_end(receipt_id, demand.batch_id, docket.number)
+            if bond > left or docket.clock + self._means.policy.margin_s // 2 > end:
+                continue
+            ask = partial(self._records.obtain, receipt_id, demand.batch_id, docket)
+            if self._certainty.is_gone(receipt_id, ask, docket):
+                left -= bond
+                telemetry.log("demand.disputed", receipt=receipt_id, state=demand.state.name)
+                yield OpenDispute(receipt_id, bond)

@@ -1,0 +1,40 @@
+"""Whether anybody was drawn to audit a receipt: the draw is public, and who was drawn cannot audit what is missing."""
+
+from typing import NamedTuple
+
+from bytewise.ports import ChainView
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.protocol.units import Address, Digest
+from kms.chain_view import BEACON_DELAY_BLOCKS
+
+
+class _Batch(NamedTuple):
+    batch_id: int
+    block: int
+
+
+class Draws:
+    """Draws of batches in open windows."""
+
+    def __init__(self, chain: ChainView) -> None:
+        self._chain = chain
+        self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
+
+    def has(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bool:
+        """Whether anybody was drawn to audit the receipt; False while its beacon is not there."""
+        batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
+        if batch is None or at > docket.number:
+            return False
+        params = self._chain.params(batch.params_version, docket.number)
+        rate, unit, beacon = params.shares.audit_rate_bps, params.money.audit_unit, self._chain.block_hash(at)
+        stakes = self._stakes_of(header, docket)
+        return any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
+
+    def _stakes_of(self, header: BatchHeader, docket: Docket) -> tuple[tuple[Address, int], ...]:
+        key = _Batch(header.batch_id, header.block)
+        if key not in self._stakes:
+            self._stakes = {each: found for each, found in self._stakes.items() if docket.is_open(each.batch_id)}
+            self._stakes[key] = self._chain.auditors(header.environment, header.block, docket.number)
+        return self._stakes[key]

@@ -1,0 +1,71 @@
+"""Reads the list of a batch, wherever it is, and keeps the receipts that it proves (design section 5)."""
+
+from bytewise.ports import ChainView, Documents
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import Fault
+from bytewise.protocol.network import Network
+from bytewise.protocol.receipt import BatchHeader, list_subject
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.storage.archive import Archive
+from verifier.check import CheckedReceipt, verify_batch, verify_leaves
+from verifier.cures import Served
+
+NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
+"""Our word for a batch."""
+GOOD = "Good"
+"""Finding of a receipt without fault; otherwise the class of the fault, or `Withheld`."""
+
+
+class Lists:
+    """Lists of batches."""
+
+    def __init__(self, chain: ChainView, documents: Documents, served: Served, archive: Archive, network: Network) -> None:
+        self._chain = chain
+        self._documents = documents
+        self._served = served
+        self._archive = archive
+        self._anchor = network.anchor_domain
+        self._environments: dict[Digest, Environment] = {}
+
+    def read(self, header: BatchHeader, docket: Docket) -> bool:
+        """Whether the list that DA or the chain gives, which is the one that the chain names, proves its receipts; or else the
+        answer to a demand does. They are then kept. `NotServed` if DA was asked just now and has no such bytes."""
+        environment = self.environment(header.environment, docket.number)
+        epochs = frozenset({int(self._chain.epoch(header.key_epoch, docket.number).epoch)})
+        data = self._served.list_of(header, docket)
+        try:
+            checked = verify_batch(self._anchor, header, data, environment, epochs)
+        except Fault as fault:
+            shown = self._shown(header, data, environment, docket)
+            if shown is None:
+                self._archive.mark_batch(header.batch_id, FAULTY, str(fault))
+                telemetry.log_error("batch.faulty", fault, batch=header.batch_id)
+                return False
+            checked = shown
+        self._keep(header, checked)
+        return True
+
+    def environment(self, digest: Digest, block: int) -> Environment:
+        """A registered environment's document; it never changes once published."""
+        if digest not in self._environments:
+            self._environments[digest] = self._documents.environment(digest, block)
+        return self._environments[digest]
+
+    def _shown(
+        self, header: BatchHeader, data: bytes, environment: Environment, docket: Docket
+    ) -> tuple[CheckedReceipt, ...] | None:
+        batch = docket.batch(header.batch_id)
+        if batch is not None and not batch.list_answered:
+            return None
+        subject = list_subject(self._anchor, header.batch_id)
+        leaves = self._chain.answered_leaves(subject, header.block, docket.number)
+        return None if leaves is None else verify_leaves(self._anchor, header, leaves, data, environment)
+
+    def _keep(self, header: BatchHeader, checked: tuple[CheckedReceipt, ...]) -> None:
+        for each in checked:
+            finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
+            self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)
+            telemetry.log("receipt.checked", receipt=each.receipt_id, batch=header.batch_id, finding=finding)
+        self._archive.mark_batch(header.batch_id, CHECKED)
