@@ -3,6 +3,7 @@
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.docket import AnchoredBatch, Docket
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
@@ -10,6 +11,7 @@ from bytewise.service import telemetry
 from chain.reader import DocketReader
 from chain.records import Status
 from serving.standing import Standing
+from verifier.pages import DocketPages
 
 NO_CASES = 2**63
 """Beyond any dispute's index: an operator has nothing to decide about disputes."""
@@ -62,6 +64,30 @@ class OperatorStanding:
         if epoch and not listed:
             telemetry.log("operator.epoch_not_listed", epoch=epoch)
         return listed
+
+
+class AllDisputes:
+    """Implements `disputes.DisputeReader` over the chain client."""
+
+    def __init__(self, reader: DocketReader, operator: Address) -> None:
+        self._reader = reader
+        self._pages = DocketPages(reader, operator)
+
+    def head(self) -> int:
+        """Number of the newest block."""
+        return self._reader.head()
+
+    def cases(self, block: int) -> Docket:
+        """Every dispute that can still change."""
+        return self._pages.read_cases(block)
+
+    def terms(self, batch_id: int, block: int) -> tuple[int, int]:
+        """Number of the first receipt of a batch, and the wei that a demand about it binds."""
+        found = self._reader.batch(batch_id, block)
+        if found is None:
+            raise TryAgain("chain", f"no batch {batch_id} at block {block}")
+        _, batch = found
+        return batch.first_seq, self._reader.params(batch.params_version, block).money.demand_bond
 
 
 class OwnBatches:

@@ -8,6 +8,7 @@ import os
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +27,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.storage.books import Books
+from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
@@ -36,8 +38,9 @@ from chain.reader import DocketReader
 from chain.sending import ContractSender, contract_sender
 from serving.api import Gate, build_api
 from serving.batcher import Batcher
-from serving.chain_view import OperatorStanding, OwnBatches
+from serving.chain_view import AllDisputes, OperatorStanding, OwnBatches
 from serving.desk import Desk
+from serving.disputes import OwnDisputes
 from serving.duties import Duties
 from serving.openai import Ask
 from serving.pipeline import Hands, Pipeline
@@ -89,22 +92,22 @@ class Work:
 
     batcher: Batcher
     duties: Duties
+    disputes: OwnDisputes
     sender: ContractSender
     desk: Desk
     lane: Lane
 
     def tick(self) -> None:
-        """What is owed for what was published, then what is to be published, then the transactions of both.
+        """What is owed for what was published, then what is to be published, then disputes, then the transactions of all.
 
         None waits for another: a list is demanded just when DA is away, and then no new batch can be built either.
         """
-        try:
+        with ExitStack() as rest:
+            # The last one first; each runs whatever became of the others.
+            rest.callback(self.sender.pump)
+            rest.callback(self.disputes.step)
+            rest.callback(self.batcher.tick)
             self.duties.step()
-        finally:
-            try:
-                self.batcher.tick()
-            finally:
-                self.sender.pump()
 
 
 class Operator:
@@ -184,7 +187,9 @@ class Operator:
         batcher = self._batcher(hands, standing, sender)
         own = OwnBatches(reader, operator.address)
         duties = Duties(own, sender, hands.books, hands.blobs, operator.address, network.anchor_domain)
-        return Work(batcher, duties, sender, self._opened(offer, hands), lane)
+        orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
+        disputes = OwnDisputes(everybody, sender, hands.books, hands.blobs, orders, operator.address, network.anchor_domain)
+        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), lane)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits

@@ -24,6 +24,11 @@ class DocketPages:
 
     def read(self, block: int) -> Docket:
         """The docket at a block, with the disputes of all pages but those that were over before, and with `batches`."""
+        found = self.read_cases(block)
+        return replace(found, batches=self._batches(found))
+
+    def read_cases(self, block: int) -> Docket:
+        """The same without `batches`."""
         first = self._chain.docket(self._me, block, self._first_open)
         cases, at = list(first.cases), self._first_open
         at = self._turn(at, first.cases)
@@ -34,7 +39,7 @@ class DocketPages:
             cases += page.cases
             at = self._turn(at, page.cases)
         self._advance(first.cases)
-        return replace(first, cases=tuple(cases), batches=self._batches(first))
+        return replace(first, cases=tuple(cases))
 
     def _batches(self, docket: Docket) -> tuple[AnchoredBatch, ...]:
         # Another branch may have fewer batches, and others in their place.

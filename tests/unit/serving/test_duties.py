@@ -90,6 +90,13 @@ class Owing:
         return list(self.scene.books.in_batch(header.first_seq))
 
 
+class Nothing:
+    """No disputes."""
+
+    def step(self) -> None:
+        """Looks at none."""
+
+
 @pytest.fixture
 def owing(tmp_path: Path) -> Iterator[Owing]:
     migrate(f"sqlite:///{tmp_path / 'db'}")
@@ -103,7 +110,7 @@ def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> Non
     owing.scene.issue(1)
     owing.away = True
     batcher = replace(owing.scene.batcher(), blobs=owing)
-    work = Work(batcher, owing.duties(), owing, None, None)  # type: ignore[arg-type]
+    work = Work(batcher, owing.duties(), Nothing(), owing, None, None)  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
     assert owing.said == [("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9), ("pump",)]
@@ -114,7 +121,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
-    Work(owing.scene.batcher(), owing.duties(), owing, None, None).tick()  # type: ignore[arg-type]
+    Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, None).tick()  # type: ignore[arg-type]
     assert [each[0] for each in owing.said] == ["list", "pump"] and len(owing.scene.sent) == 1
 
 

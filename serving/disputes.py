@@ -1,0 +1,147 @@
+"""Disputes against this operator: said aloud, kept from being lost by absence, and appealed where a person ordered it.
+
+An honest operator loses a dispute only where its bytes are not found: the committee must be able to fetch the envelope.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from bytewise.ports import BlobStore
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.docket import Case, Docket
+from bytewise.protocol.errors import BadCertificate, Unavailable
+from bytewise.protocol.merkle import batch_proof
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.receipt import SignedReceipt, batch_leaves
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from bytewise.storage.books import Books
+from bytewise.storage.duties import Duties
+
+APPEAL = "appeal"
+"""Kind of the duty that `bytewise dispute appeal` writes; the subject is the dispute."""
+OVER = frozenset({Phase.FINAL, Phase.AIRGAP, Phase.APPEAL})
+"""Phases in which no committee looks for the envelope any more, unless an appeal begins another round."""
+
+
+class DisputeReader(Protocol):
+    """The part of the chain that is looked at."""
+
+    def head(self) -> int:
+        """Number of the newest block."""
+        ...
+
+    def cases(self, block: int) -> Docket:
+        """Every dispute that can still change."""
+        ...
+
+    def terms(self, batch_id: int, block: int) -> tuple[int, int]:
+        """Number of the first receipt of a batch, and the wei that a demand about it binds."""
+        ...
+
+
+class Court(Protocol):
+    """The part of a sender that is used."""
+
+    def appeal(self, dispute: Digest, bond_wei: int) -> None:
+        """Asks for the next level."""
+        ...
+
+    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+        """Demands an envelope."""
+        ...
+
+
+class OwnDisputes:
+    """Looks at the disputes of each block."""
+
+    def __init__(
+        self, reader: DisputeReader, sender: Court, books: Books, blobs: BlobStore, orders: Duties, operator: Address,
+        anchor: Domain,
+    ) -> None:  # fmt: skip
+        self._reader = reader
+        self._sender = sender
+        self._books = books
+        self._blobs = blobs
+        self._orders = orders
+        self._operator = operator
+        self._anchor = anchor
+        self._number = -1
+        self._said: dict[Digest, tuple[int, Phase, Verdict]] = {}
+        self._served: set[tuple[Digest, int]] = set()
+        """Rounds whose committee can fetch the envelope, or to which nothing more can be said."""
+
+    def step(self) -> None:
+        """Once a block."""
+        head = self._reader.head()
+        if head == self._number:
+            return
+        docket = self._reader.cases(head)
+        own = {case.id: case for case in docket.cases if case.operator == self._operator}
+        self._forget(own)
+        for case in own.values():
+            self._say(case)
+        self._appeal(own, docket)
+        for case in own.values():
+            if case.phase not in OVER and (case.id, case.round) not in self._served:
+                self._serve(case, docket)
+        self._number = head
+
+    def _forget(self, own: Mapping[Digest, Case]) -> None:
+        self._said = {name: told for name, told in self._said.items() if name in own}
+        self._served = {key for key in self._served if key[0] in own}
+
+    def _say(self, case: Case) -> None:
+        now = (case.round, case.phase, case.verdict)
+        if self._said.get(case.id) == now:
+            return
+        if case.id not in self._said:
+            telemetry.count("bytewise_disputes_against_us_total")
+        self._said[case.id] = now
+        facts = {"dispute": case.id, "receipt": case.receipt_id, "round": case.round, "phase": case.phase.name}
+        telemetry.log("dispute.against_us", verdict=case.verdict.name, **facts)
+        if case.phase is Phase.APPEAL and case.verdict is not Verdict.UPHELD:
+            telemetry.count("bytewise_disputes_to_appeal_total")
+            telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
+
+    def _appeal(self, own: Mapping[Digest, Case], docket: Docket) -> None:
+        """What a person ordered; whether an answer was right takes the client's words, which we do not keep (docs/adr/106)."""
+        for order in self._orders.pending():
+            case = own.get(Digest(order.subject))
+            if order.kind != APPEAL or case is None:
+                continue
+            if case.appealed:
+                self._orders.done(APPEAL, case.id, "appealed")
+            elif case.phase is Phase.APPEAL:
+                self._sender.appeal(case.id, case.appeal_bond_wei)
+            elif docket.clock > order.deadline:
+                self._orders.miss(APPEAL, case.id, "its time was over")
+                telemetry.log("dispute.not_appealed", dispute=case.id)
+
+    def _serve(self, case: Case, docket: Docket) -> None:
+        """Puts the envelope where the committee looks: at its first place or, if that is gone, where a demand's answer says.
+
+        Nobody can show a new place but in the answer to a demand, so we make it ourselves: `Duties` answers, and the bond comes
+        back to who answers. Only while the receipt's window is open; later the first place is all there is.
+        """
+        signed, envelope = self._books.receipt(case.receipt_id), self._books.envelope(case.receipt_id)
+        if signed is None or envelope is None:
+            telemetry.log("dispute.no_envelope", dispute=case.id, receipt=case.receipt_id)
+        elif not self._is_served(signed) and self._blobs.put(envelope) != signed.locator:
+            first, bond = self._reader.terms(case.batch_id, docket.number)
+            leaves = batch_leaves(self._anchor, self._books.in_batch(first))
+            proof = batch_proof(leaves, signed.receipt.seq - first)
+            telemetry.log("dispute.envelope_moved", dispute=case.id, receipt=case.receipt_id)
+            self._sender.demand_envelope(signed, case.batch_id, proof, bond)
+        self._served.add((case.id, case.round))
+
+    def _is_served(self, signed: SignedReceipt) -> bool:
+        wanted = signed.receipt.envelope_hash
+        try:
+            self._blobs.get(signed.locator, lambda data: labelled(Label.ENVELOPE, data) == wanted)
+        except (Unavailable, BadCertificate) as error:
+            telemetry.log_error("dispute.envelope_not_served", error, receipt_seq=signed.receipt.seq)
+            return False
+        return True

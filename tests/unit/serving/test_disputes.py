@@ -1,0 +1,187 @@
+"""An operator that is disputed says so, can be found by its committee, and appeals when a person ordered it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.docket import Case, Docket
+from bytewise.protocol.errors import TryAgain, Unavailable
+from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.storage.duties import DONE, MISSED, Duties
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from serving.disputes import APPEAL, OwnDisputes
+from tests import dockets
+from tests.dockets import NOW, word
+from tests.unit.serving.test_batcher import ANCHOR, OPERATOR, Scene
+
+BOND = 5
+ENVELOPE = b"envelope"
+DISPUTE = word("dispute")
+
+
+@dataclass
+class Accused:
+    """A chain with disputes, a store, and a sender that keeps what was sent."""
+
+    scene: Scene
+    number: int = 1
+    clock: int = NOW
+    cases_: list[Case] = field(default_factory=list)
+    sent: list[tuple[object, ...]] = field(default_factory=list)
+    away: bool = False
+    asked: int = 0
+
+    def head(self) -> int:
+        return self.number
+
+    def cases(self, block: int) -> Docket:
+        return replace(dockets.docket(*self.cases_, number=block), clock=self.clock)
+
+    def terms(self, batch_id: int, block: int) -> tuple[int, int]:
+        return 1, BOND
+
+    def appeal(self, dispute: Digest, bond_wei: int) -> None:
+        self.sent.append(("appeal", dispute, bond_wei))
+
+    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+        self.sent.append(("demand", signed, batch_id, proof, bond_wei))
+
+    def put(self, data: bytes) -> str:
+        if self.away:
+            raise TryAgain("da", "away")
+        return self.scene.put(data)
+
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        self.asked += 1
+        data = self.scene.blobs.get(locator)
+        if self.away or data is None or (accept is not None and not accept(data)):
+            raise TryAgain("da", "no blob")
+        return data
+
+    @property
+    def orders(self) -> Duties:
+        return Duties(open_database(f"sqlite:///{self.scene.folder / 'db'}"), self.scene)
+
+    def part(self) -> OwnDisputes:
+        """As after a start."""
+        return OwnDisputes(self, self, self.scene.books, self, self.orders, OPERATOR.address, ANCHOR)
+
+    def step(self, part: OwnDisputes) -> None:
+        self.number += 1
+        part.step()
+
+    def accuse(self, **changes: object) -> SignedReceipt:
+        """Three receipts are anchored, the second is disputed."""
+        self.scene.issue(3, envelope_hash=labelled(Label.ENVELOPE, ENVELOPE))
+        self.scene.batcher().tick()
+        signed = self.scene.books.in_batch(1)[1]
+        plain = {"id": DISPUTE, "receipt_id": receipt_id(ANCHOR, signed.receipt), "operator": OPERATOR.address}
+        self.cases_ = [dockets.case(id=word("another")), dockets.case(**(plain | {"phase": Phase.COMMIT} | changes))]
+        return signed
+
+
+@pytest.fixture
+def accused(tmp_path: Path) -> Iterator[Accused]:
+    migrate(f"sqlite:///{tmp_path / 'db'}")
+    yield Accused(Scene(tmp_path))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Events that are logged about disputes, each with its bond if it has one."""
+    lines: list[str] = []
+
+    def log(event: str, **fields: object) -> None:
+        if event.startswith("dispute."):
+            lines.append(" ".join((event, *(str(fields[name]) for name in ("bond_wei",) if name in fields))))
+
+    monkeypatch.setattr(telemetry, "log", log)
+    return lines
+
+
+def counted(name: str) -> int:
+    return telemetry.counters().get(name, 0)
+
+
+def test_a_dispute_is_told_once_and_what_is_served_is_left_alone(accused: Accused, told: list[str]) -> None:
+    signed = accused.accuse()
+    accused.scene.blobs[signed.locator] = ENVELOPE
+    before, part = counted("bytewise_disputes_against_us_total"), accused.part()
+    for _ in range(3):
+        accused.step(part)
+    assert accused.sent == [] and accused.asked == 1
+    assert counted("bytewise_disputes_against_us_total") == before + 1
+    assert told == ["dispute.against_us"]
+
+
+def test_an_envelope_that_da_lost_is_put_there_again_and_its_new_place_is_shown(accused: Accused) -> None:
+    """The only way to name a place is the answer to a demand: an honest operator makes it itself, before absence convicts it."""
+    signed, part = accused.accuse(), accused.part()
+    accused.scene.blobs.clear()
+    accused.away = True
+    with pytest.raises(Unavailable):
+        accused.step(part)
+    accused.away = False
+    accused.scene.blobs["elsewhere"] = b"so that the next place is another"
+    accused.step(part)
+    ((what, sent, batch_id, proof, bond),) = accused.sent
+    assert (what, sent, batch_id, bond) == ("demand", signed, 0, BOND)
+    leaf = batch_leaf(receipt_id(ANCHOR, signed.receipt), signed.receipt.seq)
+    assert verify_batch_proof(accused.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
+    assert ENVELOPE in accused.scene.blobs.values()
+    accused.step(part)
+    assert len(accused.sent) == 1
+
+
+def test_an_envelope_whose_place_is_the_same_again_needs_no_demand(accused: Accused) -> None:
+    accused.accuse()
+    accused.scene.blobs.clear()
+    accused.step(accused.part())
+    assert accused.sent == [] and ENVELOPE in accused.scene.blobs.values()
+
+
+def test_a_receipt_that_is_not_in_our_books_is_named(accused: Accused, told: list[str]) -> None:
+    accused.accuse(receipt_id=word("foreign"))
+    accused.step(accused.part())
+    assert accused.sent == [] and "dispute.no_envelope" in told
+
+
+def test_a_lost_round_is_told_with_its_price_and_nothing_is_risked_unasked(accused: Accused, told: list[str]) -> None:
+    accused.accuse(phase=Phase.APPEAL, verdict=Verdict.OVERTURNED, appeal_bond_wei=70, appeal_end=NOW + 20)
+    accused.step(accused.part())
+    assert "dispute.can_be_appealed 70" in told
+    assert accused.sent == [] and accused.asked == 0
+
+
+def test_an_appeal_that_was_ordered_is_sent_while_there_is_time_and_recorded(accused: Accused) -> None:
+    accused.accuse(phase=Phase.APPEAL, verdict=Verdict.OVERTURNED, appeal_bond_wei=70, appeal_end=NOW + 20)
+    accused.orders.add(APPEAL, DISPUTE, NOW + 20)
+    part = accused.part()
+    accused.step(part)
+    assert accused.sent == [("appeal", DISPUTE, 70)]
+    accused.cases_ = [replace(accused.cases_[1], phase=Phase.SEED, appealed=True)]
+    accused.scene.blobs.clear()
+    accused.step(part)
+    found = accused.orders.find(APPEAL, DISPUTE)
+    assert found is not None and found.state == DONE
+    assert accused.asked == 1, "another committee looks for the envelope"
+
+
+def test_an_appeal_that_came_too_late_is_missed(accused: Accused) -> None:
+    accused.accuse(phase=Phase.AIRGAP, verdict=Verdict.OVERTURNED)
+    accused.orders.add(APPEAL, DISPUTE, NOW)
+    part = accused.part()
+    accused.step(part)
+    accused.clock += 1
+    accused.step(part)
+    found = accused.orders.find(APPEAL, DISPUTE)
+    assert found is not None and found.state == MISSED and accused.sent == []
