@@ -40,8 +40,8 @@ def appeal(
     Find out first whether your answer was right: `bytewise verify RECEIPT --opening FILE --artifact DIR`, with what the client
     kept. The running operator sends the appeal at its next look at the chain.
 
-    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 asked wrongly, or refused by the contract (another phase, too
-    late, appealed before, last level).
+    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 asked wrongly, or refused by the contract (another phase,
+    too late, appealed before, last level).
     """
     settings = load_settings(OperatorSettings, config)
     network, account = read_network(settings.network.file), load_signer(settings.keys.operator_file).address

@@ -1,5 +1,6 @@
 """An operator that withholds, under the real contracts: a watchtower demands, and the operator answers or is slashed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from bytewise.protocol.decide_audits import WatchPolicy
@@ -8,21 +9,24 @@ from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import ReceiptList, list_subject, receipt_id
+from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
+from chain.artifacts import interface
 from chain.documents import RegistryDocuments
 from chain.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import EAGER, Court
-from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, empty_database, mine
+from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, batch, empty_database, mine
 from tests.unit.verifier.town import Shelf, randomness
 from verifier.act import Performer
 from verifier.control import ControlledStore
 from verifier.demander import Demander, Means
+from verifier.lists import CHECKED
 from verifier.pages import DocketPages
 from verifier.records import Records
 from verifier.watchtower import Watchtower
@@ -114,3 +118,42 @@ def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(an
     assert {case.receipt_id for case in docket.cases} == set(demanded)
     assert {case.challengers[0].account for case in docket.cases} == {CHALLENGER.address}
     assert {case.phase for case in docket.cases} == {Phase.SEED}
+
+
+def test_what_an_operator_answers_is_checked_like_what_da_gives(anvil: Anvil, tmp_path: Path) -> None:
+    """One list was withheld; the other fits its hash and hides what its root is made of. Both are demanded and answered."""
+    court = Court(anvil, tmp_path)
+    operator, me, tower = court.of(OPERATORS[0]), OPERATORS[0].address, Tower(court, tmp_path)
+    hidden = batch(court.network, OPERATORS[0], 4, 2, anvil.client.head().timestamp)
+    shown = ReceiptList(me, U64(4), hidden.entries[:1])
+    header = replace(hidden.header, list_hash=shown.list_hash, locator="eigenda:standard:0x0202")
+    tower.shelf.blobs[header.locator] = encode(shown)
+    operator.anchor(header, 10**15)
+    court.pump()
+    tower.ticks(6)
+    subjects = [list_subject(court.network.anchor_domain, each) for each in (0, 1)]
+    assert set(tower.everything()) == set(subjects) and tower.records.faulty == (1,)
+    operator.answer_list(0, encode(ReceiptList(me, U64(1), court.batch.entries)))
+    leaves = [struct_values(each.receipt) for each in hidden.entries], [each.signature for each in hidden.entries]
+    send(court, "answerList", 1, encode(shown), *leaves)
+    court.pump()
+    assert [tower.state(each)[1] for each in subjects] == [DemandState.ANSWERED] * 2
+    tower.ticks(3)
+    assert tower.records.faulty == () and {tower.archive.batch(each).state for each in (0, 1)} == {CHECKED}  # type: ignore[union-attr]
+    found = {live.seen.receipt_id: live for live in tower.records.live}
+    entries = (*court.batch.entries, *hidden.entries)
+    assert found.keys() == {receipt_id(court.network.anchor_domain, each.receipt) for each in entries}
+    assert [live.seen.signed.locator for live in found.values()].count("") == 1, "of the hidden one nobody knows the place"
+    anchor = court.network.addresses.receipt_anchor
+    for name, live in found.items():
+        member = (struct_values(live.seen.signed.receipt), live.seen.signed.signature, live.header.batch_id, live.seen.proof)
+        assert anvil.client.call("ReceiptAnchor", anchor, "checkMember", *member, block="latest") == name
+
+
+def send(court: Court, function: str, *arguments: object) -> None:
+    """The operator calls its anchor as nobody of ours would."""
+    at, key = court.network.addresses.receipt_anchor, OPERATORS[0].address
+    data = "0x" + interface("ReceiptAnchor").call(function, *arguments).hex()
+    court.anvil.rpc("anvil_impersonateAccount", key)
+    court.anvil.rpc("eth_sendTransaction", {"from": key, "to": at, "data": data, "gas": hex(10**7)})
+    court.anvil.rpc("anvil_stopImpersonatingAccount", key)

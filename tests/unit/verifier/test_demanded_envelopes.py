@@ -1,0 +1,135 @@
+"""Envelopes and anchors: demanded where somebody needs them, fetched from where an answer says, disputed where that is nowhere."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.actions import DemandAnchor, DemandEnvelope, OpenDispute
+from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.encoding import to_json
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.receipt import (
+    anchor_subject,
+    receipt_id,
+)
+from bytewise.protocol.units import U256, Blob
+from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, TOWER, closed, demander, step, steps
+from tests.unit.verifier.town import PARAMS, WORLD, Town
+from tests.world import ANCHOR
+from verifier.given import MAX_FILE_BYTES, Given
+
+
+def test_a_withheld_envelope_is_demanded_and_fetched_from_where_the_answer_says(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    data = town.shelf.blobs.pop(signed.locator)
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    assert set(steps(town, part)) == {DemandEnvelope(name, BOND)}
+    part.ask(DemandEnvelope(name, BOND), town.sender)
+    ((sent, batch_id, proof, bond),) = town.sender.of("demand envelope")
+    assert (sent, batch_id, proof, bond) == (signed, 0, (), BOND)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.answers[name] = Blob(town.shelf.put(data).encode())
+    town.chain.end(name, DemandState.ANSWERED)
+    assert steps(town, part) == []
+    assert town.records.case(name, town.chain.now()).envelope == data
+
+
+@pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
+def test_an_envelope_that_a_demand_did_not_bring_is_disputed_once(tmp_path: Path, state: DemandState) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    assert steps(town, part)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.answers[name] = Blob(b"eigenda:standard:0x02")
+    town.chain.end(name, state)
+    assert set(steps(town, part, 6)) == {OpenDispute(name, PARAMS.required_bond)}
+    assert OpenDispute(name, PARAMS.required_bond) in steps(town, demander(town), 6), "also after a restart"
+    town.dispute(signed)
+    assert steps(town, part) == []
+
+
+def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    steps(town, part)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.end(name, DemandState.ANSWERED)
+    town.shelf.away = True
+    assert steps(town, part, 12) == []
+
+
+def test_who_does_not_challenge_does_not_dispute_what_was_withheld(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town, disputes=False), receipt_id(ANCHOR, signed.receipt)
+    assert steps(town, part)
+    town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    town.chain.end(name, DemandState.EXPIRED)
+    assert steps(town, part, 6) == []
+
+
+def test_an_envelope_that_nobody_was_drawn_for_is_left_alone_unless_a_client_asks(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.chain.joined.clear()
+    signed = closed(town)
+    assert steps(town, demander(town)) == []
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed), indent=1))
+    found = steps(town, demander(town, given=folder))
+    assert set(found) == {DemandEnvelope(receipt_id(ANCHOR, signed.receipt), BOND)}
+
+
+def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_longest_delay(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed)))
+    part, name = demander(town, given=folder), receipt_id(ANCHOR, signed.receipt)
+    until = signed.receipt.anchor_by + PARAMS.times.max_anchor_delay
+    assert step(town, part, until - town.chain.timestamp) == ()
+    (action,) = step(town, part)
+    assert action == DemandAnchor(name, BOND)
+    part.ask(DemandAnchor(name, BOND), town.sender)
+    assert town.sender.of("demand anchor") == [(signed, BOND)]
+    town.chain.demand(anchor_subject(ANCHOR, name), DemandKind.ANCHOR, TOWER, BOND)
+    assert step(town, part) == ()
+
+
+def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed)))
+    assert step(town, demander(town, given=folder), 10**5) == ()
+
+
+def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    good = town.signed(1)
+    forged = replace(town.signed(2), signature=good.signature)
+    foreign = WORLD.sign(replace(good.receipt, chain_id=U256(1)))
+    texts = {
+        "text": "no json", "list": "[]", "forged": json.dumps(to_json(forged)), "foreign": json.dumps(to_json(foreign)),
+        "long": " " * (MAX_FILE_BYTES + 1), "deep": "[" * 100_000, "good": json.dumps(to_json(good)),
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "folder.json").mkdir()
+    box = Given(tmp_path, ANCHOR)
+    assert box.receipts() == {receipt_id(ANCHOR, good.receipt): good}
+    (tmp_path / "good.json").unlink()
+    assert box.receipts() == {}
+    with pytest.raises(ConfigurationError, match="given_folder"):
+        Given(tmp_path / "text.json", ANCHOR)
