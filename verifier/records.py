@@ -157,7 +157,7 @@ class Records:
 
     def overdue(self, docket: Docket, tries: int) -> dict[int | Digest, BatchHeader]:
         """Open batches whose list, and receipts whose ciphertext, nobody gave us in so many tries, past the fetch deadline."""
-        wanted: dict[int | Digest, BatchHeader] = {**self._unread}
+        wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
         late = {key: each for key, each in wanted.items() if _is_open(each, docket) and self._is_late(each, docket)}
         return {key: header for key, header in late.items() if self._backlog.failures(key) >= tries}

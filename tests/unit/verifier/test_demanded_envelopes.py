@@ -1,4 +1,4 @@
-"""Envelopes and anchors: demanded where somebody needs them, fetched from where an answer says, disputed where that is nowhere."""
+"""Envelopes and anchors: demanded where somebody needs them, fetched from where an answer says, disputed where that is empty."""
 
 import json
 from dataclasses import replace
