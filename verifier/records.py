@@ -250,12 +250,13 @@ class Records:
         return good
 
     def _look_again(self, docket: Docket) -> None:
-        """A list that did not fit and was demanded: its answer shows what the batch is made of."""
-        for batch_id, header in list(self._faulty.items()):
+        """A list that was demanded is on the chain: no pause holds it up, nor that what DA gave did not fit."""
+        for batch_id, header in (*self._faulty.items(), *self._unread.items()):
             batch = docket.batch(batch_id)
             if batch is None or batch.list_answered:
-                del self._faulty[batch_id]
+                self._faulty.pop(batch_id, None)
             if batch is not None and batch.list_answered:
+                self._backlog.drop(batch_id)
                 self._await(header)
 
     def _settled(self, batch_id: int) -> None:

@@ -77,7 +77,7 @@ class Tower:
 def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is_no_such_thing(
     anvil: Anvil, tmp_path: Path
 ) -> None:
-    court = Court(anvil, tmp_path)
+    court = Court(anvil, tmp_path, window=900)
     tower, subject = Tower(court, tmp_path), list_subject(court.network.anchor_domain, 0)
     tower.shelf.away = True
     tower.ticks(8)
@@ -99,7 +99,7 @@ def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is
 
 
 def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(anvil: Anvil, tmp_path: Path) -> None:
-    court = Court(anvil, tmp_path)
+    court = Court(anvil, tmp_path, window=900)
     tower, me = Tower(court, tmp_path), OPERATORS[0].address
     tower.shelf.blobs[court.batch.header.locator] = encode(ReceiptList(me, U64(1), court.batch.entries))
     tower.ticks(7)
@@ -122,7 +122,7 @@ def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(an
 
 def test_what_an_operator_answers_is_checked_like_what_da_gives(anvil: Anvil, tmp_path: Path) -> None:
     """One list was withheld; the other fits its hash and hides what its root is made of. Both are demanded and answered."""
-    court = Court(anvil, tmp_path)
+    court = Court(anvil, tmp_path, window=900)
     operator, me, tower = court.of(OPERATORS[0]), OPERATORS[0].address, Tower(court, tmp_path)
     hidden = batch(court.network, OPERATORS[0], 4, 2, anvil.client.head().timestamp)
     shown = ReceiptList(me, U64(4), hidden.entries[:1])

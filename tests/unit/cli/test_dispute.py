@@ -88,7 +88,7 @@ journal_file = "journal.key"
 def test_a_disputed_operator_is_found_by_its_committee_and_appeals_when_told_to(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    court = Court(anvil, tmp_path)
+    court = Court(anvil, tmp_path, window=900, appeal_time=600)
     operator = Operator(court, tmp_path)
     name = receipt_id(court.network.anchor_domain, court.batch.entries[0].receipt)
     court.open(0, word("guess"))
