@@ -23,7 +23,6 @@ from verifier.lists import CHECKED, FAULTY, GOOD, NEW, WITHHELD, Lists
 from verifier.tickets import Case
 
 WITHHELD_FINDING = "Withheld"
-
 FETCH_BUDGET_S = 2.0
 """Wall-clock time of one tick after which no further fetch begins: a slow store must not hold up votes."""
 CURSOR_STRIDE = 20
