@@ -6,7 +6,7 @@ The deployer has no power once `deploy` is done: roles are the charter's to give
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eth_typing import HexAddress, HexStr
 from web3.types import Nonce
@@ -20,10 +20,10 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Addresses, Network, Pool
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
-from chain.artifacts import interface
-from chain.book import address_of, code_hashes, field_of
+from chain.book import code_hashes, field_of
+from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, call_of
 from chain.client import ChainClient
-from chain.epochs import ASSURANCE
+from chain.epoch_acts import activation, opening
 from chain.headers import header_rlp
 from chain.lengths import lengths_of, verify_lengths
 from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
@@ -33,8 +33,6 @@ from chain.transactions import TX_GAS_CAP, Call, send_all
 DEFAULT_TIMEOUT_S = 60.0
 """For a whole step: many blocks of any chain we deploy on."""
 
-_CALL_GAS = 1_000_000
-_DOCUMENT_GAS_PER_BYTE = 60
 _CREATION_GAS_PER_BYTE = 240
 """200 for storing code and 16 for calldata, and some more for the constructor."""
 
@@ -142,8 +140,8 @@ def rehearse(client: ChainClient, site: Site) -> list[Rehearsed]:
 
 def gas_limit(step: Step) -> int:
     """Gas that a step is given: enough, and never more than one transaction may have."""
-    per_byte = _DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
-    return min(_CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
+    per_byte = DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
+    return min(CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
 
 
 def put_in_force(
@@ -160,41 +158,17 @@ def put_in_force(
 
     Items become ACTIVE by `activate`, once verifiers certified them.
     """
-    calls = [_call(curator, network, "Registry", "addPool", pool.digest, pool.tree) for pool in network.pools]
-    calls += [_call(curator, network, "Registry", "setMeasurement", each, True) for each in measurements]
+    calls = [call_of(curator, network, "Registry", "addPool", pool.digest, pool.tree) for pool in network.pools]
+    calls += [call_of(curator, network, "Registry", "setMeasurement", each, True) for each in measurements]
     calls += [
-        _call(curator, network, "Registry", "propose", each.digest, each.pool, each.vectors, each.document) for each in proposals
+        call_of(curator, network, "Registry", "propose", each.digest, each.pool, each.vectors, each.document)
+        for each in proposals
     ]
-    calls.append(_call(curator, network, "Registry", "setPolicy", policy.digest, policy.serial, policy.document))
+    calls.append(call_of(curator, network, "Registry", "setPolicy", policy.digest, policy.serial, policy.document))
     for document in epochs:
-        calls += [_opening(curator, network, document, policy.digest), _activation(curator, network, document)]
+        calls += [opening(curator, network, document, policy.digest), activation(curator, network, document)]
     send_all(client, calls, timeout_s)
     return replace(network, epochs=(*network.epochs, *epochs))
-
-
-def open_epoch(
-    client: ChainClient,
-    network: Network,
-    curator: LocalSigner,
-    document: EpochDocument,
-    policy: Digest,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-) -> Network:
-    """Announces a key epoch and puts it in force, the one before drains; the address book with it."""
-    send_all(client, [_opening(curator, network, document, policy), _activation(curator, network, document)], timeout_s)
-    return replace(network, epochs=(*network.epochs, document))
-
-
-def _opening(curator: LocalSigner, network: Network, document: EpochDocument, policy: Digest) -> Call:
-    record = document.record
-    assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
-    shards = [shard.address for shard in record.shards]
-    opening = (record.epoch, record.public_key, b"".join(document.commitments), shards, record.threshold, assurance)
-    return _call(curator, network, "KeyEpochs", "openEpoch", *opening, policy)
-
-
-def _activation(curator: LocalSigner, network: Network, document: EpochDocument) -> Call:
-    return _call(curator, network, "KeyEpochs", "activate", document.record.epoch)
 
 
 def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
@@ -217,12 +191,12 @@ def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeo
     """Deposits every joiner's stake and registers it."""
     calls = []
     for each in joiners:
-        calls.append(_call(each.signer, network, "StakeVault", "deposit", value_wei=each.stake_wei))
+        calls.append(call_of(each.signer, network, "StakeVault", "deposit", value_wei=each.stake_wei))
         if each.endpoint is not None:
-            calls.append(_call(each.signer, network, "Registry", "registerOperator", each.endpoint))
+            calls.append(call_of(each.signer, network, "Registry", "registerOperator", each.endpoint))
         else:
             machine = (each.pool, each.platform_id, each.measurement)
-            calls.append(_call(each.signer, network, "Registry", "join", *machine))
+            calls.append(call_of(each.signer, network, "Registry", "join", *machine))
     send_all(client, calls, timeout_s)
 
 
@@ -235,7 +209,7 @@ def certify(
 ) -> None:
     """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
     send_all(
-        client, [_call(who, network, "Registry", "certify", *item) for who in verifiers for item in items.items()], timeout_s
+        client, [call_of(who, network, "Registry", "certify", *item) for who in verifiers for item in items.items()], timeout_s
     )
 
 
@@ -247,12 +221,7 @@ def activate(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Puts certified items in force."""
-    send_all(client, [_call(curator, network, "Registry", "activate", item) for item in items], timeout_s)
-
-
-def _call(signer: LocalSigner, network: Network, contract: str, function: str, *arguments: Any, value_wei: int = 0) -> Call:
-    data = interface(contract).call(function, *arguments)
-    return Call(signer, address_of(network, contract), data, value_wei, _CALL_GAS + _DOCUMENT_GAS_PER_BYTE * len(data))
+    send_all(client, [call_of(curator, network, "Registry", "activate", item) for item in items], timeout_s)
 
 
 def fund(client: ChainClient, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:

@@ -17,7 +17,12 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
     """The answer of `KeyEpochs.epochInfo`."""
     with reading_answer("key epoch"):
         return EpochOnChain(
-            EpochState(raw["state"]), Blob(raw["publicKey"]), Blob(raw["commitments"]), tuple(raw["shards"]), raw["threshold"]
+            state=EpochState(raw["state"]),
+            public_key=Blob(raw["publicKey"]),
+            commitments=Blob(raw["commitments"]),
+            shards=tuple(raw["shards"]),
+            threshold=raw["threshold"],
+            version=raw["version"],
         )
 
 

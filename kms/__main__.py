@@ -1,5 +1,6 @@
-"""`python -m kms deal --config FILE` (a devnet's dealer, once), `enrol` (a shard's keys and its entry for others), `serve`, and
-`approve` (a governor's signature under an appraisal policy)."""
+"""`python -m kms deal --config FILE` (a devnet's dealer, once), `enrol` (a shard's keys and its entry for others), `serve`,
+`erase` (every share of the epoch but the one that the chain means), and `approve` (a governor's signature under an appraisal
+policy)."""
 
 import argparse
 import secrets
@@ -8,7 +9,9 @@ from pathlib import Path
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.network import Network
 from bytewise.service import telemetry
+from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
 from chain.access import open_chain
@@ -19,6 +22,7 @@ from kms import keyring
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.dealer import deal
+from kms.dkg.erasing import erase
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, DealSettings, EnrolSettings, ShardSettings
 
@@ -26,12 +30,13 @@ from kms.settings import ApproveSettings, DealSettings, EnrolSettings, ShardSett
 def main() -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("deal", "enrol", "serve", "approve"))
+    parser.add_argument("command", choices=("deal", "enrol", "erase", "serve", "approve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
     telemetry.configure(f"kms-{given.command}")
     try:
-        return {"deal": _deal, "enrol": _enrol, "serve": _serve, "approve": _approve}[given.command](given.config)
+        run = {"deal": _deal, "enrol": _enrol, "erase": _erase, "serve": _serve, "approve": _approve}[given.command]
+        return run(given.config)
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
         return EXIT_BUG
@@ -65,11 +70,23 @@ def _approve(config: Path) -> int:
     return EXIT_CLEAN
 
 
+def _erase(config: Path) -> int:
+    settings = load_settings(ShardSettings, config)
+    view = ChainCeremonyView(_reader(settings, read_network(settings.network_file)))
+    said = erase(settings.folder, keyring.load_document(settings.epoch_file), view, SystemClock())
+    telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased)
+    return EXIT_CLEAN
+
+
+def _reader(settings: ShardSettings, network: Network) -> DocketReader:
+    client = open_chain(*settings.rpc, network.chain_id)
+    return DocketReader(client, verify_code(client, network), settings.finality)
+
+
 def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
     network = read_network(settings.network_file)
-    client = open_chain(*settings.rpc, network.chain_id)
-    reader = DocketReader(client, verify_code(client, network), settings.finality)
+    reader = _reader(settings, network)
     view = ChainKeyView(reader, keyring.signer(settings.folder).address)
     return serve_shard(settings, network.contracts, view, ChainCeremonyView(reader))
 

@@ -79,18 +79,34 @@ def find_share(folder: Path, epoch: int, commitments: Sequence[Blob]) -> "HeldSh
     A share from before a resharing, out of a backup for example, fits no commitments but its own.
     """
     problem = ConfigurationError(f"share-{epoch}.json", "missing")
-    for path in [folder / f"share-{epoch}.json", *sorted(folder.glob(f"share-{epoch}-*.json"))]:
+    for path in _share_files(folder, epoch):
         try:
             index, raw = _unsealed(folder, epoch, path)
             verify_share(index, decode_scalar(raw), [decode_point(each) for each in commitments])
             return HeldShare(index, Secret(raw))
-        except FileNotFoundError:
-            continue
         except (OSError, InvalidTag, Fault) as error:
             problem = ConfigurationError(path.name, type(error).__name__)
         except ConfigurationError as error:
             problem = error
     raise problem
+
+
+def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob]) -> int:
+    """Overwrites and removes every share of an epoch that does not fit these commitments; how many those were.
+
+    `ConfigurationError` if none fits: then nothing is erased. What a file system or a backup kept elsewhere stays, sealed.
+    """
+    find_share(folder, epoch, commitments)
+    erased = 0
+    for path in _share_files(folder, epoch):
+        if not _fits(folder, epoch, path, commitments):
+            with path.open("r+b") as file:
+                file.write(bytes(path.stat().st_size))
+                file.flush()
+                os.fsync(file.fileno())
+            path.unlink()
+            erased += 1
+    return erased
 
 
 def seal_bytes(folder: Path, bound: Digest, value: bytes, rng: Rng) -> bytes:
@@ -128,6 +144,20 @@ class HeldShare:
     def scalar(self) -> int:
         """f(index)."""
         return decode_scalar(self._secret.reveal())
+
+
+def _share_files(folder: Path, epoch: int) -> list[Path]:
+    dealt = folder / f"share-{epoch}.json"
+    return [path for path in (dealt, *sorted(folder.glob(f"share-{epoch}-*.json"))) if path.exists()]
+
+
+def _fits(folder: Path, epoch: int, path: Path, commitments: Sequence[Blob]) -> bool:
+    try:
+        index, raw = _unsealed(folder, epoch, path)
+        verify_share(index, decode_scalar(raw), [decode_point(each) for each in commitments])
+    except (OSError, InvalidTag, Fault, ConfigurationError):
+        return False
+    return True
 
 
 def _unsealed(folder: Path, epoch: int, path: Path) -> tuple[int, bytes]:

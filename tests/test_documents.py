@@ -10,7 +10,7 @@ import pytest
 from bytewise.protocol import errors
 from bytewise.protocol.ballots import Certified, Commit
 from bytewise.protocol.branches import Bug, BytewiseError, Fault, Unavailable
-from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.rules_of_records import Defect
 from bytewise.protocol.signing import type_string
@@ -56,7 +56,9 @@ def test_every_cited_rule_exists() -> None:
     assert {pair for pair in cited if pair[1] not in known} == set()
 
 
-@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession, Commit, Certified])
+@pytest.mark.parametrize(
+    "cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Shares, Finding, Possession, Commit, Certified]
+)
 def test_every_signed_type_is_written_out(cls: type) -> None:
     assert f"    {type_string(cls)}\n" in PROTOCOL
 

@@ -15,10 +15,11 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
 from chain.book import read_network, verify_code, write_network
 from chain.client import ChainClient
-from chain.deploy import open_epoch
+from chain.epoch_acts import Signed, open_epoch, reshare_epoch
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from kms.dkg.conduct import agreed_plan, concluded, conduct
+from kms.dkg.scribe import epoch_document, share_signatures, transcript_of
 from kms.dkg.state import Ceremony
 from kms.settings import CeremonySettings
 
@@ -62,16 +63,22 @@ def open_(
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URL,
 ) -> None:
-    """Put the epoch of a ceremony in force, if its log shows that enough shards signed and proved their shares.
+    """Put what a ceremony made in force: a new epoch, or new shares of one. Log and chain ask that enough shards signed for it.
 
     Exit codes: 0 in force, 3 the ceremony is not done, 5 the node does not answer, 64 asked wrongly.
     """
-    document, book = concluded(load_settings(CeremonySettings, config)), read_network(network)
+    state, book = concluded(load_settings(CeremonySettings, config)), read_network(network)
+    document, curator = epoch_document(state), load_signer(key)
     client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
     reader = DocketReader(client, verify_code(client, book))
-    policy = reader.docket(load_signer(key).address, reader.head()).policy
-    write_network(network, open_epoch(client, book, load_signer(key), document, policy))
-    print(f"key epoch {document.record.epoch} is in force, and in {network}")
+    signed = Signed(transcript_of(state), share_signatures(state))
+    if state.plan.purpose is Purpose.GENERATE:
+        policy = reader.docket(curator.address, reader.head()).policy
+        after = open_epoch(client, book, curator, document, policy, signed)
+    else:
+        after = reshare_epoch(client, book, curator, document, signed)
+    write_network(network, after)
+    print(f"key epoch {document.record.epoch}, shares of version {state.plan.version}, is in force and in {network}")
 
 
 def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:

@@ -52,6 +52,32 @@ class CeremonySeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Erasure:
+    """A shard's word that it has no other share of an epoch than the one in force. Nobody can check it; it can be held to it."""
+
+    epoch: U64
+    """Key epoch."""
+    kept: Digest
+    """keccak256 of the commitments of the shares in force, one after the other."""
+    erased: int
+    """Files that were overwritten and removed now."""
+    at: U64
+    """Unix seconds, the shard's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedErasure:
+    """An erasure statement."""
+
+    statement: Erasure
+    """What is said."""
+    shard: Address
+    """By whom."""
+    signature: Blob
+    """Over the labelled hash of the statement."""
+
+
+@dataclass(frozen=True, slots=True)
 class SharesSource:
     """The shares that a ceremony starts from."""
 
@@ -105,6 +131,8 @@ class Plan:
             raise CeremonyRefused("plan", f"threshold {self.threshold}, quorum {self.quorum} of {count}")
         if not 0 <= self.reveal_budget < self.threshold:
             raise CeremonyRefused("plan", f"reveal budget {self.reveal_budget} of threshold {self.threshold}")
+        if self.purpose is not Purpose.REPAIR and self.quorum < signers_needed(count, self.threshold):
+            raise CeremonyRefused("plan", f"quorum {self.quorum}: the chain asks {signers_needed(count, self.threshold)} to sign")
         self._verify_purpose()
         if not 2 <= self.fewest_dealers <= len(self.dealers):
             raise CeremonyRefused("plan", f"{len(self.dealers)} dealers, at least {self.fewest_dealers}")
@@ -150,6 +178,16 @@ class SignedPlan:
     """The plan."""
     signature: Blob
     """The scribe's, over the plan's digest."""
+
+
+def erasure_digest(statement: Erasure) -> Digest:
+    """What a shard signs when it has erased."""
+    return digests.labelled(Label.ERASURE, encode(statement))
+
+
+def signers_needed(count: int, threshold: int) -> int:
+    """How many of `count` shards must sign for their shares, as `KeyEpochs` counts: half way from the threshold, rounded down."""
+    return threshold + (count - threshold) // 2
 
 
 def announce(signer: Signer, plan: Plan) -> SignedPlan:

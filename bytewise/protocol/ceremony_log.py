@@ -113,6 +113,8 @@ class Confirm:
     """Of the log up to the end of the judgements, and of the result."""
     partial: Partial
     """Its partial decapsulation of the canary, with proof."""
+    signature: Blob
+    """Of `Shares` under `KeyEpochs`: enough of these let the epoch into force on the chain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ class Label(enum.Enum):
     CEREMONY_CANARY = "bytewise/v1/ceremony-canary"
     CEREMONY_TRANSCRIPT = "bytewise/v1/ceremony-transcript"
     CEREMONY_SEED = "bytewise/v1/ceremony-seed"
+    ERASURE = "bytewise/v1/erased-shares"
     JOURNAL = "bytewise/v1/journal-entry"
     PROTECTION = "bytewise/v1/protected-vote"
     KEY_DERIVATION = "bytewise/v1/deterministic-key"

@@ -188,11 +188,13 @@ class EpochOnChain:
     public_key: Blob
     """65-byte point."""
     commitments: Blob
-    """Feldman commitments with which it was opened, one after the other, 65 bytes each."""
+    """Feldman commitments of the shares in force, one after the other, 65 bytes each."""
     shards: tuple[Address, ...]
     """Accounts by index, from 1."""
     threshold: int
     """Shards that open."""
+    version: int
+    """How often the key was dealt again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
+from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Digest
 
 
 class Outcome(enum.IntEnum):
@@ -128,6 +128,20 @@ class AuditResult:
     """Salted commitment to what was found, opened after the window or in a dispute."""
     audited_at: U64
     """Unix seconds of the chain block that the auditor read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What a shard signs when a ceremony gave it a share: which shares of which key it proved that it holds."""
+
+    epoch: U64
+    """Key epoch."""
+    version: U32
+    """How often the key was dealt again: 0 as it was made."""
+    commitments: Digest
+    """keccak256 of the Feldman commitments, one after the other, 65 bytes each."""
+    transcript: Digest
+    """Of the ceremony."""
 
 
 @dataclass(frozen=True, slots=True)

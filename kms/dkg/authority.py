@@ -63,8 +63,8 @@ def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
         return plan
     if epoch.state not in (EpochState.PENDING, EpochState.ACTIVE, EpochState.DRAINING):
         raise CeremonyRefused(name, f"key epoch {plan.epoch} is {epoch.state.name}")
-    if plan.source.commitments[0] != epoch.public_key:
-        raise CeremonyRefused(name, f"the source is not key epoch {plan.epoch} of the chain")
+    if (plan.source.version, b"".join(plan.source.commitments)) != (epoch.version, epoch.commitments):
+        raise CeremonyRefused(name, f"the source is not what the chain has of key epoch {plan.epoch}")
     if not _changes_nothing(plan, epoch) and plan.digest not in trust.approved:
         raise CeremonyRefused(name, "it changes who opens, or how many, and our operator did not approve that")
     return plan

@@ -84,14 +84,14 @@ def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> C
     return state
 
 
-def concluded(settings: CeremonySettings) -> EpochDocument:
-    """The epoch document of a ceremony that is done, recomputed from plan and stored log; else `CeremonyFailed`."""
+def concluded(settings: CeremonySettings) -> Ceremony:
+    """A ceremony that is done, recomputed from plan and stored log; else `CeremonyFailed`."""
     plan = verify_plan(_read(SignedPlan, settings.plan_file))
     kept = _records(settings).find(plan.digest)
     state = replay(plan, kept.log if kept else ())
     if state.phase is not Phase.DONE:
         raise CeremonyFailed(plan.digest.hex()[:16], state.reason or f"stands in {state.phase.name}")
-    return epoch_document(state)
+    return state
 
 
 def _records(settings: CeremonySettings) -> Ceremonies:

@@ -120,7 +120,7 @@ class Desk:
 
     def _member(self, state: Ceremony, kept: Kept) -> Member:
         seed = keyring.open_bytes(self._holding.folder, _bound(state.id), kept.seed)
-        return Member(self._holding.signer.address, seed, self._old_share(state.plan, state.phase))
+        return Member(self._holding.signer, seed, self._old_share(state.plan, state.phase))
 
     def _old_share(self, plan: Plan, phase: Phase) -> Secret | None:
         own = next((seat for seat in plan.dealers if seat.address == self._holding.signer.address), None)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from bytewise.protocol.ceremony import CeremonySeat
 from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Hand, Join, Judgement, SealedDeal
 from bytewise.protocol.errors import DealerLied, ShareMissing
-from bytewise.protocol.units import Address
+from bytewise.protocol.signing import Signer
 from bytewise.service.secret import Secret
 from kms.curve import GENERATOR, Rng, decode_point, encode_point, encode_scalar, random_scalar
 from kms.dkg import canary
 from kms.dkg.complaints import complain, open_deal
 from kms.dkg.dealing import Opening, commitment_digest, deal, prepare, seal, unseal, weighted_value
-from kms.dkg.result import Result, weights
+from kms.dkg.result import Result, signed_shares, weights
 from kms.dkg.state import Ceremony, Phase, newcomers
 from kms.dkg.streams import stream
 from kms.dleq import prove_partial
@@ -26,8 +26,8 @@ from kms.shares import combine_values, verification_key
 class Member(NamedTuple):
     """One shard in one ceremony."""
 
-    address: Address
-    """The account that signs its messages."""
+    signer: Signer
+    """Its account."""
     seed: Secret
     """Fresh for this ceremony, 32 bytes; erased when it has ended."""
     old_share: Secret | None
@@ -36,10 +36,10 @@ class Member(NamedTuple):
 
 def due(state: Ceremony, member: Member) -> tuple[Body, ...]:
     """What the member has to say in this phase and the log does not hold."""
-    if member.address in state.lies:
+    if member.signer.address in state.lies:
         return ()
     speeches = _SPEECHES.get(state.phase, {})
-    unsaid = [speak for kind, speak in speeches.items() if (member.address, kind) not in state.said]
+    unsaid = [speak for kind, speak in speeches.items() if (member.signer.address, kind) not in state.said]
     return tuple(body for speak in unsaid for body in speak(state, member))
 
 
@@ -48,7 +48,7 @@ def new_share(state: Ceremony, member: Member) -> Secret:
     plan, result = state.plan, state.result
     seat = _seat(plan.receivers if plan.heir is None else (plan.heir,), member)
     if result is None or seat is None:
-        raise ShareMissing(member.address, f"none in phase {state.phase.name}")
+        raise ShareMissing(member.signer.address, f"none in phase {state.phase.name}")
     value = _dealt_value(state, member, seat.index) if plan.heir is None else _inherited(state, member, result)
     if value == 0 or GENERATOR * value != result.verification_key(seat.index):
         raise ShareMissing(seat.index, "does not fit the commitments")
@@ -114,7 +114,8 @@ def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:
         return
     rng = _rng(state, member, b"confirm", result.transcript, seat.index)
     base = canary.base(result.transcript)
-    yield Confirm(result.transcript, prove_partial(seat.index, share, base, result.transcript, rng))
+    proven = prove_partial(seat.index, share, base, result.transcript, rng)
+    yield Confirm(result.transcript, proven, member.signer.sign(signed_shares(state.plan, result)))
 
 
 def _dealt_value(state: Ceremony, member: Member, receiver: int) -> int:
@@ -141,7 +142,7 @@ def _inherited(state: Ceremony, member: Member, result: Result) -> int:
         if value and GENERATOR * value == verification_key(index, dealt):
             values[index] = value
     if len(values) < state.plan.threshold:
-        raise ShareMissing(member.address, f"{len(values)} of {state.plan.threshold} helpers handed their value")
+        raise ShareMissing(member.signer.address, f"{len(values)} of {state.plan.threshold} helpers handed their value")
     return combine_values(dict(sorted(values.items())[: state.plan.threshold]))
 
 
@@ -177,7 +178,7 @@ def _dealer(state: Ceremony, member: Member) -> CeremonySeat | None:
 
 
 def _seat(seats: tuple[CeremonySeat, ...], member: Member) -> CeremonySeat | None:
-    return next((each for each in seats if each.address == member.address), None)
+    return next((each for each in seats if each.address == member.signer.address), None)
 
 
 _SPEECHES: Mapping[Phase, Mapping[str, Callable[[Ceremony, Member], Iterator[Body]]]] = {

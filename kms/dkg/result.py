@@ -9,7 +9,9 @@ from bytewise.protocol import digests
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import CeremonyFailed, MalformedValue
-from bytewise.protocol.units import Blob, Digest
+from bytewise.protocol.messages import Shares
+from bytewise.protocol.signing import Domain, typed_digest
+from bytewise.protocol.units import U32, Blob, Digest
 from kms.curve import decode_point, encode_point
 from kms.dkg.dealing import weighted_sum
 from kms.shares import lagrange, verification_key
@@ -35,6 +37,13 @@ class Result(NamedTuple):
     def verification_key(self, index: int) -> EccPoint:
         """Share `index` of the epoch times G."""
         return verification_key(index, [decode_point(each) for each in self.commitments])
+
+
+def signed_shares(plan: Plan, result: Result) -> Digest:
+    """What a shard signs for its new share: the EIP-712 digest of `Shares` under the plan's `KeyEpochs`."""
+    commitments = digests.keccak256(b"".join(result.commitments))
+    shares = Shares(plan.epoch, U32(plan.version), commitments, result.transcript)
+    return typed_digest(Domain(plan.chain_id, plan.key_epochs), shares)
 
 
 def weights(plan: Plan, qualified: tuple[int, ...]) -> Mapping[int, int]:

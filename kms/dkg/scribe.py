@@ -14,7 +14,7 @@ from bytewise.protocol.errors import BytewiseError, CeremonyRefused, Fault, LogF
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Signer
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.storage.ceremonies import Ceremonies
 from kms.curve import encode_point
@@ -111,6 +111,18 @@ class Scribe:
 def seats(plan: Plan) -> dict[Address, CeremonySeat]:
     """Everybody who has a part in a ceremony, by account."""
     return {seat.address: seat for seat in (*plan.dealers, *newcomers(plan))}
+
+
+def share_signatures(state: Ceremony) -> tuple[Blob, ...]:
+    """For `KeyEpochs`: one signature for each receiver in order, empty for who did not confirm."""
+    return tuple(state.signatures.get(seat.index, Blob(b"")) for seat in state.plan.receivers)
+
+
+def transcript_of(state: Ceremony) -> Digest:
+    """What the shards signed; `CeremonyRefused` before there is a result."""
+    if state.result is None:
+        raise CeremonyRefused(state.id.hex()[:16], f"no transcript in phase {state.phase.name}")
+    return state.result.transcript
 
 
 def epoch_document(state: Ceremony) -> EpochDocument:

@@ -56,6 +56,8 @@ class Ceremony:
     hands: Mapping[int, Hand] = field(default_factory=_empty)
     partials: Mapping[int, EccPoint] = field(default_factory=_empty)
     """Proven partials of the canary, by index of the new share."""
+    signatures: Mapping[int, Blob] = field(default_factory=_empty)
+    """Signatures for the new shares, for the chain, of the same seats."""
     result: Result | None = None
     reason: str = ""
     """Why it failed."""
@@ -93,6 +95,7 @@ def out(state: Ceremony, address: str, why: str) -> Ceremony:
         keys=state.keys if state.phase is not Phase.JOINING else _without(state.keys, receivers),
         hands=_without(state.hands, receivers),
         partials=_without(state.partials, receivers),
+        signatures=_without(state.signatures, receivers),
     )
 
 

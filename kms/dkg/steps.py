@@ -6,11 +6,13 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol.ceremony import CeremonySeat, Plan
 from bytewise.protocol.ceremony_log import Commit, Complaint, Confirm, Deal, Hand, Join, Judgement, Message
-from bytewise.protocol.errors import CeremonyRefused, DealerLied, MalformedValue, ShardLied
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, MalformedValue, ShardLied
+from bytewise.protocol.signing import verify_signature
 from kms.curve import decode_point
 from kms.dkg import canary
 from kms.dkg.complaints import judge
 from kms.dkg.dealing import SEALED_BYTES, verify_deal
+from kms.dkg.result import signed_shares
 from kms.dkg.state import Ceremony, failed, newcomers, out, seat_of, second
 from kms.dleq import verify_partial
 from kms.shares import verification_key
@@ -107,9 +109,11 @@ def confirm(state: Ceremony, message: Message, body: Confirm) -> Ceremony:
     base, key = canary.base(result.transcript), result.verification_key(seat.index)
     try:
         point = verify_partial(body.partial, seat.index, key, base, result.transcript)
-    except ShardLied as lie:
+        verify_signature("shares", signed_shares(state.plan, result), body.signature, seat.address)
+    except (ShardLied, BadSignature) as lie:
         return out(state, seat.address, str(lie))
-    return replace(state, partials={**state.partials, seat.index: point})
+    signatures = {**state.signatures, seat.index: body.signature}
+    return replace(state, partials={**state.partials, seat.index: point}, signatures=signatures)
 
 
 def _verify_constant(plan: Plan, dealer: int, points: tuple[EccPoint, ...]) -> EccPoint:

@@ -7,6 +7,7 @@ import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IParams} from "./interfaces/IParams.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
+import {KeyShares, Shares} from "./KeyShares.sol";
 import {Hashes, Release, Ticket} from "./Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
@@ -65,7 +66,43 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     }
 
     /// @inheritdoc IKeyEpochs
+    function confirm(uint64 epoch, bytes32 transcript, bytes[] calldata signatures) external {
+        Epoch storage e = _epochs[epoch];
+        if (e.state != EpochState.PENDING) revert BadTransition(epoch, e.state, EpochState.PENDING);
+        if (!KeyShares.fit(e.publicKey, e.commitments, e.threshold)) {
+            revert BadCommitments(epoch, e.commitments.length);
+        }
+        _checkSigned(epoch, transcript, signatures);
+        emit SharesConfirmed(epoch, e.version, transcript);
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function reshare(
+        uint64 epoch,
+        bytes calldata commitments,
+        address[] calldata shards,
+        uint8 threshold,
+        bytes32 transcript,
+        bytes[] calldata signatures
+    ) external restricted {
+        Epoch storage e = _epochs[epoch];
+        if (e.state == EpochState.NONE || e.state > EpochState.DRAINING) {
+            revert BadTransition(epoch, e.state, EpochState.ACTIVE);
+        }
+        _checkShards(shards, threshold);
+        if (!KeyShares.fit(e.publicKey, commitments, threshold)) revert BadCommitments(epoch, commitments.length);
+        e.commitments = commitments;
+        e.shards = shards;
+        e.threshold = threshold;
+        ++e.version;
+        _checkSigned(epoch, transcript, signatures);
+        emit SharesDealt(epoch, e.version, commitments, shards, threshold, transcript);
+    }
+
+    /// @inheritdoc IKeyEpochs
     function activate(uint64 epoch) external restricted {
+        Epoch storage e = _epochs[epoch];
+        if (e.assurance == Assurance.HARDWARE && e.transcript == 0) revert NotConfirmed(epoch);
         _move(epoch, EpochState.PENDING, EpochState.ACTIVE);
         _epochs[epoch].activatedAt = GUARDIAN.clock();
         if (activeEpoch != 0) _drain(activeEpoch);
@@ -126,6 +163,11 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     }
 
     /// @inheritdoc IKeyEpochs
+    function hashShares(Shares memory shares) public view returns (bytes32) {
+        return _hashTypedDataV4(KeyShares.hash(shares));
+    }
+
+    /// @inheritdoc IKeyEpochs
     function hashRelease(Release calldata release) external view returns (bytes32) {
         return _hashTypedDataV4(Hashes.release(release));
     }
@@ -161,6 +203,17 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
         if (have != from) revert BadTransition(epoch, have, to);
         _epochs[epoch].state = to;
         emit EpochMoved(epoch, from, to);
+    }
+
+    /// @dev The shares are those in storage.
+    function _checkSigned(uint64 epoch, bytes32 transcript, bytes[] calldata signatures) private {
+        Epoch storage e = _epochs[epoch];
+        uint256 need = KeyShares.needed(e.shards.length, e.threshold);
+        bytes32 digest = hashShares(Shares(epoch, e.version, keccak256(e.commitments), transcript));
+        uint256 have = KeyShares.signers(digest, e.shards, signatures);
+        // A transcript of zero says that nobody signed.
+        if (have < need || transcript == 0) revert TooFewSigned(epoch, have, need);
+        e.transcript = transcript;
     }
 
     function _checkAssurance(Assurance assurance) private view {

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, MalformedValue
-from bytewise.protocol.messages import AuditResult, Release, Ticket, Vote
+from bytewise.protocol.messages import AuditResult, Release, Shares, Ticket, Vote
 from bytewise.protocol.network import Addresses
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.signing import camel, type_string
@@ -42,6 +42,7 @@ def test_every_contract_is_deployed_and_has_an_address_in_the_book_but_for_trees
         ("Audits", "hashAudit", AuditResult),
         ("KeyEpochs", "hashRelease", Release),
         ("KeyEpochs", "hashTicket", Ticket),
+        ("KeyEpochs", "hashShares", Shares),
     ],
 )
 def test_signed_records_have_the_same_fields_in_abi_and_python(contract: str, function: str, record: type) -> None:

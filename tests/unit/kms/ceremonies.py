@@ -39,7 +39,7 @@ class Party:
     def member(self) -> Member:
         """As the core sees it."""
         old = None if self.share is None else Secret(self.share.to_bytes(32, "big"))
-        return Member(self.signer.address, self.seed, old)
+        return Member(self.signer, self.seed, old)
 
 
 def party(number: int, share: int | None = None) -> Party:

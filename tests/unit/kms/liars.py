@@ -180,12 +180,23 @@ def wrong_partial(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Proves another share than its own."""
     if isinstance(body, Confirm):
         partial = Partial(body.partial.index, encode_point(GENERATOR * 9), body.partial.e, body.partial.f)
-        yield Confirm(body.transcript, partial)
+        yield Confirm(body.transcript, partial, body.signature)
     else:
         yield body
 
 
+def unsigned(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Proves its share and signs something else for the chain."""
+    yield replace(body, signature=who.signer.sign(Digest(os.urandom(32)))) if isinstance(body, Confirm) else body
+
+
+def omission(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Deals to all receivers but one."""
+    yield replace(body, sealed=body.sealed[:-1]) if isinstance(body, Deal) else body
+
+
 DEALERS: dict[str, Meddling] = {
+    "omission": omission,
     "wrong share": wrong_share,
     "garbage": garbage,
     "wrong commitment": wrong_commitment,
@@ -208,6 +219,7 @@ RECEIVERS: dict[str, Meddling] = {
     "unproven complaint": unproven_complaint,
     "other transcript": other_transcript,
     "wrong partial": wrong_partial,
+    "unsigned": unsigned,
 }
 """Receivers that must be named."""
 

@@ -21,7 +21,7 @@ from kms.dkg.desk import Desk, Holding
 from kms.dkg.scribe import Scribe
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 
-NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0)
+NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0, 0)
 
 
 class Crash(BaseException):

@@ -108,7 +108,8 @@ def test_every_liar_is_named_and_the_key_is_made_without_it(kind: str) -> None:
     assert town.run().phase is Phase.DONE
     assert set(town.state.lies) == {parties[2].signer.address}
     assert town.state.result is not None
-    assert (3 in town.state.result.qualified) == (kind in ("other transcript", "wrong partial"))
+    assert (3 in town.state.result.qualified) == (kind in ("other transcript", "wrong partial", "unsigned"))
+    assert town.state.revealed == ({3} if kind == "false complaint" else set())
     assert 3 not in town.state.partials
     opens(town)
 

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan, SharesSource, announce
+from bytewise.protocol.ceremony import Plan, SharesSource, announce, erasure_digest
 from bytewise.protocol.ceremony_log import Close, Exchange, say
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, LogForked, NotCanonical
 from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Blob
+from bytewise.service.clock import SystemClock
 from kms import keyring
 from kms.curve import GENERATOR, encode_point
 from kms.dkg.ceremony import begin
+from kms.dkg.erasing import erase
 from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
 from kms.shares import combine_values
@@ -43,7 +46,7 @@ def on_chain(chain: OneEpoch, state: Ceremony) -> SharesSource:
     assert state.result is not None
     holders = tuple(seat.address for seat in state.plan.receivers)
     chain.epoch = EpochOnChain(
-        EpochState.ACTIVE, state.result.public_key, Blob(b"".join(state.result.commitments)), holders, state.plan.threshold
+        EpochState.ACTIVE, state.result.public_key, Blob(b"".join(state.result.commitments)), holders, state.plan.threshold, 0
     )
     return SharesSource(0, state.result.commitments)
 
@@ -151,6 +154,30 @@ def _run_without(scribe: Scribe, cut: Office, phase: Phase) -> Ceremony:
     return scribe.run(PHASE_S, 1.0, clock, turns.wait)
 
 
+def test_old_shares_are_erased_only_when_the_chain_means_the_new_ones(
+    tmp_path: Path, pair: tuple[list[Office], OneEpoch]
+) -> None:
+    shards, chain = pair
+    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    source = on_chain(chain, made)
+    again = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    document, folder = epoch_document(again), shards[0].folder
+    with pytest.raises(ConfigurationError):
+        erase(folder, document, chain, SystemClock())
+    shares_make_the_key(made, numbered(shards))
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    said = erase(folder, document, chain, SystemClock())
+    assert said.statement.erased == 1 and len(list(folder.glob("share-3*.json"))) == 1
+    verify_signature("erasure", erasure_digest(said.statement), said.signature, shards[0].signer.address)
+    shares_make_the_key(again, numbered(shards))
+    with pytest.raises(ConfigurationError):
+        shards[0].share(3, source.commitments)
+    assert erase(folder, document, chain, SystemClock()).statement.erased == 0
+    with pytest.raises(ConfigurationError):
+        keyring.erase_others(shards[1].folder, 3, tuple(reversed(document.commitments)))
+    shares_make_the_key(again, numbered(shards))
+
+
 def test_a_quorum_that_is_cut_off_leaves_what_was(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
@@ -213,7 +240,12 @@ def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
         shards[0].restart().exchange(bytes(9 * 2**20))
     again = Exchange(announce(SCRIBE, plan(shards, 2, 2, dealers=numbered(shards), source=source)), 0, ())
     in_force = chain.epoch
-    for other in ({"threshold": 3}, {"shards": (*in_force.shards, stranger.signer.address)}, {"state": EpochState.COMPROMISED}):
+    for other in (
+        {"threshold": 3},
+        {"shards": (*in_force.shards, stranger.signer.address)},
+        {"state": EpochState.COMPROMISED},
+        {"version": 1},
+    ):
         chain.epoch = replace(in_force, **other)
         with pytest.raises(CeremonyRefused):
             shards[0].exchange(again)

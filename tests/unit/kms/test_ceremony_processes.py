@@ -168,8 +168,7 @@ def test_three_processes_one_of_them_killed_make_the_key_of_an_epoch_that_none_o
         key = combine_values({n: held[n] for n in (1, 3)})
         assert encode_point(GENERATOR * key) == document.record.public_key
         nowhere(shards, held, key)
-    assert main(["kms", "open", "--config", str(folder / "dkg.toml"), "--key", str(folder / "curator.key"),
-                 "--network", str(folder / "network.json"), "--rpc", shards.anvil.url]) == Exit.OK  # fmt: skip
+    put_in_force(shards, "dkg.toml")
     book = read_network(folder / "network.json")
     found = reader(shards.anvil, book).epoch_on_chain(EPOCH, shards.anvil.client.head().number)
     assert (found.state, found.public_key, found.threshold) == (EpochState.ACTIVE, document.record.public_key, 2)
@@ -178,10 +177,38 @@ def test_three_processes_one_of_them_killed_make_the_key_of_an_epoch_that_none_o
         forms = needles(held[1])
         assert in_memory(shards.processes[1].pid, forms), "a scanner that finds nothing proves nothing"
         nowhere(shards, held, key)
+        renewed = renew(shards, document)
+    (folder / "epoch.json").write_bytes(encode(renewed))
     (folder / "plan.json").unlink()
     with running(shards, serving=True):  # the epoch exists: nobody makes its key again
         (folder / "dkg.toml").write_text((folder / "dkg.toml").read_text().replace("phase_s = 90.0", "phase_s = 1.0"))
         assert main(["kms", "dkg", "--config", str(folder / "dkg.toml")]) == Exit.INCONCLUSIVE
+
+
+def renew(shards: Shards, document: EpochDocument) -> EpochDocument:
+    """New shares of the same key, while the old ones are served; then the chain says that the new ones are meant."""
+    folder, chain = shards.folder, reader(shards.anvil, read_network(shards.folder / "network.json"))
+    text = (folder / "dkg.toml").read_text().replace("plan.json", "plan-2.json").replace("'epoch.json'", "'renewed.json'")
+    without = "\n".join(line for line in text.splitlines() if not line.startswith("entries"))
+    (folder / "renew.toml").write_text(without + "\nsource_file = 'epoch.json'\n")
+    assert main(["kms", "reshare", "--config", str(folder / "renew.toml")]) == Exit.OK
+    renewed = decode(EpochDocument, (folder / "renewed.json").read_bytes())
+    assert renewed.record.public_key == document.record.public_key and renewed.commitments[1:] != document.commitments[1:]
+    assert chain.epoch_on_chain(EPOCH, shards.anvil.client.head().number).version == 0
+    put_in_force(shards, "renew.toml")
+    found = chain.epoch_on_chain(EPOCH, shards.anvil.client.head().number)
+    assert (found.version, found.commitments) == (1, b"".join(renewed.commitments))
+    for number in range(1, COUNT + 1):
+        old, new = (keyring.find_share(shards.of(number), EPOCH, each.commitments) for each in (document, renewed))
+        assert old.scalar() != new.scalar()
+    return renewed
+
+
+def put_in_force(shards: Shards, config: str) -> None:
+    """`bytewise kms open`."""
+    folder = shards.folder
+    command = ["kms", "open", "--config", str(folder / config), "--key", str(folder / "curator.key")]
+    assert main([*command, "--network", str(folder / "network.json"), "--rpc", shards.anvil.url]) == Exit.OK
 
 
 def needles(value: int) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from bytewise.storage.migrate import migrate
 from kms import keyring
 from kms.api import build_app
 from kms.dkg.conduct import agreed_plan, concluded, conduct
+from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Phase
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
@@ -84,7 +85,7 @@ def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: l
         assert state.phase is Phase.DONE and sorted(state.partials) == [1, 2]
         assert conduct(settings, signed, SCRIBE) == state
     document = keyring.load_document(settings.out_file)
-    assert concluded(settings) == document
+    assert concluded(settings) == state and epoch_document(state) == document
     assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2]
     assert agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom) == signed
     with pytest.raises(ConfigurationError):

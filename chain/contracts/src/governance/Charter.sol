@@ -106,9 +106,10 @@ contract Charter {
         (IGuardian.pause.selector, IGuardian.unpause.selector, IGuardian.refund.selector);
         _assign(manager, g.guardian, GUARDIAN, stops);
         _assign(manager, g.keyEpochs, GUARDIAN, _one(IKeyEpochs.compromise.selector));
-        bytes4[] memory keys = new bytes4[](4);
+        bytes4[] memory keys = new bytes4[](5);
         (keys[0], keys[1]) = (IKeyEpochs.openEpoch.selector, IKeyEpochs.activate.selector);
-        (keys[2], keys[3]) = (IKeyEpochs.drain.selector, IKeyEpochs.retire.selector);
+        (keys[2], keys[3], keys[4]) =
+        (IKeyEpochs.drain.selector, IKeyEpochs.retire.selector, IKeyEpochs.reshare.selector);
         _assign(manager, g.keyEpochs, CURATOR, keys);
         bytes4[] memory items = new bytes4[](6);
         (items[0], items[1]) = (IRegistry.propose.selector, IRegistry.activate.selector);

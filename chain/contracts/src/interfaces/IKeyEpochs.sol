@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Shares} from "../KeyShares.sol";
 import {Release, Ticket} from "../Types.sol";
 
 /// @title IKeyEpochs: which public key receipts are sealed to, and who holds its shares
@@ -35,6 +36,8 @@ interface IKeyEpochs {
         bytes publicKey;
         bytes commitments;
         address[] shards;
+        uint32 version; // how often the shares were dealt again
+        bytes32 transcript; // of the ceremony that enough shards signed for; 0 if nobody showed that
     }
 
     /// @notice A new epoch waits for its activation.
@@ -49,6 +52,13 @@ interface IKeyEpochs {
     );
     /// @notice An epoch changed state.
     event EpochMoved(uint64 indexed epoch, EpochState from, EpochState to);
+
+    /// @notice Enough shards signed that they hold their shares, as a ceremony of that transcript made them.
+    event SharesConfirmed(uint64 indexed epoch, uint32 version, bytes32 transcript);
+    /// @notice The same key has other shares now.
+    event SharesDealt(
+        uint64 indexed epoch, uint32 version, bytes commitments, address[] shards, uint8 threshold, bytes32 transcript
+    );
 
     /// @notice The epoch exists.
     error EpochExists(uint64 epoch);
@@ -67,6 +77,13 @@ interface IKeyEpochs {
     /// @notice An epoch says what stands behind it.
     error BadAssurance();
 
+    /// @notice Too few shards signed for their shares.
+    error TooFewSigned(uint64 epoch, uint256 have, uint256 need);
+    /// @notice Not one point for each shard of the threshold, the first of them the epoch's key.
+    error BadCommitments(uint64 epoch, uint256 length);
+    /// @notice An epoch of assurance HARDWARE whose shards have not signed for their shares.
+    error NotConfirmed(uint64 epoch);
+
     /// @notice Announce an epoch. Governance.
     /// @param publicKey 65 bytes, 0x04 and both coordinates of a P-256 point
     /// @param commitments the Feldman commitments, as the key ceremony encodes them
@@ -79,7 +96,21 @@ interface IKeyEpochs {
         Assurance assurance,
         bytes32 policyDigest
     ) external;
-    /// @notice PENDING to ACTIVE; the epoch active before drains. Governance.
+    /// @notice Show that enough shards of a PENDING epoch signed for their shares: half way between threshold and all, rounded
+    /// down. Anybody.
+    /// @param signatures one for each shard in order, of `hashShares`; empty for who did not sign
+    function confirm(uint64 epoch, bytes32 transcript, bytes[] calldata signatures) external;
+    /// @notice Deal the key of an epoch that is PENDING, ACTIVE or DRAINING to other shards, or again to the same. The key stays;
+    /// enough of those who have shares now must have signed. Governance.
+    function reshare(
+        uint64 epoch,
+        bytes calldata commitments,
+        address[] calldata shards,
+        uint8 threshold,
+        bytes32 transcript,
+        bytes[] calldata signatures
+    ) external;
+    /// @notice PENDING to ACTIVE; the epoch active before drains. Under HARDWARE only after `confirm`. Governance.
     function activate(uint64 epoch) external;
     /// @notice ACTIVE to DRAINING. Governance.
     function drain(uint64 epoch) external;
@@ -100,6 +131,8 @@ interface IKeyEpochs {
     function epochInfo(uint64 epoch) external view returns (Epoch memory);
     /// @notice Whether a batch of this epoch may be anchored: ACTIVE, or DRAINING for at most `maxAnchorDelay`.
     function isOpenForInclusion(uint64 epoch) external view returns (bool);
+    /// @notice EIP-712 digest of what a shard signs for its share.
+    function hashShares(Shares calldata shares) external view returns (bytes32);
     /// @notice EIP-712 digest of a release record.
     function hashRelease(Release calldata release) external view returns (bytes32);
     /// @notice EIP-712 digest of a ticket.
