@@ -18,8 +18,26 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 RESULTS = Path("bench/results/gas.json")
 PLOTTER = Path("build/bench-venv/bin/python")
 
-TARGETS = {"dispute_certificate_31": 1_200_000, "dispute_direct_31": 4_800_000}
-"""What a whole dispute with 31 seats of 1,000 verifiers should cost at most; `docs/contracts.md` says what stands in the way."""
+TARGETS = {
+    "dispute_certificate_31": 1_200_000,
+    "dispute_direct_31": 4_800_000,
+    "anchor": 52_000,
+    "open": 215_000,
+    "prove": 85_000,
+    "draw_31_of_1000": 430_000,
+    "draw_31_of_3162": 540_000,
+    "commit": 54_000,
+    "commit_relayed": 32_000,
+    "reveal": 52_000,
+    "certificate_31": 205_000,
+    "finalize_certificate": 125_000,
+    "withdraw": 42_000,
+    "member_of_1024": 62_000,
+    "equivocation": 60_000,
+    "deposit": 45_000,
+    "eigenlayer_adapter": 15_000,
+}
+"""What prototypes gave hope of, before there was anything around them; `docs/contracts.md` says what stands in the way."""
 
 CAP = 16_777_216
 """Gas of the largest transaction (EIP-7825)."""

@@ -5,7 +5,9 @@ from pathlib import Path
 PAGE = Path("docs/contracts.md")
 BEGIN, END = "<!-- gas -->", "<!-- /gas -->"
 
-STEPS = {
+NOTES = {
+    "dispute_certificate_31": "all steps below of one with a certificate",
+    "dispute_direct_31": "all steps below of one that everybody votes in directly",
     "anchor": "the operator's batch of any size: four words of it, the fee to the audits' pot, collateral",
     "open": "eleven new words: the case (five), round, list of cases, bond, two of the settlement, seed block; a signature",
     "prove": "a header of 612 bytes",
@@ -20,17 +22,27 @@ STEPS = {
     "settle_seats_31_certificate": "31 payments to members that were paid before: holder, credit, two events each",
     "settle_seats_31_direct": "the same, and the word of each member's vote",
     "settle_seats_31_first_payments": "the same to members that never were paid: a new word each, once in their life",
+    "commit": "the dearest of 31, which brings the first word of the round's commitments; the mean is a 31st of the sum above",
+    "reveal": "the dearest of 31, which brings the group of its answer; the mean is a 31st of the sum above",
+    "commit_relayed": "a 31st of what follows: a signature to recover and as calldata, and what a commitment costs anyhow",
+    "commits_31_relayed": "one transaction for all of them",
+    "withdraw": "the queue of credits that wait, an ether sent, an event",
+    "member_of_1024": "receipt, signature and ten siblings as calldata; two contracts asked",
+    "equivocation": "two receipts and signatures as calldata; a slash in the vault, its shares in the ledger",
+    "deposit": "vault, registry and tree in one call; the tree's part alone is 43,000 (`StakeTreeGas`)",
+    "deposit_first_of_an_epoch": "the same, and the first version of the tree's nodes in an epoch",
+    "eigenlayer_adapter": "beyond the two calls of EigenLayer: what is bound, the record for draws, money into a pot",
 }
 """What each figure pays for, in the order of the page; figures that are not named here come behind them."""
 
 
 def rendered(gas: dict[str, int], targets: dict[str, int]) -> str:
-    """The table: sums with their targets first, then steps."""
-    lines = ["| what | gas | target or what it pays for |", "|---|---|---|"]
-    lines += [_row(name, gas[name], f"target {most:,}") for name, most in targets.items() if name in gas]
-    lines += [_row(name, gas[name], note) for name, note in STEPS.items() if name in gas]
-    named = targets.keys() | STEPS.keys()
-    lines += [_row(name, figure, "") for name, figure in gas.items() if name not in named]
+    """The table: what has a note in the order of the notes, then the rest by name."""
+    named = [name for name in NOTES if name in gas]
+    lines = ["| what | gas | target | what it pays for |", "|---|---|---|---|"]
+    for name in named + [name for name in gas if name not in NOTES]:
+        target = f"{targets[name]:,}" if name in targets else ""
+        lines.append(f"| `{name}` | {gas[name]:,} | {target} | {NOTES.get(name, '')} |")
     return "\n".join(lines)
 
 
@@ -41,7 +53,3 @@ def placed(page: str, table: str) -> str:
     if not (begin and end):
         raise ValueError(f"{PAGE} has no {BEGIN} ... {END}")
     return f"{before}{BEGIN}\n{table}\n{END}{after}"
-
-
-def _row(name: str, gas: int, note: str) -> str:
-    return f"| `{name}` | {gas:,} | {note} |"

@@ -43,6 +43,8 @@ abstract contract Onward is CourtActions {
 
     /// @dev Of the unlucky nobody brings the header in time, or nobody draws more than a seat.
     function _goOnDrawing(bytes32 id, uint256 salt) private {
+        // Who dislikes a seed would rather have another one.
+        if (rarely(salt)) return _rearm(id, false);
         uint256 seedBlock = roundOf(id).seedBlock;
         if (block.number <= seedBlock) return;
         if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) return _rearm(id, false);

@@ -181,10 +181,14 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         if (absent.length == 0) return new address[](0);
         uint16[] memory places = r.places.all(r.seats);
         uint256 used = 0;
+        uint256 signing = places.marks(proof.signers);
         for (uint256 seat = 0; seat < places.length; ++seat) {
             if (mask & (1 << seat) == 0) continue;
-            uint256 own = places.maskIn(places[seat]);
-            if (own & proof.signers != 0) revert WrongSeatMask(own & proof.signers, own);
+            // All seats of the round are read for whoever may also have signed, and not for everybody who is absent.
+            if (signing & SeatsLib.mark(places[seat]) != 0) {
+                uint256 own = places.maskIn(places[seat]);
+                if (own & proof.signers != 0) revert WrongSeatMask(own & proof.signers, own);
+            }
             absent[used++] = places[seat];
         }
         return d.tree.accountsAt(absent);

@@ -95,10 +95,25 @@ library SeatsLib {
         while (places[i] != place) ++i;
     }
 
+    /// @notice One bit of a word for a place; some places share one.
+    function mark(uint16 place) internal pure returns (uint256) {
+        return 1 << (place & 0xff);
+    }
+
+    /// @notice The marks of the places of these seats: a place whose mark is not among them holds none of the seats.
+    function marks(uint16[] memory places, uint256 mask) internal pure returns (uint256 all_) {
+        for (uint256 seat = 0; seat < places.length; ++seat) {
+            if (mask & (1 << seat) != 0) all_ |= mark(places[seat]);
+        }
+    }
+
     /// @notice The seats of a place among places in memory.
     function maskIn(uint16[] memory places, uint16 place) internal pure returns (uint256 mask) {
-        for (uint256 seat = 0; seat < places.length; ++seat) {
-            if (places[seat] == place) mask |= 1 << seat;
+        uint256 seats = places.length;
+        unchecked {
+            for (uint256 seat = 0; seat < seats; ++seat) {
+                if (places[seat] == place) mask |= 1 << seat;
+            }
         }
     }
 }
