@@ -160,7 +160,9 @@ abstract contract KeyActions is OtherActions {
     function _retired(uint64 epoch) private view {
         that(guardian.clock() >= _endedAt[epoch] + parameters().times.keyRetention, "a key is gone too early");
         for (uint256 i = 0; i < live.length; ++i) {
-            bool open = looks[live[i]].phase != Phase.FINAL;
+            Phase phase = disputes.phaseOf(live[i]);
+            // Who waits only for somebody to end it asks for no further round.
+            bool open = phase != Phase.AIRGAP && phase != Phase.FINAL;
             that(!open || disputes.dispute(live[i]).keyEpoch != epoch, "a dispute needs the key");
         }
     }
