@@ -32,7 +32,7 @@ TARGETS = {
     "certificate_31": 205_000,
     "finalize_certificate": 125_000,
     "withdraw": 42_000,
-    "member_of_1024": 62_000,
+    "member_of_188": 62_000,
     "equivocation": 60_000,
     "deposit": 45_000,
     "eigenlayer_adapter": 15_000,

@@ -27,7 +27,7 @@ NOTES = {
     "commit_relayed": "a 31st of what follows: a signature to recover and as calldata, and what a commitment costs anyhow",
     "commits_31_relayed": "one transaction for all of them",
     "withdraw": "the queue of credits that wait, an ether sent, an event",
-    "member_of_1024": "receipt, signature and ten siblings as calldata; two contracts asked",
+    "member_of_188": "the largest batch: receipt, signature and eight siblings as calldata; two contracts asked",
     "equivocation": "two receipts and signatures as calldata; a slash in the vault, its shares in the ledger",
     "deposit": "vault, registry and tree in one call; the tree's part alone is 43,000 (`StakeTreeGas`)",
     "deposit_first_of_an_epoch": "the same, and the first version of the tree's nodes in an epoch",
