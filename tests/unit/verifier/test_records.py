@@ -18,15 +18,17 @@ from bytewise.protocol.errors import (
     NotServed,
     RootMismatch,
     SequenceBroken,
+    TryAgain,
     UnknownEnvironment,
     UnknownKeyEpoch,
 )
-from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedReceipt
+from bytewise.protocol.merkle import batch_leaf, batch_root
+from bytewise.protocol.receipt import BatchHeader, Mode, ReceiptList, SignedLeaf, SignedReceipt, receipt_id
 from bytewise.protocol.units import U8, U32, U64, U256
 from tests.unit.verifier.town import WORLD, Town
 from tests.world import ANCHOR, NOW, signer, word
 from verifier.backlog import LONGEST_PAUSE_S
-from verifier.check import verify_batch
+from verifier.check import verify_batch, verify_leaves
 from verifier.lists import CHECKED, FAULTY, GOOD, NEW, WITHHELD
 from verifier.records import WITHHELD_FINDING
 
@@ -218,3 +220,23 @@ def test_a_restart_knows_what_it_knew(tmp_path: Path) -> None:
     town.shelf.blobs.clear()
     town.records.step(town.chain.pass_time(1))
     assert [live.seen.finding for live in town.records.live] == [GOOD]
+
+
+def test_a_node_that_shows_another_answer_than_the_contract_took_is_not_believed() -> None:
+    signed = answered(1)
+    header, listed = WORLD.batch((signed,))
+    leaves = (SignedLeaf(signed.receipt, signed.signature),)
+    (found,) = verify_leaves(ANCHOR, header, leaves, encode(listed), WORLD.environment)
+    assert (found.signed, found.fault) == (signed, None), "its locator is in the list"
+    for others in ((), (*leaves, *leaves), (SignedLeaf(answered(2).receipt, signed.signature),)):
+        with pytest.raises(TryAgain, match="another root"):
+            verify_leaves(ANCHOR, header, others, b"", WORLD.environment)
+
+
+def test_a_leaf_that_its_batch_does_not_name_is_no_member_and_said_to_be_none() -> None:
+    signed = _changed(seq=U64(1), environment=word("elsewhere"))
+    header, _ = WORLD.batch((answered(1),))
+    leaf = batch_leaf(receipt_id(ANCHOR, signed.receipt), signed.receipt.seq)
+    header = replace(header, root=batch_root((leaf,)))
+    (found,) = verify_leaves(ANCHOR, header, (SignedLeaf(signed.receipt, signed.signature),), b"[]", WORLD.environment)
+    assert isinstance(found.fault, UnknownEnvironment) and found.signed.locator == ""
