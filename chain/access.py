@@ -49,8 +49,8 @@ class Chain(Protocol):
         """Transactions of the account."""
         ...
 
-    def receipts(self, hashes: Sequence[Digest]) -> list[Inclusion | None]:
-        """Receipts of transactions; None where there is none."""
+    def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
+        """Receipts of transactions; None where there is none, on a chain that has the block `seen`."""
         ...
 
     def estimate(self, request: Mapping[str, Any]) -> int:

@@ -4,10 +4,13 @@ A reorganisation deeper than the confirmations frees nonces that the outbox had 
 again, nothing that the account sends later can be mined: a vote waits behind a deposit that vanished.
 """
 
+import functools
+
 from bytewise.protocol.errors import ChainReverted, RpcRefused
 from bytewise.service import telemetry
 from bytewise.storage.outbox import Item, Outbox, State
 from chain.access import Chain
+from chain.apart import apart
 from chain.client import Block
 
 FINAL_AFTER = 96
@@ -29,16 +32,20 @@ class Aftercare:
         `used` is the account's count of transactions. A block's hash fixes all its ancestors: while the head of the last step is
         in the chain, only rows that are about to become FINAL are looked at one by one.
         """
-        moved = self._seen is None or self._left(self._seen.number, self._seen.hash, head)
+        moved, looked = self._seen is None or self._left(self._seen.number, self._seen.hash, head), True
         for item in self._outbox.leavable_rows():
-            ripe = item.state is State.CONFIRMED and head.number - (item.block_number or 0) >= self._final_after
-            if self._vanished(item, used, head, moved or ripe):
-                self._outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
-                telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
-            elif ripe:
-                self._outbox.mark(item.id, State.FINAL)
-        self._push_loose(used)
-        self._seen = head
+            looked &= apart(item.intent.function, functools.partial(self._look, item, used, head, moved))
+        apart("loose", functools.partial(self._push_loose, used))
+        if looked:
+            self._seen = head
+
+    def _look(self, item: Item, used: int, head: Block, moved: bool) -> None:
+        ripe = item.state is State.CONFIRMED and head.number - (item.block_number or 0) >= self._final_after
+        if self._vanished(item, used, head, moved or ripe):
+            self._outbox.mark(item.id, State.BROADCAST, detail="its block left the chain")
+            telemetry.log("sender.reorganised", id=item.id, function=item.intent.function)
+        elif ripe:
+            self._outbox.mark(item.id, State.FINAL)
 
     def _vanished(self, item: Item, used: int, head: Block, look: bool) -> bool:
         assert item.nonce is not None, "rows without a nonce are not asked for"

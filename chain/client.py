@@ -144,9 +144,19 @@ class ChainClient:
         """Transactions of the account that the chain has at a block."""
         return self.rpc_int("eth_getTransactionCount", account, block)
 
-    def receipts(self, hashes: Sequence[Digest]) -> list[Inclusion | None]:
-        """The transactions' receipts in one round trip; None for each that the node has none of."""
-        answers = self.rpc_many([("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes])
+    def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
+        """The transactions' receipts in one round trip; None for each that the node has none of.
+
+        With `seen` a node that does not have that block is not asked (`TryAgain`): one that lags knows no younger receipts.
+        """
+        calls = [("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes]
+        if seen is None:
+            answers = self.rpc_many(calls)
+        else:
+            # In one round trip, for behind one URL may be several nodes.
+            block, *answers = self.rpc_many([("eth_getBlockByNumber", (hex(seen.number), False)), *calls])
+            if _block(block, hex(seen.number)).hash != seen.hash:
+                raise TryAgain("chain", f"the node is on another block {seen.number}")
         with reading_answer("eth_getTransactionReceipt"):
             return [None if raw is None else _inclusion(raw) for raw in answers]
 
@@ -167,17 +177,7 @@ class ChainClient:
         self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
 
     def _block(self, name: str) -> Block:
-        raw = self.rpc("eth_getBlockByNumber", name, False)
-        if not isinstance(raw, dict) or not raw.get("hash"):
-            raise TryAgain("chain", f"no block {name}")
-        with reading_answer("eth_getBlockByNumber"):
-            return Block(
-                number=quantity(raw["number"]),
-                hash=digest(hex_bytes(raw["hash"])),
-                parent=digest(hex_bytes(raw["parentHash"])),
-                timestamp=quantity(raw["timestamp"]),
-                base_fee_wei=quantity(raw.get("baseFeePerGas", "0x0")),
-            )
+        return _block(self.rpc("eth_getBlockByNumber", name, False), name)
 
     def _check_chain(self) -> None:
         if self._checked:
@@ -232,6 +232,19 @@ def hex_bytes(raw: Any) -> bytes:
 def quantity(raw: Any) -> int:
     """The 0x-hex number in an answer; inside `reading_answer`."""
     return int(_text(raw), 16)
+
+
+def _block(raw: Any, name: str) -> Block:
+    if not isinstance(raw, dict) or not raw.get("hash"):
+        raise TryAgain("chain", f"no block {name}")
+    with reading_answer("eth_getBlockByNumber"):
+        return Block(
+            number=quantity(raw["number"]),
+            hash=digest(hex_bytes(raw["hash"])),
+            parent=digest(hex_bytes(raw["parentHash"])),
+            timestamp=quantity(raw["timestamp"]),
+            base_fee_wei=quantity(raw.get("baseFeePerGas", "0x0")),
+        )
 
 
 def _inclusion(raw: Any) -> Inclusion:

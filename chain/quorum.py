@@ -66,6 +66,7 @@ class QuorumClient:
         last = self.block(to_block)
 
         def ask(node: ChainClient) -> tuple[Block, list[Log]]:
+            node.block(to_block)  # before its events: one that comes as far only meanwhile has given too few
             found = node.logs(contract, at, events, from_block, to_block)
             return node.block(to_block), found
 
@@ -88,9 +89,9 @@ class QuorumClient:
         pinned = self._pin(block)
         return self._agreed("nonce", lambda node: node.nonce(account, pinned))[0]
 
-    def receipts(self, hashes: Sequence[Digest]) -> list[Inclusion | None]:
-        """Receipts that a quorum gives alike."""
-        return self._agreed("receipts", lambda node: node.receipts(hashes))[0]
+    def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
+        """Receipts that a quorum of who has the block `seen` gives alike: an endpoint that lags would second any denial."""
+        return self._agreed("receipts", lambda node: node.receipts(hashes, seen))[0]
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any]) -> None:
         """Repeats a call, at an agreed block."""

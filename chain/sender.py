@@ -13,6 +13,7 @@ A nonce that none of our versions used, and that is used, was used by somebody e
 """
 
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from bytewise.service import telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed, State
 from chain.access import Chain
 from chain.aftercare import FINAL_AFTER, Aftercare
+from chain.apart import apart
 from chain.client import Block, Inclusion, at_number
 from chain.fees import Fees, offered, outgrown, raised
 from chain.transactions import EMPTY_GAS, TX_GAS_CAP, Call, fees_of, is_empty, sign, why_reverted
@@ -102,7 +104,7 @@ class TransactionSender:
         """One step for every open row, and a look after the others; returns how many stay open.
 
         `LaneOwned` while another process writes for this account, `LaneStopped` until a person resumes a stopped lane, and the
-        node's `Unavailable`: all for the next tick.
+        node's `Unavailable` as long as it does not even say where the chain is: all for the next tick.
         """
         if not self.outbox.open_rows() and not self.outbox.leavable_rows():
             return 0
@@ -115,10 +117,8 @@ class TransactionSender:
         head = self.client.head()
         self._aftercare.step(used, head)
         for item in self.outbox.open_rows():
-            if item.nonce is None:
-                self._start(item, used, head)
-            else:
-                self._follow(item, used, head)
+            step = self._start if item.nonce is None else self._follow
+            apart(item.intent.function, functools.partial(step, item, used, head))
         return len(self.outbox.open_rows())
 
     def _void(self, item: Item) -> bool:
@@ -166,7 +166,7 @@ class TransactionSender:
     def _follow(self, item: Item, used: int, head: Block) -> None:
         # Not those of an earlier nonce: a row that was planned again is a new transaction.
         attempts = tuple(each for each in self.outbox.attempts(item.id) if each.nonce == item.nonce)
-        found = self._receipt(attempts)
+        found = self._receipt(attempts, head)
         if found is not None:
             self._suspects.pop(item.id, None)
             self._mined(item, *found, head)
@@ -180,9 +180,10 @@ class TransactionSender:
             return
         self._push(item, attempts, head)
 
-    def _receipt(self, attempts: tuple[Attempt, ...]) -> tuple[Attempt, Inclusion] | None:
+    def _receipt(self, attempts: tuple[Attempt, ...], head: Block) -> tuple[Attempt, Inclusion] | None:
         """The version that was mined with its receipt, if its block is in the chain."""
-        for attempt, receipt in zip(attempts, self.client.receipts([each.tx_hash for each in attempts]), strict=True):
+        found = self.client.receipts([each.tx_hash for each in attempts], head)
+        for attempt, receipt in zip(attempts, found, strict=True):
             if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
                 return attempt, receipt
         return None

@@ -3,7 +3,8 @@
 What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bytewise.ports import ChainView
@@ -80,15 +81,33 @@ class Node:
         self._keep_deadlines(docket, followed)
         if not followed:
             return
-        self._records.step(docket)
-        self._finish("audit", self._auditor, docket)
-        actions = [action for part in self._parts if part is not self._votes for action in part.step(docket)]
+        if self._judge(docket):
+            # Only now: a tick that failed half-way is repeated, not skipped.
+            self._number = head
+            self.ticks += 1
+
+    def _judge(self, docket: Docket) -> bool:
+        """Fetches, and has every part but the votes act; whether all of them could."""
+        whole = self._apart("records", lambda: self._records.step(docket))
+        whole &= self._apart("results", lambda: self._finish("audit", self._auditor, docket))
+        actions: list[Action] = []
+        for part in self._parts:
+            if part is not self._votes:
+                whole &= self._apart(type(part).__name__, functools.partial(_add, actions, part, docket))
         if actions:
             self._performer.perform_all(tuple(actions), docket)
             self._send()
-        # Only now: a tick that failed half-way is repeated, not skipped.
-        self._number = head
-        self.ticks += 1
+        return whole
+
+    def _apart(self, part: str, step: Callable[[], None]) -> bool:
+        """Whether a part could do its step: what it lacks of the chain or of DA, another may not need."""
+        try:
+            step()
+        except (Fault, Unavailable) as error:
+            telemetry.count("bytewise_part_failures_total", part=part, error=type(error).__name__)
+            telemetry.log_error("part.failed", error, part=part)
+            return False
+        return True
 
     def _follow(self, docket: Docket) -> bool:
         """Whether the batches up to this block are known. Without them nothing new is judged, but commits and reveals go on."""
@@ -128,3 +147,7 @@ class Node:
             if part is not None:
                 part.finish(finished, docket)
             self._finished.remove(finished)
+
+
+def _add(actions: list[Action], part: Part, docket: Docket) -> None:
+    actions += part.step(docket)

@@ -120,6 +120,17 @@ def test_a_transaction_without_a_receipt_is_none() -> None:
         assert _receipts(client) == [None]
 
 
+@pytest.mark.parametrize("block", [None, BLOCK | {"hash": "0x" + "22" * 32}])
+def test_receipts_of_a_node_that_is_not_where_the_chain_is_do_not_count(block: Any) -> None:
+    receipt = {"eth_getTransactionReceipt": {"result": RECEIPT}}
+    with node(eth_getBlockByNumber={"result": BLOCK}, **receipt) as client:
+        seen = client.head()
+        (found,) = client.receipts([Digest(b"h" * 32)], seen)
+        assert found is not None and found.succeeded
+    with node(eth_getBlockByNumber={"result": block}, **receipt) as client, pytest.raises(TryAgain):
+        client.receipts([Digest(b"h" * 32)], seen)
+
+
 def test_revert_data_that_is_no_hex_is_unavailable() -> None:
     with node(eth_call={"error": {"code": 3, "message": "reverted", "data": "0x123456789"}}) as client:
         with pytest.raises(TryAgain):

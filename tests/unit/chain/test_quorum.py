@@ -1,107 +1,31 @@
 """Several endpoints: what a quorum says is what one honest node says; whatever fewer say is nothing."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bytewise.protocol.errors import ChainReverted, NoAgreement, RpcRefused, TryAgain
-from bytewise.protocol.network import Network
-from bytewise.protocol.units import Digest
-from bytewise.storage.outbox import State
 from chain.artifacts import Reason, interface
-from chain.client import ChainClient, at_hash, at_number
+from chain.client import ChainClient
 from chain.fees import fees_at
-from chain.quorum import QuorumClient
-from chain.reader import DocketReader
 from chain.rest import FIRST_REST_S, LONGEST_REST_S, Rest
-from chain.sending import ContractSender
 from chain.transactions import Call, sign
-from tests.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.devnet import FEE_WEI, batch, deployed, pump, sender, signer, word
-from tests.unit.chain.fronts import Change, Front, fronts, gone, lies, refuses
-
-WORD = "0x" + "11" * 32
-ACCOUNT = signer(1).address
-
-
-class HandClock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-class Square:
-    """A network that three endpoints show, and clients that want two of them to agree."""
-
-    def __init__(self, anvil: Anvil, endpoints: list[Front]) -> None:
-        self.anvil, self.endpoints, self.alone = anvil, endpoints, anvil.client
-        self.network: Network = deployed(anvil)
-        block = anvil.rpc("eth_getBlockByNumber", "latest", False)
-        self.transaction = Digest(bytes.fromhex(block["transactions"][0][2:]))
-        anvil.automine(False)
-        self.clock = HandClock()
-        self.chain = self.client()
-
-    def client(self, count: int = 3) -> QuorumClient:
-        """A client that has not heard anything yet."""
-        return QuorumClient([ChainClient(each.url, CHAIN_ID, 5.0) for each in self.endpoints[:count]], 2, self.clock)
-
-    def everything(self, chain: Any) -> list[object]:
-        """One read of each kind at one block."""
-        where, number = self.network.addresses, self.alone.head().number
-        return [
-            chain.block(number), chain.head(), chain.head("finalized").number,
-            chain.call("Lens", where.lens, "money", block=at_number(number)),
-            chain.call("Lens", where.lens, "money", block=at_hash(chain.block(number).hash)),
-            chain.call("Lens", where.lens, "money", block="latest"),
-            chain.logs("Registry", where.registry, ["VerifierJoined", "OperatorRegistered"], 0, number),
-            chain.balance(ACCOUNT, at_number(number)), chain.nonce(ACCOUNT), chain.nonce(ACCOUNT, at_number(number - 1)),
-            chain.receipts([self.transaction, word("none")]), chain.knows(self.transaction), chain.knows(word("none")),
-        ]  # fmt: skip
+from tests.anvil import CHAIN_ID
+from tests.devnet import signer, word
+from tests.unit.chain.fronts import gone, lies
+from tests.unit.chain.square import ACCOUNT, LIES, WORD, Square, standing
 
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Square]:
-    with running_anvil() as anvil, fronts(anvil, 3) as endpoints:
-        yield Square(anvil, endpoints)
+    with standing() as made:
+        yield made
 
 
 @pytest.fixture
 def square(place: Square) -> Square:
-    """The network, everybody honest again and nobody heard yet."""
-    for each in place.endpoints:
-        each.change, each.refused = None, frozenset()
-    place.clock = HandClock()
-    place.chain = place.client()
-    place.anvil.mine()
-    return place
-
-
-def changed(**fields: Any) -> Any:
-    return lambda result: result and result | fields
-
-
-LIES: dict[str, Change] = {
-    "another hash of every block": lies("eth_getBlockByNumber", changed(hash=WORD)),
-    "another time of every block": lies("eth_getBlockByNumber", changed(timestamp="0x7")),
-    "other results of views": lies("eth_call", lambda result: "0x" + "00" * 31 + "07" + (result or "")[66:]),
-    "no events": lies("eth_getLogs", lambda result: []),
-    "a balance": lies("eth_getBalance", lambda result: "0x7"),
-    "a count of transactions": lies("eth_getTransactionCount", lambda result: "0x77"),
-    "failures": lies("eth_getTransactionReceipt", changed(status="0x0")),
-    "receipts in other blocks": lies("eth_getTransactionReceipt", changed(blockHash=WORD)),
-    "no receipts": lies("eth_getTransactionReceipt", lambda result: None),
-    "a head far ahead": lies("eth_getBlockByNumber", changed(number="0xffffff")),
-    "nothing at all": gone,
-    "refusals of views": refuses("eth_call"),
-    "broken results of views": lies("eth_call", lambda result: None),
-}
+    return place.honest_again()
 
 
 def test_several_honest_endpoints_say_what_one_says(square: Square) -> None:
@@ -255,20 +179,3 @@ def test_logs_that_were_read_across_a_reorganisation_are_not_given(square: Squar
     assert square.chain.logs("Registry", where, ["VerifierJoined"], 0, number) == square.alone.logs(
         "Registry", where, ["VerifierJoined"], 0, number
     )
-
-
-ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", "failures", "no receipts", "nothing at all")
-
-
-@pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
-def test_a_sender_and_a_reader_live_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
-    network, chain, true = square.network, DocketReader(square.chain, square.network), DocketReader(square.alone, square.network)
-    last = true.holdings(ACCOUNT, true.head()).last_seq
-    square.endpoints[1].change = LIES[lie]
-    operator: ContractSender = sender(square.anvil, network, signer(1), tmp_path, client=square.chain)
-    operator.anchor(batch(network, signer(1), last + 1, 2, 0).header, FEE_WEI)
-    pump(square.anvil, [operator])
-    (row,) = operator.transactions.outbox.all()
-    assert row.state is State.CONFIRMED and chain.holdings(ACCOUNT, chain.head()).last_seq == last + 2
-    assert len(operator.transactions.outbox.attempts(row.id)) == 1
-    assert chain.docket(ACCOUNT, chain.head()) == true.docket(ACCOUNT, true.head())

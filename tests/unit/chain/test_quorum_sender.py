@@ -1,0 +1,131 @@
+"""A sender over several endpoints: what one of them says can delay an act, never stop a lane or another act."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.errors import LaneStopped
+from bytewise.service import telemetry
+from bytewise.storage.outbox import State
+from chain.fees import fees_at
+from chain.reader import DocketReader
+from chain.rest import LONGEST_REST_S
+from chain.sending import ContractSender
+from chain.transactions import Call, sign
+from tests.devnet import FEE_WEI, batch, pump, sender, signer
+from tests.unit.chain.fronts import REFUSAL, Change
+from tests.unit.chain.square import ACCOUNT, LIES, Square, standing
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Square]:
+    with standing() as made:
+        yield made
+
+
+@pytest.fixture
+def square(place: Square) -> Square:
+    return place.honest_again()
+
+
+ABOUT_TRANSACTIONS = ("another hash of every block", "a count of transactions", "failures", "no receipts", "nothing at all")
+
+
+@pytest.mark.parametrize("lie", ABOUT_TRANSACTIONS)
+def test_a_sender_and_a_reader_live_with_one_bad_endpoint(square: Square, tmp_path: Path, lie: str) -> None:
+    network, chain, true = square.network, DocketReader(square.chain, square.network), DocketReader(square.alone, square.network)
+    last = true.holdings(ACCOUNT, true.head()).last_seq
+    square.endpoints[1].change = LIES[lie]
+    operator: ContractSender = sender(square.anvil, network, signer(1), tmp_path, client=square.chain)
+    operator.anchor(batch(network, signer(1), last + 1, 2, 0).header, FEE_WEI)
+    pump(square.anvil, [operator])
+    (row,) = operator.transactions.outbox.all()
+    assert row.state is State.CONFIRMED and chain.holdings(ACCOUNT, chain.head()).last_seq == last + 2
+    assert len(operator.transactions.outbox.attempts(row.id)) == 1
+    assert chain.docket(ACCOUNT, chain.head()) == true.docket(ACCOUNT, true.head())
+
+
+def behind(number: int) -> Change:
+    """An endpoint that has no block after that one."""
+
+    def change(method: str, params: list[Any], answer: Any) -> Any:
+        result = answer.get("result")
+        if method == "eth_getBlockByNumber" and result and int(result["number"], 16) > number:
+            return {"result": None}
+        if method == "eth_getTransactionReceipt" and result and int(result["blockNumber"], 16) > number:
+            return {"result": None}
+        return answer
+
+    return change
+
+
+def counted(name: str) -> int:
+    return telemetry.counters().get(name, 0)
+
+
+def test_a_liar_and_an_endpoint_that_lags_do_not_stop_a_lane(square: Square, tmp_path: Path) -> None:
+    """One denies a receipt, the other does not know it yet: together they are no quorum for a stranger with our key."""
+    true, named = DocketReader(square.alone, square.network), 'bytewise_rpc_disagreements_total{endpoint="0"}'
+    last = true.holdings(ACCOUNT, true.head()).last_seq
+    operator: ContractSender = sender(square.anvil, square.network, signer(1), tmp_path, client=square.client())
+    operator.anchor(batch(square.network, signer(1), last + 1, 2, 0).header, FEE_WEI)
+    operator.pump()
+    square.endpoints[0].change = LIES["no receipts"]
+    for _ in range(4):
+        square.endpoints[1].change = behind(square.alone.head().number)
+        square.anvil.mine()
+        square.clock.seconds += LONGEST_REST_S
+        operator.pump()
+    (row,) = operator.transactions.outbox.all()
+    assert row.state is State.BROADCAST and operator.transactions.outbox.lane.stopped() == ""
+    assert true.holdings(ACCOUNT, true.head()).last_seq == last + 2, "it was mined all the while"
+    square.endpoints[1].change, before = None, counted(named)
+    square.clock.seconds += LONGEST_REST_S
+    pump(square.anvil, [operator])
+    assert operator.transactions.outbox.all()[0].state is State.CONFIRMED and counted(named) > before
+
+
+def test_a_stranger_with_our_key_is_seen_beside_a_liar(square: Square, tmp_path: Path) -> None:
+    operator: ContractSender = sender(square.anvil, square.network, signer(9), tmp_path, client=square.client())
+    operator.deposit(1, b"mine")
+    operator.pump()
+    (attempt,) = operator.transactions.outbox.attempts(1)
+    call = Call(signer(9), signer(8).address, b"", 1, 21_000)
+    raw, _ = sign(square.alone, call, attempt.nonce, fees_at(square.alone.head().base_fee_wei, 90 * 10**9))
+    square.alone.broadcast(raw)
+    square.endpoints[0].change = LIES["failures"]
+    for _ in range(2):
+        square.anvil.mine()
+        with contextlib.suppress(LaneStopped):
+            operator.pump()
+    assert "used by somebody else" in operator.transactions.outbox.lane.stopped()
+
+
+def test_what_endpoints_cannot_agree_about_keeps_no_other_act(square: Square, tmp_path: Path) -> None:
+    """Three words about one act: it waits. The other is sent at once."""
+    true = DocketReader(square.alone, square.network)
+    last = true.holdings(ACCOUNT, true.head()).last_seq
+    operator: ContractSender = sender(square.anvil, square.network, signer(1), tmp_path, client=square.chain)
+    header = batch(square.network, signer(1), last + 1, 2, 0).header
+    operator.anchor(header, FEE_WEI)
+    operator.deposit(7, b"a little")
+    selector = "0x" + operator.transactions.outbox.item(1).intent.calldata[:4].hex()
+
+    def about_one(said: Any) -> Change:
+        return lambda method, params, answer: (
+            said if method == "eth_estimateGas" and params[0]["data"].startswith(selector) else answer
+        )
+
+    square.endpoints[0].change = about_one(REFUSAL)
+    square.endpoints[1].change = about_one({"error": {"code": 3, "message": "execution reverted"}})
+    failures = 'bytewise_sender_step_failures_total{error="NoAgreement",function="post"}'
+    before = counted(failures)
+    pump(square.anvil, [operator], rounds=3)
+    assert [row.state for row in operator.transactions.outbox.all()] == [State.PLANNED, State.CONFIRMED]
+    assert counted(failures) > before
+    square.endpoints[0].change = None
+    pump(square.anvil, [operator])
+    assert [row.state for row in operator.transactions.outbox.all()] == [State.CONFIRMED] * 2
