@@ -5,6 +5,7 @@ from typing import Protocol
 
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandRecord
 from bytewise.protocol.docket import AnchoredBatch, Docket, Holdings
 from bytewise.protocol.environment import Environment
@@ -100,6 +101,10 @@ class ChainView(Protocol):
 
     def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
         """Posted audit results with signatures."""
+        ...
+
+    def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
+        """How far a verifier's audit of a receipt of a batch has come; NOTHING if somebody brought it for another batch."""
         ...
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandKind, DemandRecord
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
@@ -154,6 +155,16 @@ class DocketReader(BlockReader):
         """Audit results posted in these blocks, with their signatures."""
         logs = self.client.logs("Audits", self._at.audits, ["AuditPosted"], from_block, to_block)
         return tuple(decoding.audit_of(log) for log in logs)
+
+    def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
+        """How far a verifier's audit of a receipt of a batch has come; NOTHING if somebody brought it for another batch."""
+        raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
+        with reading_answer("audit"):
+            if raw["paid"]:
+                return AuditStage.PAID
+            if any(raw["outHash"]):
+                return AuditStage.OPENED
+            return AuditStage.POSTED if raw["result"] and raw["batchId"] == batch_id else AuditStage.NOTHING
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
         """Verifiers that showed this digest for an audited receipt of a batch."""

@@ -1,41 +1,33 @@
-"""Light audits of this verifier: draws, jobs, signed results, and their opening after the window (design section 10).
+"""Light audits of this verifier: draws, jobs and signed results; `bounties` brings those to the chain (design section 10).
 
 The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from bytewise.ports import ChainView, EnclaveJobs, Sender
 from bytewise.protocol.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
-from bytewise.protocol.decide_audits import AuditDuty, decide_auditor
-from bytewise.protocol.digests import out_hash
+from bytewise.protocol.decide_audits import decide_auditor
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.messages import AuditOutcome, Outcome
+from bytewise.protocol.messages import Outcome
 from bytewise.protocol.network import Network
 from bytewise.protocol.preflight import Preflight, Record, preflight
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.sortition import audit_is_drawn
-from bytewise.protocol.units import Digest, hex0x, unhex
+from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import telemetry
-from bytewise.storage.archive import Audit, Audits
+from bytewise.storage.archive import Audits
 from bytewise.storage.journal import Journal
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from verifier.audit import Cause, conclude
+from verifier.bounties import FAILED, Bounties
 from verifier.records import Live, Records
 from verifier.tickets import audit_right, run_job
 from verifier.tips import Tip
 from verifier.worker import AUDIT, Finished, Worker
-
-PENDING, SIGNED, POSTED, OPENED, DONE, FAILED = "PENDING", "SIGNED", "POSTED", "OPENED", "DONE", "FAILED"
-"""States of an audit; POSTED and OPENED mean that the outbox has it."""
-
-AGREEMENT = 2
-"""Verifiers that must have shown the same for a bounty (`Audits`)."""
-BOUNTY_PATIENCE_S = 600
-"""Protocol time after the window for which we wait for another verifier to show the same."""
 
 MAX_ATTEMPTS = 3
 """Jobs per audit: a third failure is no longer chance."""
@@ -55,6 +47,7 @@ class Auditor:
         self._network = network
         self._records = records
         self._audits = audits
+        self._bounties = Bounties(chain, records, audits, signer.address)
         self._journal = journal
         self._signer = signer
         self._enclave = enclave
@@ -72,11 +65,12 @@ class Auditor:
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """Looks for new draws, then says what to do about all audits."""
         self._forget_another_branch(docket)
+        self._forget_closed()
         for live in self._records.live:
             self._draw(live, docket)
         running = {subject for kind, subject, _ in self._worker.busy() if kind == "audit"}
         running |= {receipt for receipt, moment in self._not_before.items() if docket.timestamp < moment}
-        return decide_auditor(docket, self._duties(docket), running, self._margin_s)
+        return decide_auditor(docket, self._bounties.duties(docket), running, self._margin_s)
 
     def start(self, action: RunAudit, docket: Docket) -> None:
         """Queues the enclave job of one audit; `Unavailable` while something that it needs is missing."""
@@ -103,54 +97,11 @@ class Auditor:
 
     def post(self, action: PostAudit, sender: Sender) -> None:
         """Publishes the stored result."""
-        row = self._row(action.result.receipt_id)
-        assert row.signature is not None, "decided from this row"
-        sender.post_audit(action.result, row.signature, action.batch_id)
-        # What found nothing has nothing to show.
-        self._audits.mark(row.receipt_id, DONE if action.result.result == AuditOutcome.NONE.value else POSTED)
-        telemetry.log("audit.posted", receipt=row.receipt_id)
+        self._bounties.post(action, sender)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: Sender) -> None:
         """Shows what the result committed to, or claims the bounty for it."""
-        row, live = self._row(action.receipt_id), self._records.find(action.receipt_id)
-        assert row.result is not None and live is not None, "decided from this row"
-        if isinstance(action, OpenAudit):
-            tokens_hash, trace_root, salt = _opening(row)
-            sender.open_audit(row.receipt_id, row.result.verifier, tokens_hash, trace_root, salt)
-        else:
-            sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
-        self._audits.mark(row.receipt_id, OPENED if isinstance(action, OpenAudit) else DONE)
-
-    def _row(self, receipt_id: Digest) -> Audit:
-        found = self._audits.find(receipt_id)
-        assert found is not None, "decided from this row"
-        return found
-
-    def _duties(self, docket: Docket) -> Sequence[AuditDuty]:
-        rows = [row for state in (PENDING, SIGNED, POSTED, OPENED) for row in self._audits.audits(state)]
-        for row in rows:
-            if row.state in (PENDING, SIGNED) and docket.clock > row.deadline + BOUNTY_PATIENCE_S:
-                self._audits.mark(row.receipt_id, FAILED, "its window was over before it was published")
-        found = ((row, self._records.find(row.receipt_id)) for row in rows)
-        return [
-            AuditDuty(
-                row.receipt_id, live.header.batch_id, row.result, posted=row.state in (POSTED, OPENED),
-                opened=row.state == OPENED, agreed=self._agreed(row, live.header.batch_id, docket),
-            )
-            for row, live in found
-            if live is not None
-        ]  # fmt: skip
-
-    def _agreed(self, row: Audit, batch_id: int, docket: Docket) -> bool:
-        """Whether another verifier showed what we did; who has waited long enough for that gives up."""
-        if row.state != OPENED:
-            return False
-        tokens_hash, trace_root, _ = _opening(row)
-        found = out_hash(tokens_hash, trace_root)
-        agreed = self._chain.agreeing(row.receipt_id, batch_id, found, docket.number) >= AGREEMENT
-        if not agreed and docket.clock > row.deadline + BOUNTY_PATIENCE_S:
-            self._audits.mark(row.receipt_id, DONE, "nobody showed the same")
-        return agreed
+        self._bounties.collect(action, sender)
 
     def _forget_another_branch(self, docket: Docket) -> None:
         # A beacon of blocks that left the chain draws nobody: shards would refuse the ticket.
@@ -158,6 +109,15 @@ class Auditor:
             self._beacons.clear()
             self._drawn.clear()
         self._last = (docket.number, docket.block_hash)
+
+    def _forget_closed(self) -> None:
+        """What is known of receipts whose window is over."""
+        live = {each.seen.receipt_id for each in self._records.live}
+        batches = {each.header.batch_id for each in self._records.live}
+        self._drawn &= live
+        self._beacons = {batch: kept for batch, kept in self._beacons.items() if batch in batches}
+        self._attempts = {receipt: kept for receipt, kept in self._attempts.items() if receipt in live}
+        self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
     def _draw(self, live: Live, docket: Docket) -> None:
         """Whatever the check found: a receipt that nobody could audit because of a small fault would still become final."""
@@ -210,12 +170,3 @@ class Auditor:
                 opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
             )
         )  # fmt: skip
-
-
-def _opening(row: Audit) -> tuple[Digest, Digest, Digest]:
-    """Tokens hash, trace root and salt of a signed result."""
-    return (
-        Digest(unhex(row.opening["tokens_hash"])),
-        Digest(unhex(row.opening["trace_root"])),
-        Digest(unhex(row.opening["salt"])),
-    )

@@ -1,5 +1,6 @@
 """What drawn auditors and watchtowers do about receipts: pure functions of a docket and what we know, as in `decide`."""
 
+import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
@@ -8,6 +9,15 @@ from bytewise.protocol.docket import Docket
 from bytewise.protocol.messages import AuditOutcome, AuditResult
 from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import Address, Digest
+
+
+class AuditStage(enum.IntEnum):
+    """How far the chain has one verifier's audit of a receipt."""
+
+    NOTHING = 0
+    POSTED = 1
+    OPENED = 2
+    PAID = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +30,8 @@ class AuditDuty:
     """Its batch."""
     result: AuditResult | None
     """Once judged and attributed."""
-    posted: bool
-    """Whether the chain, or our outbox, has the result."""
-    opened: bool
-    """Whether what it committed to was shown."""
+    stage: AuditStage
+    """What the chain shows of it."""
     agreed: bool
     """Whether another verifier showed the same."""
 
@@ -59,7 +67,10 @@ class WatchPolicy:
 
 
 def decide_auditor(docket: Docket, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
-    """What a drawn auditor does: judge each drawn receipt once, publish it inside the window, show what it found after it."""
+    """What a drawn auditor does: judge each drawn receipt once, publish it inside the window, show what it found after it.
+
+    Each act is decided until the chain shows it: a sender may have to drop one, for a pool that is empty, say.
+    """
     actions: list[Action] = []
     for duty in duties:
         result, batch = duty.result, docket.batch(duty.batch_id)
@@ -69,7 +80,7 @@ def decide_auditor(docket: Docket, duties: Sequence[AuditDuty], running: Set[Dig
         elif result is None:
             if left_s > margin_s and duty.receipt_id not in running:
                 actions.append(RunAudit(duty.receipt_id))
-        elif not duty.posted:
+        elif duty.stage is AuditStage.NOTHING:
             actions.append(PostAudit(result, duty.batch_id))
     return tuple(actions)
 
@@ -108,8 +119,8 @@ def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
 
 def _afterwards(duty: AuditDuty) -> list[Action]:
     """Once the window is over a judgement can be shown, and is paid for if another verifier's agrees."""
-    if duty.result is None or not duty.posted or duty.result.result == AuditOutcome.NONE.value:
+    if duty.result is None or duty.result.result == AuditOutcome.NONE.value:
         return []
-    if not duty.opened:
+    if duty.stage is AuditStage.POSTED:
         return [OpenAudit(duty.receipt_id)]
-    return [ClaimBounty(duty.receipt_id)] if duty.agreed else []
+    return [ClaimBounty(duty.receipt_id)] if duty.stage is AuditStage.OPENED and duty.agreed else []

@@ -183,6 +183,10 @@ class Audits:
         """Sets the state."""
         self._update(receipt_id, state=state, detail=detail[:500])
 
+    def extend(self, receipt_id: Digest, deadline: int) -> None:
+        """Moves the deadline to a later time."""
+        self._update(receipt_id, deadline=deadline)
+
     def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> Audit:
         """Stores the one signed result before it is posted; returns it, or the one stored earlier: post that."""
         unsigned = update(AuditRow).where(AuditRow.receipt_id == result.receipt_id, AuditRow.result.is_(None))

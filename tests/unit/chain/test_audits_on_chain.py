@@ -1,16 +1,22 @@
 """Light audits posted, opened after the window, paid to two who agree."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.receipt import receipt_id
-from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.sortition import audit_is_drawn
-from bytewise.protocol.units import U8, U64
+from bytewise.protocol.units import U8, U64, Digest
 from chain.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import Court
 from tests.devnet import STAKE_WEI, VERIFIERS, mine, word
+
+
+def stages(court: Court, subject: Digest, who: Sequence[LocalSigner] = VERIFIERS, batch: int = 0) -> set[AuditStage]:
+    return {court.reader.audit_stage(subject, batch, each.address, court.reader.head()) for each in who}
 
 
 def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) -> None:
@@ -26,25 +32,28 @@ def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) ->
     # Nine in ten are drawn: some receipt has two auditors.
     index = next(i for i in auditors if len(auditors[i]) >= 2)
     drawn, subject = auditors[index], ids[index]
-    entry, proof = court.batch.entries[index], court.batch.proofs[index]
-    receipt = entry.receipt
+    (entry, proof), receipt = (court.batch.entries[index], court.batch.proofs[index]), court.batch.entries[index].receipt
     words, results = (receipt.tokens_hash, word("trace", receipt.seq)), {}
     for each in VERIFIERS:
         commitment = audit_commitment(subject, each.address, *words, word("salt", each.address))
         result = AuditResult(subject, each.address, U8(AuditOutcome.MATCH), commitment, U64(anvil.client.head().timestamp))
         results[each] = result
         court.of(each).post_audit(result, each.sign(typed_digest(court.domain, result)), 0)
+    assert stages(court, subject) == {AuditStage.NOTHING}
     court.pump()
+    assert (stages(court, subject, drawn), stages(court, subject, drawn, 1)) == ({AuditStage.POSTED}, {AuditStage.NOTHING})
     posted = [result for result, _ in court.reader.audits(0, court.reader.head())]
     assert posted == [results[each] for each in drawn]
     mine(anvil, DEVNET.times.window + 1)
     for each in drawn:
         court.of(each).open_audit(subject, each.address, *words, word("salt", each.address))
     court.pump()
+    assert stages(court, subject, drawn) == {AuditStage.OPENED}
     for _ in range(2):
         for each in drawn:
             court.of(each).claim_bounty(entry, proof, results[each])
         court.pump()
+    assert stages(court, subject, drawn) == {AuditStage.PAID}
     head = court.reader.head()
     paid = [court.reader.holdings(each.address, head).credit_wei for each in VERIFIERS]
     assert paid == [DEVNET.money.bounty * (each in drawn) for each in VERIFIERS]

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.actions import ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
-from bytewise.protocol.decide_audits import AuditDuty, AuditedReceipt, WatchPolicy, decide_auditor, decide_watchtower
+from bytewise.protocol.decide_audits import (
+    AuditDuty,
+    AuditedReceipt,
+    AuditStage,
+    WatchPolicy,
+    decide_auditor,
+    decide_watchtower,
+)
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.messages import AuditOutcome, AuditResult
 from bytewise.protocol.sortition import audit_is_drawn
@@ -33,12 +40,12 @@ def result(receipt: Digest, who: Address, said: AuditOutcome) -> AuditResult:
 
 def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
     receipt = word("r")
-    duty = AuditDuty(receipt, 0, None, posted=False, opened=False, agreed=False)
+    duty = AuditDuty(receipt, 0, None, AuditStage.NOTHING, agreed=False)
     assert decide_auditor(seen(), [duty], frozenset(), 5) == (RunAudit(receipt),)
     assert decide_auditor(seen(), [duty], {receipt}, 5) == ()
     said = result(receipt, ME, AuditOutcome.MATCH)
     assert decide_auditor(seen(), [replace(duty, result=said)], frozenset(), 5) == (PostAudit(said, 0),)
-    assert decide_auditor(seen(), [replace(duty, result=said, posted=True)], frozenset(), 5) == ()
+    assert decide_auditor(seen(), [replace(duty, result=said, stage=AuditStage.POSTED)], frozenset(), 5) == ()
     assert decide_auditor(seen(NOW + 5), [duty], frozenset(), 5) == (), "no time for it"
     assert decide_auditor(seen(NOW - 1), [replace(duty, result=said)], frozenset(), 5) == (), "too late to publish"
     assert decide_auditor(docket(), [duty], frozenset(), 5) == (), "its window was over before"
@@ -46,11 +53,14 @@ def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
 
 def test_what_was_found_is_shown_after_the_window_and_paid_for_once_another_agrees() -> None:
     said = result(word("r"), ME, AuditOutcome.MISMATCH)
-    duty = AuditDuty(word("r"), 0, said, posted=True, opened=False, agreed=False)
+    duty = AuditDuty(word("r"), 0, said, AuditStage.POSTED, agreed=False)
     over = seen(NOW - 1)
     assert decide_auditor(over, [duty], frozenset(), 5) == (OpenAudit(word("r")),)
-    assert decide_auditor(over, [replace(duty, opened=True)], frozenset(), 5) == ()
-    assert decide_auditor(over, [replace(duty, opened=True, agreed=True)], frozenset(), 5) == (ClaimBounty(word("r")),)
+    opened = replace(duty, stage=AuditStage.OPENED)
+    assert decide_auditor(over, [opened], frozenset(), 5) == ()
+    assert decide_auditor(over, [replace(opened, agreed=True)], frozenset(), 5) == (ClaimBounty(word("r")),)
+    assert decide_auditor(over, [replace(opened, stage=AuditStage.PAID, agreed=True)], frozenset(), 5) == ()
+    assert decide_auditor(over, [replace(duty, stage=AuditStage.NOTHING)], frozenset(), 5) == (), "the chain does not have it"
     nothing = replace(duty, result=result(word("r"), ME, AuditOutcome.NONE))
     assert decide_auditor(over, [nothing], frozenset(), 5) == ()
 

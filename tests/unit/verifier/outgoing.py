@@ -1,7 +1,8 @@
-"""A sender that keeps what was sent."""
+"""A sender that keeps what was sent, and the audits that a chain would then show."""
 
 from typing import Any
 
+from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.receipt import Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
@@ -13,9 +14,19 @@ class Outgoing:
 
     def __init__(self) -> None:
         self.sent: dict[tuple[object, ...], Any] = {}
+        self.dropped: set[str] = set()
+        """Verbs whose acts do not reach the chain: they waited for too long, or were refused."""
+        self.tried: list[str] = []
 
     def _once(self, *key: object, body: object = None) -> None:
-        self.sent.setdefault(key, body)
+        self.tried.append(str(key[0]))
+        if key[0] not in self.dropped:
+            self.sent.setdefault(key, body)
+
+    def audit_stage(self, receipt: Digest) -> AuditStage:
+        """What the chain has of our audit of a receipt."""
+        verbs = {AuditStage.PAID: "bounty", AuditStage.OPENED: "opening", AuditStage.POSTED: "audit"}
+        return next((stage for stage, verb in verbs.items() if (verb, receipt) in self.sent), AuditStage.NOTHING)
 
     def pump(self) -> int:
         return 0

@@ -11,7 +11,8 @@ import pytest
 from bytewise.protocol.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decide import MovePolicy
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.errors import Bug, TryAgain
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.errors import Bug, NoAgreement, TryAgain
 from bytewise.protocol.messages import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import typed_digest, verify_signature
@@ -20,7 +21,7 @@ from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest, unhex
 from bytewise.storage.archive import Audits
 from chain.params import changed
 from tests.unit.verifier import bench as b
-from tests.unit.verifier.town import ME, NETWORK, PARAMS, WINDOW_S, WORLD, Town
+from tests.unit.verifier.town import ME, NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, NOW, word
 from verifier.act import Performer
 from verifier.auditor import Auditor
@@ -80,29 +81,6 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(tmp_path: P
     town.journal.verify_journal()
 
 
-def test_what_was_found_is_shown_after_the_window_and_the_bounty_claimed_once_another_agrees(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1, cheat=True)
-    town.anchor(signed)
-    node, audits, worker = node_of(town)
-    run(town, node, worker, 1)
-    assert town.sender.of("opening") == []
-    town.chain.pass_time(WINDOW_S)
-    node.tick()
-    ((verifier, tokens, root, salt),) = town.sender.of("opening")
-    result = town.sender.of("audit")[0][0]
-    assert verifier == ME.address and audit_commitment(result.receipt_id, verifier, tokens, root, salt) == result.commitment
-    town.chain.pass_time(1)
-    node.tick()
-    assert town.sender.of("bounty") == []
-    town.chain.agreed = 2
-    for _ in range(2):
-        town.chain.pass_time(1)
-        node.tick()
-    worker.stop()
-    assert len(town.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
-
-
 def test_who_finds_a_fraud_tells_the_watchtowers_before_it_publishes(tmp_path: Path) -> None:
     town = Town(tmp_path)
     honest, fraud = town.signed(1), town.signed(2, cheat=True)
@@ -122,7 +100,7 @@ def test_who_finds_a_fraud_tells_the_watchtowers_before_it_publishes(tmp_path: P
     worker.stop()
     ((tip, published),) = told
     assert published == 0 and tip.result.receipt_id == receipt_id(ANCHOR, fraud.receipt)
-    box = TipBox(DISPUTES, lambda who: who == ME.address)
+    box = TipBox(DISPUTES, {ME.address})
     box.put(tip)
     assert box.key([tip.result]) == tip.key
 
@@ -268,6 +246,32 @@ def test_a_node_whose_chain_is_away_tries_again_and_loses_nothing(tmp_path: Path
     town.chain.reachable = True
     run(town, node, worker, 1)
     worker.stop()
+
+
+class Deaf:
+    """A part for which the endpoints cannot agree."""
+
+    def __init__(self) -> None:
+        self.silent = True
+
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        if self.silent:
+            raise NoAgreement("logs", 2, "endpoint 0 against 1")
+        return ()
+
+
+def test_a_part_that_lacks_something_keeps_no_other_from_its_work(tmp_path: Path) -> None:
+    town, deaf, worker = Town(tmp_path), Deaf(), Worker()
+    town.anchor(town.signed(1))
+    auditor, _ = auditor_of(town, worker)
+    performer = Performer(town.sender, town.journal, auditor, None, None)
+    node = Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [deaf, auditor], worker, auditor)
+    run(town, node, worker, 1)
+    assert node.ticks == 0, "a tick that was not whole is repeated"
+    deaf.silent = False
+    node.tick()
+    worker.stop()
+    assert node.ticks == 1
 
 
 def test_an_action_for_a_missing_part_is_a_bug_and_one_that_fails_stops_no_other(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from sqlalchemy import Engine
 
 from bytewise.protocol.ballots import sealed
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat, Seed
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
@@ -62,8 +63,9 @@ NETWORK = Network(
 class MemoryChain(Claims):
     """`ChainView` and `Documents` over lists that the test fills."""
 
-    def __init__(self) -> None:
+    def __init__(self, arrived: Outgoing | None = None) -> None:
         super().__init__()
+        self._arrived = arrived or Outgoing()
         self.number, self.timestamp, self.branch = 20, int(NOW) + 10, "main"
         self.disputes: list[Case] = []
         self.headers: list[BatchHeader] = []
@@ -74,6 +76,8 @@ class MemoryChain(Claims):
         """Disputes of one answer, and where the dockets that were asked for began."""
         self.alternatives: dict[Digest, Digest] = {}
         """What we committed to as a challenger, by dispute."""
+        self.extended: dict[int, int] = {}
+        """Seconds by which the window of a batch ends later."""
         self.parameters = PARAMS
         self.agreed = 0
         """Verifiers that showed the same as any."""
@@ -100,7 +104,9 @@ class MemoryChain(Claims):
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         return tuple(
-            anchored(each.batch_id, each.operator, self._end(each), **self.list_state(each.batch_id))
+            anchored(
+                each.batch_id, each.operator, self._end(each), anchored_at=each.anchored_at, **self.list_state(each.batch_id)
+            )
             for each in self._up_to(block)[from_batch:]
         )
 
@@ -115,10 +121,14 @@ class MemoryChain(Claims):
         return holdings(is_operator=True, last_seq=max((each.first_seq + each.count - 1 for each in own), default=0))
 
     def _end(self, header: BatchHeader) -> int:
-        return header.anchored_at + WINDOW_S + self.held(list_subject(ANCHOR, header.batch_id))
+        held = self.held(list_subject(ANCHOR, header.batch_id))
+        return header.anchored_at + WINDOW_S + held + self.extended.get(header.batch_id, 0)
 
     def params(self, version: int, block: int) -> ParamSet:
         return self.parameters
+
+    def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
+        return self._arrived.audit_stage(receipt_id)
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
         return self.agreed
@@ -218,7 +228,8 @@ class Town:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.chain, self.shelf, self.sender = MemoryChain(), Shelf(), Outgoing()
+        self.shelf, self.sender = Shelf(), Outgoing()
+        self.chain = MemoryChain(self.sender)
         self.url = f"sqlite:///{folder / 'node.db'}"
         (folder / "node.db").write_bytes(_migrated())
         self.clock = SystemClock()
@@ -259,7 +270,8 @@ class Town:
         plain = dispute_of(
             id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt),
             operator=signed.receipt.operator, claimed_out_hash=signed.receipt.out_hash, phase=Phase.COMMIT,
-            round_seed=word("round seed"), opened_at=self.chain.timestamp - 5, commit_end=self.chain.timestamp + 60,
+            round_seed=word("round seed"), seed=Seed(self.chain.number - 10, True, False, True),
+            opened_at=self.chain.timestamp - 5, commit_end=self.chain.timestamp + 60,
             reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
         )  # fmt: skip
         found = replace(plain, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,154 @@
+"""From a signed result to its bounty: what the chain shows counts, and what had to wait is asked for again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.messages import audit_commitment
+from bytewise.protocol.phases import Phase
+from bytewise.storage.archive import Audits
+from tests.unit.verifier.test_auditor import node_of, run, run_until
+from tests.unit.verifier.town import ME, WINDOW_S, Town
+from verifier import bounties
+from verifier.node import Node
+from verifier.worker import Worker
+
+
+def test_what_was_found_is_shown_after_the_window_and_the_bounty_claimed_once_another_agrees(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1, cheat=True)
+    town.anchor(signed)
+    node, audits, worker = node_of(town)
+    run(town, node, worker, 1)
+    assert town.sender.of("opening") == []
+    town.chain.pass_time(WINDOW_S)
+    node.tick()
+    ((verifier, tokens, root, salt),) = town.sender.of("opening")
+    result = town.sender.of("audit")[0][0]
+    assert verifier == ME.address and audit_commitment(result.receipt_id, verifier, tokens, root, salt) == result.commitment
+    town.chain.pass_time(1)
+    node.tick()
+    assert town.sender.of("bounty") == []
+    town.chain.agreed = 2
+    for _ in range(2):
+        town.chain.pass_time(1)
+        node.tick()
+    worker.stop()
+    assert len(town.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
+
+
+def claiming(tmp_path: Path, count: int = 1) -> tuple[Town, Node, Audits, Worker]:
+    """Audits that are shown, and with which somebody agrees."""
+    town = Town(tmp_path)
+    town.anchor(*(town.signed(i + 1) for i in range(count)))
+    node, audits, worker = node_of(town)
+    run(town, node, worker, count)
+    town.chain.agreed = 2
+    town.chain.pass_time(WINDOW_S)
+    node.tick()
+    worker.stop()
+    assert len(town.sender.of("opening")) == count
+    return town, node, audits, worker
+
+
+def pass_blocks(town: Town, node: Node, seconds: int, count: int = 1) -> None:
+    for _ in range(count):
+        town.chain.pass_time(seconds)
+        node.tick()
+
+
+@pytest.mark.parametrize("verb", ["audit", "opening", "bounty"])
+def test_what_the_sender_had_to_drop_is_sent_again(tmp_path: Path, verb: str) -> None:
+    """A pool that is empty or an hourly limit: the act waits, is dropped, and is due all the same."""
+    town = Town(tmp_path)
+    town.anchor(town.signed(1))
+    town.chain.agreed = 2
+    town.sender.dropped = {verb}
+    node, audits, worker = node_of(town)
+    run_until(town, node, worker, lambda: verb in town.sender.tried or (verb != "audit" and bool(town.sender.of("audit"))))
+    worker.stop()
+    if verb != "audit":
+        town.chain.pass_time(WINDOW_S)
+    pass_blocks(town, node, 1, 5)
+    assert town.sender.tried.count(verb) > 1 and town.sender.of(verb) == []
+    town.sender.dropped = set()
+    pass_blocks(town, node, 1, 2)
+    town.chain.pass_time(WINDOW_S)
+    pass_blocks(town, node, 1, 4)
+    assert len(town.sender.of(verb)) == 1 and [row.state for row in audits.audits()] == ["DONE"]
+    tried = list(town.sender.tried)
+    pass_blocks(town, node, 1, 3)
+    assert town.sender.tried == tried, "nothing is left to do"
+
+
+def test_a_bounty_that_cannot_be_paid_is_given_up_after_a_day(tmp_path: Path) -> None:
+    town, node, audits, _ = claiming(tmp_path)
+    town.sender.dropped = {"bounty"}
+    pass_blocks(town, node, 3_600, 23)
+    assert [row.state for row in audits.audits()] == ["AGREED"] and town.sender.tried.count("bounty") == 22
+    pass_blocks(town, node, 3_600, 3)
+    assert [row.state for row in audits.audits()] == ["FAILED"]
+    tried = list(town.sender.tried)
+    pass_blocks(town, node, 3_600, 3)
+    assert town.sender.tried == tried and town.sender.of("bounty") == []
+
+
+def test_a_bounty_waits_beyond_a_restart(tmp_path: Path) -> None:
+    town, node, _, _ = claiming(tmp_path)
+    town.sender.dropped = {"bounty"}
+    pass_blocks(town, node, 60, 5)
+    town.reopen()
+    town.sender.dropped = set()
+    node, audits, worker = node_of(town)
+    pass_blocks(town, node, 60, 2)
+    worker.stop()
+    assert len(town.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
+
+
+def test_only_some_bounties_are_claimed_at_one_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounties, "CLAIMS_AT_ONCE", 2)
+    town, node, audits, _ = claiming(tmp_path, 3)
+    town.sender.dropped = {"bounty"}
+    pass_blocks(town, node, 1)
+    pass_blocks(town, node, 1)
+    assert [row.state for row in audits.audits()] == ["AGREED"] * 3 and town.sender.tried.count("bounty") == 2
+    town.sender.dropped = set()
+    pass_blocks(town, node, 1, 4)
+    assert len(town.sender.of("bounty")) == 3 and [row.state for row in audits.audits()] == ["DONE"] * 3
+
+
+def test_a_window_that_stood_still_leaves_as_much_time_after_it(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    header = town.anchor(town.signed(1))
+    town.sender.dropped = {"audit"}
+    node, audits, worker = node_of(town)
+    run_until(town, node, worker, lambda: "audit" in town.sender.tried)
+    worker.stop()
+    town.chain.extended[header.batch_id] = 10_000
+    pass_blocks(town, node, 2_000, 5)
+    town.sender.dropped = set()
+    pass_blocks(town, node, 1, 2)
+    assert len(town.sender.of("audit")) == 1 and [row.state for row in audits.audits()] == ["POSTED"]
+
+
+def test_a_mismatch_waits_for_its_dispute_and_then_as_long_as_any_other(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    fraud = town.signed(1, cheat=True)
+    town.anchor(fraud)
+    node, audits, worker = node_of(town)
+    run(town, node, worker, 1)
+    dispute = town.dispute(fraud, members=())
+    town.chain.agreed = 2
+    town.chain.pass_time(WINDOW_S)
+    node.tick()
+    worker.stop()
+    town.sender.dropped = {"bounty"}
+    pass_blocks(town, node, 36_000, 10)
+    assert [row.state for row in audits.audits()] == ["AGREED"] and "bounty" not in town.sender.tried
+    town.chain.disputes = [replace(dispute, phase=Phase.FINAL, paid=True, ended=True)]
+    pass_blocks(town, node, 3_600, 20)
+    assert [row.state for row in audits.audits()] == ["AGREED"] and town.sender.tried.count("bounty") == 20
+    town.sender.dropped = set()
+    pass_blocks(town, node, 1, 2)
+    assert len(town.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
