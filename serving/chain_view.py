@@ -43,6 +43,7 @@ class OperatorStanding:
             registered=docket.me.is_operator, last_seq=docket.me.last_seq,
             judged=self._judged(environment.pool, block),
             room=self._room(docket, params), price_wei=docket.price_wei, most=self._most(docket, params),
+            paused=docket.paused, pause_s=params.times.max_pause,
         )  # fmt: skip
 
     def _judged(self, pool: Digest, block: int) -> bool:

@@ -10,9 +10,10 @@ from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.request import Request
 
 
-def verify_time_left(request: Request, anchor_by: int) -> Request:
-    """The request, if it outlives the promise that its receipt will make; `TryAgain` if it waited too long for the engine."""
-    if request.expiry < anchor_by:
+def verify_time_left(request: Request, until: int) -> Request:
+    """The request, if it lives `until` then: the promise that its receipt will make, and the longest pause beyond it, in chain
+    time. `TryAgain` if it waited too long for the engine."""
+    if request.expiry < until:
         raise TryAgain("engine", "the request waited for too long")
     return request
 

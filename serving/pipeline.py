@@ -71,7 +71,7 @@ class Pipeline:
         """The work that answers the request named `key`; `BadRequest` or `TryAgain` before any work is done."""
         hands = self._hands
         standing, _ = hands.watch.open()
-        request, _ = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp)
+        request, _ = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp, standing.pause_s)
         asked = make_choices(request, ask.choices, hands.gateway, hands.rng)
         return lambda: self._answer(key, asked)
 
@@ -81,7 +81,7 @@ class Pipeline:
         # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
         standing, epoch = hands.watch.open()
         for request, _ in asked:
-            verify_time_left(request, standing.timestamp + self._anchor_within_s)
+            verify_time_left(request, standing.timestamp + self._anchor_within_s + standing.pause_s)
         # The number is only taken when the receipt is stored; this thread is the only one that takes numbers, and the books
         # refuse any other than the next.
         first = hands.books.next_seq()

@@ -62,13 +62,15 @@ class Offer:
     environment: Environment
     chain_id: int
     request_ttl_s: int
-    """How long after its making a Request may be anchored: well above the longest anchoring delay."""
+    """How long after its making a Request may be anchored, pauses not counted: well above the longest anchoring delay."""
 
 
-def make_request(ask: Ask, offer: Offer, words: Words, client: Signer, rng: Rng, now: int) -> tuple[Request, Blob]:
+def make_request(
+    ask: Ask, offer: Offer, words: Words, client: Signer, rng: Rng, now: int, pause_s: int = 0
+) -> tuple[Request, Blob]:
     """The Request and the gateway's signature over it; `BadRequest` names the parameter that is outside the limits.
 
-    `now` is chain time in Unix seconds: the expiry is judged by the chain's clock.
+    `now` is chain time, Unix seconds. No pause stops the clock of the expiry: it is `pause_s`, the longest one, later (ADR 108).
     """
     prompt = _render(ask, words)
     limits = offer.environment.limits
@@ -96,7 +98,7 @@ def make_request(ask: Ask, offer: Offer, words: Words, client: Signer, rng: Rng,
         version=REQUEST_VERSION, model_id=offer.model_id, model_name=offer.model_name, environment=offer.environment.digest,
         decode=decode, seed=U64(seed), prompt=prompt, template_digest=offer.template_digest,
         tokenizer_digest=offer.tokenizer_digest, prompt_commitments=None, nonce=Digest(rng(32)), chain_id=U256(offer.chain_id),
-        expiry=U64(now + offer.request_ttl_s), client=client.address, reply_key=None,
+        expiry=U64(now + offer.request_ttl_s + pause_s), client=client.address, reply_key=None,
     )  # fmt: skip
     try:
         verify_limits(request, offer.environment)

@@ -93,7 +93,7 @@ class Limits:
     anchor_within_s: int = 300
     """Promised time from signing to anchoring (`anchorBy`)."""
     request_ttl_s: int = 7200
-    """How long a Request may be anchored."""
+    """How long a Request may be anchored, beside the longest pause that the guardian may make."""
     max_batch: int = 64
     """Most receipts in a batch; the contract has its own bound."""
     max_body_bytes: int = 1 << 20

@@ -34,11 +34,16 @@ class Standing:
     """Of a place for one receipt."""
     most: int
     """Receipts that the contract takes in one batch now: a larger one would be refused for good."""
+    paused: bool
+    """Whether the guardian has stopped the protocol clock: no batch is taken meanwhile."""
+    pause_s: int
+    """Longest pause that can come while a request waits, in seconds: its life is on the wall clock, which runs on."""
 
     @property
     def closed_because(self) -> str | None:
         """Why no request may be accepted now, or None."""
         for good, reason in (
+            (not self.paused, "the network is paused"),
             (self.registered, "this operator is not registered"),
             (self.environment_active, "this environment is not active"),
             (self.model_active, "this model is not active"),

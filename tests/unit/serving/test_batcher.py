@@ -54,7 +54,19 @@ class Scene:
 
     def read(self) -> Standing:
         return Standing(
-            1, self.timestamp, devnet.epoch_document().record, True, True, True, self.last_seq, True, 100, PRICE, self.most
+            1,
+            self.timestamp,
+            devnet.epoch_document().record,
+            True,
+            True,
+            True,
+            self.last_seq,
+            True,
+            100,
+            PRICE,
+            self.most,
+            paused=False,
+            pause_s=0,
         )
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:

@@ -7,12 +7,20 @@ import pytest
 
 from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.receipt import anchor_subject, receipt_id
+from bytewise.storage.outbox import State
+from chain.artifacts import interface
 from chain.params import DEVNET
 from chain.reader import DocketReader
+from chain.transactions import Call
 from serving.chain_view import OperatorStanding, OwnBatches
+from serving.openai import read_ask
+from serving.recipe import make_request
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import ENVIRONMENT, FEE_WEI, MODEL, STAKE_WEI, batch, deployed, pump, reader, sender, signer
+from tests.devnet import ENVIRONMENT, FEE_WEI, GUARDIAN, MODEL, STAKE_WEI, batch, deployed, pump, reader, sender, signer
 from tests.dockets import holdings
+from tests.unit.chain.desk import send
+from tests.unit.serving.test_complete_requests import LEAST
+from tests.unit.serving.test_warm_up import OFFER, Words
 
 
 def _standing(anvil: Anvil, **changes: object) -> OperatorStanding:
@@ -72,3 +80,33 @@ def test_who_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> Non
         pump(anvil, [operator])
         (demand,) = chain.demands((anchor_subject(network.anchor_domain, name),), chain.head())
         assert (demand.kind, demand.state) == (DemandKind.ANCHOR, DemandState.ANSWERED)
+
+
+def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: Path) -> None:
+    """It was asked, answered and signed a moment before the guardian stopped the clock, for as long as it may."""
+    with running_anvil() as anvil:
+        network, me, longest = deployed(anvil), signer(1), DEVNET.times.max_pause
+        standing = OperatorStanding(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL)
+        before = standing.read()
+        assert not before.paused and before.pause_s == longest
+        request, _ = make_request(
+            read_ask(LEAST), OFFER, Words(), me, bytes, before.timestamp, before.pause_s,
+        )  # fmt: skip
+        operator = sender(anvil, network, me, tmp_path)
+        header = batch(network, me, 1, 2, before.timestamp).header
+        pause = interface("Guardian").call("pause", longest)
+        send(anvil.client, Call(GUARDIAN, network.addresses.guardian, pause, 0, 200_000), tip_wei=10**9)
+        anvil.mine()
+        assert standing.read().closed_because == "the network is paused"
+        for seconds in (1, longest - 60):
+            operator.anchor(header, FEE_WEI, deadline=request.expiry - 150)
+            operator.pump()
+            assert [row.state for row in operator.transactions.outbox.all()] == [State.PLANNED], "it waits"
+            anvil.pass_time(seconds)
+        anvil.pass_time(60)
+        operator.anchor(header, FEE_WEI, deadline=request.expiry - 150)
+        pump(anvil, [operator])
+        after = standing.read()
+        (anchored,) = reader(anvil, network).batches(0, after.number)
+        assert after.closed_because is None and after.last_seq == 2
+        assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
