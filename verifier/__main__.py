@@ -13,7 +13,6 @@ from pathlib import Path
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.errors import BytewiseError, ConfigurationError
-from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
@@ -36,10 +35,12 @@ from verifier.control import ControlledStore
 from verifier.demander import Demander, Means
 from verifier.given import Given
 from verifier.jobs import JobSocket
+from verifier.members import Members
 from verifier.node import Node, Part, Votes
 from verifier.records import Records
 from verifier.settings import NodeSettings, Role
-from verifier.tips import TipBox, TipSender, TipServer
+from verifier.tip_server import TipServer
+from verifier.tips import TipBox, TipSender
 from verifier.watchtower import Watchtower
 from verifier.worker import Worker
 
@@ -69,6 +70,7 @@ class World:
         )  # fmt: skip
         self.worker = Worker()
         self.tips: TipServer | None = None
+        self.members: Members | None = None
 
     def enclave(self) -> JobSocket:
         """The own enclave."""
@@ -89,7 +91,8 @@ class World:
         """The part that challenges on posted audits."""
         listen, box = self.settings.tips, None
         if listen is not None:
-            box = TipBox(self.network.disputes_domain, self._is_verifier)
+            self.members = Members(self.chain, self.records)
+            box = TipBox(self.network.disputes_domain, self.members)
             self.tips = TipServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
         return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
 
@@ -110,9 +113,6 @@ class World:
         self.worker.stop()
         self.lane.release()
 
-    def _is_verifier(self, who: Address) -> bool:
-        return any(self.chain.holdings(who, self.chain.head()).pool)
-
     def _tip_sender(self) -> TipSender | None:
         urls, certificate = self.settings.tip_urls, self.settings.tip_certificate_file
         return TipSender(urls, certificate) if urls and certificate is not None else None
@@ -122,7 +122,8 @@ class World:
     ) -> Node:
         """The process: votes before audits, audits before challenges, challenges before demands."""
         demander = self.demander(watchtower is not None)
-        parts: list[Part] = [part for part in (votes, auditor, watchtower, demander) if part is not None]
+        everything = (votes, auditor, self.members, watchtower, demander)
+        parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander)
         return Node(
             self.chain, self.sender, self.signer.address, self.records, performer, self.settings.moves, parts,

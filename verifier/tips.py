@@ -7,24 +7,21 @@ over, to watchtowers of its choice. A tip proves itself: it opens the commitment
 import queue
 import ssl
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
 
 from bytewise.protocol.court.count import key_of
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BytewiseError, CommitmentMismatch, NotAMember
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import CommitmentMismatch, NotAMember
 from bytewise.protocol.messages import AuditResult, Outcome, audit_commitment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service import telemetry
 
-MAX_TIP_BYTES = 4096
-"""A tip has about 700."""
 MAX_TIPS = 4096
 """Tips that are kept: the oldest go first."""
 MAX_TIPS_EACH = 64
@@ -63,23 +60,23 @@ class Tip:
 
 
 class TipBox:
-    """Tips of verifiers, by receipt. `is_verifier` asks the chain. Thread-safe."""
+    """Tips of verifiers, by receipt. `verifiers` may be asked by any thread. Thread-safe."""
 
-    def __init__(self, domain: Domain, is_verifier: Callable[[Address], bool]) -> None:
+    def __init__(self, domain: Domain, verifiers: Container[Address]) -> None:
         self._domain = domain
-        self._is_verifier = is_verifier
+        self._verifiers = verifiers
         self._tips: dict[tuple[Digest, Address], Tip] = {}
         self._lock = threading.Lock()
 
     def put(self, tip: Tip) -> None:
-        """Keeps a tip that its verifier signed; the fault otherwise."""
+        """Keeps a tip that its verifier signed; the fault otherwise. What is cheap is looked at first."""
         result = tip.result
+        if result.verifier not in self._verifiers:
+            raise NotAMember(result.verifier, "any pool", 0)
         found = audit_commitment(result.receipt_id, result.verifier, tip.tokens_hash, tip.trace_root, tip.salt)
         if found != result.commitment:
             raise CommitmentMismatch(result.verifier, result.commitment.hex())
         verify_signature("tip", typed_digest(self._domain, result), tip.signature, result.verifier)
-        if not self._is_verifier(result.verifier):
-            raise NotAMember(result.verifier, "any pool", 0)
         with self._lock:
             self._tips[(result.receipt_id, result.verifier)] = tip
             own = [key for key in self._tips if key[1] == result.verifier]
@@ -94,30 +91,6 @@ class TipBox:
             told = [(result, self._tips.get((result.receipt_id, result.verifier))) for result in posted]
         keys = [tip.key for result, tip in told if tip is not None and tip.result == result]
         return max(keys, key=keys.count) if keys else None
-
-
-class TipServer:
-    """Takes tips over HTTPS in threads of its own until `close`."""
-
-    def __init__(self, box: TipBox, host: str, port: int, certificate: Path, key: Path) -> None:
-        self._server = _Server((host, port), _Handler)
-        self._server.box = box
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        # Not before a thread of its own has the connection: a client that says nothing keeps nobody waiting.
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="tips", daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self._server.server_address[1])
-
-    def close(self) -> None:
-        """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
 
 
 class TipSender:
@@ -148,34 +121,3 @@ class TipSender:
                 telemetry.log("tip.sent", receipt=tip.result.receipt_id, status=answer.status_code)
             except httpx2.HTTPError as error:
                 telemetry.log("tip.not_sent", receipt=tip.result.receipt_id, error=type(error).__name__)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    box: TipBox
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = TIMEOUT_S
-    server: _Server
-
-    def do_POST(self) -> None:
-        """One tip."""
-        length = self.headers.get("Content-Length", "")
-        if self.path != PATH or not length.isdigit() or int(length) > MAX_TIP_BYTES:
-            self._answer(400)
-            return
-        try:
-            self.server.box.put(decode(Tip, self.rfile.read(int(length))))
-            self._answer(204)
-        except BytewiseError as error:
-            telemetry.log_error("tip.refused", error)
-            self._answer(403)
-
-    def log_message(self, *args: object) -> None:
-        """Silent: the journal of the process says what matters."""
-
-    def _answer(self, status: int) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()

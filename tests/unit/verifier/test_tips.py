@@ -1,0 +1,190 @@
+"""How tips travel, and what strangers can do to who takes them: use up nothing but what is set aside for strangers."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import CommitmentMismatch, NotAMember
+from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
+from bytewise.service.certificates import make_certificate
+from chain.records import Membership, PoolMember
+from tests.dockets import docket
+from tests.unit.verifier.test_watchtower import EVERYBODY, KEY, tip
+from tests.unit.verifier.town import Town
+from tests.world import DISPUTES, signer, word
+from verifier.members import REFRESH_BLOCKS, Members
+from verifier.tip_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_TIP_BYTES, TipServer
+from verifier.tips import MAX_WAITING, PATH, TipBox, TipSender
+
+VOTER = signer("voter").address
+
+
+def wait(done: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(400):
+        if done():
+            return
+        pause.wait(0.05)
+    raise AssertionError("never done")
+
+
+class Office:
+    """A watchtower that listens, and a client that trusts it."""
+
+    def __init__(self, folder: Path, exchange_s: float) -> None:
+        make_certificate(folder / "tls.pem", folder / "tls.key", "127.0.0.1", "tower")
+        self.certificate = folder / "tls.pem"
+        self.box = TipBox(DISPUTES, {VOTER})
+        self.server = TipServer(self.box, "127.0.0.1", 0, self.certificate, folder / "tls.key", exchange_s)
+        self.url = f"https://127.0.0.1:{self.server.port}"
+        self.trust = ssl.create_default_context(cafile=str(self.certificate))
+
+    def silent(self, source: str = "127.0.0.1") -> socket.socket:
+        """A connection that says nothing."""
+        return socket.create_connection(("127.0.0.1", self.server.port), timeout=10, source_address=(source, 0))
+
+    def post(self, path: str, body: bytes, source: str = "127.0.0.1", **headers: str) -> int:
+        transport = httpx2.HTTPTransport(verify=self.trust, local_address=source)
+        with httpx2.Client(transport=transport, timeout=10) as client:
+            return int(client.post(self.url + path, content=body, headers=headers).status_code)
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    made = Office(tmp_path, exchange_s=60)
+    yield made
+    made.server.close()
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Office]:
+    made = Office(tmp_path, exchange_s=0.3)
+    yield made
+    made.server.close()
+
+
+def test_a_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
+    make_certificate(tmp_path / "tls.pem", tmp_path / "tls.key", "127.0.0.1", "tower")
+    said = tip(word("receipt"), "voter")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        tell = TipSender((f"https://127.0.0.1:{silent.getsockname()[1]}",), tmp_path / "tls.pem")
+        silent.settimeout(10)
+        for _ in range(MAX_WAITING + 9):
+            tell(said)
+        assert silent.accept(), "it is being told, and nobody waits"
+
+
+def test_tips_travel_to_who_was_named_and_nothing_else_is_taken(office: Office) -> None:
+    said = tip(word("receipt"), "voter")
+    TipSender(("https://127.0.0.1:1", office.url), office.certificate)(said)
+    wait(lambda: office.box.key([said.result]) is not None)
+    assert office.box.key([said.result]) == KEY
+    asked = ((PATH, b"no tip", 403), (PATH, bytes(MAX_TIP_BYTES + 1), 400), ("/other", encode(said), 400))
+    for path, body, status in (*asked, (PATH, encode(tip(word("receipt"), "second")), 403)):
+        assert office.post(path, body) == status
+
+
+@pytest.mark.parametrize("length", ["-1", "4097", "1e3", "\u00b2", "9" * 5000, "0" * 12 + "9999", ""])
+def test_a_length_that_is_none_ends_the_exchange(office: Office, length: str) -> None:
+    with office.trust.wrap_socket(office.silent(), server_hostname="127.0.0.1") as client:
+        client.sendall(f"POST {PATH} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
+        assert b" 400 " in client.recv(100)
+
+
+def test_who_is_no_verifier_is_sent_away_before_its_signature_is_looked_at() -> None:
+    forged = replace(tip(word("receipt"), "second"), signature=tip(word("receipt"), "voter").signature, salt=word("salt"))
+    with pytest.raises(NotAMember):
+        TipBox(DISPUTES, {VOTER}).put(forged)
+    with pytest.raises(CommitmentMismatch):
+        TipBox(DISPUTES, EVERYBODY).put(forged)
+
+
+def test_one_address_holds_so_many_connections_and_others_are_served(office: Office) -> None:
+    held = [office.silent() for _ in range(MAX_FROM_ONE)]
+    wait(lambda: office.server.connections == MAX_FROM_ONE)
+    with office.silent() as refused:
+        assert refused.recv(1) == b"", "closed at once"
+    said = tip(word("receipt"), "voter")
+    assert office.post(PATH, encode(said), source="127.0.0.2") == 204
+    wait(lambda: office.server.connections == MAX_FROM_ONE)
+    for each in held:
+        each.close()
+    wait(lambda: office.server.connections == 0)
+    assert office.post(PATH, encode(said)) == 204
+
+
+def test_all_addresses_together_hold_so_many_connections(office: Office) -> None:
+    threads = threading.active_count()
+    crowd = [office.silent(f"127.0.0.{2 + i // MAX_FROM_ONE}") for i in range(MAX_CONNECTIONS)]
+    wait(lambda: office.server.connections == MAX_CONNECTIONS)
+    with office.silent("127.0.1.1") as refused:
+        assert refused.recv(1) == b""
+    assert threading.active_count() <= threads + MAX_CONNECTIONS
+    for each in crowd:
+        each.close()
+    wait(lambda: office.server.connections == 0)
+
+
+def test_who_says_nothing_is_let_go(hasty: Office) -> None:
+    with hasty.silent() as client:
+        assert client.recv(1) == b""
+    wait(lambda: hasty.server.connections == 0)
+
+
+def test_bytes_one_by_one_buy_no_time(hasty: Office) -> None:
+    with hasty.trust.wrap_socket(hasty.silent(), server_hostname="127.0.0.1") as client:
+        client.sendall(f"POST {PATH} HTTP/1.0\r\n".encode())
+        pause = threading.Event()
+        with pytest.raises(OSError):
+            for _ in range(400):
+                client.sendall(b"a: b\r\n"[:1])
+                pause.wait(0.05)
+    wait(lambda: hasty.server.connections == 0)
+
+
+def test_a_connection_that_breaks_is_counted_and_prints_nothing(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
+    name = 'bytewise_tips_refused_total{reason="broken"}'
+    before = telemetry.counters().get(name, 0)
+    with office.silent() as client:
+        client.sendall(b"this is no handshake\r\n\r\n")
+    wait(lambda: telemetry.counters().get(name, 0) > before)
+    wait(lambda: office.server.connections == 0)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+class Roll:
+    """Pools as the chain shows them."""
+
+    def __init__(self, *who: tuple[Address, int]) -> None:
+        self.who, self.reads = list(who), 0
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        return word("pool of", environment)
+
+    def verifiers(self, pool: Digest, block: int) -> tuple[PoolMember, ...]:
+        self.reads += 1
+        membership = Membership(pool, word("machine"), word("measurement"), 0)
+        return tuple(PoolMember(who, i, 1, stake, membership) for i, (who, stake) in enumerate(self.who))
+
+
+def test_members_are_read_now_and_then_and_never_because_a_stranger_asks(tmp_path: Path) -> None:
+    town, roll = Town(tmp_path), Roll((VOTER, 10), (signer("left").address, 0))
+    members = Members(roll, town.records)
+    town.anchor(town.signed(1))
+    town.records.step(town.chain.now())
+    start = town.chain.number
+    for number in range(start, start + REFRESH_BLOCKS):
+        members.step(docket(number=number))
+        assert VOTER in members and signer("left").address not in members and signer("stranger").address not in members
+    assert roll.reads == 1
+    roll.who = [(signer("new").address, 5)]
+    members.step(docket(number=start + REFRESH_BLOCKS))
+    assert roll.reads == 2 and signer("new").address in members and VOTER not in members
