@@ -21,6 +21,16 @@ _LONGEST_FIELD = 500
 """Characters of one field: a log line is for reading, not for storing payloads."""
 
 
+class _Lines:
+    """Prints to a stream; without one to what is standard error at that moment, for that may be replaced and closed."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        print(line, file=self._stream or sys.stderr, flush=True)
+
+
 class Telemetry:
     """Log and counters of one process; `configure` sets where lines go and whether error values are shown."""
 
@@ -35,7 +45,7 @@ class Telemetry:
         """Names the process in each line. An enclave sets `details` to False: error values may quote plaintext."""
         self._details = details
         self._logger = structlog.wrap_logger(
-            structlog.PrintLogger(stream or sys.stderr),
+            _Lines(stream),
             processors=[structlog.processors.JSONRenderer(sort_keys=True, separators=(",", ":"))],
             wrapper_class=structlog.BoundLogger,
             component=component,

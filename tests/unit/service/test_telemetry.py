@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 
 import pytest
 
@@ -70,3 +71,15 @@ def test_health_is_a_recent_beat() -> None:
     telemetry, _ = configured()
     telemetry.beat("tick")
     assert telemetry.health({"tick": 60.0, "other": 60.0}) == {"tick": True, "other": False}
+
+
+def test_standard_error_may_be_replaced_and_closed_between_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command's runner does that; whoever logs later in the same process must not fail of it."""
+    telemetry, first, second = Telemetry(), io.StringIO(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", first)
+    telemetry.log("first.line")
+    assert json.loads(first.getvalue())["event"] == "first.line"
+    first.close()
+    monkeypatch.setattr(sys, "stderr", second)
+    telemetry.log("second.line")
+    assert json.loads(second.getvalue())["event"] == "second.line"
