@@ -3,6 +3,7 @@
 Every action may be performed again: outbox, protection table and worker know what was begun. The journal is written first.
 """
 
+from collections import OrderedDict
 from typing import Protocol, TypeVar
 
 from bytewise.ports import Sender
@@ -32,6 +33,9 @@ from verifier.moves import make_move, told, told_of_demand
 from verifier.watchtower import Watchtower
 
 T = TypeVar("T")
+
+MAX_RECORDED = 4096
+"""Actions of which it is remembered that they are in the journal: more than are due at one time. Those decided last stay."""
 
 
 class Voting(Protocol):
@@ -63,7 +67,7 @@ class Performer:
         self._watchtower = watchtower
         self._voting = voting
         self._demander = demander
-        self._recorded: set[Action] = set()
+        self._recorded: OrderedDict[Action, None] = OrderedDict()
 
     def perform_all(self, actions: tuple[Action, ...], docket: Docket) -> None:
         """Performs each action; one that fails is logged and counted, and decided again at the next tick."""
@@ -106,11 +110,14 @@ class Performer:
                 make_move(self._sender, action)
 
     def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:
-        """The intent, once per process life: an action is decided again until the chain shows it."""
+        """The intent, once and not at each tick: an action is decided again until the chain shows it."""
         if action in self._recorded:
+            self._recorded.move_to_end(action)
             return
         self._journal.append(f"act.{type(action).__name__}", subject, body)
-        self._recorded.add(action)
+        self._recorded[action] = None
+        if len(self._recorded) > MAX_RECORDED:
+            self._recorded.popitem(last=False)
         telemetry.log("action.begun", action=type(action).__name__, subject=subject)
 
 

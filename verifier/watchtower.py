@@ -1,5 +1,7 @@
 """The watchtower without keys: challenges on the posted results of publicly drawn auditors alone (design section 3)."""
 
+from typing import NamedTuple
+
 from bytewise.ports import ChainView, Sender
 from bytewise.protocol.actions import Action, OpenDispute
 from bytewise.protocol.ballots import alt_commit, dispute_id
@@ -17,6 +19,14 @@ from bytewise.service import telemetry
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from verifier.records import Live, Records
 from verifier.tips import TipBox
+
+
+class Seen(NamedTuple):
+    """A posted result."""
+
+    result: AuditResult
+    made_at: int
+    """Chain time: what its verifier says, or that of the block at which we read it, if that was earlier."""
 
 
 class Watchtower:
@@ -40,7 +50,7 @@ class Watchtower:
         self._next_block = self._first_block
         self._last: tuple[int, Digest] | None = None
         self._policy = policy
-        self._posted: dict[Digest, list[AuditResult]] = {}
+        self._posted: dict[Digest, list[Seen]] = {}
         self._beacons: dict[int, Digest] = {}
         self._seats: dict[tuple[int, Address], int] = {}
         self._disputed: set[Digest] = set()
@@ -49,7 +59,8 @@ class Watchtower:
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """Reads new audit results, then says what to challenge and what to show."""
         self._read(docket)
-        self._disputed |= {case.receipt_id for case in docket.cases}
+        self._forget_closed(docket)
+        self._disputed |= {case.receipt_id for case in docket.cases if case.receipt_id in self._posted}
         challenges = decide_watchtower(docket, self._audited(docket), self._disputed, self._policy)
         return (*challenges, *decide_challenger(docket, self._signer.address, self._alternatives(docket)))
 
@@ -88,11 +99,13 @@ class Watchtower:
 
     def _committed_to(self, case: Case, docket: Docket) -> Digest | None:
         if case.id not in self._committed:
-            self._committed |= self._chain.alt_commits(self._signer.address, self._first_block, docket.number)
+            found = self._chain.alt_commits(self._signer.address, self._first_block, docket.number)
+            self._committed |= {each.id: found[each.id] for each in docket.cases if each.id in found}
         return self._committed.get(case.id)
 
     def _against(self, receipt_id: Digest) -> list[AuditResult]:
-        return [each for each in self._posted.get(receipt_id, []) if each.result == AuditOutcome.MISMATCH.value]
+        posted = [each.result for each in self._posted.get(receipt_id, [])]
+        return [each for each in posted if each.result == AuditOutcome.MISMATCH.value]
 
     def _read(self, docket: Docket) -> None:
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
@@ -103,10 +116,21 @@ class Watchtower:
         if self._next_block > docket.number:
             return
         for result, _signature in self._chain.audits(self._next_block, docket.number):
-            self._posted.setdefault(result.receipt_id, []).append(result)
+            self._posted.setdefault(result.receipt_id, []).append(Seen(result, min(result.audited_at, docket.timestamp)))
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
         self._next_block = docket.number + 1
         self._last = (docket.number, docket.block_hash)
+
+    def _forget_closed(self, docket: Docket) -> None:
+        """What can no longer be challenged. A result is younger than its batch: also one whose batch was not fetched yet."""
+        oldest = min((each.anchored_at for each in docket.batches if docket.is_open(each.batch_id)), default=docket.timestamp)
+        young = {name: [each for each in kept if each.made_at >= oldest] for name, kept in self._posted.items()}
+        self._posted = {name: kept for name, kept in young.items() if kept}
+        self._disputed &= self._posted.keys()
+        self._beacons = {batch: kept for batch, kept in self._beacons.items() if docket.is_open(batch)}
+        self._seats = {key: kept for key, kept in self._seats.items() if docket.is_open(key[0])}
+        current = {case.id for case in docket.cases}
+        self._committed = {dispute: kept for dispute, kept in self._committed.items() if dispute in current}
 
     def _audited(self, docket: Docket) -> tuple[AuditedReceipt, ...]:
         found = []
@@ -121,7 +145,7 @@ class Watchtower:
         return tuple(found)
 
     def _one(self, live: Live, batch: AnchoredBatch, docket: Docket) -> AuditedReceipt:
-        results = tuple(self._posted[live.seen.receipt_id])
+        results = tuple(each.result for each in self._posted[live.seen.receipt_id])
         params = self._chain.params(batch.params_version, docket.number)
         for who in {each.verifier for each in results}:
             if (batch.batch_id, who) not in self._seats:

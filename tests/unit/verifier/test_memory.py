@@ -1,0 +1,126 @@
+"""A process that runs for years: what it keeps of receipts and disputes goes when they are over."""
+
+import os
+import threading
+from collections.abc import Sized
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.decide import MovePolicy, VotePolicy
+from bytewise.protocol.decide_audits import WatchPolicy
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.units import Digest
+from bytewise.storage.archive import Audits
+from bytewise.storage.duties import Duties
+from bytewise.storage.protection import Protection
+from committee.ballots import Ballots
+from tests.unit.verifier.test_watchtower import post, tip
+from tests.unit.verifier.town import ME, NETWORK, WINDOW_S, Town
+from tests.world import ANCHOR
+from verifier import act
+from verifier.act import Performer
+from verifier.auditor import Auditor
+from verifier.node import Node
+from verifier.watchtower import Watchtower
+from verifier.worker import Worker
+
+RECORDED = 6
+
+
+def sizes(*parts: object) -> dict[str, int]:
+    """Every table of some objects with its length."""
+    return {
+        f"{type(part).__name__}.{name}": len(table)
+        for part in parts
+        for name, table in vars(part).items()
+        if isinstance(table, Sized) and not isinstance(table, str | bytes | tuple)
+    }
+
+
+def live_through(town: Town, node: Node, worker: Worker, first: int, count: int) -> None:
+    """So many batches one after the other, each audited by others and by us, disputed, and over before the next."""
+    for number in range(first, first + count):
+        header = town.anchor(town.signed(number), anchored_at=town.chain.timestamp, block=town.chain.number)
+        town.chain.pass_time(3, blocks=3)
+        node.tick()
+        (live,) = [each for each in town.records.live if each.header.batch_id == header.batch_id]
+        for who in ("voter", "second"):
+            post(town, tip(live.seen.receipt_id, who, town.chain.timestamp))
+        town.dispute(live.seen.signed, batch_id=header.batch_id)
+        for _ in range(4):
+            town.chain.pass_time(1)
+            node.tick()
+        town.chain.disputes.clear()
+        town.chain.pass_time(2 * WINDOW_S)
+        node.tick()
+    pause = threading.Event()
+    while worker.busy():
+        pause.wait(0.02)
+        town.chain.pass_time(0)
+        node.tick()
+
+
+def test_tables_do_not_grow_with_what_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(act, "MAX_RECORDED", RECORDED)
+    town, worker = Town(tmp_path), Worker()
+    auditor = Auditor(
+        town.chain, NETWORK, town.records, Audits(town.database, town.clock), town.journal, ME, town.enclave, worker, os.urandom,
+        5, 100,
+    )  # fmt: skip
+    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
+    votes = Ballots(
+        NETWORK, town.records, Duties(town.database, town.clock), Protection(town.database, town.clock), town.journal, ME,
+        town.enclave, worker, os.urandom, VotePolicy(),
+    )  # fmt: skip
+    performer = Performer(town.sender, town.journal, auditor, tower, votes)
+    node = Node(
+        town.chain,
+        town.sender,
+        ME.address,
+        town.records,
+        performer,
+        MovePolicy(),
+        [votes, auditor, tower],
+        worker,
+        auditor,
+        votes,
+    )
+    live_through(town, node, worker, 1, 8)
+    early = sizes(auditor, tower, votes, performer, node, town.records, worker)
+    assert early["Performer._recorded"] == RECORDED, "more than that was decided"
+    live_through(town, node, worker, 9, 24)
+    late = sizes(auditor, tower, votes, performer, node, town.records, worker)
+    worker.stop()
+    assert {name: (early[name], size) for name, size in late.items() if size > early[name]} == {}
+    assert len(town.chain.posted) == 64 and len(town.archive.receipts()) == 32
+
+
+def test_results_about_receipts_that_nobody_has_are_forgotten_too(tmp_path: Path) -> None:
+    """Anybody that is drawn may post a result; what it names need not exist."""
+    town = Town(tmp_path)
+    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
+    town.anchor(town.signed(1), anchored_at=town.chain.timestamp)
+    for number in range(5):
+        post(town, tip(Digest(bytes([number]) * 32), "voter", 2**40))
+    seen = town.chain.pass_time(1)
+    town.records.step(seen)
+    tower.step(seen)
+    assert sizes(tower)["Watchtower._posted"] == 5
+    tower.step(town.chain.pass_time(2 * WINDOW_S))
+    assert sizes(tower)["Watchtower._posted"] == 0
+
+
+def test_what_was_posted_before_the_oldest_open_batch_is_not_kept_at_a_start(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    old, young = town.signed(1), town.signed(2)
+    town.anchor(old, anchored_at=town.chain.timestamp)
+    post(town, tip(receipt_id(ANCHOR, old.receipt), "voter", town.chain.timestamp + 5))
+    town.chain.pass_time(2 * WINDOW_S, blocks=5)
+    town.anchor(young, anchored_at=town.chain.timestamp, block=town.chain.number)
+    post(town, tip(receipt_id(ANCHOR, young.receipt), "voter", town.chain.timestamp))
+    seen = town.chain.pass_time(3, blocks=3)
+    town.records.step(seen)
+    tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
+    tower.step(seen)
+    assert sizes(tower)["Watchtower._posted"] == 1
