@@ -6,6 +6,7 @@ and whatever happens later, this round's vote is the stored one.
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bytewise.ports import EnclaveJobs, Sender
 from bytewise.protocol.actions import Action, CastCommit, CastReveal, RunVoteJob
@@ -18,7 +19,7 @@ from bytewise.protocol.messages import Outcome, Vote
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import Signer
-from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Blob, Digest, hex0x
+from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
@@ -35,6 +36,13 @@ RETRY_PAUSE_S = 2
 
 MIN_ASKED = 2
 """How often DA must have failed a seat in a round before the seat says so: who starts late does not vote on one failed call."""
+
+
+class Held(NamedTuple):
+    """A result that is no vote yet."""
+
+    action: RunVoteJob
+    result: JobResult
 
 
 class Ballots:
@@ -55,6 +63,7 @@ class Ballots:
         self._rng = rng
         self._policy = policy
         self._asked: dict[Round, RunVoteJob] = {}
+        self._held: dict[Round, Held] = {}
         self._not_before: dict[Round, int] = {}
         self._unserved: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
@@ -62,6 +71,8 @@ class Ballots:
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """What the own seats need now. `ProtectionMissing` if the chain has a vote of ours that the table lacks."""
         votes: dict[Round, Vote] = {}
+        self._forget_others({each.id for each in docket.cases})
+        self._protect_settled(docket)
         seated = [each for each in docket.cases if each.seat_of(self._signer.address) is not None]
         for dispute in seated:
             self._track(dispute)
@@ -72,6 +83,7 @@ class Ballots:
                 votes[(dispute.id, dispute.round)] = stored.vote
         declined = {dispute.id for dispute in mine if self._duties.declined(KIND, dispute.id)}
         running = {(subject, round_number) for kind, subject, round_number in self._worker.busy() if kind == KIND}
+        running |= self._held.keys()
         return decide_member(docket, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy)
 
     def start(self, action: RunVoteJob, docket: Docket) -> None:
@@ -100,7 +112,7 @@ class Ballots:
         self._worker.submit(VOTE, (KIND, *key), job)
 
     def finish(self, finished: Finished, docket: Docket) -> None:
-        """Makes the vote of a result, or leaves the duty open so that the next tick asks again."""
+        """Keeps a result until it may become the vote, or leaves the duty open so that the next tick asks again."""
         _, dispute, round_number = finished.key
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         self._not_before[(dispute, round_number)] = docket.clock + RETRY_PAUSE_S
@@ -109,7 +121,7 @@ class Ballots:
         # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.
         if outcome.outcome == Outcome.NO_KEY.value and docket.clock < action.fetch_deadline:
             return
-        self._protect(action, Outcome(outcome.outcome), outcome)
+        self._held[(dispute, round_number)] = Held(action, outcome)
 
     def commit(self, action: CastCommit, sender: Sender) -> None:
         """Sends the commitment of a protected vote."""
@@ -122,6 +134,22 @@ class Ballots:
         vote = action.vote
         stored = self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.reveal(stored.vote, stored.quote)
+
+    def _protect_settled(self, docket: Docket) -> None:
+        """Makes votes of results whose seed will hardly leave the chain any more, or for which there is no time to wait.
+
+        A round's vote is for good (`protection`), and so is what it says of seats and seed. One that a shallow reorganisation
+        would make stale is not made (docs/adr/109).
+        """
+        cases = {(case.id, case.round): case for case in docket.cases}
+        for key, held in list(self._held.items()):
+            case = cases.get(key)
+            if case is None or _draw_of(case, self._signer.address) != (held.action.round_seed, held.action.seat_mask):
+                del self._held[key]
+                telemetry.log("vote.drawn_again", dispute=key[0], round=key[1])
+            elif docket.number - case.seed.block >= self._policy.seed_depth or docket.clock >= held.action.fetch_deadline:
+                del self._held[key]
+                self._protect(held.action, Outcome(held.result.outcome), held.result)
 
     def _protect(self, action: RunVoteJob, outcome: Outcome, result: JobResult | None) -> None:
         quote = Blob(b"") if result is None else result.quote
@@ -137,6 +165,14 @@ class Ballots:
         body = {"outcome": outcome.name, "code": int(vote.code), "round": action.round, "receipt": hex0x(action.receipt_id)}
         self._journal.append("vote.protected", action.dispute, body)
         telemetry.log("vote.protected", dispute=action.dispute, round=action.round, outcome=outcome.name)
+
+    def _forget_others(self, current: set[Digest]) -> None:
+        """What is known of disputes that are over."""
+        self._asked = {key: kept for key, kept in self._asked.items() if key[0] in current}
+        self._held = {key: kept for key, kept in self._held.items() if key[0] in current}
+        self._not_before = {key: kept for key, kept in self._not_before.items() if key[0] in current}
+        self._unserved = {key: kept for key, kept in self._unserved.items() if key[0] in current}
+        self._tracked = {each for each in self._tracked if each[0] in current}
 
     def _stored(self, dispute: Digest, round_number: int) -> StoredVote | None:
         return self._protection.known(dispute, round_number, self._signer.address)
@@ -155,3 +191,9 @@ class Ballots:
             self._duties.done(kind, dispute.id, "revealed")
         elif dispute.phase > Phase.REVEAL:
             self._duties.miss(kind, dispute.id, "no vote")
+
+
+def _draw_of(case: Case, who: Address) -> tuple[Digest, int]:
+    """Seed of the round, and the seats that it drew for an account."""
+    seat = case.seat_of(who)
+    return case.round_seed, 0 if seat is None else seat.seat_mask

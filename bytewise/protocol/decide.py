@@ -64,6 +64,8 @@ class VotePolicy:
 
     job_margin_s: int = 3
     """No job starts later than this before the end of the commit phase; seconds of chain time."""
+    seed_depth: int = 6
+    """Blocks on top of the seed's before a result becomes the vote, unless half of the commit phase is over."""
 
 
 @dataclass(frozen=True, slots=True)

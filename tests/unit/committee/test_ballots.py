@@ -236,3 +236,63 @@ def test_a_seat_of_somebody_else_is_none_of_our_business(tmp_path: Path) -> None
     with Seated(town) as member:
         member.tick(1)
         assert member.ballots.step(town.chain.now()) == ()
+
+
+def redrawn(town: Town, dispute: Case, **changes: object) -> Case:
+    """A reorganisation put another block in the place of the seed's: another seed drew other seats."""
+    again = replace(dispute, round_seed=word("another seed"), members=(replace(seat(), seat_mask=0b11000),), **changes)  # type: ignore[arg-type]
+    town.chain.disputes = [again]
+    return again
+
+
+def test_a_vote_is_not_made_before_its_seed_is_deep_and_the_seats_drawn_again_have_one_of_their_own(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    shallow = replace(dispute, seed=replace(dispute.seed, block=town.chain.number))
+    town.chain.disputes = [shallow]
+    with Seated(town) as member:
+        jobs = 0
+        for _ in range(3000):
+            member.node.tick()
+            if town.enclave.jobs and not member.worker.busy():
+                break
+            threading.Event().wait(0.02)
+        town.chain.pass_time(0)
+        member.node.tick()
+        jobs = town.enclave.jobs
+        assert jobs == 1 and member.vote(shallow) is None and town.sender.of("commit") == []
+        again = redrawn(town, shallow, seed=replace(shallow.seed, block=town.chain.number - 10))
+        town.chain.pass_time(RETRY_PAUSE_S)
+        member.node.tick()
+        member.until_quiet()
+        vote = member.vote(again)
+        assert vote is not None and vote.seat_mask == 0b11000 and town.enclave.jobs == 2
+        assert len(town.sender.of("commit")) == 1
+
+
+def test_a_result_becomes_the_vote_once_the_seed_is_deep(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    town.chain.disputes = [replace(dispute, seed=replace(dispute.seed, block=town.chain.number + 1))]
+    with Seated(town) as member:
+        depth = VotePolicy().seed_depth
+        for _ in range(3000):
+            if town.enclave.jobs and not member.worker.busy():
+                break
+            member.node.tick()
+            threading.Event().wait(0.02)
+        made = []
+        for _ in range(depth + 3):
+            town.chain.pass_time(0)
+            member.node.tick()
+            made.append(member.vote(dispute) is not None)
+        assert made == [number >= depth + 1 for number in range(1, depth + 4)] and town.enclave.jobs == 1
+
+
+def test_a_shallow_seed_is_voted_on_when_half_of_the_commit_phase_is_over(tmp_path: Path) -> None:
+    town, dispute = setup(tmp_path)
+    town.chain.disputes = [replace(dispute, seed=replace(dispute.seed, block=10**6))]
+    with Seated(town) as member:
+        member.until_quiet()
+        assert town.enclave.jobs == 1 and member.vote(dispute) is None
+        town.chain.pass_time(31)
+        member.node.tick()
+        assert member.vote(dispute) is not None and town.enclave.jobs == 1
