@@ -1,16 +1,18 @@
-"""What the curator does with key epochs: announce one, show that its shards signed, put it in force, deal its key again."""
+"""What the curator does with key epochs: announce, show that the shards signed, put in force, deal the key again, end."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from chain.calls import STORED_GAS_PER_BYTE, call_of
 from chain.client import ChainClient
 from chain.epochs import ASSURANCE
+from chain.sending import dry_run
 from chain.transactions import Call, send_all
 
 TIMEOUT_S = 60.0
@@ -33,15 +35,22 @@ def open_epoch(
     document: EpochDocument,
     policy: Digest,
     signed: Signed,
+    found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Announces an epoch that a ceremony made, shows the signatures, puts it in force; the address book with it."""
-    confirming = call_of(
-        curator, network, "KeyEpochs", "confirm", document.record.epoch, signed.transcript, list(signed.signatures)
-    )
-    calls = [opening(curator, network, document, policy), confirming, activation(curator, network, document)]
-    send_all(client, calls, timeout_s)
-    return replace(network, epochs=(*network.epochs, document))
+    """Announces an epoch that a ceremony made, shows the signatures, puts it in force; the address book with it.
+
+    `found` is what the chain has of it: what was done before is not done again. `ConfigurationError` if that is another key.
+    """
+    epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
+    if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
+        raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
+    confirming = call_of(curator, network, "KeyEpochs", "confirm", epoch, signed.transcript, list(signed.signatures))
+    calls = [opening(curator, network, document, policy)] if found.state is EpochState.NONE else []
+    calls += [confirming, activation(curator, network, document)] if found.state in states else []
+    if calls:
+        send_all(client, calls, timeout_s)
+    return _with(network, document)
 
 
 def reshare_epoch(
@@ -50,15 +59,40 @@ def reshare_epoch(
     curator: LocalSigner,
     document: EpochDocument,
     signed: Signed,
+    found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Says who has the shares of an epoch's key after it was dealt again; the address book with the new document."""
+    """Says who has the shares of an epoch's key after it was dealt again; the address book with the new document.
+
+    `found` is what the chain has of it; if that is it already, nothing is sent.
+    """
     record = document.record
     holders = [shard.address for shard in record.shards]
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold, signed.transcript, list(signed.signatures))
     call = call_of(curator, network, "KeyEpochs", "reshare", *dealt, gas_per_byte=STORED_GAS_PER_BYTE)
-    send_all(client, [call], timeout_s)
-    others = tuple(each for each in network.epochs if each.record.epoch != record.epoch)
+    if found.commitments != b"".join(document.commitments):
+        send_all(client, [call], timeout_s)
+    return _with(network, document)
+
+
+def retire_epoch(
+    client: ChainClient, network: Network, curator: LocalSigner, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
+) -> int:
+    """Ends a draining epoch, unless it is ended; the epoch.
+
+    `TooEarly` while its retention lasts, `ConfigurationError` in any other state.
+    """
+    if state is EpochState.RETIRED:
+        return epoch
+    if state is not EpochState.DRAINING:
+        raise ConfigurationError(f"key epoch {epoch}", f"is {state.name}; what drains can be retired: rotate to another first")
+    dry_run(client, network, curator.address, "KeyEpochs", "retire", epoch)
+    send_all(client, [call_of(curator, network, "KeyEpochs", "retire", epoch)], timeout_s)
+    return epoch
+
+
+def _with(network: Network, document: EpochDocument) -> Network:
+    others = tuple(each for each in network.epochs if each.record.epoch != document.record.epoch)
     return replace(network, epochs=(*others, document))
 
 

@@ -51,6 +51,7 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any]], BytewiseError]] = {
     "BadSignature": lambda v: BadSignature("signature", v.get("voter") or v.get("operator") or v["verifier"], v["recovered"]),
     "BadProof": lambda v: MerkleProofMismatch("the receipt", v["root"]),
     "SequenceGap": lambda v: SequenceBroken("the caller", v["have"], v["want"]),
+    "RetentionNotOver": lambda v: TooEarly(f"the end of key epoch {v['epoch']}", v["until"], "earlier"),
     "EpochNotOpen": lambda v: UnknownKeyEpoch(v["keyEpoch"]),
     "ParamOutOfBounds": lambda v: MalformedValue("parameter", f"{_text(v['key'])} is outside its bounds"),
     "StaticLawBroken": lambda v: MalformedValue(

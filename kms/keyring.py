@@ -23,11 +23,13 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, read_secret, write_secret
-from kms.curve import Rng, decode_point, decode_scalar, encode_scalar
+from kms.curve import POINT_BYTES, Rng, decode_point, decode_scalar, encode_scalar
 from kms.shares import verify_share
 
 _NONCE_BYTES = 12
 STORAGE_KEY, SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "storage.key", "signing.key", "tls.key", "tls.pem"
+POLICY_HISTORY = "policy-history.json"
+"""The newest appraisal policy that the shard accepted, and since when. Kept with the share, restored with it."""
 
 
 def enrol(folder: Path, url: str, rng: Rng) -> None:
@@ -61,7 +63,7 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng, suffi
     path = folder / f"share-{epoch}{suffix}.json"
     nonce = rng(12)
     sealed = AESGCM(_hex_secret(folder / STORAGE_KEY)).encrypt(nonce, encode_scalar(share), _bound(epoch, index))
-    _write_whole(path, encode(SealedShare(U64(epoch), index, Blob(nonce), Blob(sealed))))
+    write_whole(path, encode(SealedShare(U64(epoch), index, Blob(nonce), Blob(sealed))))
     return path
 
 
@@ -100,13 +102,31 @@ def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob]) -> int:
     erased = 0
     for path in _share_files(folder, epoch):
         if not _fits(folder, epoch, path, commitments):
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
+            wipe(path)
             erased += 1
     return erased
+
+
+def erase_all(folder: Path, epoch: int) -> int:
+    """Overwrites and removes every share of an epoch; how many those were."""
+    paths = _share_files(folder, epoch)
+    for path in paths:
+        wipe(path)
+    return len(paths)
+
+
+def wipe(path: Path) -> None:
+    """Overwrites and removes a file. What the file system keeps elsewhere stays."""
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()
+
+
+def points_of(commitments: bytes) -> tuple[Blob, ...]:
+    """Commitments one by one, of bytes in which they stand one after the other."""
+    return tuple(Blob(commitments[at : at + POINT_BYTES]) for at in range(0, len(commitments), POINT_BYTES))
 
 
 def seal_bytes(folder: Path, bound: Digest, value: bytes, rng: Rng) -> bytes:
@@ -122,6 +142,11 @@ def open_bytes(folder: Path, bound: Digest, sealed: bytes) -> Secret:
         return Secret(key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound))
     except (InvalidTag, ValueError):
         raise ConfigurationError(STORAGE_KEY, "does not open what it sealed") from None
+
+
+def read_key(path: Path) -> bytes:
+    """A key of 32 bytes in a file of hex that only its owner can read; else `ConfigurationError`."""
+    return _hex_secret(path)
 
 
 def load_document(path: Path) -> EpochDocument:
@@ -166,8 +191,12 @@ def _unsealed(folder: Path, epoch: int, path: Path) -> tuple[int, bytes]:
     return stored.index, key.decrypt(stored.nonce, stored.ciphertext, _bound(epoch, stored.index))
 
 
-def _write_whole(path: Path, data: bytes) -> None:
-    # A link either is there with all its bytes on the disk or is not there, and never replaces another.
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file that only the owner can read: on the disk with all its bytes, or not there.
+
+    `ConfigurationError` if it exists.
+    """
+    # A link never replaces another.
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)
@@ -178,7 +207,7 @@ def _write_whole(path: Path, data: bytes) -> None:
     try:
         os.link(draft, path)
     except FileExistsError:
-        raise ConfigurationError(path.name, "exists; a share is never overwritten") from None
+        raise ConfigurationError(path.name, "exists; it is never overwritten") from None
     finally:
         draft.unlink()
     folder = os.open(path.parent, os.O_RDONLY)

@@ -4,8 +4,9 @@ import secrets
 from pathlib import Path
 
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.succession import Standing, first_standing
 from bytewise.protocol.units import address
 from bytewise.service import telemetry
@@ -24,9 +25,6 @@ from kms.dkg.desk import Desk, Holding
 from kms.policy import key_domain
 from kms.release import Shard
 from kms.settings import ShardSettings
-
-POLICY_HISTORY = "policy-history.json"
-"""In a shard's folder: the newest policy that it accepted, and since when. Kept with the share, restored with it."""
 
 
 def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> Shard:
@@ -74,6 +72,8 @@ def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, ce
     # uvicorn raises the signal again when it has shut down; with our handler in place that is a clean exit.
     stop_on_signals()
     desk = build_desk(settings, contracts, ceremonies) if settings.scribe and ceremonies is not None else None
+    if ceremonies is not None and settings.epoch_file.exists():
+        verify_meant(keyring.load_document(settings.epoch_file), ceremonies)
     # Before its first epoch a shard has nothing to serve and may only help to make a key.
     shard = None if desk is not None and not settings.epoch_file.exists() else build_shard(settings, contracts, view)
     folder: Path = settings.folder
@@ -81,11 +81,23 @@ def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, ce
     return EXIT_CLEAN
 
 
+def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:
+    """The document, unless the chain means other shares of its epoch: then `StaleBackup`, for it is of before a resharing.
+
+    An epoch that the chain does not have yet is not refused.
+    """
+    epoch = document.record.epoch
+    on_chain = view.key_epoch(epoch)
+    if on_chain.state is not EpochState.NONE and on_chain.commitments != b"".join(document.commitments):
+        raise StaleBackup("epoch file", f"the chain means version {on_chain.version} of the shares of key epoch {epoch}")
+    return document
+
+
 def _standing(settings: ShardSettings, chain_id: int) -> Standing:
     if not settings.policy_governors:
         telemetry.log("kms.policy_unsigned", assurance="simulated")
         return first_standing(load_policy(settings.policy_file, chain_id, settings.production))
-    history = settings.folder / POLICY_HISTORY
+    history = settings.folder / keyring.POLICY_HISTORY
     return follow_policy(
         settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production,
         SystemClock().now(),

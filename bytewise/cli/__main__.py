@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from bytewise.cli import chain, dispute, key_log, keys, model, pinned, verify
+from bytewise.cli import chain, dispute, keys, model, pinned, verify
 from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
 from bytewise.cli.exits import Exit, exit_for
@@ -32,7 +32,6 @@ model.app.command()(pinned.pin)
 model.app.command()(pinned.fingerprint)
 app.add_typer(chain.app, name="chain")
 app.add_typer(keys.app, name="kms")
-keys.app.add_typer(key_log.app, name="log")
 app.add_typer(receipts, name="receipt")
 app.add_typer(dispute.app, name="dispute")
 app.add_typer(duties, name="duty")

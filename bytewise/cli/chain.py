@@ -11,17 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 from bytewise.cli.chain_status import collect, show
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption
+from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
 from bytewise.cli.exits import Exit
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
-from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Digest, address, digest, unhex
 from chain import deploy as deploying
 from chain.artifacts import interface
-from chain.book import read_network, verify_code, write_network
+from chain.book import verify_code, write_network
 from chain.client import ChainClient
 from chain.keys import TEST_CHAINS, devnet_signer, load_signer
 from chain.lengths import measured_block_s, read_lengths, verify_lengths
@@ -90,7 +89,7 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, outp
 
     Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.
     """
-    book = _book(network)
+    book = address_book(network)
     client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
     verify_code(client, book)
     state = collect(DocketReader(client, book))
@@ -115,7 +114,7 @@ def params(
     Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
     the stake epochs of a pool.
     """
-    book = _book(network)
+    book = address_book(network)
     reader = DocketReader(ChainClient(rpc, book.chain_id, TIMEOUT_S), book)
     head = reader.head()
     present = reader.params(version or reader.params_version(head), head)
@@ -148,13 +147,6 @@ def _signer(chain_id: int, key: Path | None, devnet_account: int | None) -> Loca
 def _first(chain_id: int, file: Path | None) -> ParamSet:
     values = read_changes(file) if file else {}
     return changed(DEVNET, values) if chain_id in TEST_CHAINS else complete(values)
-
-
-def _book(file: Path) -> Network:
-    try:
-        return read_network(file)
-    except Fault as error:
-        raise ConfigurationError(file.name, f"is no address book: {error}") from None
 
 
 def _digest(text: str) -> Digest:

@@ -47,13 +47,18 @@ class Connection(NamedTuple):
 @contextmanager
 def connected(network_file: Path, rpc: str, da: list[str]) -> Iterator[Connection]:
     """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
-    try:
-        network = read_network(network_file)
-    except Fault as error:
-        raise ConfigurationError(network_file.name, f"is no address book: {error}") from None
+    network = address_book(network_file)
     reader = DocketReader(ChainClient(rpc, network.chain_id, TIMEOUT_S), network)
     with DaClient(tuple(da), TIMEOUT_S) as client:
         yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
+
+
+def address_book(file: Path) -> Network:
+    """The address book of a file; `ConfigurationError` if it is none."""
+    try:
+        return read_network(file)
+    except Fault as error:
+        raise ConfigurationError(file.name, f"is no address book: {error}") from None
 
 
 def receipt_argument(text: str) -> Digest:

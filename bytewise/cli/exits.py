@@ -14,6 +14,7 @@ from bytewise.protocol.errors import (
     LaneStopped,
     ProtectionMissing,
     SecondVote,
+    StaleBackup,
     Unavailable,
     UnsupportedModel,
 )
@@ -48,6 +49,12 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
         return Exit.REFUSED, "Somebody else sent with this key: find out who, then `bytewise protect resume`."
     if isinstance(error, LaneOwned | LaneLost):
         return Exit.REFUSED, "Stop the process of this account first; one that was killed gives its lane back within seconds."
+    if isinstance(error, StaleBackup):
+        return (
+            Exit.REFUSED,
+            "Nothing was changed. Take a newer backup or epoch file, or the newer database; or restore `--without-shares`, and "
+            "have the others give the shard its share (`bytewise kms repair`).",
+        )
     if isinstance(error, CeremonyRefused):
         return Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."
     if isinstance(error, ConfigurationError):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli.connect import NETWORK_FILE, TIMEOUT_S, NetworkOption, ReceiptArgument, receipt_argument
+from bytewise.cli.connect import NETWORK_FILE, TIMEOUT_S, NetworkOption, ReceiptArgument, address_book, receipt_argument
 from bytewise.cli.exits import Exit
 from bytewise.cli.key_log_table import Looked, print_found, print_story, told
 from bytewise.cli.verify import Output, OutputOption
@@ -13,7 +13,7 @@ from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import ZERO_ADDRESS
-from chain.book import read_network, verify_code
+from chain.book import verify_code
 from chain.client import ChainClient
 from chain.reader import DocketReader
 from kms.log_copy import LogCopy, client_of, pages_of
@@ -44,7 +44,7 @@ def verify(
     Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 5 a shard or
     the node does not answer, 64 asked wrongly.
     """
-    book = _book(network)
+    book = address_book(network)
     record, court = _epoch(book, epoch), _court(book, rpc)
     found = [_look(book, record.epoch, shard, logs, court) for shard in record.shards]
     print_found(found, output)
@@ -67,7 +67,7 @@ def show(
 
     Exit codes: 0 shown, 4 no record of this receipt, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
     """
-    book, wanted = _book(network), receipt_argument(receipt)
+    book, wanted = address_book(network), receipt_argument(receipt)
     record = _epoch(book, epoch)
     copies = [(shard, LogCopy(logs, record.epoch, shard.address)) for shard in record.shards]
     if not any(copy.path.exists() for _, copy in copies):
@@ -112,10 +112,3 @@ def _epoch(book: Network, number: int) -> EpochRecord:
     if not records or (number and number not in records):
         raise ConfigurationError("network.json", f"has no key epoch {number or ''}; it has {sorted(records)}")
     return records[number or max(records)]  # type: ignore[index]
-
-
-def _book(file: Path) -> Network:
-    try:
-        return read_network(file)
-    except Fault as error:
-        raise ConfigurationError(file.name, f"is no address book: {error}") from None

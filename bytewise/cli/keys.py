@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption
+from bytewise.cli import key_log, key_shard
+from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
 from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.units import hex0x
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
-from chain.book import read_network, verify_code, write_network
+from chain.book import verify_code, write_network
 from chain.client import ChainClient
-from chain.epoch_acts import Signed, open_epoch, reshare_epoch
+from chain.epoch_acts import Signed, open_epoch, reshare_epoch, retire_epoch
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from kms.dkg.conduct import agreed_plan, concluded, conduct
@@ -23,9 +24,14 @@ from kms.dkg.scribe import epoch_document, share_signatures, transcript_of
 from kms.dkg.state import Ceremony
 from kms.settings import CeremonySettings
 
-app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move and repair them; put them in force.")
+app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
+app.add_typer(key_log.app, name="log")
+app.command()(key_shard.status)
+app.command()(key_shard.backup)
+app.command()(key_shard.restore)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
+CuratorOption = Annotated[Path, typer.Option("--key", help="Key file of the curator.")]
 DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan, and begin nothing.")]
 
 
@@ -59,7 +65,7 @@ def repair(config: ConfigOption, plan: DryOption = False) -> None:
 @app.command("open")
 def open_(
     config: ConfigOption,
-    key: Annotated[Path, typer.Option("--key", help="Key file of the curator.")],
+    key: CuratorOption,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URL,
 ) -> None:
@@ -67,23 +73,54 @@ def open_(
 
     Exit codes: 0 in force, 3 the ceremony is not done, 5 the node does not answer, 64 asked wrongly.
     """
-    state, book = concluded(load_settings(CeremonySettings, config)), read_network(network)
+    state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
     document, curator = epoch_document(state), load_signer(key)
     client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
     reader = DocketReader(client, verify_code(client, book))
     signed = Signed(transcript_of(state), share_signatures(state))
+    head = reader.head()
+    policy, found = reader.docket(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
     if state.plan.purpose is Purpose.GENERATE:
-        policy = reader.docket(curator.address, reader.head()).policy
-        after = open_epoch(client, book, curator, document, policy, signed)
+        after = open_epoch(client, book, curator, document, policy, signed, found)
     else:
-        after = reshare_epoch(client, book, curator, document, signed)
+        after = reshare_epoch(client, book, curator, document, signed, found)
     write_network(network, after)
     print(f"key epoch {document.record.epoch}, shares of version {state.plan.version}, is in force and in {network}")
 
 
+@app.command()
+def rotate(config: ConfigOption, key: CuratorOption, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL) -> None:
+    """Make the key of the next epoch and put it in force: `dkg`, then `open`. The same command goes on after a crash.
+
+    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise kms retire`.
+
+    Exit codes: 0 in force, 3 the ceremony failed and nothing changed, 5 the node does not answer, 64 asked wrongly.
+    """
+    _ceremony(config, Purpose.GENERATE, dry=False)
+    open_(config, key, network, rpc)
+
+
+@app.command()
+def retire(
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, help="A key epoch that drains.")],
+    key: CuratorOption,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URL,
+) -> None:
+    """End a key epoch for good, once no dispute can need its key any more. Its shards then erase their shares.
+
+    Exit codes: 0 retired, 5 too early or the node does not answer, 64 asked wrongly (the epoch is in force, say).
+    """
+    book, curator = address_book(network), load_signer(key)
+    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    reader = DocketReader(client, verify_code(client, book))
+    retire_epoch(client, book, curator, epoch, reader.epoch_on_chain(epoch, reader.head()).state)
+    print(f"key epoch {epoch} is retired; each of its shards runs `python -m kms erase --config serve.toml` now")
+
+
 def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
     settings = load_settings(CeremonySettings, config)
-    signer, network = load_signer(settings.scribe_key_file), read_network(settings.network_file)
+    signer, network = load_signer(settings.scribe_key_file), address_book(settings.network_file)
     signed = agreed_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:

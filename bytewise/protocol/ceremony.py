@@ -53,12 +53,15 @@ class CeremonySeat:
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A shard's word that it has no other share of an epoch than the one in force. Nobody can check it; it can be held to it."""
+    """A shard's word that it has no other share of an epoch than the one in force, or none.
+
+    Nobody can check it; it can be held to it.
+    """
 
     epoch: U64
     """Key epoch."""
     kept: Digest
-    """keccak256 of the commitments of the shares in force, one after the other."""
+    """keccak256 of the commitments of the shares in force, one after the other; zero if the epoch is retired and none is."""
     erased: int
     """Files that were overwritten and removed now."""
     at: U64

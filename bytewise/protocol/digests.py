@@ -71,6 +71,7 @@ class Label(enum.Enum):
     CEREMONY_TRANSCRIPT = "bytewise/v1/ceremony-transcript"
     CEREMONY_SEED = "bytewise/v1/ceremony-seed"
     ERASURE = "bytewise/v1/erased-shares"
+    SHARD_BACKUP = "bytewise/v1/shard-backup"
     JOURNAL = "bytewise/v1/journal-entry"
     PROTECTION = "bytewise/v1/protected-vote"
     KEY_DERIVATION = "bytewise/v1/deterministic-key"

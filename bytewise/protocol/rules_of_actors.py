@@ -92,6 +92,12 @@ class ReleaseLogBroken(Fault):
     rule, template = "R-3D", "release log of shard {0}: {1}"
 
 
+class StaleBackup(Bug):
+    """Shares that the chain means no more, or a log that ends before what was signed: with them a shard must not serve."""
+
+    rule, template = "R-3E", "stale backup: {0}: {1}"
+
+
 # --- disputes and votes ---
 
 

@@ -76,6 +76,18 @@ class ReleaseRecords:
             raise StoreCorrupt("release records", f"head is {stored.next_index}, records end at {head.next_index}")
         return head
 
+    def epochs(self) -> tuple[int, ...]:
+        """Key epochs with a record."""
+        with reading(self._engine) as connection:
+            return tuple(connection.execute(select(ReleaseRow.epoch).distinct().order_by(ReleaseRow.epoch)).scalars())
+
+    def digest_of(self, epoch: int, index: int) -> Digest | None:
+        """EIP-712 digest of a record, as stored; None if there is none."""
+        query = select(ReleaseRow.digest).where(ReleaseRow.epoch == epoch, ReleaseRow.number == index)
+        with reading(self._engine) as connection:
+            found = connection.execute(query).scalar_one_or_none()
+        return None if found is None else Digest(found)
+
     def _head(self, connection: Connection, epoch: int) -> LogHead:
         query = select(ReleaseRow.digest, ReleaseRow.number).where(ReleaseRow.epoch == epoch)
         row = connection.execute(query.order_by(ReleaseRow.number.desc()).limit(1)).one_or_none()

@@ -92,7 +92,7 @@ class Office:
         keyring.enrol(folder, self.url, os.urandom)
         shutil.copy(template, folder / "kms.sqlite")
         self.signer = keyring.signer(folder)
-        self.fuse, self.away, self.approved = Fuse(), False, frozenset[Digest]()
+        self.fuse, self.away, self.approved, self.key_epochs = Fuse(), False, frozenset[Digest](), KEY_EPOCHS
         self.words: dict[tuple[Digest, str], set[bytes]] = {}
         self._desk: Desk | None = None
 
@@ -106,7 +106,7 @@ class Office:
 
     def restart(self) -> Desk:
         """A desk that knows only what is on the disk."""
-        trust = Trust(31337, KEY_EPOCHS, SCRIBE.address, self.approved, simulated=True)
+        trust = Trust(31337, self.key_epochs, SCRIBE.address, self.approved, simulated=True)
         records = FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
         self._desk = Desk(Holding(self.folder, self.signer, trust), records, self.chain, os.urandom)
         return self._desk

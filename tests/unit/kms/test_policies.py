@@ -15,8 +15,9 @@ from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock
 from bytewise.service.settings import child_environment
 from kms.approve import approve, changes
+from kms.keyring import POLICY_HISTORY
 from kms.release import Shard
-from kms.serve import POLICY_HISTORY, build_shard
+from kms.serve import build_shard
 from kms.settings import ShardSettings
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.world import World

@@ -1,0 +1,102 @@
+"""What `bytewise kms status` shows: key epochs as the chain has them, and whether their shards are there and serve them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState, ShardInfo
+from bytewise.protocol.units import ZERO_ADDRESS, Digest
+from chain.reader import DocketReader
+from kms.client import ShardClient
+
+SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
+"""States in which shards must answer."""
+
+_NOTHING = "nothing"
+
+Ask = Callable[[ShardRecord], ShardInfo]
+"""What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
+
+
+def ask_over_https(timeout_s: float) -> Ask:
+    """Asks the shard's `/v1/info`, trusting its pinned certificate only."""
+
+    def ask(shard: ShardRecord) -> ShardInfo:
+        with ShardClient(shard, timeout_s) as client:
+            return decode(ShardInfo, client.call("GET", "/v1/info", b""))
+
+    return ask
+
+
+def collect(reader: DocketReader, ask: Ask) -> dict[str, Any]:
+    """All key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be."""
+    block = reader.head()
+    docket = reader.docket(ZERO_ADDRESS, block)
+    epochs = [_epoch(each, reader.epoch_on_chain(each.record.epoch, block), docket.policy, ask) for each in reader.network.epochs]
+    wrong = [line for each in epochs for line in each["wrong"]]
+    if docket.active_epoch not in (0, *(each["epoch"] for each in epochs)):
+        wrong.append(f"key epoch {docket.active_epoch} of the chain is not in the address book: get the new book")
+    silent = [shard["index"] for each in epochs for shard in each["shards"] if shard["says"] == _NOTHING]
+    return {"block": block, "active_epoch": docket.active_epoch, "epochs": epochs, "wrong": wrong, "silent": len(silent)}
+
+
+def show(state: Mapping[str, Any], console: Console) -> None:
+    """Prints a collected state."""
+    console.print(f"block {state['block']}: key epoch {state['active_epoch'] or 'none'} is active", style="bold")
+    for epoch in state["epochs"]:
+        title = f"key epoch {epoch['epoch']}: {epoch['state']}, shares of version {epoch['version']}"
+        table = Table(title=f"{title}, any {epoch['threshold']} open", title_justify="left")
+        for heading in ("shard", "account", "address", "says"):
+            table.add_column(heading, overflow="fold")
+        for shard in epoch["shards"]:
+            table.add_row(str(shard["index"]), shard["account"], shard["url"], shard["says"])
+        console.print(table)
+    for line in state["wrong"]:
+        console.print(line, style="red", markup=False, soft_wrap=True)
+
+
+def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask: Ask) -> dict[str, Any]:
+    record = document.record
+    served = on_chain.state in SERVED
+    shards = [_shard(each, record.epoch, policy, ask, served) for each in record.shards]
+    name = f"key epoch {record.epoch}"
+    wrong = [f"{name}: shard {each['index']} {each['says']}" for each in shards if each["wrong"]]
+    if on_chain.state is EpochState.NONE:
+        wrong.append(f"{name} is in the address book and not on the chain")
+    elif on_chain.commitments != b"".join(document.commitments):
+        wrong.append(f"{name}: the chain means version {on_chain.version}, the address book has other shares: get the new book")
+    return {
+        "epoch": record.epoch,
+        "state": on_chain.state.name,
+        "version": on_chain.version,
+        "threshold": record.threshold,
+        "shards": shards,
+        "wrong": wrong,
+    }
+
+
+def _shard(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, served: bool) -> dict[str, Any]:
+    says, wrong = _said(shard, epoch, policy, ask) if served else ("not asked", False)
+    return {"index": shard.index, "account": shard.address, "url": shard.url, "says": says, "wrong": wrong}
+
+
+def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask) -> tuple[str, bool]:
+    try:
+        info = ask(shard)
+    except Unavailable:
+        return _NOTHING, False
+    except Fault as error:
+        return f"refuses: {error}", True
+    for wrong, says in (
+        ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),
+        (info.epoch != epoch, f"serves key epoch {info.epoch}"),
+        (info.policy != policy, "has another appraisal policy than the chain"),
+    ):
+        if wrong:
+            return says, True
+    return "serves", False

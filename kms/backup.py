@@ -1,0 +1,196 @@
+"""A shard's keys and shares as one sealed file, and the way back: only what the chain still means, and only beside a log that is
+not older than the file.
+
+A share from before a resharing is what a thief of old backups has; it never comes back into use. A shard whose release log is
+lost would contradict what it signed; its keys never come back without it. The database itself is backed up by its own means.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from bytewise.ports import Clock
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, Fault, StaleBackup
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.units import U64, Address, Blob, Digest
+from bytewise.storage.releases import ReleaseRecords
+from kms import keyring
+from kms.curve import Rng
+from kms.dkg.authority import CeremonyView
+
+NONCE_BYTES = 12
+_SHARE = re.compile(r"share-(\d+)(-[0-9a-f]+)?\.json")
+_NAMES = (keyring.STORAGE_KEY, keyring.SIGNING_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
+_DRAFT = ".restoring"
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """One file of the shard's folder."""
+
+    name: str
+    """Its name there."""
+    content: Blob
+    """All of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """How far the release log of one key epoch was."""
+
+    epoch: U64
+    """Key epoch."""
+    index: U64
+    """Of the newest record."""
+    digest: Digest
+    """EIP-712 digest of that record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What the sealed file holds."""
+
+    shard: Address
+    """Whose."""
+    made_at: U64
+    """Unix seconds, the shard's clock."""
+    files: tuple[BackupFile, ...]
+    """Keys, sealed shares, erasure statements, the newest appraisal policy."""
+    logs: tuple[LogMark, ...]
+    """Of every key epoch with a record."""
+
+
+class Restored(NamedTuple):
+    """What a restore did."""
+
+    backup: Backup
+    """The whole content."""
+    written: tuple[str, ...]
+    """Files that are in the folder now."""
+    dropped: tuple[str, ...]
+    """Shares that the chain means no more."""
+
+
+def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
+    """Writes the sealed file, which must not exist; the shard may be running. `key` has 32 bytes."""
+    shard, logs = keyring.signer(folder).address, tuple(_marks(records))
+    files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
+    made = Backup(shard, U64(clock.now()), files, logs)
+    nonce = rng(NONCE_BYTES)
+    keyring.write_whole(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
+    return made
+
+
+def open_backup(file: Path, key: bytes) -> Backup:
+    """The content of a sealed file; `ConfigurationError` if it was altered or the key is another."""
+    try:
+        sealed = file.read_bytes()
+        return decode(Backup, AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _LABEL))
+    except (InvalidTag, ValueError):
+        raise ConfigurationError(file.name, "was altered, or sealed with another key") from None
+    except (OSError, Fault) as error:
+        raise ConfigurationError(file.name, str(error)) from None
+
+
+def restore(file: Path, key: bytes, folder: Path, records: ReleaseRecords, view: CeremonyView | None) -> Restored:
+    """Puts keys and the shares that the chain means into a folder that has none of them; the same call goes on after a crash.
+
+    Without a view of the chain no share comes back: then the other shards repair it (`Purpose.REPAIR`).
+    `StaleBackup`, and nothing is written, if the log is older than the file, or a share that the chain asks of this shard is not
+    in it. `ConfigurationError` if the folder has other keys.
+    """
+    backup = open_backup(file, key)
+    _verify_logs(backup, records)
+    with _drafted(folder / _DRAFT) as draft:
+        for each in backup.files:
+            keyring.write_whole(draft / Path(each.name).name, each.content)
+        dropped = tuple(sorted(_drop_stale(draft, backup.shard, view)))
+        written = tuple(sorted(path.name for path in draft.iterdir()))
+        _verify_vacant(draft, folder, written)
+        for name in written:
+            (draft / name).replace(folder / name)
+    return Restored(backup, written, dropped)
+
+
+@contextmanager
+def _drafted(draft: Path) -> Iterator[Path]:
+    """A folder that is empty at first, also after a crash, and of which nothing is left."""
+
+    def clear() -> None:
+        for path in draft.iterdir():
+            keyring.wipe(path)
+
+    draft.mkdir(parents=True, exist_ok=True, mode=0o700)
+    clear()
+    try:
+        yield draft
+    finally:
+        clear()
+        draft.rmdir()
+
+
+def _verify_vacant(draft: Path, folder: Path, names: tuple[str, ...]) -> Path:
+    for name in names:
+        there = folder / name
+        if there.exists() and there.read_bytes() != (draft / name).read_bytes():
+            raise ConfigurationError(str(there), "is there and differs; a restore replaces nothing")
+    return folder
+
+
+def _verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
+    for mark in backup.logs:
+        have = records.verify_chain(mark.epoch)
+        if have.next_index <= mark.index:
+            raise StaleBackup("database", f"its log of key epoch {mark.epoch} ends before record {mark.index}, which was signed")
+        if records.digest_of(mark.epoch, mark.index) != mark.digest:
+            raise StaleBackup("database", f"its record {mark.index} of key epoch {mark.epoch} is another than was signed")
+    return backup
+
+
+def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None) -> Iterator[str]:
+    """Removes shares that the chain means no more and names them; `StaleBackup` if it means others of this shard."""
+    held: dict[int, list[Path]] = {}
+    for path in draft.iterdir():
+        if named := _SHARE.fullmatch(path.name):
+            held.setdefault(int(named[1]), []).append(path)
+    for epoch, paths in held.items():
+        on_chain = view.key_epoch(epoch) if view else None
+        if on_chain is None or on_chain.state is EpochState.RETIRED:
+            keyring.erase_all(draft, epoch)
+        elif on_chain.state is not EpochState.NONE:
+            _keep_meant(draft, epoch, shard, on_chain)
+        yield from (path.name for path in paths if not path.exists())
+
+
+def _keep_meant(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain) -> None:
+    if shard not in on_chain.shards:
+        keyring.erase_all(draft, epoch)
+        return
+    try:
+        keyring.erase_others(draft, epoch, keyring.points_of(on_chain.commitments))
+    except ConfigurationError:
+        why = f"it has no share of version {on_chain.version} of key epoch {epoch}, which the chain means"
+        raise StaleBackup("file", why) from None
+
+
+def _marks(records: ReleaseRecords) -> Iterator[LogMark]:
+    for epoch in records.epochs():
+        head = records.verify_chain(epoch)
+        yield LogMark(U64(epoch), U64(head.next_index - 1), head.digest)
+
+
+def _files(folder: Path) -> list[Path]:
+    named = [folder / name for name in _NAMES if (folder / name).exists()]
+    return [*named, *sorted(folder.glob("share-*.json")), *sorted(folder.glob("erasure-*.json"))]
+
+
+_LABEL = digests.labelled(Label.SHARD_BACKUP)

@@ -1,0 +1,197 @@
+"""`bytewise kms status`, `retire`, `backup` and `restore` on a chain with shards beside it."""
+
+import json
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.demo.loopback import free_ports
+from bytewise.cli.exits import Exit
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.keys import EpochDocument, EpochState
+from bytewise.protocol.messages import Shares
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import U32, U64, Blob, Digest
+from chain.book import read_network, write_network
+from chain.deploy import Policy, deploy, put_in_force, survey
+from chain.epoch_acts import Signed, activation, open_epoch, opening, reshare_epoch
+from chain.keys import save_signer
+from chain.params import DEVNET
+from chain.plan import DEVNET_SHAPE, Vote
+from chain.transactions import send_all
+from kms import keyring
+from kms.dealer import deal
+from tests.anvil import Anvil
+from tests.devnet import MEASUREMENT, POOL, reader, signer
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import offices
+from tests.unit.kms.test_ceremony_served import serving
+from tests.unit.kms.test_process import config
+from tests.unit.kms.world import World
+
+CURATOR = signer(0)
+
+
+class Site:
+    """A chain with one dealt key epoch in force, its shards' folders, and a command line."""
+
+    def __init__(self, anvil: Anvil, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.anvil, self.folder, self._capsys = anvil, folder, capsys
+        anvil.mine(2)
+        vote = Vote(guardian=CURATOR.address, curator=CURATOR.address, holder=CURATOR.address)
+        network = deploy(anvil.client, CURATOR, survey(anvil.client, CURATOR.address, DEVNET, DEVNET_SHAPE, [POOL], vote))
+        self.world = World(folder, contracts=network.contracts)
+        self.policy = Policy(self.world.policy.digest, int(self.world.policy.serial), encode(self.world.policy))
+        self.network = put_in_force(anvil.client, network, CURATOR, [MEASUREMENT], [], self.policy, [self.world.document])
+        write_network(folder / "network.json", self.network)
+        save_signer(folder / "curator.key", CURATOR)
+
+    def kms(self, verb: str, *arguments: str) -> int:
+        """A verb with address book and node; the exit code."""
+        return main(["kms", verb, *arguments, "--network", str(self.folder / "network.json"), "--rpc", self.anvil.url])
+
+    def shard(self, verb: str, *arguments: str) -> int:
+        """A verb of the operator of shard 1; the exit code."""
+        path = config(self.world, 1)
+        text = path.read_text().replace("../dispute.json", "../network.json").replace("http://127.0.0.1:1", self.anvil.url)
+        path.write_text(text + 'finality = "latest"\n')
+        return main(["kms", verb, "--config", str(path), "--key", str(self.folder / "backup.key"), *arguments])
+
+    def said(self) -> str:
+        """What was printed since, in one line."""
+        captured = self._capsys.readouterr()
+        return " ".join((captured.out + captured.err).split())
+
+    def next_epoch(self) -> EpochDocument:
+        """Another dealt epoch is put in force; the first drains."""
+        document = deal(replace(self.world.settings, epoch=U64(2), out_file=self.folder / "epoch-2.json"), secrets.token_bytes)
+        made = (opening(CURATOR, self.network, document, self.policy.digest), activation(CURATOR, self.network, document))
+        send_all(self.anvil.client, made, 60)
+        return document
+
+
+@pytest.fixture
+def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(anvil, tmp_path, capsys)
+
+
+@pytest.mark.e2e
+def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
+    shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
+    with site.world.serving(*shards):
+        assert site.kms("status", "--output", "json") == Exit.OK
+        state = json.loads(site.said())
+        (epoch,) = state["epochs"]
+        assert (state["active_epoch"], epoch["state"], epoch["version"], epoch["threshold"]) == (1, "ACTIVE", 0, 2)
+        assert [each["says"] for each in epoch["shards"]] == ["serves"] * 3
+    with site.world.serving(*shards[:2]):
+        assert site.kms("status") == Exit.UNAVAILABLE
+        assert "key epoch 1: ACTIVE, shares of version 0, any 2 open" in site.said()
+    other = replace(site.world.policy, serial=U64(9))
+    with site.world.serving(*shards[:2], (3, site.world.shard(3, policy=other))):
+        assert site.kms("status") == Exit.MISMATCH
+        assert "shard 3 has another appraisal policy than the chain" in site.said()
+        site.next_epoch()
+        assert site.kms("status") == Exit.MISMATCH
+        assert "key epoch 2 of the chain is not in the address book" in site.said()
+    stale = replace(site.world.document, commitments=tuple(reversed(site.world.document.commitments)))
+    write_network(site.folder / "network.json", replace(site.network, epochs=(stale,)))
+    assert site.kms("status") == Exit.MISMATCH
+    assert "the chain means version 0, the address book has other shares" in site.said()
+
+
+@pytest.mark.e2e
+def test_an_epoch_is_retired_when_no_dispute_can_need_its_key_and_not_before(site: Site) -> None:
+    key = ["--key", str(site.folder / "curator.key")]
+    assert site.kms("retire", "1", *key) == Exit.USAGE
+    assert "is ACTIVE; what drains can be retired" in site.said()
+    site.next_epoch()
+    assert site.kms("retire", "1", *key) == Exit.UNAVAILABLE
+    assert "the end of key epoch 1 is not before" in site.said()
+    site.anvil.pass_time(DEVNET.times.key_retention + 1)
+    assert site.kms("retire", "1", *key) == site.kms("retire", "1", *key) == Exit.OK
+    chain = reader(site.anvil, site.network)
+    assert [chain.epoch_state(epoch, chain.head()) for epoch in (1, 2)] == [EpochState.RETIRED, EpochState.ACTIVE]
+    assert site.kms("retire", "7", *key) == Exit.USAGE
+
+
+def signatures(site: Site, document: EpochDocument, version: int, transcript: Digest) -> Signed:
+    """As the shards of a ceremony sign."""
+    shares = Shares(document.record.epoch, U32(version), keccak256(b"".join(document.commitments)), transcript)
+    digest = typed_digest(site.network.epochs_domain, shares)
+    return Signed(transcript, [keyring.signer(each.folder).sign(digest) for each in site.world.settings.shards])
+
+
+def dealt_again(document: EpochDocument) -> EpochDocument:
+    """Other commitments of the same key, as the chain sees them: it checks the first."""
+    return replace(document, commitments=(document.commitments[0], document.record.shards[0].verification_key))
+
+
+@pytest.mark.e2e
+def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) -> None:
+    document = deal(replace(site.world.settings, epoch=U64(2), out_file=site.folder / "epoch-2.json"), secrets.token_bytes)
+    chain, client = reader(site.anvil, site.network), site.anvil.client
+    signed = signatures(site, document, 0, Digest(b"\x01" * 32))
+    send_all(client, [opening(CURATOR, site.network, document, site.policy.digest)], 60)
+    for state in (EpochState.PENDING, EpochState.ACTIVE):
+        found = chain.epoch_on_chain(2, chain.head())
+        assert found.state is state
+        book = open_epoch(client, site.network, CURATOR, document, site.policy.digest, signed, found)
+        assert [each.record.epoch for each in book.epochs] == [1, 2]
+    again = dealt_again(document)
+    dealt = signatures(site, again, 1, Digest(b"\x02" * 32))
+    for version in (0, 1):
+        found = chain.epoch_on_chain(2, chain.head())
+        assert found.version == version
+        assert reshare_epoch(client, book, CURATOR, again, dealt, found).epochs[-1] == again
+    assert chain.epoch_on_chain(2, chain.head()).commitments == Blob(b"".join(again.commitments))
+
+
+@pytest.mark.e2e
+def test_one_command_makes_the_next_key_and_puts_it_in_force_and_may_be_repeated(site: Site) -> None:
+    folder, parties = site.folder, offices(site.folder / "next", 2)[0]
+    for each, port in zip(parties, free_ports(2), strict=True):
+        each.port, each.key_epochs = port, site.network.addresses.key_epochs
+        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url)))
+    save_signer(folder / "scribe.key", SCRIBE)
+    (folder / "dkg.toml").write_text(
+        "epoch = 2\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 60.0\n"
+        "network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = 'plan.json'\nout_file = 'epoch-2.json'\n"
+        f"database_url = 'sqlite:///{folder / 'scribe.sqlite'}'\n"
+        "entries = ['next/shard-1/entry.json', 'next/shard-2/entry.json']\n"
+    )
+    with serving(parties):
+        for _ in range(2):
+            assert site.kms("rotate", "--config", str(folder / "dkg.toml"), "--key", str(folder / "curator.key")) == Exit.OK
+            assert "key epoch 2, shares of version 0, is in force" in site.said()
+    book, chain = read_network(folder / "network.json"), reader(site.anvil, site.network)
+    assert [chain.epoch_state(epoch, chain.head()) for epoch in (1, 2)] == [EpochState.DRAINING, EpochState.ACTIVE]
+    document = book.epochs[-1]
+    assert [keyring.open_share(each.folder, document).index for each in parties] == [1, 2]
+
+
+@pytest.mark.e2e
+def test_a_shard_gets_its_folder_back_and_not_with_shares_of_before(site: Site) -> None:
+    folder, file = site.world.settings.shards[0].folder, site.folder / "shard.backup"
+    assert site.shard("backup", str(file)) == Exit.USAGE
+    keyring.write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())
+    assert site.shard("backup", str(file)) == Exit.OK
+    assert f"5 files of shard {site.world.document.record.shards[0].address}" in site.said()
+    names = ("storage.key", "signing.key", "tls.key", "tls.pem", "share-1.json")
+    for name in names:
+        (folder / name).unlink()
+    assert site.shard("restore", str(file)) == Exit.OK
+    assert keyring.open_share(folder, site.world.document).index == 1
+    again, chain = dealt_again(site.world.document), reader(site.anvil, site.network)
+    dealt = signatures(site, again, 1, Digest(b"\x02" * 32))
+    reshare_epoch(site.anvil.client, site.network, CURATOR, again, dealt, chain.epoch_on_chain(1, chain.head()))
+    for name in names:
+        (folder / name).unlink()
+    site.said()
+    assert site.shard("restore", str(file)) == Exit.REFUSED
+    assert "no share of version 1 of key epoch 1, which the chain means" in site.said()
+    assert not any((folder / name).exists() for name in names)

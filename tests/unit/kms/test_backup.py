@@ -1,0 +1,228 @@
+"""A shard's folder from a sealed file: back with what the chain means, and never with what it means no more."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+
+from bytewise.protocol.errors import ConfigurationError, StaleBackup
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.units import Address, Blob
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.tables_keys import ReleaseRow
+from kms import keyring
+from kms.backup import Restored, back_up, open_backup, restore
+from kms.curve import encode_point
+from kms.dkg.erasing import erase
+from kms.serve import verify_meant
+from kms.shares import combine_values, split
+from tests.unit.kms.offices import OneEpoch
+from tests.unit.kms.world import World
+
+KEY, OTHER_KEY = os.urandom(32), os.urandom(32)
+
+
+class Station:
+    """Shard 1 of a dealt epoch with two records in its log, what the chain says, and a sealed file."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.chain = world, OneEpoch()
+        self.folder, self.records = world.settings.shards[0].folder, world.records(1)
+        for seq in (1, 2):
+            self.release(seq)
+        record = world.document.record
+        self.chain.epoch = EpochOnChain(
+            EpochState.ACTIVE, record.public_key, Blob(b"".join(world.document.commitments)),
+            tuple(each.address for each in record.shards), record.threshold, 0,
+        )  # fmt: skip
+        self.file = world.folder / "shard.backup"
+        self.back_up()
+
+    def release(self, seq: int) -> None:
+        case = self.world.case(seq)
+        self.world.chain.open(case)
+        self.world.release(self.world.shard(1), case)
+
+    def back_up(self) -> None:
+        self.file.unlink(missing_ok=True)
+        back_up(self.folder, self.file, KEY, self.records, SystemClock(), os.urandom)
+
+    def content(self) -> dict[str, bytes]:
+        """Keys and shares in the folder."""
+        return {path.name: path.read_bytes() for path in self.folder.iterdir() if not path.name.startswith("kms.sqlite")}
+
+    def lose(self) -> dict[str, bytes]:
+        """Deletes all keys and shares; the database stays. What was there."""
+        before = self.content()
+        for name in before:
+            (self.folder / name).unlink()
+        return before
+
+    def restore(self) -> Restored:
+        return restore(self.file, KEY, self.folder, self.records, self.chain)
+
+    def deal_again(self) -> tuple[Blob, ...]:
+        """Another share of the same key for this shard, beside the old one, which the chain means now."""
+        held = {i: keyring.open_share(self.world.settings.shards[i - 1].folder, self.world.document).scalar() for i in (1, 2)}
+        shares, points = split(combine_values(held), 2, 3, os.urandom)
+        keyring.seal_share(self.folder, 1, 1, shares[1], os.urandom, "-0a1b")
+        commitments = tuple(encode_point(point) for point in points)
+        assert commitments[0] == self.world.document.record.public_key
+        self.chain.epoch = replace(self.chain.epoch, commitments=Blob(b"".join(commitments)), version=1)
+        return commitments
+
+
+@pytest.fixture
+def station(fresh: World) -> Station:
+    return Station(fresh)
+
+
+def test_all_keys_and_shares_come_back_and_only_the_owner_can_read_them(station: Station) -> None:
+    assert open_backup(station.file, KEY).logs[0].index == 1
+    before = station.lose()
+    done = station.restore()
+    assert station.content() == before and done.dropped == () and set(done.written) == set(before) and len(before) == 5
+    assert {stat.S_IMODE((station.folder / name).stat().st_mode) for name in before} == {0o600}
+    assert station.restore().written == done.written, "a restore that is asked for again is done already"
+    station.release(3)
+
+
+def test_the_file_shows_nothing_without_its_key_and_no_byte_of_it_can_be_changed(station: Station) -> None:
+    sealed = station.file.read_bytes()
+    assert stat.S_IMODE(station.file.stat().st_mode) == 0o600
+    for name in ("storage.key", "signing.key"):
+        secret = (station.folder / name).read_bytes()
+        assert secret not in sealed and bytes.fromhex(secret.decode()) not in sealed
+    with pytest.raises(ConfigurationError, match="another key"):
+        open_backup(station.file, OTHER_KEY)
+    for altered in (b"", sealed[:20], sealed[:-1], sealed + b"\0", *(_flipped(sealed, at) for at in range(0, len(sealed), 97))):
+        station.file.write_bytes(altered)
+        with pytest.raises(ConfigurationError, match="was altered"):
+            open_backup(station.file, KEY)
+    with pytest.raises(ConfigurationError):
+        open_backup(station.folder / "nothing", KEY)
+    with pytest.raises(ConfigurationError, match="exists"):
+        back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
+
+
+def _flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def test_a_file_of_before_a_resharing_is_refused_and_nothing_is_written(station: Station) -> None:
+    station.deal_again()
+    station.lose()
+    with pytest.raises(StaleBackup, match="no share of version 1 of key epoch 1"):
+        station.restore()
+    assert station.content() == {}
+    done = restore(station.file, KEY, station.folder, station.records, None)
+    assert done.dropped == ("share-1.json",) and "signing.key" in done.written, "the others can repair the share now"
+
+
+def test_of_a_file_with_old_and_new_shares_only_those_that_the_chain_means_come_back(station: Station) -> None:
+    commitments = station.deal_again()
+    station.back_up()
+    station.lose()
+    assert station.restore().dropped == ("share-1.json",)
+    assert keyring.find_share(station.folder, 1, commitments).index == 1
+    with pytest.raises(ConfigurationError):
+        keyring.find_share(station.folder, 1, station.world.document.commitments)
+
+
+@pytest.mark.parametrize("what", ["retired", "held by others now"])
+def test_shares_that_the_chain_wants_from_nobody_here_stay_out(station: Station, what: str) -> None:
+    gone = {"state": EpochState.RETIRED} if what == "retired" else {"shards": (Address("0x" + "77" * 20),)}
+    station.chain.epoch = replace(station.chain.epoch, **gone)
+    before = station.lose()
+    assert station.restore().dropped == ("share-1.json",)
+    assert station.content().keys() == before.keys() - {"share-1.json"}
+
+
+def drop_all(station: Station) -> None:
+    with writing(open_database(f"sqlite:///{station.folder / 'kms.sqlite'}")) as connection:
+        connection.execute(delete(ReleaseRow))
+
+
+def drop_last(station: Station) -> None:
+    with writing(open_database(f"sqlite:///{station.folder / 'kms.sqlite'}")) as connection:
+        connection.execute(delete(ReleaseRow).where(ReleaseRow.number == 1))
+
+
+def fork(station: Station) -> None:
+    """The shard served from an older database meanwhile: as long a log, with another last record."""
+    drop_last(station)
+    station.release(3)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (drop_all, "ends before record 1, which was signed"),
+        (drop_last, "ends before record 1, which was signed"),
+        (fork, "is another than was signed"),
+    ],
+    ids=["lost", "older", "forked"],
+)
+def test_keys_never_come_back_beside_a_log_that_contradicts_what_was_signed(
+    station: Station, change: Callable[[Station], None], problem: str
+) -> None:
+    change(station)
+    station.lose()
+    with pytest.raises(StaleBackup, match=problem):
+        station.restore()
+    assert station.content() == {}
+
+
+def test_a_log_that_went_on_after_the_backup_is_right(station: Station) -> None:
+    station.release(3)
+    before = station.lose()
+    station.restore()
+    assert station.content() == before
+
+
+def test_nothing_that_is_in_the_folder_is_replaced(station: Station, tmp_path: Path) -> None:
+    station.lose()
+    keyring.enrol(station.folder, "https://127.0.0.1:1", os.urandom)
+    before = station.content()
+    with pytest.raises(ConfigurationError, match="is there and differs"):
+        station.restore()
+    assert station.content() == before
+
+
+def test_a_restore_that_was_killed_is_gone_on_with(station: Station) -> None:
+    before = station.lose()
+    draft = station.folder / ".restoring"
+    draft.mkdir()
+    (draft / "share-9.json").write_bytes(b"half of a")
+    keyring.write_whole(station.folder / "storage.key", before["storage.key"])
+    station.restore()
+    assert station.content() == before and not draft.exists()
+
+
+def test_a_folder_that_was_put_back_as_a_whole_does_not_serve_what_the_chain_means_no_more(station: Station) -> None:
+    """An operator's own copy of the whole folder, epoch file included: its start asks the chain."""
+    document = station.world.document
+    assert verify_meant(document, station.chain) == document
+    whole = station.world.folder / "copy"
+    shutil.copytree(station.folder, whole)
+    station.deal_again()
+    assert keyring.open_share(whole, document).index == 1, "the control: the folder itself is perfect"
+    with pytest.raises(StaleBackup, match="the chain means version 1"):
+        verify_meant(document, station.chain)
+    station.chain.epoch = replace(station.chain.epoch, state=EpochState.NONE, commitments=Blob(b""))
+    assert verify_meant(document, station.chain) == document, "an epoch that is not on the chain yet"
+
+
+def test_of_a_retired_epoch_every_share_is_erased_with_a_word_about_it(station: Station) -> None:
+    station.deal_again()
+    station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
+    said = erase(station.folder, station.world.document, station.chain, SystemClock())
+    assert (said.statement.erased, said.statement.kept) == (2, bytes(32))
+    assert list(station.folder.glob("share-*")) == [] and (station.folder / "erasure-1.json").exists()
+    assert erase(station.folder, station.world.document, station.chain, SystemClock()).statement.erased == 0
