@@ -32,7 +32,7 @@ class Court:
     def __init__(self, anvil: Anvil, folder: Path, **times: int) -> None:
         """`times` are those that differ from `DEVNET`: anvil's clock is the wall's, and a busy machine is slow."""
         self.anvil = anvil
-        self.network = deployed(anvil, **times)
+        self.network = deployed(anvil, DEVNET, **times)
         self.reader = DocketReader(anvil.client, self.network)
         self.senders = {each.address: sender(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
         self.domain = self.network.disputes_domain
