@@ -38,46 +38,18 @@ from bytewise.protocol.decide import (
     decide_moves,
     decide_operator,
 )
-from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, Docket, Holdings, RoundSeats, Seat, Seed
+from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, RoundSeats, Seat, Seed
 from bytewise.protocol.errors import ProtectionMissing
 from bytewise.protocol.messages import Outcome, Verdict, Vote
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Digest, address
-from tests.devnet import word
+from tests.dockets import BLOCK, NOW, OTHER, case, docket, holdings, word
 
-ME, OTHER = address("0x" + "11" * 20), address("0x" + "22" * 20)
+ME = address("0x" + "11" * 20)
 DOMAIN = Domain(31337, address("0x" + "33" * 20))
-POOL, NOW, BLOCK = word("pool"), 10_000, 500
 EAGER = MovePolicy(turns=1, overdue=0)
 """Whose turn it always is."""
-
-
-def holdings(**changes: Any) -> Holdings:
-    plain = Holdings(0, 0, 0, 0, 0, 0, 0, False, 0, POOL, 0)
-    return dataclasses.replace(plain, **changes)
-
-
-def case(**changes: Any) -> Case:
-    plain = Case(
-        id=word("dispute"), receipt_id=word("receipt"), batch_id=1, operator=OTHER, environment=word("environment"),
-        claimed_out_hash=word("claim"), key_epoch=1, params_version=1, phase=Phase.SEED, level=1, round=1, seats=15, drawn=0,
-        quorum=10, rearms=0, seed=Seed(BLOCK + 10, False, False, False), round_seed=ZERO_DIGEST, opened_at=NOW - 100,
-        commit_s=60, commit_end=0, reveal_end=0, settleable=False, committee=ZERO_DIGEST, certified_group=ZERO_DIGEST,
-        appealed=False, appeal_bond_wei=1, appeal_end=0, airgap_end=0, held=False, verdict=Verdict.NONE, key=ZERO_DIGEST,
-        replacement=ZERO_DIGEST, ended=False, paid=False, members=(), challengers=(Challenger(OTHER, False),),
-        rounds=(RoundSeats(15, 0),),
-    )  # fmt: skip
-    return dataclasses.replace(plain, **changes)
-
-
-def docket(*cases: Case, **changes: Any) -> Docket:
-    plain = Docket(
-        block_hash=word("block"), number=BLOCK, timestamp=NOW + 7, clock=NOW, paused=False, params_version=1,
-        required_bond_wei=1, join_bond_wei=1, price_wei=1, me=holdings(), case_count=len(cases), cases=cases, batch_count=2,
-        active_epoch=1, policy=word("policy"), policy_serial=1,
-    )  # fmt: skip
-    return dataclasses.replace(plain, **changes)
 
 
 def vote(mask: int = 0b101, outcome: Outcome = Outcome.EXECUTED) -> Vote:
@@ -266,8 +238,11 @@ def test_an_operator_answers_for_its_lists_and_frees_its_collateral(batch: Ancho
 
 
 def test_a_disputed_batch_stays_bound() -> None:
-    assert decide_operator(docket(case()), ME, [BATCH]) == ()
-    assert decide_operator(docket(case(phase=Phase.FINAL, ended=True)), ME, [BATCH]) == (ReleaseBatch(1),)
+    open_case = case(batch_id=BATCH.batch_id)
+    assert decide_operator(docket(open_case), ME, [BATCH]) == ()
+    assert decide_operator(docket(dataclasses.replace(open_case, phase=Phase.FINAL, ended=True)), ME, [BATCH]) == (
+        ReleaseBatch(1),
+    )
 
 
 @given(late=st.integers(-20, 20))
