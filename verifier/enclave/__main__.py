@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -38,6 +39,9 @@ def main() -> int:
     settings = load_settings(EnclaveSettings, parser.parse_args().config)
     stop = _stop_on_signals()
     bench = _bench(settings)
+    # After each job the heap is searched for what the job left (session.py): libraries and model, which stay, need not be.
+    gc.collect()
+    gc.freeze()
     with server.listen(settings.socket) as listening:
         telemetry.log("enclave.ready", model=bench.model_id, instance=bench.instance)
         if settings.ready_file is not None:
