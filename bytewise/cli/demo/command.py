@@ -7,19 +7,20 @@ import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from bytewise.cli import status_table
-from bytewise.cli.demo import facts
-from bytewise.cli.demo.director import Fate
 from bytewise.cli.demo.plan import OPERATORS, Options
-from bytewise.cli.demo.run import Demo, versions
 from bytewise.cli.demo.site import Site
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.units import hex0x
+
+if TYPE_CHECKING:
+    from bytewise.cli.demo.director import Fate
+    from bytewise.cli.demo.run import Demo
 
 EXIT_MISSING = 3
 """Inconclusive: the network ran, but not every fact was read back."""
@@ -57,6 +58,9 @@ def demo(
     One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
     watchtower start as processes of their own. Exit code 0: every fact was read back; 3: some are missing, and named.
     """
+    # Here, for no other verb should wait until torch and the client of OpenAI are loaded.
+    from bytewise.cli.demo.run import Demo
+
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
     options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, keep, folder)
@@ -79,7 +83,10 @@ def demo(
     raise typer.Exit(code or (EXIT_FAILED if crashed else 0))
 
 
-def _tell(running: Demo, console: Console, path: Path) -> int:
+def _tell(running: "Demo", console: Console, path: Path) -> int:
+    from bytewise.cli.demo import facts
+    from bytewise.cli.demo.run import versions
+
     found = running.run()
     names: dict[str, str] = {account: name for name, account in running.accounts.items()}
     status_table.show(found.status, console, names)
@@ -98,7 +105,7 @@ def _tell(running: Demo, console: Console, path: Path) -> int:
     return 0
 
 
-def _fate(fate: Fate | None) -> dict[str, Any] | None:
+def _fate(fate: "Fate | None") -> dict[str, Any] | None:
     return None if fate is None else {"member": fate.member, "dispute": hex0x(fate.dispute), "round": fate.round}
 
 
@@ -114,7 +121,7 @@ def endpoints(site: Site) -> dict[str, str]:
     }
 
 
-def _stay(running: Demo, console: Console) -> None:
+def _stay(running: "Demo", console: Console) -> None:
     console.print("\nThe network stays up until Ctrl-C. Endpoints:")
     for name, where in endpoints(running.site).items():
         console.print(f"  {name:24} {where}", highlight=False)

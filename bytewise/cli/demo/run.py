@@ -6,6 +6,7 @@ import ssl
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -127,17 +128,18 @@ class Demo:
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
         end = self.story.elapsed_s + WATCH_S
+        # The director looks often, blocks come each second: each is read once.
+        read = lru_cache(maxsize=1)(partial(self._read_block, reader))
 
         def settled() -> bool:
             try:
-                docket = whole_docket(reader, reader.head())
+                docket, anchored, left_s = read(reader.head())
             except Unavailable:
                 return False
             happened = director.step(docket)
             if happened:
                 self.story.say(happened)
             self._tell(docket, names, seen)
-            anchored, left_s = self._windows(reader, docket)
             self.story.show(docket, names, left_s)
             final = closed_prefix(docket.cases) == len(docket.cases)
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
@@ -152,11 +154,12 @@ class Demo:
                     seen.add(sentence)
                     self.story.say(sentence)
 
-    def _windows(self, reader: DocketReader, docket: Docket) -> tuple[int, int]:
-        """Receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
-        batches = reader.batches(reader.network.deploy_block, docket.number)
+    def _read_block(self, reader: DocketReader, block: int) -> tuple[Docket, int, int]:
+        """The docket, receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
+        docket = whole_docket(reader, block)
+        batches = reader.batches(reader.network.deploy_block, block)
         last = max((each.window_end for each in docket.batches), default=docket.clock)
-        return sum(batch.count for batch in batches), last - docket.clock
+        return docket, sum(batch.count for batch in batches), last - docket.clock
 
     def _read_back(self, reader: DocketReader, director: Director, built: Built) -> facts.Report:
         self.story.say("a fresh process reads the whole story back from the chain")

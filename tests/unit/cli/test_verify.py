@@ -218,9 +218,11 @@ def test_models_are_made_and_converted(run: Run, kept: Kept, tmp_path: Path) -> 
 
 
 def test_the_command_is_a_process_with_that_exit_code(kept: Kept) -> None:
-    verb = [sys.executable, "-m", "bytewise.cli", *command(kept, ("verify", kept.receipt_id))]
+    verb = [sys.executable, "-X", "importtime", "-m", "bytewise.cli", *command(kept, ("verify", kept.receipt_id))]
     done = subprocess.run(verb, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 3 and "INCONCLUSIVE" in done.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "web3" in loaded and not loaded & {"torch", "transformers", "openai"}, "who runs no model waits for none"
 
 
 def test_version_and_help_end_well(run: Run, kept: Kept) -> None:
