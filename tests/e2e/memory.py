@@ -6,7 +6,9 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-CHUNK = 8 * 2**20
+CHUNK = 2**20
+UNTOUCHED = bytes(CHUNK)
+"""Most of what a process may write to: pages that it never touched are zeros."""
 
 
 def forms(text: str, token_ids: Sequence[int]) -> dict[str, bytes]:
@@ -76,7 +78,8 @@ def _scan_region(memory: "object", start: int, end: int, needles: dict[str, byte
             return found
         if not block:
             return found
-        data = tail + block
+        # No form is all zeros: what ends in these began before them, and what begins in them is met with the next block.
+        data = tail + (block[:overlap] if block == UNTOUCHED else block)
         found |= {name for name, needle in needles.items() if needle in data}
         tail = data[-overlap:]
         position += len(block)

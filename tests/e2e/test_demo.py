@@ -15,16 +15,19 @@ import pytest
 from tokenizers import Tokenizer
 
 from bytewise.cli.connect import Connection, connected, receipt_argument
+from bytewise.cli.demo.plan import OPERATORS, VERIFIERS
 from bytewise.cli.finding import find_receipt
 from bytewise.protocol.sortition import audit_is_drawn
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal, journal_key
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from tests.e2e import memory
 
 ROOT = Path(__file__).parents[2]
 BOUND_S = 420.0
 """Several times what a run takes on two idle cores."""
-VERIFIERS = ("ada", "ben", "cleo", "dan", "eva")
 
 
 class Run(NamedTuple):
@@ -65,6 +68,14 @@ def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
     assert len(demo.report["facts"]) >= 24 and all(demo.report["facts"].values())
     assert demo.report["money"]["sums"] is True
     assert demo.report["peak_pss_mb"] < 6000
+    assert len(demo.report["disputes"]) == 4, "three frauds and the frivolous one: no other honest receipt is disputed"
+
+
+def test_every_actors_journal_is_whole(demo: Run) -> None:
+    for name in (*OPERATORS, *VERIFIERS, "watchtower", "challenger"):
+        folder = demo.folder / name
+        journal = Journal(open_database(f"sqlite:///{folder / 'actor.db'}"), journal_key(folder / "journal.key"), SystemClock())
+        assert journal.verify_journal() != ZERO_DIGEST, name
 
 
 def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
