@@ -38,7 +38,7 @@ PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain campaign networks static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -94,17 +94,19 @@ static: install
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
 	@echo '==> tests'
-	@$(MAKE) --no-print-directory --jobs=2 networks campaign
-	@echo '    the others, on up to four cores'
-	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=3 networks units campaign
 
 networks: install
-	@echo '    whole networks first, two at a time: they keep deadlines, and wait more than they compute'
-	@$(PY) -m pytest -q --numprocesses=2 --dist=loadfile tests/e2e
+	@echo '    a whole network, which keeps deadlines'
+	@$(PY) -m pytest -q tests/e2e
+
+units: install
+	@echo '    beside it, with what time it leaves, on up to four cores: all others'
+	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
+	@OMP_NUM_THREADS=1 nice -n 15 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
 
 campaign: install
-	@echo '    beside them, with what time they leave: everybody on all contracts together, a short campaign'
+	@echo '    and everybody on all contracts together, a short campaign'
 	@FOUNDRY_PROFILE=campaign nice -n 19 sh -c '$(FORGE) test --match-path campaign/Invariants.t.sol'
 
 fmt: install ## format and fix what can be fixed

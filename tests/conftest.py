@@ -1,5 +1,6 @@
 """Options and fixtures that every test may use."""
 
+import gc
 from collections.abc import Iterator
 
 import hypothesis
@@ -8,12 +9,16 @@ import pytest
 from tests.anvil import Anvil, running_anvil
 from tests.skips import SkipPin
 
+COMPUTING = ("inference", "protocol", "tee", "storage", "models", "bench")
+"""Folders of what computes and waits for nobody: whole runs begin with it, beside a network that takes most of the time."""
+
 LONG = (
-    "test_operator_crash.py", "test_walkthrough.py", "test_verify.py", "test_on_chain.py", "test_process.py", "test_doubt.py",
-    "test_operator_process.py", "test_court_walk.py", "test_laws.py", "test_gate.py", "test_court_on_chain.py", "test_sender.py",
-    "test_convert.py", "test_native_refusals.py", "test_sender_reorganisations.py",
+    "test_operator_crash.py", "test_verify.py", "test_on_chain.py", "test_laws.py", "test_answers.py", "test_reorganisations.py",
+    "test_gate.py", "test_operator_process.py", "test_doubt.py", "test_process.py", "test_sender.py", "test_court_walk.py",
+    "test_convert.py", "test_sender_reorganisations.py", "test_walkthrough.py", "test_conformance.py", "test_layers.py",
+    "test_court_on_chain.py", "test_many_claims.py", "test_native_refusals.py",
 )  # fmt: skip
-"""Files that take longest, longest first: whole runs begin with them, or one core would end with one of them alone."""
+"""Files that take longest, longest first: whole runs end with them, so that no core ends long before another."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,8 +37,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first (`--no-loadscope-reorder` keeps the order among processes)."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    """What computes first, long files last (`--no-loadscope-reorder` keeps the order among processes)."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.path.name in LONG:
+        return 2 + LONG.index(item.path.name)
+    return 0 if item.path.parent.name in COMPUTING else 1
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: enclaves, which search the heap for what a job left, need not read it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

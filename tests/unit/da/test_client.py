@@ -87,7 +87,7 @@ def answering(status: int, body: bytes = b"") -> Iterator[str]:
     """The address of such an ingress."""
     handler = type("Handler", (Ingress,), {"status": status, "body": body})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
