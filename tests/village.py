@@ -15,7 +15,7 @@ from bytewise.inference.convert import convert
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
-from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, GpuUse, PlatformKind, TrustedMeasurement
+from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, Prepared, RunJob, ShardRecord
 from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
@@ -24,11 +24,10 @@ from bytewise.protocol.seal import seal_context
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, U256, Address, Digest
 from bytewise.service.clock import SystemClock
-from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
-from bytewise.tee_simulated.__main__ import simulated_rule
+from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
+from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from bytewise.tee_simulated.td_quote import measurement_of
 from chain.params import DEVNET, changed
 from kms import policy
 from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, random_scalar
@@ -172,7 +171,7 @@ class Village:
         self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
         self.rng = Dice()
         self.keys = deal(self.rng)
-        self.appraisal = _policy(folder)
+        self.appraisal = policy_for(_measurement(), folder / "root", CHAIN_ID, 1)
         self.operator, self.gateway = signer("operator"), signer("gateway")
         self.people = {name: signer(name) for name in NAMES}
         self.chain = Chain(tuple((key.address, STAKE) for key in self.people.values()), self.appraisal.digest)
@@ -189,9 +188,3 @@ class Village:
 @functools.cache
 def _measurement() -> Digest:
     return measure(source_root(), ENCLAVE_ENTRY)
-
-
-def _policy(folder: Path) -> AppraisalPolicy:
-    program = measurement_of(_measurement())
-    trusted = TrustedMeasurement(PlatformKind.SIMULATED, program, (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED)
-    return AppraisalPolicy(U64(1), (U256(CHAIN_ID),), (simulated_rule(folder / "root"),), (trusted,), True)

@@ -14,7 +14,7 @@ from bytewise.protocol.appraisal import (
     TrustedMeasurement,
 )
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.units import U64, U256, Blob
+from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.collateral import EVALUATION
 from bytewise.tee_simulated.quoter import source_root
@@ -37,9 +37,13 @@ def simulated_rule(root_folder: Path) -> PlatformRule:
 
 def simulated_policy(root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY) -> AppraisalPolicy:
     """The policy that accepts exactly this run's root and this source tree's enclave, on one test chain."""
-    program = measurement_of(measure(source_root(), entry))
+    return policy_for(measure(source_root(), entry), root_folder, chain_id, serial)
+
+
+def policy_for(program: Digest, root_folder: Path, chain_id: int, serial: int) -> AppraisalPolicy:
+    """The policy that accepts exactly this run's root and the program of this measurement, on one test chain."""
     # Which device the enclave computes on is its settings' affair: simulated evidence vouches for neither.
-    trusted = TrustedMeasurement(PlatformKind.SIMULATED, program, (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED)
+    trusted = TrustedMeasurement(PlatformKind.SIMULATED, measurement_of(program), (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED)
     return AppraisalPolicy(
         serial=U64(serial), chain_ids=(U256(chain_id),), rules=(simulated_rule(root_folder),), measurements=(trusted,),
         insecure_accept_simulated=True,

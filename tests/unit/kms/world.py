@@ -33,9 +33,10 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.releases import ReleaseRecords
-from bytewise.tee_simulated.__main__ import simulated_policy
-from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import issue, make_root
+from bytewise.tee.measurement import measure
+from bytewise.tee_simulated.__main__ import policy_for
+from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
+from bytewise.tee_simulated.root import Platform, issue, make_root
 from kms import keyring
 from kms.api import build_app
 from kms.dealer import deal
@@ -70,8 +71,8 @@ class World:
         self.contracts = contracts
         make_root(folder / "root")
         issue(folder / "root", folder / "platform.key")
-        self.policy: AppraisalPolicy = simulated_policy(folder / "root", CHAIN_ID, 1, ENTRY)
-        self.quoter = SimulatedQuoter.of_this_program(folder / "platform.key", ENTRY)
+        self.policy: AppraisalPolicy = policy_for(program(), folder / "root", CHAIN_ID, 1)
+        self.quoter = SimulatedQuoter(Platform(folder / "platform.key"), program(), SystemClock())
         self.ports = [free_port() for _ in range(count)]
         shards = tuple(DealShard(folder / f"shard-{n}", f"https://127.0.0.1:{p}") for n, p in enumerate(self.ports, 1))
         self.settings = DealSettings(U64(1), threshold, "simulated", folder / "epoch.json", shards)
@@ -192,6 +193,12 @@ class World:
 
 ATTACKER = LocalSigner(b"\x66" * 32)
 """Has a key and nothing else."""
+
+
+@functools.cache
+def program() -> Digest:
+    """Measurement of the program of these tests, taken once per test run."""
+    return measure(source_root(), ENTRY)
 
 
 @functools.cache
