@@ -103,7 +103,7 @@ networks: install
 units: install
 	@echo '    beside it, with what time it leaves, on up to four cores: all others'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
-	@OMP_NUM_THREADS=1 nice -n 15 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
+	@OMP_NUM_THREADS=1 nice -n 19 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
 
 campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'

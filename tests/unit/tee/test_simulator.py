@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def python(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=240, check=False)
 
 
 @pytest.mark.parametrize("module", ["quoter", "root", "x509", "td_quote", "collateral", "__main__"])
