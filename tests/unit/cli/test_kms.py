@@ -28,6 +28,7 @@ from kms.dealer import deal
 from tests.anvil import Anvil
 from tests.devnet import MEASUREMENT, POOL, reader, signer
 from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.offices import offices
 from tests.unit.kms.test_ceremony_served import serving
 from tests.unit.kms.test_process import config
@@ -102,6 +103,22 @@ def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
     write_network(site.folder / "network.json", replace(site.network, epochs=(stale,)))
     assert site.kms("status") == Exit.MISMATCH
     assert "the chain means version 0, the address book has other shares" in site.said()
+
+
+@pytest.mark.e2e
+def test_a_release_for_a_dispute_that_the_chain_does_not_have_is_found_in_the_log(site: Site) -> None:
+    shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
+    case = site.world.case()
+    site.world.chain.open(case)  # what this shard believes; the real chain has no dispute
+    site.world.release(shards[0][1], case)
+    with site.world.serving(*shards):
+        copies = ["--logs", str(site.folder / "logs")]
+        assert main(["kms", "log", "verify", "--network", str(site.folder / "network.json"), *copies]) == Exit.OK
+        assert site.kms("log", "verify", *copies) == Exit.OK, "decided after the node's newest block"
+        site.anvil.pass_time(NOW - site.anvil.client.head().timestamp + 1)
+        site.said()
+        assert site.kms("log", "verify", *copies) == Exit.MISMATCH
+        assert "shard 1: record 0 released without a right: there is no dispute 0x" in site.said()
 
 
 @pytest.mark.e2e
