@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Hashes, Outcome, Receipt} from "../src/Types.sol";
+import {Outcome, Receipt, StructHashes} from "../src/Types.sol";
 import {Phase} from "../src/Types.sol";
 import {Certificates} from "./Certificates.sol";
 
@@ -57,7 +57,7 @@ abstract contract CourtActions is Certificates {
         address operator = operatorOf(who);
         Receipt memory r = receipt(operator, anchor.lastSeq(operator) + 1, ENVIRONMENT);
         r.keyEpoch = epochs.activeEpoch();
-        bytes32 leaf = Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+        bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
         uint64 batchId = anchor.batchCount();
         // More than the fee comes back, less is refused.
         uint256 fee = market.feeFor(1) + value % 3 - 1;
@@ -151,7 +151,7 @@ abstract contract CourtActions is Certificates {
         expects %= 4;
         if (expects == 0) return keccak256(abi.encode(Outcome.INVALID, uint8(1), bytes32(0)));
         if (expects == 1) return keccak256(abi.encode(Outcome.UNAVAILABLE, uint8(0), bytes32(0)));
-        return keccak256(abi.encode(Outcome.EXECUTED, uint8(0), Hashes.outHash("a", TRACE)));
+        return keccak256(abi.encode(Outcome.EXECUTED, uint8(0), StructHashes.outHash("a", TRACE)));
     }
 
     function _waits(bytes32 id) internal view returns (bool) {

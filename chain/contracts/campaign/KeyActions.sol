@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Vm} from "../test/Vm.sol";
-import {AuditResult, Hashes} from "../src/Types.sol";
+import {AuditResult, StructHashes} from "../src/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {Phase, Verdict} from "../src/Types.sol";
@@ -126,7 +126,7 @@ abstract contract KeyActions is OtherActions {
             _agreeing[id][told.outHash] += 1;
         } else {
             that(!told.paid && told.outHash != 0 && _agreeing[id][told.outHash] > 1, "paid without agreement");
-            bool matches = told.outHash == Hashes.outHash(TOKENS, TRACE);
+            bool matches = told.outHash == StructHashes.outHash(TOKENS, TRACE);
             that(matches == (told.result == 1), "paid for the contrary");
             (, Phase phase, Verdict verdict, bytes32 replacement) = disputes.receiptStatus(id);
             bool overturned = phase == Phase.FINAL && verdict == Verdict.OVERTURNED;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Hashes, Outcome, Receipt, Vote} from "../src/Types.sol";
+import {Outcome, Receipt, StructHashes, Vote} from "../src/Types.sol";
 import {Phase} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
@@ -78,7 +78,7 @@ abstract contract Network is Deployment {
         r.seq = seq;
         r.reqHash = keccak256(abi.encode("request", seq));
         r.tokensHash = TOKENS;
-        r.outHash = Hashes.outHash(TOKENS, TRACE);
+        r.outHash = StructHashes.outHash(TOKENS, TRACE);
         r.modelId = MODEL;
         r.environment = environment;
         r.keyEpoch = KEY_EPOCH;
@@ -120,7 +120,7 @@ abstract contract Network is Deployment {
 
     /// @dev A batch of one: its root is its leaf and its proof is empty.
     function anchored(Receipt memory r) internal returns (uint64 batchId) {
-        bytes32 leaf = Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+        bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
         uint256 fee = market.feeFor(1);
         IReceiptAnchor.BatchHeader memory h = headerOf(r, 1, leaf);
         vm.prank(r.operator);

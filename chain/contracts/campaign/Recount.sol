@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Finding, Hashes, Outcome, Vote} from "../src/Types.sol";
+import {Finding, Outcome, StructHashes, Vote} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Verdict} from "../src/Types.sol";
 
@@ -19,13 +19,13 @@ abstract contract Recount {
     mapping(bytes32 id => mapping(uint16 round => Said[])) internal said;
 
     function _heard(Vote memory v) internal {
-        bytes32 out = v.outcome == uint8(Outcome.EXECUTED) ? Hashes.outHash(v.tokensHash, v.traceRoot) : bytes32(0);
+        bytes32 out = v.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(v.tokensHash, v.traceRoot) : bytes32(0);
         bytes32 group = keccak256(abi.encode(v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest));
         said[v.dispute][v.round].push(Said(v.outcome, v.code, out, group, v.seatMask));
     }
 
     function _heard(Finding memory f, uint256 seats) internal {
-        bytes32 out = f.outcome == uint8(Outcome.EXECUTED) ? Hashes.outHash(f.tokensHash, f.traceRoot) : bytes32(0);
+        bytes32 out = f.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(f.tokensHash, f.traceRoot) : bytes32(0);
         bytes32 group = keccak256(abi.encode(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest));
         said[f.dispute][f.round].push(Said(f.outcome, f.code, out, group, seats));
     }

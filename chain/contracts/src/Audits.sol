@@ -6,7 +6,7 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {LabelLib} from "./LabelLib.sol";
-import {AuditResult, Hashes, Phase, Receipt, Verdict} from "./Types.sol";
+import {AuditResult, Phase, Receipt, StructHashes, Verdict} from "./Types.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -99,7 +99,7 @@ contract Audits is IAudits {
         if (clock <= end) revert WindowOpen(end);
         bytes32 commitment = commitmentOf(receiptId, verifier, tokensHash, traceRoot, salt);
         if (commitment != a.commitment) revert BadOpening(commitment, a.commitment);
-        bytes32 outHash = Hashes.outHash(tokensHash, traceRoot);
+        bytes32 outHash = StructHashes.outHash(tokensHash, traceRoot);
         a.outHash = outHash;
         ++_agreeing[receiptId][a.batchId][outHash];
         emit AuditOpened(receiptId, verifier, outHash);
@@ -149,7 +149,7 @@ contract Audits is IAudits {
 
     /// @inheritdoc IAudits
     function hashAudit(AuditResult calldata a) public view returns (bytes32) {
-        return MessageHashUtils.toTypedDataHash(DISPUTES.domainSeparator(), Hashes.audit(a));
+        return MessageHashUtils.toTypedDataHash(DISPUTES.domainSeparator(), StructHashes.audit(a));
     }
 
     /// @inheritdoc IAudits

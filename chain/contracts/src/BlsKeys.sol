@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Bls} from "./Bls.sol";
 import {IBlsKeys} from "./interfaces/IBlsKeys.sol";
-import {Hashes, Possession} from "./Signed.sol";
+import {Possession, StructHashes} from "./Signed.sol";
 
 /// @title BlsKeys: keys of verdict certificates, each proven to be held by its account
 contract BlsKeys is IBlsKeys, EIP712 {
@@ -86,6 +86,6 @@ contract BlsKeys is IBlsKeys, EIP712 {
 
     /// @inheritdoc IBlsKeys
     function hashPossession(address account, bytes32 keyHash) public view returns (bytes32) {
-        return _hashTypedDataV4(Hashes.possession(Possession(account, keyHash)));
+        return _hashTypedDataV4(StructHashes.possession(Possession(account, keyHash)));
     }
 }

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {Bls} from "./Bls.sol";
-import {Certified, Finding, Hashes} from "./Signed.sol";
+import {Certified, Finding, StructHashes} from "./Signed.sol";
 import {IBlsKeys} from "./interfaces/IBlsKeys.sol";
 
 /// @title Certificate: one aggregate signature for all seats of a round that say the same
@@ -97,7 +97,7 @@ library Certificate {
         pure
         returns (bytes32)
     {
-        bytes32 structHash = Hashes.certified(Certified(Hashes.finding(finding), commitRoot));
+        bytes32 structHash = StructHashes.certified(Certified(StructHashes.finding(finding), commitRoot));
         return MessageHashUtils.toTypedDataHash(domainSeparator, structHash);
     }
 

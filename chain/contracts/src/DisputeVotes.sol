@@ -8,7 +8,7 @@ import {DisputeStore} from "./DisputeStore.sol";
 import {IBallots} from "./interfaces/IBallots.sol";
 import {SeatsLib} from "./SeatsLib.sol";
 import {TallyLib} from "./TallyLib.sol";
-import {Commit, Finding, Hashes, Outcome, Phase, Vote} from "./Types.sol";
+import {Commit, Finding, Outcome, Phase, StructHashes, Vote} from "./Types.sol";
 
 /// @title DisputeVotes: commitments, votes and certificates, counted as they come
 abstract contract DisputeVotes is IBallots, DisputeStore {
@@ -118,7 +118,7 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
 
     /// @inheritdoc IBallots
     function hashVote(Vote calldata vote) public view returns (bytes32) {
-        return _hashTypedDataV4(Hashes.vote(vote));
+        return _hashTypedDataV4(StructHashes.vote(vote));
     }
 
     /// @inheritdoc IBallots
@@ -239,7 +239,7 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         bool known = f.outcome != 0 && f.outcome <= uint8(type(Outcome).max);
         if (!known || (!executed && !bare) || (!coded && f.code != 0)) revert MalformedVote(f.outcome, f.code);
         (said.outcome, said.code) = (Outcome(f.outcome), f.code);
-        if (executed) said.outHash = Hashes.outHash(f.tokensHash, f.traceRoot);
+        if (executed) said.outHash = StructHashes.outHash(f.tokensHash, f.traceRoot);
         said.group = TallyLib.groupOf(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest);
     }
 }

@@ -8,7 +8,7 @@ import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IParams} from "./interfaces/IParams.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {KeyShares, Shares} from "./KeyShares.sol";
-import {Hashes, Release, Ticket} from "./Types.sol";
+import {Release, StructHashes, Ticket} from "./Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
 contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
@@ -169,12 +169,12 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
 
     /// @inheritdoc IKeyEpochs
     function hashRelease(Release calldata release) external view returns (bytes32) {
-        return _hashTypedDataV4(Hashes.release(release));
+        return _hashTypedDataV4(StructHashes.release(release));
     }
 
     /// @inheritdoc IKeyEpochs
     function hashTicket(Ticket calldata ticket) external view returns (bytes32) {
-        return _hashTypedDataV4(Hashes.ticket(ticket));
+        return _hashTypedDataV4(StructHashes.ticket(ticket));
     }
 
     function _drain(uint64 epoch) private {

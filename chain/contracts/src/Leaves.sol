@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {LabelLib} from "./LabelLib.sol";
-import {EmptyLeaf, Hashes, Receipt} from "./Types.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "./Types.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 
 /// @title Leaves: whether an answer to a demand for a list is the list and all that the root is made of
@@ -50,13 +50,14 @@ contract Leaves {
         if (r.operator != operator) revert IReceiptAnchor.HeaderMismatch("operator");
         if (r.seq != seq) revert IReceiptAnchor.SequenceGap(r.seq, seq);
         if (r.chainId != block.chainid) revert IReceiptAnchor.ForeignChain(r.chainId, block.chainid);
-        bytes32 said = r.mode == 0 ? Hashes.emptyLeaf(EmptyLeaf(operator, seq, r.chainId)) : Hashes.receipt(r);
+        bytes32 said =
+            r.mode == 0 ? StructHashes.emptyLeaf(EmptyLeaf(operator, seq, r.chainId)) : StructHashes.receipt(r);
         bytes32 id = MessageHashUtils.toTypedDataHash(domain, said);
         (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(id, sig);
         if (err != ECDSA.RecoverError.NoError || recovered != operator) {
             revert IReceiptAnchor.BadSignature(recovered, operator);
         }
-        return Hashes.batchLeaf(id, seq);
+        return StructHashes.batchLeaf(id, seq);
     }
 
     function _domain() private view returns (bytes32) {

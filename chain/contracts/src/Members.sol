@@ -5,7 +5,7 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
 import {BatchStore} from "./BatchStore.sol";
-import {EmptyLeaf, Hashes, Receipt} from "./Types.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "./Types.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 
 /// @title Members: what a signed receipt is, and of which batch it is a member
@@ -16,12 +16,12 @@ abstract contract Members is BatchStore, EIP712 {
 
     /// @inheritdoc IReceiptAnchor
     function receiptId(Receipt calldata r) public view returns (bytes32) {
-        return _hashTypedDataV4(Hashes.receipt(r));
+        return _hashTypedDataV4(StructHashes.receipt(r));
     }
 
     /// @inheritdoc IReceiptAnchor
     function emptyLeafId(EmptyLeaf calldata e) public view returns (bytes32) {
-        return _hashTypedDataV4(Hashes.emptyLeaf(e));
+        return _hashTypedDataV4(StructHashes.emptyLeaf(e));
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -34,7 +34,7 @@ abstract contract Members is BatchStore, EIP712 {
         _checkModes(r);
         _checkHeader(r, b);
         id = _signedReceipt(r, sig);
-        if (!MerkleProof.verifyCalldata(proof, b.root, Hashes.batchLeaf(id, r.seq))) revert BadProof(b.root);
+        if (!MerkleProof.verifyCalldata(proof, b.root, StructHashes.batchLeaf(id, r.seq))) revert BadProof(b.root);
     }
 
     function _signedReceipt(Receipt calldata r, bytes calldata sig) internal view returns (bytes32 id) {

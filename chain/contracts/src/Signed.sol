@@ -117,7 +117,7 @@ enum Outcome {
 }
 
 /// @title EIP-712 struct hashes; the owning contract adds its domain
-library Hashes {
+library StructHashes {
     bytes32 internal constant RECEIPT = keccak256(
         "Receipt(address operator,uint64 seq,bytes32 reqHash,bytes32 tokensHash,bytes32 outHash,bytes32 modelId,bytes32 environment,bytes32 gpuArch,uint64 keyEpoch,bytes32 envelopeHash,uint64 issuedAt,uint64 anchorBy,uint8 mode,uint8 clientMode,address enclaveKey,uint256 chainId)"
     );

@@ -6,7 +6,7 @@ import {
     AuditResult,
     EmptyLeaf,
     Finding,
-    Hashes,
+    StructHashes,
     Outcome,
     Possession,
     Receipt,

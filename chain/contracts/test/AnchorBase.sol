@@ -15,7 +15,7 @@ import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
 import {Registry} from "../src/Registry.sol";
 import {StakeBook} from "../src/StakeBook.sol";
 import {StakeVault} from "../src/StakeVault.sol";
-import {EmptyLeaf, Hashes, ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
+import {EmptyLeaf, ParamSet, Phase, Receipt, StructHashes, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
@@ -195,7 +195,7 @@ abstract contract AnchorBase is Check {
         r.seq = seq;
         r.reqHash = keccak256(abi.encode("request", seq));
         r.tokensHash = TOKENS;
-        r.outHash = Hashes.outHash(TOKENS, TRACE);
+        r.outHash = StructHashes.outHash(TOKENS, TRACE);
         r.modelId = MODEL;
         r.environment = ENVIRONMENT;
         r.keyEpoch = EPOCH;
@@ -237,7 +237,7 @@ abstract contract AnchorBase is Check {
     }
 
     function leafOf(Receipt memory r) internal view returns (bytes32) {
-        return Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+        return StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
     }
 
     function posted(IReceiptAnchor.BatchHeader memory h) internal returns (uint64) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Hashes, AuditResult, ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
+import {AuditResult, ParamSet, Phase, Receipt, StructHashes, Verdict} from "../src/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Defaults} from "./Defaults.sol";
@@ -53,7 +53,7 @@ contract AuditsTest is AnchorBase {
         r.seq = seq;
         r.reqHash = keccak256(abi.encode("request", seq));
         r.tokensHash = TOKENS;
-        r.outHash = Hashes.outHash(TOKENS, TRACE);
+        r.outHash = StructHashes.outHash(TOKENS, TRACE);
         r.modelId = MODEL;
         r.environment = ENVIRONMENT;
         r.keyEpoch = EPOCH;
@@ -109,18 +109,20 @@ contract AuditsTest is AnchorBase {
         bytes32 id = anchor.receiptId(receiptOf(1));
         Receipt memory r = receiptOf(1);
         bytes memory sig = signature(r);
-        vm.expectRevert(abi.encodeWithSelector(IAudits.NobodyAgrees.selector, id, Hashes.outHash(s.tokens, s.trace)));
+        vm.expectRevert(
+            abi.encodeWithSelector(IAudits.NobodyAgrees.selector, id, StructHashes.outHash(s.tokens, s.trace))
+        );
         audits.claim(r, sig, none(), verifier(a));
         // Who has not opened has nothing to agree with.
         vm.expectRevert(abi.encodeWithSelector(IAudits.NobodyAgrees.selector, id, bytes32(0)));
         audits.claim(r, sig, none(), verifier(b));
         opens(b, 1, s);
-        if (lies) bench.replace(id, Hashes.outHash(s.tokens, s.trace));
+        if (lies) bench.replace(id, StructHashes.outHash(s.tokens, s.trace));
         claims(a, 1);
         claims(b, 1);
         same(ledger.creditOf(verifier(a)), BOUNTY, "first");
         same(ledger.creditOf(verifier(b)), BOUNTY, "second");
-        same(audits.agreeing(id, 0, Hashes.outHash(s.tokens, s.trace)), 2, "agreeing");
+        same(audits.agreeing(id, 0, StructHashes.outHash(s.tokens, s.trace)), 2, "agreeing");
         same(audits.pool(), 1 ether + FEE - 2 * BOUNTY, "pool");
         vm.expectPartialRevert(IAudits.NobodyAgrees.selector);
         audits.claim(r, sig, none(), verifier(c));
@@ -133,7 +135,7 @@ contract AuditsTest is AnchorBase {
     function test_what_no_court_put_in_the_place_of_the_receipt_is_not_paid(bytes32 junk, uint8 phase, uint8 verdict)
         public
     {
-        bytes32 found = Hashes.outHash(TOKENS, junk);
+        bytes32 found = StructHashes.outHash(TOKENS, junk);
         vm.assume(junk != TRACE);
         posts(0, 1, 0, Said(2, TOKENS, junk));
         posts(1, 1, 0, Said(2, TOKENS, junk));
@@ -380,7 +382,7 @@ contract AuditsTest is AnchorBase {
                 address(bench)
             )
         );
-        bytes32 want = keccak256(abi.encodePacked(hex"1901", domain, Hashes.audit(a)));
+        bytes32 want = keccak256(abi.encodePacked(hex"1901", domain, StructHashes.audit(a)));
         same(audits.hashAudit(a), want, "digest");
     }
 

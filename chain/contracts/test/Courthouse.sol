@@ -17,7 +17,7 @@ import {Registry} from "../src/Registry.sol";
 import {Settlement} from "../src/Settlement.sol";
 import {StakeBook} from "../src/StakeBook.sol";
 import {StakeVault} from "../src/StakeVault.sol";
-import {Hashes, Outcome, ParamSet, Phase, Receipt, Vote} from "../src/Types.sol";
+import {Outcome, ParamSet, Phase, Receipt, StructHashes, Vote} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Defaults} from "./Defaults.sol";
@@ -185,7 +185,7 @@ abstract contract Courthouse is BlsSigner {
         r.operator = OPERATOR;
         r.environment = ENVIRONMENT;
         r.seq = uint64(salt);
-        r.outHash = Hashes.outHash("tokens", "trace");
+        r.outHash = StructHashes.outHash("tokens", "trace");
     }
 
     function opened(uint256 salt) internal returns (bytes32) {

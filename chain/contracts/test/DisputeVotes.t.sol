@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Commit, Hashes, Outcome, Phase, Verdict, Vote} from "../src/Types.sol";
+import {Commit, Outcome, Phase, StructHashes, Verdict, Vote} from "../src/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
@@ -67,7 +67,7 @@ contract DisputeVotesTest is Courthouse {
         if (!leads) return;
         t.lead = uint16(sizes[last]);
         t.leadVerdict = last <= 3 ? Verdict.OVERTURNED : Verdict.INVALID;
-        t.leadOutHash = last <= 3 ? Hashes.outHash(keccak256(abi.encode("other", last)), "trace") : bytes32(0);
+        t.leadOutHash = last <= 3 ? StructHashes.outHash(keccak256(abi.encode("other", last)), "trace") : bytes32(0);
         Outcome outcome = last <= 3 ? Outcome.EXECUTED : Outcome.INVALID;
         t.leadKey = keccak256(abi.encode(outcome, last <= 3 ? 0 : last, t.leadOutHash));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EmptyLeaf, Hashes, Receipt} from "../src/Types.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "../src/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 import {Trees} from "./Trees.sol";
@@ -22,7 +22,7 @@ contract LeavesTest is AnchorBase {
             if (gaps && i % 3 == 2) {
                 EmptyLeaf memory e = EmptyLeaf(operator, i + 1, block.chainid);
                 (rs[i].operator, rs[i].seq, rs[i].chainId) = (e.operator, e.seq, e.chainId);
-                (sigs[i], leaves[i]) = (emptySignature(e), Hashes.batchLeaf(anchor.emptyLeafId(e), e.seq));
+                (sigs[i], leaves[i]) = (emptySignature(e), StructHashes.batchLeaf(anchor.emptyLeafId(e), e.seq));
             } else {
                 rs[i] = receipt(i + 1);
                 (sigs[i], leaves[i]) = (signature(rs[i]), leafOf(rs[i]));
@@ -131,7 +131,7 @@ contract LeavesTest is AnchorBase {
     function test_an_empty_leaf_is_the_operators_own(address other, uint64 chain) public {
         vm.assume(other != operator && chain != block.chainid);
         EmptyLeaf memory e = EmptyLeaf(operator, 1, block.chainid);
-        demanded(1, Hashes.batchLeaf(anchor.emptyLeafId(e), 1));
+        demanded(1, StructHashes.batchLeaf(anchor.emptyLeafId(e), 1));
         (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](1), new bytes[](1));
         (rs[0].operator, rs[0].seq, rs[0].chainId, sigs[0]) = (other, 1, block.chainid, emptySignature(e));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.HeaderMismatch.selector, bytes32("operator")));

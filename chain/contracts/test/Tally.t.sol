@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {TallyLib} from "../src/TallyLib.sol";
-import {Hashes, Outcome, Verdict} from "../src/Types.sol";
+import {Outcome, StructHashes, Verdict} from "../src/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {Check} from "./Vm.sol";
 
@@ -58,7 +58,8 @@ contract TallyTest is Check {
                 if (groupOf(v, i) == groupOf(v, k)) size += v.seats[k];
             }
             Outcome outcome = Outcome(v.outcome[i]);
-            bytes32 outHash = outcome == Outcome.EXECUTED ? Hashes.outHash(v.tokensHash[i], v.traceRoot[i]) : bytes32(0);
+            bytes32 outHash =
+                outcome == Outcome.EXECUTED ? StructHashes.outHash(v.tokensHash[i], v.traceRoot[i]) : bytes32(0);
             if (outcome == Outcome.UNAVAILABLE) {
                 t.unavailable += uint16(v.seats[i]);
             } else if (outcome == Outcome.EXECUTED && outHash == claimed) {

@@ -8,7 +8,7 @@ import {
     Certified,
     EmptyLeaf,
     Finding,
-    Hashes,
+    StructHashes,
     Possession,
     Receipt,
     Release,
@@ -138,9 +138,9 @@ contract VectorsTest is Check {
         );
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.receipt(abi.decode(cases[i], (Receipt)));
+            hashes[i] = StructHashes.receipt(abi.decode(cases[i], (Receipt)));
         }
-        checkRecord(json, ".Receipt", Hashes.RECEIPT, hashes);
+        checkRecord(json, ".Receipt", StructHashes.RECEIPT, hashes);
     }
 
     function test_empty_leaves_hash_and_recover_as_in_python() public view {
@@ -148,9 +148,9 @@ contract VectorsTest is Check {
         bytes[] memory cases = rows(json, ".EmptyLeaf", split("operator seq chainId"), "auu");
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.emptyLeaf(abi.decode(cases[i], (EmptyLeaf)));
+            hashes[i] = StructHashes.emptyLeaf(abi.decode(cases[i], (EmptyLeaf)));
         }
-        checkRecord(json, ".EmptyLeaf", Hashes.EMPTY_LEAF, hashes);
+        checkRecord(json, ".EmptyLeaf", StructHashes.EMPTY_LEAF, hashes);
     }
 
     function test_votes_hash_and_recover_as_in_python() public view {
@@ -163,9 +163,9 @@ contract VectorsTest is Check {
         );
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.vote(abi.decode(cases[i], (Vote)));
+            hashes[i] = StructHashes.vote(abi.decode(cases[i], (Vote)));
         }
-        checkRecord(json, ".Vote", Hashes.VOTE, hashes);
+        checkRecord(json, ".Vote", StructHashes.VOTE, hashes);
     }
 
     function test_findings_hash_and_recover_as_in_python() public view {
@@ -174,9 +174,9 @@ contract VectorsTest is Check {
             rows(json, ".Finding", split("dispute round outcome code tokensHash traceRoot roundDigest"), "buuubbb");
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.finding(abi.decode(cases[i], (Finding)));
+            hashes[i] = StructHashes.finding(abi.decode(cases[i], (Finding)));
         }
-        checkRecord(json, ".Finding", Hashes.FINDING, hashes);
+        checkRecord(json, ".Finding", StructHashes.FINDING, hashes);
     }
 
     function test_possessions_hash_and_recover_as_in_python() public view {
@@ -184,9 +184,9 @@ contract VectorsTest is Check {
         bytes[] memory cases = rows(json, ".Possession", split("account keyHash"), "ab");
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.possession(abi.decode(cases[i], (Possession)));
+            hashes[i] = StructHashes.possession(abi.decode(cases[i], (Possession)));
         }
-        checkRecord(json, ".Possession", Hashes.POSSESSION, hashes);
+        checkRecord(json, ".Possession", StructHashes.POSSESSION, hashes);
     }
 
     function test_certified_findings_hash_and_recover_as_in_python() public view {
@@ -194,9 +194,9 @@ contract VectorsTest is Check {
         bytes[] memory cases = rows(json, ".Certified", split("finding commitRoot"), "bb");
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.certified(abi.decode(cases[i], (Certified)));
+            hashes[i] = StructHashes.certified(abi.decode(cases[i], (Certified)));
         }
-        checkRecord(json, ".Certified", Hashes.CERTIFIED, hashes);
+        checkRecord(json, ".Certified", StructHashes.CERTIFIED, hashes);
     }
 
     function test_audit_results_hash_and_recover_as_in_python() public view {
@@ -205,9 +205,9 @@ contract VectorsTest is Check {
             rows(json, ".AuditResult", split("receiptId verifier result commitment auditedAt"), "baubu");
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.audit(abi.decode(cases[i], (AuditResult)));
+            hashes[i] = StructHashes.audit(abi.decode(cases[i], (AuditResult)));
         }
-        checkRecord(json, ".AuditResult", Hashes.AUDIT_RESULT, hashes);
+        checkRecord(json, ".AuditResult", StructHashes.AUDIT_RESULT, hashes);
     }
 
     function test_releases_hash_and_recover_as_in_python() public view {
@@ -222,9 +222,9 @@ contract VectorsTest is Check {
         );
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.release(abi.decode(cases[i], (Release)));
+            hashes[i] = StructHashes.release(abi.decode(cases[i], (Release)));
         }
-        checkRecord(json, ".Release", Hashes.RELEASE, hashes);
+        checkRecord(json, ".Release", StructHashes.RELEASE, hashes);
     }
 
     function test_tickets_hash_and_recover_as_in_python() public view {
@@ -237,9 +237,9 @@ contract VectorsTest is Check {
         );
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = Hashes.ticket(abi.decode(cases[i], (Ticket)));
+            hashes[i] = StructHashes.ticket(abi.decode(cases[i], (Ticket)));
         }
-        checkRecord(json, ".Ticket", Hashes.TICKET, hashes);
+        checkRecord(json, ".Ticket", StructHashes.TICKET, hashes);
     }
 
     // --- Merkle ---
@@ -250,7 +250,7 @@ contract VectorsTest is Check {
         uint256[] memory seqs = uints(json, ".seqs");
         bytes32[] memory leaves = words(json, ".leaves");
         for (uint256 i = 0; i < ids.length; ++i) {
-            same(Hashes.batchLeaf(ids[i], uint64(seqs[i])), leaves[i], "leaf");
+            same(StructHashes.batchLeaf(ids[i], uint64(seqs[i])), leaves[i], "leaf");
         }
     }
 
@@ -279,7 +279,7 @@ contract VectorsTest is Check {
         bytes32[] memory traces = words(json, ".outHashes.traceRoot");
         bytes32[] memory outs = words(json, ".outHashes.outHash");
         for (uint256 i = 0; i < outs.length; ++i) {
-            same(Hashes.outHash(tokens[i], traces[i]), outs[i], "out hash");
+            same(StructHashes.outHash(tokens[i], traces[i]), outs[i], "out hash");
         }
     }
 }

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Bls} from "../../src/Bls.sol";
 import {Certificate} from "../../src/Certificate.sol";
 import {Ledger} from "../../src/Ledger.sol";
-import {Finding, Hashes, Receipt} from "../../src/Types.sol";
+import {Finding, Receipt, StructHashes} from "../../src/Types.sol";
 import {ParamSet} from "../../src/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
@@ -129,7 +129,7 @@ abstract contract GasBase is Network {
 
     function posted(uint32 count) internal returns (Receipt memory r, uint64 batchId, uint256 gas) {
         r = receipt(operatorAt(0), anchor.lastSeq(operatorAt(0)) + 1, ENVIRONMENT);
-        bytes32 leaf = Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+        bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
         uint256 fee = market.feeFor(count);
         batchId = anchor.batchCount();
         bytes memory data = abi.encodeCall(anchor.post, (headerOf(r, count, leaf)));

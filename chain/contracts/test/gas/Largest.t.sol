@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Certificate} from "../../src/Certificate.sol";
 import {Ledger} from "../../src/Ledger.sol";
 import {StakeVault} from "../../src/StakeVault.sol";
-import {Finding, Hashes, ParamSet, Receipt} from "../../src/Types.sol";
+import {Finding, ParamSet, Receipt, StructHashes} from "../../src/Types.sol";
 import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
@@ -107,7 +107,7 @@ contract LargestGasTest is GasBase {
         uint64 first = anchor.lastSeq(operatorAt(0)) + 1;
         for (uint64 i = 0; i < count; ++i) {
             rs[i] = receipt(operatorAt(0), first + i, ENVIRONMENT);
-            (sigs[i], leaves[i]) = (signature(rs[i]), Hashes.batchLeaf(anchor.receiptId(rs[i]), first + i));
+            (sigs[i], leaves[i]) = (signature(rs[i]), StructHashes.batchLeaf(anchor.receiptId(rs[i]), first + i));
         }
         IReceiptAnchor.BatchHeader memory h = headerOf(rs[0], count, Trees.rootOf(leaves));
         h.listHash = listDigest(list);
