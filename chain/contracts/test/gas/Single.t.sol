@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {Ledger} from "../../src/Ledger.sol";
-import {Commit, Hashes, Receipt} from "../../src/Types.sol";
+import {Commit, Receipt, StructHashes} from "../../src/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
@@ -17,7 +17,7 @@ contract SingleGasTest is GasBase {
     function test_gas_of_a_proof_of_membership() public {
         Receipt memory r = receipt(operatorAt(0), anchor.lastSeq(operatorAt(0)) + 1, ENVIRONMENT);
         bytes32[] memory proof = new bytes32[](8);
-        bytes32 root = Hashes.batchLeaf(anchor.receiptId(r), r.seq);
+        bytes32 root = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
         for (uint256 i = 0; i < proof.length; ++i) {
             proof[i] = keccak256(abi.encode("sibling", i));
             root = Pairs.commutativeKeccak256(root, proof[i]);
