@@ -143,7 +143,7 @@ abstract contract Deployment is Headers {
         p.shares.operatorShareBps = 5_000;
         p.shares.joinBps = 2_500;
         p.shares.auditRateBps = 9_000;
-        p.shares.auditsPerHour = 4;
+        p.shares.auditsPerHour = 1; // or nobody would ever ask for more
         p.shares.maxBatch = 64;
     }
 
