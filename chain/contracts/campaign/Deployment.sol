@@ -171,7 +171,7 @@ abstract contract Deployment is Headers {
     function _money(ParamSet memory p) private pure {
         p.money.feePerSeat = 0.01 ether;
         p.money.privacyPrice = 0.05 ether;
-        p.money.slashAmount = 10 ether;
+        p.money.slashAmount = 15 ether;
         p.money.absentPenalty = 0.02 ether;
         p.money.noRevealPenalty = 0.05 ether;
         p.money.wrongPenalty = 0.1 ether;

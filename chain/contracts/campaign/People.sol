@@ -112,7 +112,7 @@ abstract contract People is Network {
         openKeyEpoch();
         for (uint256 i = 0; i < OPERATORS; ++i) {
             // One of them soon has less than what it owes.
-            stake(operatorOf(i), (60 - 14 * i) * 1 ether);
+            stake(operatorOf(i), (60 - 19 * i) * 1 ether);
             vm.prank(operatorOf(i));
             registry.registerOperator("https://operator.example");
         }
