@@ -94,16 +94,17 @@ static: install
 
 test: install ## all Python tests, one whole demo run included; the skipped ones are counted and pinned
 	@echo '==> tests'
-	@$(MAKE) --no-print-directory --jobs=3 networks units campaign
+	@$(MAKE) --no-print-directory --jobs=2 networks campaign
+	@$(MAKE) --no-print-directory units
 
 networks: install
 	@echo '    a whole network, which keeps deadlines'
 	@$(PY) -m pytest -q tests/e2e
 
 units: install
-	@echo '    beside it, with what time it leaves, on up to four cores: all others'
+	@echo '    all others, on up to four cores'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
-	@OMP_NUM_THREADS=1 nice -n 19 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
 
 campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'

@@ -54,7 +54,7 @@ DOCUMENT_MODULES = (
 )
 """Modules whose records are stored or sent; the others' never leave a process (their wei may exceed 2^53)."""
 
-INTERNAL = {"ChainFacts"}
+INTERNAL = {"ChainFacts", "SignedLeaf"}
 """Records of these modules that never leave a process either."""
 
 
