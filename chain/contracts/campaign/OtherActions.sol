@@ -56,9 +56,9 @@ abstract contract OtherActions is Onward {
 
     function leave(uint256 who, bool wait) internal {
         address a = stakerAt(who);
-        // Of those who wait some take home all they have, whatever is bound and whoever is fined later.
+        // Some take home all they have, whatever is bound and whoever is fined later.
         uint256 all_ = vault.stakeOf(a);
-        bool home = wait && all_ != 0 && spread(who) % 3 == 0;
+        bool home = all_ != 0 && spread(spread(who)) % 4 == 0;
         if (home) may(a, address(vault), 0, abi.encodeCall(vault.requestUnbond, (all_)), "all home");
         (,, uint64 nextAt) = vault.unbondingOf(a);
         if (home) until(uint256(guardian.clock()) + parameters().times.unbondDelay);
