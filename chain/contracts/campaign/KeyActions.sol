@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {Vm} from "../test/Vm.sol";
 import {AuditResult, StructHashes} from "../src/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {Phase, Verdict} from "../src/Types.sol";
 import {OtherActions} from "./OtherActions.sol";
@@ -162,9 +163,11 @@ abstract contract KeyActions is OtherActions {
         that(guardian.clock() >= _endedAt[epoch] + parameters().times.keyRetention, "a key is gone too early");
         for (uint256 i = 0; i < live.length; ++i) {
             Phase phase = disputes.phaseOf(live[i]);
-            // Who waits only for somebody to end it asks for no further round.
-            bool open = phase != Phase.AIRGAP && phase != Phase.FINAL;
-            that(!open || disputes.dispute(live[i]).keyEpoch != epoch, "a dispute needs the key");
+            IDisputes.Dispute memory d = disputes.dispute(live[i]);
+            // Who waits only for somebody to end it asks for no further round, and nobody waits for who is past all its time.
+            bool open = phase != Phase.AIRGAP && phase != Phase.FINAL
+                && guardian.clock() <= uint256(d.openedAt) + params.longestDispute(d.paramsVersion);
+            that(!open || d.keyEpoch != epoch, "a dispute needs the key");
         }
     }
 }
