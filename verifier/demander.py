@@ -65,7 +65,7 @@ class Demander:
             return tuple(actions)
         overdue = self._records.overdue(docket, policy.tries)
         chosen = decide_demands(docket, tuple(self._missing(overdue, docket)), known, me, policy)
-        unserved = self._follow_up.unserved(docket, known, me, policy.tries) if self._means.disputes else ()
+        unserved = self._unserved(docket) if self._means.disputes else ()
         self._certainty.begin({*unserved, *(each.subject for each in chosen)})
         actions += [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
         actions += self._disputes(unserved, docket)
@@ -106,10 +106,13 @@ class Demander:
         batch = docket.batch(header.batch_id)
         if batch is None or batch.is_void:
             return
-        if receipt_id in self._handed_over() or self._draws.has(receipt_id, header, docket):
+        if self._is_needed(receipt_id, header, docket):
             demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, docket))
             # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
             yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
+
+    def _is_needed(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bool:
+        return receipt_id in self._handed_over() or self._draws.has(receipt_id, header, docket)
 
     def _unanchored(self, docket: Docket) -> Iterator[Missing]:
         given = self._handed_over()
@@ -141,6 +144,15 @@ class Demander:
                 return self._certainty.is_gone(missing.subject, partial(self._records.fetch, receipt_id), docket)
             case _:
                 return True
+
+    def _unserved(self, docket: Docket) -> tuple[Digest, ...]:
+        """What demands did not bring: our own, and those of others for receipts whose envelope we would have demanded."""
+        found = self._follow_up.unserved(docket, self._book.known, self._means.me, self._means.policy.tries)
+        return tuple(each for each in found if self._book.known[each].by == self._means.me or self._would_demand(each, docket))
+
+    def _would_demand(self, receipt_id: Digest, docket: Docket) -> bool:
+        live = self._records.find(receipt_id)
+        return live is not None and self._is_needed(receipt_id, live.header, docket)
 
     def _disputes(self, unserved: tuple[Digest, ...], docket: Docket) -> Iterator[OpenDispute]:
         """The committee finds whether bytes are there; who withheld them from it as well is slashed."""

@@ -12,6 +12,9 @@ from bytewise.service import telemetry
 from verifier.backlog import Backlog
 from verifier.records import Records
 
+OTHERS_PAUSE_S = 60
+"""Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
+
 
 class FollowUp:
     """Envelopes whose demand has ended, until they are here or can be questioned no more."""
@@ -21,22 +24,35 @@ class FollowUp:
         self._records = records
         self._waiting: Backlog[Digest] = Backlog()
         self._settled: set[Digest] = set()
+        self._ended_at: dict[Digest, int] = {}
+        """When we first saw that a demand had ended."""
 
     def step(self, docket: Docket, known: Mapping[Digest, DemandRecord]) -> None:
         """Asks for what is due; `known` are all demands."""
         self._settled &= known.keys()
+        self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
         for subject, demand in known.items():
             ended = demand.state in (DemandState.ANSWERED, DemandState.EXPIRED) or is_over(docket, demand)
             if demand.kind is DemandKind.ENVELOPE and ended and subject not in self._settled:
                 self._waiting.add(subject)
+                self._ended_at.setdefault(subject, docket.clock)
         for subject in self._waiting.due(docket.clock):
             self._try(subject, known.get(subject), docket)
 
     def unserved(self, docket: Docket, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
-        """Receipts that are not disputed, whose envelope we demanded, and that DA still does not give after so many tries."""
+        """Receipts that are not disputed, whose demand has ended, and that DA still does not give after so many tries.
+
+        Ours come first. Whoever made a demand has a pause to dispute what it did not bring; then anybody may: an operator that
+        demands its own envelopes would be disputed by nobody else.
+        """
         disputed = {case.receipt_id for case in docket.cases}
-        own = [subject for subject, each in known.items() if each.by == me and subject not in disputed]
-        return tuple(subject for subject in own if self._waiting.failures(subject) >= tries)
+        found = [name for name in known if name not in disputed and self._waiting.failures(name) >= tries]
+        ours = [name for name in found if known[name].by == me]
+        return (*ours, *(name for name in found if known[name].by != me and self._is_anybodys(name, known[name], docket)))
+
+    def _is_anybodys(self, subject: Digest, demand: DemandRecord, docket: Docket) -> bool:
+        since, end = self._ended_at[subject], self._chain.window_end(subject, demand.batch_id, docket.number)
+        return docket.clock >= since + min(OTHERS_PAUSE_S, max(end - since, 0) // 2)
 
     def _try(self, subject: Digest, demand: DemandRecord | None, docket: Docket) -> None:
         if demand is None or self._chain.window_end(subject, demand.batch_id, docket.number) < docket.clock:

@@ -15,9 +15,10 @@ from bytewise.protocol.receipt import (
     receipt_id,
 )
 from bytewise.protocol.units import U256, Blob
-from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, TOWER, closed, demander, step, steps
+from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import PARAMS, WORLD, Town
 from tests.world import ANCHOR
+from verifier.follow_up import OTHERS_PAUSE_S
 from verifier.given import MAX_FILE_BYTES, Given
 
 
@@ -53,6 +54,42 @@ def test_an_envelope_that_a_demand_did_not_bring_is_disputed_once(tmp_path: Path
     assert OpenDispute(name, PARAMS.required_bond) in steps(town, demander(town), 6), "also after a restart"
     town.dispute(signed)
     assert steps(town, part) == []
+
+
+@pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
+def test_an_operator_that_demands_its_own_envelope_is_disputed_by_others_after_a_pause(tmp_path: Path, state: DemandState) -> None:
+    """A subject is demanded once: the bond of an operator's second account would end every other demand, and cost nothing."""
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    town.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
+    town.chain.answers[name] = Blob(b"eigenda:standard:0x02")
+    town.chain.end(name, state)
+    assert steps(town, part, OTHERS_PAUSE_S // TRY_S) == [], "who demanded goes first"
+    assert set(steps(town, part, 6)) == {OpenDispute(name, PARAMS.required_bond)}
+    town.dispute(signed)
+    assert steps(town, part) == []
+
+
+def test_who_comes_late_has_half_of_what_is_left_of_the_window(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    town.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
+    town.chain.end(name, DemandState.ANSWERED)
+    town.chain.extended[0] = town.chain.timestamp + 6 * TRY_S - town.chain.window_end(name, 0, town.chain.number)
+    step(town, part, 0)
+    assert [bool(step(town, part, TRY_S)) for _ in range(5)] == [False, False, True, True, True]
+
+
+def test_what_nobody_needs_is_not_disputed_whoever_demanded_it(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.chain.joined.clear()
+    signed = closed(town)
+    part, name = demander(town), receipt_id(ANCHOR, signed.receipt)
+    town.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
+    town.chain.end(name, DemandState.EXPIRED)
+    assert steps(town, part, 6 + OTHERS_PAUSE_S // TRY_S) == []
 
 
 def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
