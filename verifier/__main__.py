@@ -96,14 +96,14 @@ class World:
             self.tips = TipServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
         return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
 
-    def demander(self, disputes: bool) -> Demander:
-        """The part that looks after demands; only a watchtower makes any."""
+    def demander(self, disputes: bool, audits: bool) -> Demander:
+        """The part that looks after demands; only a watchtower makes any, and who needs no envelopes fetches none."""
         settings = self.settings
         makes = settings.demands and settings.role is Role.WATCHTOWER
         policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
         folder = settings.given_folder
         given = None if folder is None else Given(folder, self.network.anchor_domain)
-        means = Means(self.signer.address, policy, settings.moves, disputes)
+        means = Means(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, given)
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class World:
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
     ) -> Node:
         """The process: votes before audits, audits before challenges, challenges before demands."""
-        demander = self.demander(watchtower is not None)
+        demander = self.demander(watchtower is not None, auditor is not None)
         everything = (votes, auditor, self.members, watchtower, demander)
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander)

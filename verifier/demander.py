@@ -4,7 +4,8 @@
 demanded with a small bond; what the chain then says is no doubt any more.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -37,14 +38,17 @@ class Means(NamedTuple):
     moves: MovePolicy
     disputes: bool
     """Whether what a demand did not bring is disputed."""
+    fetches: bool = True
+    """Whether what a demand brought is fetched: for audits, and before a dispute. Seats fetch what they judge themselves."""
 
 
 class Demander:
     """The part of a node that looks after demands; with a budget of 0 it asks for nothing, and still follows and ends them."""
 
     def __init__(
-        self, chain: ChainView, network: Network, records: Records, control: Control, means: Means, given: Given | None = None
-    ) -> None:
+        self, chain: ChainView, network: Network, records: Records, control: Control, means: Means, given: Given | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._chain = chain
         self._anchor = network.anchor_domain
         self._records = records
@@ -52,14 +56,15 @@ class Demander:
         self._given = given
         self._book = DemandBook(chain, int(network.deploy_block), means.policy.budget_s)
         self._draws = Draws(chain)
-        self._follow_up = FollowUp(chain, records)
+        self._follow_up = FollowUp(chain, records, monotonic)
         self._certainty = Certainty(control)
 
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """What to demand, to end and to dispute."""
         self._book.follow(docket)
         me, policy, known = self._means.me, self._means.policy, self._book.known
-        self._follow_up.step(docket, known)
+        if self._means.fetches:
+            self._follow_up.step(docket, known)
         actions = [*decide_ends(docket, known, me, self._means.moves)]
         if policy.budget_wei == 0 or docket.paused:
             return tuple(actions)

@@ -1,6 +1,7 @@
 """What becomes of demanded envelopes: they are fetched from where the answer says, and those that never came can be disputed."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from bytewise.ports import ChainView
 from bytewise.protocol.decide_demands import is_over
@@ -10,7 +11,7 @@ from bytewise.protocol.errors import Fault, NotServed, Unavailable
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from verifier.backlog import Backlog
-from verifier.records import Records
+from verifier.records import FETCH_BUDGET_S, Records
 
 OTHERS_PAUSE_S = 60
 """Protocol time after the end of a demand in which only who made it disputes; half of the window if less of that is left."""
@@ -19,16 +20,17 @@ OTHERS_PAUSE_S = 60
 class FollowUp:
     """Envelopes whose demand has ended, until they are here or can be questioned no more."""
 
-    def __init__(self, chain: ChainView, records: Records) -> None:
+    def __init__(self, chain: ChainView, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._chain = chain
         self._records = records
+        self._monotonic = monotonic
         self._waiting: Backlog[Digest] = Backlog()
         self._settled: set[Digest] = set()
         self._ended_at: dict[Digest, int] = {}
         """When we first saw that a demand had ended."""
 
     def step(self, docket: Docket, known: Mapping[Digest, DemandRecord]) -> None:
-        """Asks for what is due; `known` are all demands."""
+        """Asks for what is due, as long as the tick's budget lasts; `known` are all demands."""
         self._settled &= known.keys()
         self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
         for subject, demand in known.items():
@@ -36,7 +38,11 @@ class FollowUp:
             if demand.kind is DemandKind.ENVELOPE and ended and subject not in self._settled:
                 self._waiting.add(subject)
                 self._ended_at.setdefault(subject, docket.clock)
+        until = self._monotonic() + FETCH_BUDGET_S
         for subject in self._waiting.due(docket.clock):
+            if self._monotonic() >= until:
+                telemetry.log("demands.postponed", waiting=len(self._waiting.due(docket.clock)))
+                return
             self._try(subject, known.get(subject), docket)
 
     def unserved(self, docket: Docket, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:

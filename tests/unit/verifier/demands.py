@@ -1,5 +1,7 @@
 """A watchtower's demander over a town, and operators that withhold."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bytewise.protocol.actions import Action
@@ -23,11 +25,14 @@ MOVES = MovePolicy(turns=10**6)
 PAST_DEADLINE_S, TRY_S = 61, 8
 
 
-def demander(town: Town, policy: DemandPolicy = POLICY, given: Path | None = None, disputes: bool = True) -> Demander:
+def demander(
+    town: Town, policy: DemandPolicy = POLICY, given: Path | None = None, disputes: bool = True, fetches: bool = True,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Demander:  # fmt: skip
     """As after a start."""
     folder = None if given is None else Given(given, ANCHOR)
-    means = Means(TOWER, policy, MOVES, disputes)
-    return Demander(town.chain, NETWORK, town.records, town.store, means, folder)
+    means = Means(TOWER, policy, MOVES, disputes, fetches)
+    return Demander(town.chain, NETWORK, town.records, town.store, means, folder, monotonic)
 
 
 def step(town: Town, part: Demander, seconds: int = 1) -> tuple[Action, ...]:

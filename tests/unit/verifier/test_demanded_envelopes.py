@@ -9,17 +9,18 @@ import pytest
 from bytewise.protocol.actions import DemandAnchor, DemandEnvelope, OpenDispute
 from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ConfigurationError, NotServed
 from bytewise.protocol.receipt import (
     anchor_subject,
     receipt_id,
 )
-from bytewise.protocol.units import U256, Blob
-from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, STRANGER, TOWER, TRY_S, closed, demander, step, steps
+from bytewise.protocol.units import U256, Blob, Digest
+from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import PARAMS, WORLD, Town
 from tests.world import ANCHOR
 from verifier.follow_up import OTHERS_PAUSE_S
 from verifier.given import MAX_FILE_BYTES, Given
+from verifier.records import FETCH_BUDGET_S
 
 
 def test_a_withheld_envelope_is_demanded_and_fetched_from_where_the_answer_says(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_an_envelope_that_a_demand_did_not_bring_is_disputed_once(tmp_path: Path
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
-def test_an_operator_that_demands_its_own_envelope_is_disputed_by_others_after_a_pause(tmp_path: Path, state: DemandState) -> None:
+def test_an_operator_that_demands_its_own_envelope_is_disputed_by_others_later(tmp_path: Path, state: DemandState) -> None:
     """A subject is demanded once: the bond of an operator's second account would end every other demand, and cost nothing."""
     town = Town(tmp_path)
     signed = closed(town)
@@ -90,6 +91,34 @@ def test_what_nobody_needs_is_not_disputed_whoever_demanded_it(tmp_path: Path) -
     town.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
     town.chain.end(name, DemandState.EXPIRED)
     assert steps(town, part, 6 + OTHERS_PAUSE_S // TRY_S) == []
+
+
+def test_a_tick_follows_demands_for_no_longer_than_its_budget(tmp_path: Path) -> None:
+    """Anybody can demand a hundred envelopes that a slow store does not have; votes have to be cast meanwhile."""
+    town, now, ask = Town(tmp_path), [0.0], 0.6
+    town.anchor(*(town.signed(seq) for seq in range(1, 11)))
+    town.records.step(town.chain.now())
+    names = [live.seen.receipt_id for live in town.records.live]
+    for name in names:
+        town.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
+        town.chain.end(name, DemandState.EXPIRED)
+    asked: list[Digest] = []
+
+    def slow(receipt: Digest, *_: object) -> bytes:
+        now[0] += ask
+        asked.append(receipt)
+        raise NotServed("an envelope", "nothing")
+
+    town.records.obtain = slow  # type: ignore[method-assign]
+    part = demander(town, replace(POLICY, budget_wei=0), monotonic=lambda: now[0])
+    for _ in range(3):
+        before = now[0]
+        part.step(town.chain.pass_time(1))
+        assert now[0] - before <= FETCH_BUDGET_S + ask
+    assert set(asked) == set(names), "what failed least often comes first"
+    asked.clear()
+    demander(town, fetches=False).step(town.chain.now())
+    assert not asked, "who needs no envelopes asks for none"
 
 
 def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
