@@ -13,6 +13,7 @@ from bytewise.ports import ChainView, Sender
 from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, OpenDispute
 from bytewise.protocol.decide import MovePolicy
 from bytewise.protocol.decide_demands import Demand, DemandPolicy, Missing, decide_demands, decide_ends
+from bytewise.protocol.demands import DemandRecord
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.network import Network
@@ -24,6 +25,7 @@ from verifier.demand_book import DemandBook
 from verifier.draws import Draws
 from verifier.follow_up import FollowUp
 from verifier.given import Given
+from verifier.own_disputes import OwnDisputes
 from verifier.records import Records
 
 NO_END = 2**63
@@ -58,6 +60,9 @@ class Demander:
         self._draws = Draws(chain)
         self._follow_up = FollowUp(chain, records, monotonic)
         self._certainty = Certainty(control)
+        self._own = OwnDisputes(chain, network, means.me)
+        self._ordered: set[Digest] = set()
+        """Receipts that we decided to dispute, until the chain shows it."""
 
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """What to demand, to end and to dispute."""
@@ -68,8 +73,10 @@ class Demander:
         actions = [*decide_ends(docket, known, me, self._means.moves)]
         if policy.budget_wei == 0 or docket.paused:
             return tuple(actions)
+        self._own.follow(docket)
         overdue = self._records.overdue(docket, policy.tries)
-        chosen = decide_demands(docket, tuple(self._missing(overdue, docket)), known, me, policy)
+        unwon = {each for each in known if self._own.is_unwon(each)}
+        chosen = decide_demands(docket, tuple(self._missing(overdue, docket)), known, me, policy, unwon)
         unserved = self._unserved(docket) if self._means.disputes else ()
         self._certainty.begin({*unserved, *(each.subject for each in chosen)})
         actions += [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
@@ -161,15 +168,27 @@ class Demander:
 
     def _disputes(self, unserved: tuple[Digest, ...], docket: Docket) -> Iterator[OpenDispute]:
         """The committee finds whether bytes are there; who withheld them from it as well is slashed."""
-        left = docket.me.balance_wei
-        for receipt_id in unserved:
+        left = min(docket.me.balance_wei, self._means.policy.dispute_budget_wei - self._risked(docket))
+        self._ordered.intersection_update(unserved)
+        # What is on its way already comes first, or another could take its place in the budget.
+        for receipt_id in sorted(unserved, key=lambda each: each not in self._ordered):
             demand = self._book.known[receipt_id]
-            bond = self._chain.params(demand.params_version, docket.number).required_bond
+            bond = self._required_bond(demand, docket)
             end = self._chain.window_end(receipt_id, demand.batch_id, docket.number)
             if bond > left or docket.clock + self._means.policy.margin_s // 2 > end:
                 continue
             ask = partial(self._records.obtain, receipt_id, demand.batch_id, docket)
             if self._certainty.is_gone(receipt_id, ask, docket):
                 left -= bond
+                self._ordered.add(receipt_id)
                 telemetry.log("demand.disputed", receipt=receipt_id, state=demand.state.name)
                 yield OpenDispute(receipt_id, bond)
+
+    def _risked(self, docket: Docket) -> int:
+        """Bonds of our disputes over envelopes that were demanded within the budget's time."""
+        since = docket.clock - self._means.policy.budget_s
+        found = [each for name, each in self._book.known.items() if each.opened_at > since and self._own.has(name)]
+        return sum(self._required_bond(each, docket) for each in found)
+
+    def _required_bond(self, demand: DemandRecord, docket: Docket) -> int:
+        return self._chain.params(demand.params_version, docket.number).required_bond

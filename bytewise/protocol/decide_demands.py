@@ -4,7 +4,7 @@ A demand is the only thing that missing bytes lead to. Its bond is lost to whoev
 within a budget that the chain itself remembers for us.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
@@ -22,6 +22,8 @@ class DemandPolicy:
 
     budget_wei: int = 10**17
     """Most wei in own demands that are open or were answered, opened within `budget_s`: 0 demands nothing."""
+    dispute_budget_wei: int = 25 * 10**16
+    """Most wei in bonds of own disputes, won or lost, over envelopes that were demanded within `budget_s`."""
     budget_s: int = 86_400
     """Protocol time over which the budget is counted."""
     margin_s: int = 10
@@ -43,12 +45,16 @@ class Missing:
 
 
 def decide_demands(
-    docket: Docket, missing: Sequence[Missing], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy
-) -> tuple[Missing, ...]:
-    """Which of these to demand now: what nobody has demanded, while there is time and money; in their order."""
+    docket: Docket, missing: Sequence[Missing], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
+    unwon: Set[Digest] = frozenset(),
+) -> tuple[Missing, ...]:  # fmt: skip
+    """Which of these to demand now: what nobody has demanded, while there is time and money; in their order.
+
+    `unwon` are subjects that we dispute and have not won.
+    """
     if docket.paused:
         return ()
-    left = min(policy.budget_wei - spent(docket, known.values(), me, policy), docket.me.balance_wei)
+    left = min(policy.budget_wei - spent(docket, known, me, policy, unwon), docket.me.balance_wei)
     found: list[Missing] = []
     for each in missing:
         if each.subject in known or docket.clock + policy.margin_s > each.until or each.demand.bond_wei > left:
@@ -58,11 +64,17 @@ def decide_demands(
     return tuple(found)
 
 
-def spent(docket: Docket, demands: Collection[DemandRecord], me: Address, policy: DemandPolicy) -> int:
-    """Wei of the budget that is gone: bonds of ours that are out, and those that an answer took. What expired came back."""
+def spent(
+    docket: Docket, known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy, unwon: Set[Digest] = frozenset()
+) -> int:
+    """Wei of the budget that is gone: bonds of ours that are out, and those that an answer took.
+
+    What expired came back, and counts only while a dispute that followed is not won: the bytes may have been there.
+    """
     since = docket.clock - policy.budget_s
+    own = {subject: each for subject, each in known.items() if each.by == me and each.opened_at > since}
     gone = (DemandState.OPEN, DemandState.ANSWERED)
-    return sum(each.bond for each in demands if each.by == me and each.state in gone and each.opened_at > since)
+    return sum(each.bond for subject, each in own.items() if each.state in gone or subject in unwon)
 
 
 def decide_ends(docket: Docket, demands: Mapping[Digest, DemandRecord], me: Address, policy: MovePolicy) -> tuple[Action, ...]:

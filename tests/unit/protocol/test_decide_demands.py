@@ -48,7 +48,7 @@ def test_no_demand_exceeds_budget_or_balance_comes_late_or_twice(
     seen = rich(balance)
     chosen = decide_demands(seen, wanted, known, ME, POLICY)
     total = sum(each.demand.bond_wei for each in chosen)
-    assert total <= balance and (not chosen or total + spent(seen, known.values(), ME, POLICY) <= POLICY.budget_wei)
+    assert total <= balance and (not chosen or total + spent(seen, known, ME, POLICY) <= POLICY.budget_wei)
     assert all(each.subject not in known and NOW + POLICY.margin_s <= each.until for each in chosen)
 
 
@@ -64,10 +64,12 @@ def test_what_can_be_paid_for_is_demanded_in_order() -> None:
 
 def test_bonds_count_while_they_are_out_and_when_they_are_lost_for_a_while() -> None:
     def counted(**changes: object) -> int:
-        return spent(rich(), (demand(**changes),), ME, POLICY)
+        return spent(rich(), {word("x"): demand(**changes)}, ME, POLICY)
 
     assert (counted(), counted(state=DemandState.ANSWERED)) == (40, 40)
     assert (counted(state=DemandState.EXPIRED), counted(by=OTHER), counted(opened_at=NOW - 50)) == (0, 0, 0)
+    expired = {word("x"): demand(state=DemandState.EXPIRED), word("y"): demand(state=DemandState.EXPIRED)}
+    assert spent(rich(), expired, ME, POLICY, {word("x")}) == 40, "its dispute may still be lost"
 
 
 def test_who_asked_ends_it_and_anybody_in_its_turn() -> None:

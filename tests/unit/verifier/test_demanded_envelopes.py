@@ -7,19 +7,23 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.actions import DemandAnchor, DemandEnvelope, OpenDispute
+from bytewise.protocol.ballots import dispute_id
 from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.docket import Docket
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors import ConfigurationError, NotServed
+from bytewise.protocol.messages import Verdict
 from bytewise.protocol.receipt import (
     anchor_subject,
     receipt_id,
 )
 from bytewise.protocol.units import U256, Blob, Digest
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
-from tests.unit.verifier.town import PARAMS, WORLD, Town
-from tests.world import ANCHOR
+from tests.unit.verifier.town import NETWORK, PARAMS, WORLD, Town
+from tests.world import ANCHOR, DISPUTES, word
 from verifier.follow_up import OTHERS_PAUSE_S
 from verifier.given import MAX_FILE_BYTES, Given
+from verifier.own_disputes import OwnDisputes
 from verifier.records import FETCH_BUDGET_S
 
 
@@ -104,9 +108,9 @@ def test_a_tick_follows_demands_for_no_longer_than_its_budget(tmp_path: Path) ->
         town.chain.end(name, DemandState.EXPIRED)
     asked: list[Digest] = []
 
-    def slow(receipt: Digest, *_: object) -> bytes:
+    def slow(receipt_id: Digest, batch_id: int, docket: Docket) -> bytes:
         now[0] += ask
-        asked.append(receipt)
+        asked.append(receipt_id)
         raise NotServed("an envelope", "nothing")
 
     town.records.obtain = slow  # type: ignore[method-assign]
@@ -119,6 +123,47 @@ def test_a_tick_follows_demands_for_no_longer_than_its_budget(tmp_path: Path) ->
     asked.clear()
     demander(town, fetches=False).step(town.chain.now())
     assert not asked, "who needs no envelopes asks for none"
+
+
+def test_disputes_over_what_was_withheld_have_a_budget_that_the_chain_remembers(tmp_path: Path) -> None:
+    """An operator that gives the committee what it gives nobody else wins every one of them."""
+    town, bond = Town(tmp_path), PARAMS.required_bond
+    both = [town.signed(1), town.signed(2)]
+    town.anchor(*both)
+    names = [receipt_id(ANCHOR, each.receipt) for each in both]
+    for signed in both:
+        del town.shelf.blobs[signed.locator]
+    for name in names:
+        town.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+        town.chain.end(name, DemandState.EXPIRED)
+    policy = replace(POLICY, dispute_budget_wei=2 * bond - 1)
+    (first,) = set(steps(town, demander(town, policy), 6))
+    assert isinstance(first, OpenDispute) and len(set(steps(town, demander(town), 6))) == 2
+    ours = next(each for each in both if receipt_id(ANCHOR, each.receipt) == first.receipt_id)
+    case = town.dispute(ours, id=dispute_id(DISPUTES, first.receipt_id))
+    town.chain.alternatives[case.id] = word("alternative")
+    part = demander(town, policy)
+    assert steps(town, part, 6) == []
+    town.chain.disputes.clear()
+    assert OpenDispute(names[1 - both.index(ours)], bond) not in steps(town, part, 6), "ended is not won back"
+
+
+def test_what_we_dispute_is_known_from_the_chain_and_so_is_what_we_won(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    name, own = receipt_id(ANCHOR, signed.receipt), OwnDisputes(town.chain, NETWORK, TOWER)
+    case = town.dispute(signed, id=dispute_id(DISPUTES, name))
+    own.follow(town.chain.now())
+    assert not own.has(name) and not own.is_unwon(name), "somebody else's"
+    town.chain.alternatives[case.id] = word("alternative")
+    for verdict, unwon in ((Verdict.UPHELD, True), (Verdict.UNAVAILABLE, False)):
+        town.chain.disputes[:] = [replace(case, ended=True, verdict=verdict)]
+        own.follow(town.chain.pass_time(1))
+        assert own.has(name) and own.is_unwon(name) is unwon
+    town.chain.alternatives.clear()
+    town.chain.branch = "another"
+    own.follow(town.chain.pass_time(1))
+    assert not own.has(name)
 
 
 def test_no_outage_of_our_own_is_disputed(tmp_path: Path) -> None:
