@@ -22,11 +22,23 @@ class DemandBook:
         self._next_block = first_block
         self._last: tuple[int, Digest] | None = None
         self._known: dict[Digest, DemandRecord] = {}
+        self._old: set[Digest] = set()
+        """Subjects that somebody asked us about and that were demanded longer ago."""
 
     @property
     def known(self) -> Mapping[Digest, DemandRecord]:
         """As of the last docket that was followed."""
         return self._known
+
+    def was_demanded(self, subject: Digest, docket: Docket) -> bool:
+        """Whether it ever was, however long ago: a subject is demanded once, and an anchor is owed for good."""
+        if subject in self._known or subject in self._old:
+            return True
+        (found,) = self._chain.demands((subject,), docket.number)
+        if found.state is DemandState.NONE:
+            return False
+        self._old.add(subject)
+        return True
 
     def follow(self, docket: Docket) -> None:
         """Reads what was demanded since, and how what was open stands now."""
@@ -34,6 +46,7 @@ class DemandBook:
             telemetry.log("demands.reread", from_block=self._first_block)
             self._next_block, self._last = self._first_block, None
             self._known.clear()
+            self._old.clear()
         if self._next_block > docket.number:
             return
         new = self._chain.demanded(self._next_block, docket.number)

@@ -108,10 +108,11 @@ class Demander:
             if batch is not None:
                 demand = DemandList(batch_id, self._bond(batch.params_version, docket))
                 yield Missing(list_subject(self._anchor, batch_id), demand, batch.window_end)
-        yield from self._unanchored(docket)
         for key, header in overdue.items():
             if not isinstance(key, int):
                 yield from self._envelope(key, header, docket)
+        # Last: nothing runs out for them.
+        yield from self._unanchored(docket)
 
     def _envelope(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> Iterator[Missing]:
         """Of a receipt that somebody was drawn to audit, or that a client asked about: of others nobody needs it."""
@@ -134,9 +135,10 @@ class Demander:
             if docket.timestamp <= receipt.anchor_by + delay or self._records.find(receipt_id) is not None:
                 continue
             operator = self._chain.holdings(receipt.operator, docket.number)
-            if operator.is_operator and operator.last_seq < receipt.seq:
-                demand = DemandAnchor(receipt_id, self._bond(docket.params_version, docket))
-                yield Missing(anchor_subject(self._anchor, receipt_id), demand, NO_END)
+            subject = anchor_subject(self._anchor, receipt_id)
+            is_owed = operator.is_operator and operator.last_seq < receipt.seq
+            if is_owed and not self._book.was_demanded(subject, docket):
+                yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)
 
     def _handed_over(self) -> dict[Digest, SignedReceipt]:
         return {} if self._given is None else dict(self._given.receipts())

@@ -8,6 +8,9 @@ from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR, signer
 
 CURE_S = 60
+_NOBODY = Address("0x" + "00" * 20)
+NOTHING = DemandRecord(DemandKind.NONE, DemandState.NONE, _NOBODY, _NOBODY, 0, 0, 0, 0, 0, 0)
+"""What the chain says about a subject that nobody demanded."""
 
 
 class Claims:
@@ -42,7 +45,7 @@ class Claims:
         return tuple(subject for subject, (block, _) in self.claims.items() if from_block <= block <= to_block)
 
     def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
-        return tuple(self.claims[subject][1] for subject in subjects)
+        return tuple(self.claims[subject][1] if subject in self.claims else NOTHING for subject in subjects)
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
         return self.answers.get(subject)

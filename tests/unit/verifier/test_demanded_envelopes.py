@@ -17,7 +17,7 @@ from bytewise.protocol.receipt import (
     anchor_subject,
     receipt_id,
 )
-from bytewise.protocol.units import U256, Blob, Digest
+from bytewise.protocol.units import U64, U256, Blob, Digest
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, word
@@ -214,6 +214,28 @@ def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_l
     assert town.sender.of("demand anchor") == [(signed, BOND)]
     town.chain.demand(anchor_subject(ANCHOR, name), DemandKind.ANCHOR, TOWER, BOND)
     assert step(town, part) == ()
+
+
+def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_path: Path) -> None:
+    town, folder = Town(tmp_path), tmp_path / "given"
+    lost = town.signed(9)
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(lost)))
+    subject, policy = anchor_subject(ANCHOR, receipt_id(ANCHOR, lost.receipt)), replace(POLICY, budget_wei=BOND)
+    town.chain.demand(subject, DemandKind.ANCHOR, STRANGER, BOND)
+    town.chain.end(subject, DemandState.ANSWERED)
+    part = demander(town, policy, given=folder)
+    assert step(town, part, policy.budget_s + 1) == ()
+    signed = town.signed(1)
+    town.anchor(signed, anchored_at=U64(town.chain.timestamp), block=U64(town.chain.number + 1))
+    del town.shelf.blobs[signed.locator]
+    step(town, part, PAST_DEADLINE_S)
+    assert set(steps(town, part)) == {DemandEnvelope(receipt_id(ANCHOR, signed.receipt), BOND)}
+    again, anchor = demander(town, given=folder), DemandAnchor(receipt_id(ANCHOR, lost.receipt), BOND)
+    assert anchor not in steps(town, again)
+    town.chain.claims.clear()
+    town.chain.branch = "another"
+    assert anchor in steps(town, again)
 
 
 def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path) -> None:
