@@ -109,7 +109,7 @@ class Demander:
                 demand = DemandList(batch_id, self._bond(batch.params_version, docket))
                 yield Missing(list_subject(self._anchor, batch_id), demand, batch.window_end)
         for key, header in overdue.items():
-            if not isinstance(key, int):
+            if not isinstance(key, int) and key not in self._book.known:
                 yield from self._envelope(key, header, docket)
         # Last: nothing runs out for them.
         yield from self._unanchored(docket)

@@ -21,6 +21,8 @@ class Draws:
     def __init__(self, chain: ChainView) -> None:
         self._chain = chain
         self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
+        self._beacons: dict[tuple[int, Digest], Digest] = {}
+        """By number of the beacon's block and hash of the docket's: a block's hash fixes all its ancestors."""
 
     def has(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bool:
         """Whether anybody was drawn to audit the receipt; False while its beacon is not there."""
@@ -28,9 +30,16 @@ class Draws:
         if batch is None or at > docket.number:
             return False
         params = self._chain.params(batch.params_version, docket.number)
-        rate, unit, beacon = params.shares.audit_rate_bps, params.money.audit_unit, self._chain.block_hash(at)
+        rate, unit, beacon = params.shares.audit_rate_bps, params.money.audit_unit, self._beacon(at, docket)
         stakes = self._stakes_of(header, docket)
         return any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
+
+    def _beacon(self, at: int, docket: Docket) -> Digest:
+        key = at, docket.block_hash
+        if key not in self._beacons:
+            self._beacons = {each: found for each, found in self._beacons.items() if each[1] == docket.block_hash}
+            self._beacons[key] = self._chain.block_hash(at)
+        return self._beacons[key]
 
     def _stakes_of(self, header: BatchHeader, docket: Docket) -> tuple[tuple[Address, int], ...]:
         key = _Batch(header.batch_id, header.block)

@@ -7,6 +7,7 @@ needed, and what a client asked is nobody's business.
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from bytewise.protocol.encoding import from_json, verify_depth
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
@@ -21,21 +22,37 @@ MAX_FILE_BYTES = 32 * 1024
 """A receipt with its locator takes a few kilobytes."""
 
 
+class _File(NamedTuple):
+    """One that changes is read again: it may have been read while it was being copied."""
+
+    name: str
+    changed_ns: int
+    size: int
+
+
 class Given:
-    """The folder, read again at each step; a file that holds no receipt of this network is named once and left alone."""
+    """The folder, read again at each step; a file without a receipt of this network is named once, and again if it changes."""
 
     def __init__(self, folder: Path, anchor: Domain) -> None:
         if not folder.is_dir():
             raise ConfigurationError("given_folder", f"{folder.name} is no folder")
         self._folder = folder
         self._anchor = anchor
-        self._read: dict[str, tuple[Digest, SignedReceipt] | None] = {}
+        self._read: dict[_File, tuple[Digest, SignedReceipt] | None] = {}
 
     def receipts(self) -> Mapping[Digest, SignedReceipt]:
         """All receipts in the folder, each with the operator's valid signature."""
         names = sorted(path.name for path in self._folder.glob("*.json"))[:MAX_FILES]
-        self._read = {name: self._read[name] if name in self._read else self._open(name) for name in names}
+        files = [file for file in map(self._stat, names) if file is not None]
+        self._read = {file: self._read[file] if file in self._read else self._open(file.name) for file in files}
         return dict(found for found in self._read.values() if found is not None)
+
+    def _stat(self, name: str) -> _File | None:
+        try:
+            found = (self._folder / name).stat()
+        except OSError:  # It was taken away since.
+            return None
+        return _File(name, found.st_mtime_ns, found.st_size)
 
     def _open(self, name: str) -> tuple[Digest, SignedReceipt] | None:
         try:

@@ -18,9 +18,11 @@ from bytewise.protocol.receipt import (
     receipt_id,
 )
 from bytewise.protocol.units import U64, U256, Blob, Digest
+from kms.chain_view import BEACON_DELAY_BLOCKS
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, word
+from verifier.draws import Draws
 from verifier.follow_up import OTHERS_PAUSE_S
 from verifier.given import MAX_FILE_BYTES, Given
 from verifier.own_disputes import OwnDisputes
@@ -266,3 +268,30 @@ def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Pa
     assert box.receipts() == {}
     with pytest.raises(ConfigurationError, match="given_folder"):
         Given(tmp_path / "text.json", ANCHOR)
+
+
+def test_a_file_that_was_read_while_it_was_copied_is_read_again(tmp_path: Path) -> None:
+    signed = Town(tmp_path).signed(1)
+    text, file, box = json.dumps(to_json(signed)), tmp_path / "one.json", Given(tmp_path, ANCHOR)
+    file.write_text(text[:99])
+    assert box.receipts() == {}
+    file.write_text(text)
+    assert box.receipts() == {receipt_id(ANCHOR, signed.receipt): signed}
+
+
+def test_a_beacon_is_asked_for_once_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    town = Town(tmp_path)
+    header, draws, asked, ask = town.anchor(town.signed(1)), Draws(town.chain), list[int](), town.chain.block_hash
+
+    def counted(number: int) -> Digest:
+        asked.append(number)
+        return ask(number)
+
+    monkeypatch.setattr(town.chain, "block_hash", counted)
+    seen = town.chain.now()
+    asked.clear()
+    assert [draws.has(word("receipt", i), header, seen) for i in range(9)] == [True] * 9
+    assert asked == [header.block + BEACON_DELAY_BLOCKS]
+    town.chain.branch = "another"
+    draws.has(word("receipt"), header, town.chain.now())
+    assert asked.count(header.block + BEACON_DELAY_BLOCKS) == 2, "another branch may have another beacon"
