@@ -9,7 +9,7 @@ from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import HOST, Site, write_toml
 
 ANVIL = "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
-READY_S = 60.0
+READY_S = 180.0
 AUDITS_PER_EPOCH = 1000
 
 

@@ -42,7 +42,8 @@ CHECKPOINT = Path("models") / MODEL_NAME
 STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
-BUILD_TIMEOUT_S = 120.0
+BUILD_TIMEOUT_S = 300.0
+"""Of each thing that is made before the actors start: some times what a busy machine takes."""
 
 
 @dataclass(frozen=True, slots=True)
