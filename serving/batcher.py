@@ -83,7 +83,8 @@ class Batcher:
         if waiting:
             self._publish(waiting, standing)
         # What a waiting receipt's answer says of its expiry is needed until it is anchored.
-        kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in waiting)])
+        unanchored = (*waiting, *self._oldest())
+        kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in unanchored)])
         self.books.forget_answers(kept_from)
 
     def _finish_anchored(self, standing: Standing) -> None:
@@ -141,11 +142,15 @@ class Batcher:
 
     def _behind(self, standing: Standing) -> str | None:
         # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
-        header = self.books.open_batch()
-        oldest = self.books.unbatched(1) if header is None else self.books.in_batch(header.first_seq)[:1]
+        oldest = self._oldest()
         if not oldest or oldest[0].receipt.anchor_by - standing.timestamp >= self.anchor_within_s / 2:
             return None
         return f"receipt {oldest[0].receipt.seq} still waits to be anchored"
+
+    def _oldest(self) -> Sequence[SignedReceipt]:
+        """The first receipt that is not anchored, if any, also where none may be batched now for want of free stake."""
+        header = self.books.open_batch()
+        return self.books.unbatched(1) if header is None else self.books.in_batch(header.first_seq)[:1]
 
 
 def uniform_head(pending: Sequence[SignedReceipt]) -> list[SignedReceipt]:

@@ -3,7 +3,7 @@
 An honest operator loses a dispute only where its bytes are not found: the committee must be able to fetch the envelope.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from bytewise.ports import BlobStore
@@ -17,6 +17,7 @@ from bytewise.protocol.receipt import SignedReceipt, batch_leaves
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
 from bytewise.storage.books import Books
 from bytewise.storage.duties import Duties
 
@@ -24,6 +25,8 @@ APPEAL = "appeal"
 """Kind of the duty that `bytewise dispute appeal` writes; the subject is the dispute."""
 OVER = frozenset({Phase.FINAL, Phase.AIRGAP, Phase.APPEAL})
 """Phases in which no committee looks for the envelope any more, unless an appeal begins another round."""
+SERVE_BUDGET_S = 2.0
+"""Wall-clock time of one step after which DA is asked about no further envelope: what else the operator owes must not wait."""
 
 
 class DisputeReader(Protocol):
@@ -59,7 +62,7 @@ class OwnDisputes:
 
     def __init__(
         self, reader: DisputeReader, sender: Court, books: Books, blobs: BlobStore, orders: Duties, operator: Address,
-        anchor: Domain,
+        anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
         self._reader = reader
         self._sender = sender
@@ -68,13 +71,14 @@ class OwnDisputes:
         self._orders = orders
         self._operator = operator
         self._anchor = anchor
+        self._monotonic = monotonic
         self._number = -1
         self._said: dict[Digest, tuple[int, Phase, Verdict]] = {}
         self._served: set[tuple[Digest, int]] = set()
         """Rounds whose committee can fetch the envelope, or to which nothing more can be said."""
 
     def step(self) -> None:
-        """Once a block."""
+        """Once a block; again at the same one if there was no time for every envelope."""
         head = self._reader.head()
         if head == self._number:
             return
@@ -84,9 +88,13 @@ class OwnDisputes:
         for case in own.values():
             self._say(case)
         self._appeal(own, docket)
+        until = self._monotonic() + SERVE_BUDGET_S
         for case in own.values():
-            if case.phase not in OVER and (case.id, case.round) not in self._served:
-                self._serve(case, docket)
+            if case.phase in OVER or (case.id, case.round) in self._served:
+                continue
+            if self._monotonic() >= until:
+                return
+            self._serve(case, docket)
         self._number = head
 
     def _forget(self, own: Mapping[Digest, Case]) -> None:

@@ -8,7 +8,6 @@ import os
 import ssl
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +21,7 @@ from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
-from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
@@ -98,16 +97,23 @@ class Work:
     lane: Lane
 
     def tick(self) -> None:
-        """What is owed for what was published, then what is to be published, then disputes, then the transactions of all.
+        """What is owed for what was published, then what is to be published, then disputes.
 
-        None waits for another: a list is demanded just when DA is away, and then no new batch can be built either.
+        None keeps another from its turn: a list is demanded just when DA is away, and then no new batch can be built either.
+        The transactions of each are sent before the next may wait for DA. A `Bug` ends the tick at once; of other errors the
+        first is raised, at the end.
         """
-        with ExitStack() as rest:
-            # The last one first; each runs whatever became of the others.
-            rest.callback(self.sender.pump)
-            rest.callback(self.disputes.step)
-            rest.callback(self.batcher.tick)
-            self.duties.step()
+        failed: list[Fault | Unavailable] = []
+        pump = self.sender.pump
+        for part in (self.duties.step, pump, self.batcher.tick, pump, self.disputes.step, pump):
+            try:
+                part()
+            except (Fault, Unavailable) as error:
+                failed.append(error)
+        for other in failed[1:]:
+            telemetry.log_error("operator.failed_too", other)
+        if failed:
+            raise failed[0]
 
 
 class Operator:

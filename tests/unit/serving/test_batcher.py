@@ -223,6 +223,19 @@ def test_remembered_answers_are_dropped_after_their_time(scene: Scene) -> None:
     assert scene.books.answer(key) is None
 
 
+def test_who_waited_long_for_free_stake_anchors_after_the_top_up(scene: Scene) -> None:
+    """Longer than answers are remembered, and than `anchorBy`: the requests still live."""
+    scene.issue(2)
+    scene.most = 0
+    for _ in range(2):
+        scene.timestamp += WITHIN_S
+        scene.batcher().tick()
+    assert scene.sent == [] and scene.books.answer(labelled(Label.RETRY, 1)) is not None
+    scene.most = 100
+    scene.batcher().tick()
+    assert [header.count for header in scene.sent] == [2] and scene.deadlines == [NOW + TTL_S - WITHIN_S // 2]
+
+
 def test_a_batch_is_sent_while_its_earliest_request_lives_and_with_that_deadline(scene: Scene) -> None:
     scene.issue(1)
     scene.timestamp += 60

@@ -18,7 +18,7 @@ from bytewise.service import telemetry
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from serving.disputes import APPEAL, OwnDisputes
+from serving.disputes import APPEAL, SERVE_BUDGET_S, OwnDisputes
 from tests import dockets
 from tests.dockets import NOW, word
 from tests.unit.serving.test_batcher import ANCHOR, OPERATOR, Scene
@@ -39,6 +39,9 @@ class Accused:
     sent: list[tuple[object, ...]] = field(default_factory=list)
     away: bool = False
     asked: int = 0
+    passed_s: float = 0.0
+    slow_s: float = 0.0
+    """What DA takes for an answer."""
 
     def head(self) -> int:
         return self.number
@@ -62,6 +65,7 @@ class Accused:
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         self.asked += 1
+        self.passed_s += self.slow_s
         data = self.scene.blobs.get(locator)
         if self.away or data is None or (accept is not None and not accept(data)):
             raise TryAgain("da", "no blob")
@@ -73,7 +77,7 @@ class Accused:
 
     def part(self) -> OwnDisputes:
         """As after a start."""
-        return OwnDisputes(self, self, self.scene.books, self, self.orders, OPERATOR.address, ANCHOR)
+        return OwnDisputes(self, self, self.scene.books, self, self.orders, OPERATOR.address, ANCHOR, lambda: self.passed_s)
 
     def step(self, part: OwnDisputes) -> None:
         self.number += 1
@@ -140,6 +144,19 @@ def test_an_envelope_that_da_lost_is_put_there_again_and_its_new_place_is_shown(
     assert ENVELOPE in accused.scene.blobs.values()
     accused.step(part)
     assert len(accused.sent) == 1
+
+
+def test_a_slow_da_is_asked_about_the_next_envelope_in_the_next_step(accused: Accused) -> None:
+    """A tick that asks about many, for as long as DA may take for each, signs what else is owed too late."""
+    signed = accused.accuse()
+    accused.scene.blobs[signed.locator] = ENVELOPE
+    accused.cases_ += [replace(accused.cases_[1], id=word("dispute", i)) for i in range(2)]
+    accused.slow_s = SERVE_BUDGET_S
+    part = accused.part()
+    accused.number += 1
+    for asked in (1, 2, 3, 3):
+        part.step()
+        assert accused.asked == asked, "each once, and all at one block"
 
 
 def test_an_envelope_whose_place_is_the_same_again_needs_no_demand(accused: Accused) -> None:

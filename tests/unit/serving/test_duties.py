@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.docket import AnchoredBatch, Docket
-from bytewise.protocol.errors import TryAgain, Unavailable
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, StoreCorrupt, TryAgain, Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.units import Digest
@@ -113,7 +113,45 @@ def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> Non
     work = Work(batcher, owing.duties(), Nothing(), owing, None, None)  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
-    assert owing.said == [("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9), ("pump",)]
+    answer = ("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9)
+    assert owing.said == [answer, ("pump",), ("pump",), ("pump",)]
+
+
+class Turn:
+    """One part of an operator's work, which fails or not."""
+
+    def __init__(self, name: str, done: list[str], error: BytewiseError | None = None) -> None:
+        self._name, self._done, self._error = name, done, error
+
+    def step(self) -> None:
+        """Its turn."""
+        self._done.append(self._name)
+        if self._error is not None:
+            raise self._error
+
+    tick = pump = step
+
+
+def turns(**errors: BytewiseError) -> tuple[list[str], Work]:
+    """The names of the parts in order of their turns, and the work."""
+    done: list[str] = []
+    batcher, duties, disputes, sender = (Turn(name, done, errors.get(name)) for name in ("batcher", "duties", "disputes", "pump"))
+    return done, Work(batcher, duties, disputes, sender, None, None)  # type: ignore[arg-type]
+
+
+def test_what_is_owed_is_sent_before_anything_else_waits_for_da() -> None:
+    done, work = turns(batcher=TryAgain("da", "first"), disputes=TryAgain("da", "second"))
+    with pytest.raises(TryAgain, match="first"):
+        work.tick()
+    assert done == ["duties", "pump", "batcher", "pump", "disputes", "pump"]
+
+
+@pytest.mark.parametrize("bug", [ConfigurationError("database", "wrong"), StoreCorrupt("books", "gap")])
+def test_a_bug_ends_the_work_though_a_service_is_away_too(bug: BytewiseError) -> None:
+    done, work = turns(duties=TryAgain("da", "away"), batcher=bug, disputes=TryAgain("da", "away"))
+    with pytest.raises(type(bug)):
+        work.tick()
+    assert done == ["duties", "pump", "batcher"]
 
 
 def test_what_expired_stops_no_answer(owing: Owing) -> None:
@@ -122,7 +160,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
     Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, None).tick()  # type: ignore[arg-type]
-    assert [each[0] for each in owing.said] == ["list", "pump"] and len(owing.scene.sent) == 1
+    assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 1
 
 
 def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
