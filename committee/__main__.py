@@ -116,7 +116,7 @@ def _parse(given: list[str]) -> argparse.Namespace:
 def _build(world: World) -> Node:
     enclave = world.enclave()
     ballots = Ballots(
-        world.network, world.records, Duties(world.database, world.clock), Protection(world.database, world.clock),
+        world.network, world.records, world.da, Duties(world.database, world.clock), Protection(world.database, world.clock),
         world.journal, world.signer, enclave, world.worker, os.urandom, world.settings.votes,
     )  # fmt: skip
     auditor = world.auditor(enclave) if world.settings.audits else None

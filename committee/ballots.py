@@ -24,6 +24,7 @@ from bytewise.service import telemetry
 from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
+from verifier.certainty import Control
 from verifier.records import Records
 from verifier.tickets import run_job, vote_right
 from verifier.worker import VOTE, Finished, Worker
@@ -49,11 +50,12 @@ class Ballots:
     """All own votes. Implements `verifier.act.Voting` and `verifier.node.Votes`."""
 
     def __init__(
-        self, network: Network, records: Records, duties: Duties, protection: Protection, journal: Journal, signer: Signer,
-        enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], policy: VotePolicy,
+        self, network: Network, records: Records, control: Control, duties: Duties, protection: Protection, journal: Journal,
+        signer: Signer, enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], policy: VotePolicy,
     ) -> None:  # fmt: skip
         self._network = network
         self._records = records
+        self._control = control
         self._duties = duties
         self._protection = protection
         self._journal = journal
@@ -89,21 +91,27 @@ class Ballots:
     def start(self, action: RunVoteJob, docket: Docket) -> None:
         """Obtains the bytes and queues the enclave job.
 
-        The vote is UNAVAILABLE only if DA, asked more than once and now after the fetch deadline, has no bytes that fit.
-        Whatever else is missing (batch, epoch, environment) keeps us from knowing, so it is no vote at all.
+        The vote is UNAVAILABLE only if DA, asked more than once and now after the fetch deadline, has no bytes that fit, though
+        it gives us others right before and after. Whatever else is missing (batch, epoch, environment, DA as a whole) keeps us
+        from knowing, so it is no vote at all: we ask again while there is time for a job.
         """
         key = (action.dispute, action.round)
         if docket.clock < self._not_before.get(key, 0):
             return
         batch = next(case.batch_id for case in docket.cases if case.id == action.dispute)
+        last = docket.clock >= action.fetch_deadline and self._unserved.get(key, 0) + 1 >= MIN_ASKED
+        sure = last and self._control.works()
         try:
             self._records.obtain(action.receipt_id, batch, docket)
         except NotServed as error:
             telemetry.log_error("vote.no_bytes", error, dispute=action.dispute)
             self._not_before[key] = docket.clock + RETRY_PAUSE_S
             self._unserved[key] = self._unserved.get(key, 0) + 1
-            if docket.clock >= action.fetch_deadline and self._unserved[key] >= MIN_ASKED:
+            if sure and self._control.works():
                 self._protect(action, Outcome.UNAVAILABLE, None)
+            elif last:
+                telemetry.count("bytewise_votes_without_da_total")
+                telemetry.log("vote.no_da", dispute=action.dispute, round=action.round)
             return
         case = self._records.case(action.receipt_id, docket)
         right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)

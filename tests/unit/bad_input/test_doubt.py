@@ -96,7 +96,9 @@ def node_of(town: Town) -> Iterator[tuple[Node, Worker, Protection]]:
     worker, audits = Worker(), Audits(town.database, town.clock)
     auditor = Auditor(town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100)
     duties, protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
-    ballots = Ballots(NETWORK, town.records, duties, protection, town.journal, ME, town.enclave, worker, os.urandom, VotePolicy())
+    ballots = Ballots(
+        NETWORK, town.records, town.store, duties, protection, town.journal, ME, town.enclave, worker, os.urandom, VotePolicy()
+    )
     tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy(mismatches=1))
     performer = Performer(town.sender, town.journal, auditor, tower, ballots)
     parts: list[Part] = [auditor, ballots, tower]

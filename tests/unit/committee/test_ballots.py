@@ -38,8 +38,8 @@ class Seated:
         self.worker = Worker()
         self.duties, self.protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
         self.ballots = Ballots(
-            NETWORK, town.records, self.duties, self.protection, town.journal, ME, town.enclave, self.worker, os.urandom,
-            VotePolicy(),
+            NETWORK, town.records, town.store, self.duties, self.protection, town.journal, ME, town.enclave, self.worker,
+            os.urandom, VotePolicy(),
         )  # fmt: skip
         performer = Performer(town.sender, town.journal, None, None, self.ballots)
         self.node = Node(

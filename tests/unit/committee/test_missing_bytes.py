@@ -125,6 +125,46 @@ def test_one_failed_call_after_the_deadline_is_no_vote_yet(tmp_path: Path) -> No
     assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
 
 
+def test_a_seat_that_da_gives_nothing_at_all_does_not_vote_and_asks_again_while_there_is_time(tmp_path: Path) -> None:
+    """Its own line, its proxies or DA as a whole: none of them is the operator's."""
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    del town.shelf.blobs[signed.locator]
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        town.shelf.away = True
+        for _ in range(10):
+            member.tick(5)
+            assert member.vote(dispute) is None
+        asked = town.shelf.reads
+        town.shelf.away = False
+        member.tick(RETRY_PAUSE_S)
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE and town.shelf.reads > asked
+
+
+@pytest.mark.parametrize("serves", [(True, False), (False, True)])
+def test_a_da_that_does_not_serve_right_before_and_right_after_the_question_proves_nothing(
+    tmp_path: Path, serves: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    del town.shelf.blobs[signed.locator]
+    dispute = town.dispute(signed)
+    with Seated(town) as member:
+        member.tick(29)
+        answers = iter(serves)
+        monkeypatch.setattr(town.store, "works", lambda: next(answers))
+        member.tick(3)
+        assert member.vote(dispute) is None
+        monkeypatch.undo()
+        member.tick(RETRY_PAUSE_S)
+        vote = member.vote(dispute)
+    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
+
+
 def test_a_list_that_proves_nothing_is_the_operators_and_the_vote_unavailable(tmp_path: Path) -> None:
     town = Town(tmp_path)
     signed = town.signed(1)

@@ -70,8 +70,8 @@ def test_tables_do_not_grow_with_what_is_over(tmp_path: Path, monkeypatch: pytes
     )  # fmt: skip
     tower = Watchtower(town.chain, NETWORK, town.records, ME, WatchPolicy())
     votes = Ballots(
-        NETWORK, town.records, Duties(town.database, town.clock), Protection(town.database, town.clock), town.journal, ME,
-        town.enclave, worker, os.urandom, VotePolicy(),
+        NETWORK, town.records, town.store, Duties(town.database, town.clock), Protection(town.database, town.clock),
+        town.journal, ME, town.enclave, worker, os.urandom, VotePolicy(),
     )  # fmt: skip
     performer = Performer(town.sender, town.journal, auditor, tower, votes)
     node = Node(
