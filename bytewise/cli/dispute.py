@@ -67,7 +67,8 @@ def appeal(
         return
     database = open_database(settings.database_url)
     check_revision(database)
-    Duties(database, SystemClock()).add(APPEAL, name, case.appeal_end)
+    # The chain takes an appeal now, so an order that ended before (a reorganisation moved its time) is open again.
+    Duties(database, SystemClock()).order(APPEAL, name, case.appeal_end)
     print("ordered; the running operator sends it")
 
 

@@ -1,4 +1,7 @@
-"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED, and never disappears (design section 10)."""
+"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED, and never disappears (design section 10).
+
+Only a person opens one again that has ended (`Duties.order`): a reorganisation may have moved its time.
+"""
 
 from typing import Any, NamedTuple
 
@@ -40,6 +43,16 @@ class Duties:
                 connection, DutyRow, kind=kind, subject=subject, deadline=deadline, state=PENDING, detail="",
                 created_at=now, updated_at=now,
             )  # fmt: skip
+        found = self.find(kind, subject)
+        assert found is not None
+        return found
+
+    def order(self, kind: str, subject: bytes, deadline: int) -> Duty:
+        """Opens a duty with this deadline because a person asks for it, also one that has ended: it may be due once more."""
+        self.add(kind, subject, deadline)
+        change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject)
+        with writing(self._engine) as connection:
+            connection.execute(change.values(state=PENDING, detail="", deadline=deadline, updated_at=self._clock.now()))
         found = self.find(kind, subject)
         assert found is not None
         return found

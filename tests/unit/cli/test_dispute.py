@@ -109,6 +109,8 @@ def test_a_disputed_operator_is_found_by_its_committee_and_appeals_when_told_to(
     assert f"bond {case.appeal_bond_wei} wei" in capsys.readouterr().out
     operator.tick()
     assert not court.case().appealed, "nobody ordered it"
+    operator.orders.add(APPEAL, case.id, 1)
+    operator.orders.miss(APPEAL, case.id, "its time was over, before a reorganisation gave it another")
     assert operator.appeal(case.id) == Exit.OK
     (order,) = operator.orders.all()
     assert (order.kind, order.subject, order.deadline, order.state) == (APPEAL, case.id, case.appeal_end, PENDING)

@@ -26,6 +26,17 @@ def test_duties_are_sorted_by_deadline_and_swept_when_late(engine: Engine, clock
     assert duties.done("commit", b"a").state == MISSED, "an ended duty does not change"
 
 
+def test_a_duty_that_a_person_orders_is_open_whatever_became_of_it_before(engine: Engine, clock: HandClock) -> None:
+    duties = Duties(engine, clock)
+    duties.order("appeal", b"a", 100)
+    duties.add("appeal", b"b", 100)
+    duties.miss("appeal", b"a", "too late")
+    ordered = duties.order("appeal", b"a", 300)
+    assert (ordered.state, ordered.deadline, ordered.detail) == (PENDING, 300, "")
+    assert [(d.subject, d.deadline) for d in duties.pending()] == [(b"b", 100), (b"a", 300)]
+    assert duties.order("appeal", b"a", 300) == ordered
+
+
 def test_a_declined_duty_stays_declined_even_if_it_comes_later(engine: Engine, clock: HandClock) -> None:
     duties = Duties(engine, clock)
     duties.decline(b"dispute")
