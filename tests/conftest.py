@@ -10,7 +10,7 @@ from tests.anvil import Anvil, running_anvil
 from tests.skips import SkipPin
 
 COMPUTING = ("inference", "protocol", "tee", "storage", "models", "bench")
-"""Folders of what computes and waits for nobody: whole runs begin with it, beside a network that takes most of the time."""
+"""Folders of what computes and waits for nobody: whole runs begin with it."""
 
 LONG = (
     "test_operator_crash.py", "test_verify.py", "test_on_chain.py", "test_laws.py", "test_answers.py", "test_reorganisations.py",
