@@ -3,6 +3,8 @@
 Actors never send from here: their writes go through `chain.sender`, which survives a crash (design section 2).
 """
 
+import contextlib
+import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,19 +13,22 @@ from eth_account import Account
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.protocol.errors import ChainReverted, TryAgain, Unavailable
+from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from bytewise.service.clock import monotonic_s
 from chain.access import Chain
 from chain.client import ChainClient, Inclusion, at_number, quantity, reading_answer
-from chain.fees import Fees, fees_at
+from chain.fees import Fees, fees_at, raised
 
 EMPTY_GAS = 21_000
 """Gas of a transaction that does nothing."""
 
 TX_GAS_CAP = 2**24
 """Most gas of one transaction (EIP-7825)."""
+
+ATTEMPTS = 4
+"""How often `send_all` hands in what no block has: at first, and after each further part of its time."""
 
 _POLL_S = 0.1
 
@@ -64,26 +69,28 @@ def is_empty(raw: bytes) -> bool:
 def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
     """Sends all calls in one round trip, in order per signer, and waits for every receipt.
 
-    `ChainReverted` names the first that failed; `TryAgain` after `timeout_s` seconds without all receipts.
+    What has none after a part of `timeout_s` seconds is handed in again with more fees and the same nonce, `ATTEMPTS` times in
+    all: nodes lose transactions. `ChainReverted` names the first call that failed; `TryAgain` after `timeout_s` seconds.
     """
-    accounts = sorted({call.signer.address for call in calls})
-    counts = client.rpc_many([("eth_getTransactionCount", (who, "latest")) for who in accounts])
-    with reading_answer("eth_getTransactionCount"):
-        nonces = {who: quantity(count) for who, count in zip(accounts, counts, strict=True)}
+    nonces = _nonces(client, calls)
     fees = fees_at(client.head().base_fee_wei)
-    raws: list[Blob] = []
-    hashes: list[Digest] = []
-    for call in calls:
-        raw, tx_hash = sign(client, call, nonces[call.signer.address], fees)
-        nonces[call.signer.address] += 1
-        raws.append(raw)
-        hashes.append(tx_hash)
-    client.rpc_many([("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw in raws])
-    receipts = _wait(client, hashes, timeout_s)
-    for call, receipt in zip(calls, receipts, strict=True):
-        if not receipt.succeeded:
-            raise ChainReverted(call.to or "deployment", why_reverted(client, call, receipt.number))
-    return receipts
+    ceiling = 2 * fees.max_fee
+    versions: list[list[Digest]] = [[] for _ in calls]
+    found: list[Inclusion | None] = [None] * len(calls)
+    for attempt in range(ATTEMPTS):
+        waiting = [place for place, receipt in enumerate(found) if receipt is None]
+        signed = [sign(client, calls[place], nonces[place], fees) for place in waiting]
+        for place, (_, tx_hash) in zip(waiting, signed, strict=True):
+            versions[place].append(tx_hash)
+        # A node that kept the last version, or put it into a block just now, may refuse another; receipts tell.
+        with contextlib.suppress(*((RpcRefused,) if attempt else ())):
+            client.rpc_many([("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw, _ in signed])
+        found = _wait(client, versions, timeout_s / ATTEMPTS)
+        receipts = [receipt for receipt in found if receipt is not None]
+        if len(receipts) == len(calls):
+            return _succeeded(client, calls, receipts)
+        fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
+    raise TryAgain("chain", f"no receipt of {found.count(None)} of {len(calls)} transactions after {timeout_s} s")
 
 
 def why_reverted(client: Chain, call: Call, block: int) -> str:
@@ -98,14 +105,29 @@ def why_reverted(client: Chain, call: Call, block: int) -> str:
     return "no reason on the state after its block"
 
 
-def _wait(client: ChainClient, hashes: Sequence[Digest], timeout_s: float) -> list[Inclusion]:
+def _nonces(client: ChainClient, calls: Sequence[Call]) -> list[int]:
+    """The nonce of each call: signers count on from what the chain has of them."""
+    accounts = sorted({call.signer.address for call in calls})
+    counts = client.rpc_many([("eth_getTransactionCount", (who, "latest")) for who in accounts])
+    with reading_answer("eth_getTransactionCount"):
+        following = {who: itertools.count(quantity(count)) for who, count in zip(accounts, counts, strict=True)}
+    return [next(following[call.signer.address]) for call in calls]
+
+
+def _succeeded(client: ChainClient, calls: Sequence[Call], receipts: list[Inclusion]) -> list[Inclusion]:
+    for call, receipt in zip(calls, receipts, strict=True):
+        if not receipt.succeeded:
+            raise ChainReverted(call.to or "deployment", why_reverted(client, call, receipt.number))
+    return receipts
+
+
+def _wait(client: ChainClient, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
+    """The receipt of one version of each transaction: all, or what there is after so many seconds."""
     until = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:
-        looked = client.receipts(hashes)
-        found = [each for each in looked if each is not None]
-        if len(found) == len(looked):
+        looked = iter(client.receipts([tx_hash for each in versions for tx_hash in each]))
+        found = [next((one for one in [next(looked) for _ in each] if one is not None), None) for each in versions]
+        if None not in found or monotonic_s() > until:
             return found
-        if monotonic_s() > until:
-            raise TryAgain("chain", f"no receipt of {len(looked) - len(found)} of {len(looked)} transactions after {timeout_s} s")
         pause.wait(_POLL_S)

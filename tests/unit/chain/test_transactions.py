@@ -1,0 +1,83 @@
+"""Sending a deployment in one go: what a node loses is handed in again, a bounded number of times, and lands once."""
+
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.units import Digest
+from chain.client import ChainClient
+from chain.transactions import ATTEMPTS, Call, send_all
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.devnet import signer
+from tests.unit.chain.fronts import Front, fronts
+
+FROM, TO = signer(1), signer(9).address
+STORES = bytes.fromhex("602a60005260206000f3")
+"""Creation code that deploys 32 bytes."""
+
+
+def payments(count: int) -> list[Call]:
+    return [Call(FROM, TO, b"", 1, 21_000) for _ in range(count)]
+
+
+def sent_to(front: Front) -> ChainClient:
+    return ChainClient(front.url, CHAIN_ID, 5.0)
+
+
+def loses(anvil: Anvil, front: Front, places: set[int]) -> None:
+    """The node drops the transactions that reach it at these places, and says that it took them."""
+    hashes: list[str] = []
+
+    def change(method: str, params: list[Any], answer: Any) -> Any:
+        if method == "eth_sendRawTransaction" and "result" in answer:
+            if len(hashes) in places:
+                anvil.drop(Digest(bytes.fromhex(answer["result"][2:])))
+            hashes.append(answer["result"])
+        return answer
+
+    front.change = change
+
+
+@pytest.mark.parametrize("lost", [{0, 1, 2, 3}, {1, 4}])
+def test_what_a_node_lost_is_handed_in_again_and_lands_once(lost: set[int]) -> None:
+    with running_anvil("--block-time", "1") as anvil, fronts(anvil, 1) as [front]:
+        loses(anvil, front, lost)
+        before = anvil.client.nonce(FROM.address)
+        receipts = send_all(sent_to(front), payments(4), 2.0 * ATTEMPTS)
+        assert len(receipts) == 4 and all(each.succeeded for each in receipts)
+        assert anvil.client.nonce(FROM.address) == before + 4
+        assert front.asked["eth_sendRawTransaction"] > 4, "nothing was lost: the control cannot fail"
+
+
+def test_a_node_that_mines_nothing_is_asked_a_bounded_number_of_times(anvil: Anvil) -> None:
+    anvil.automine(False)
+    with fronts(anvil, 1) as [front], pytest.raises(TryAgain, match="no receipt of 2 of 2 transactions after 1"):
+        send_all(sent_to(front), payments(2), 1.0)
+    assert front.asked["eth_sendRawTransaction"] == 2 * ATTEMPTS
+
+
+def test_every_version_of_a_transaction_may_be_the_one_that_lands(anvil: Anvil) -> None:
+    """Each is handed in with more fees under one nonce: the newest replaces the others in the pool."""
+    anvil.automine(False)
+    with fronts(anvil, 1) as [front]:
+
+        def change(method: str, params: list[Any], answer: Any) -> Any:
+            if front.asked["eth_sendRawTransaction"] == 3 and method == "eth_getTransactionReceipt":
+                anvil.mine()
+            return answer
+
+        front.change = change
+        [landed] = send_all(sent_to(front), payments(1), ATTEMPTS)
+    assert landed.succeeded and anvil.client.nonce(FROM.address) == 1
+
+
+def test_a_refusal_at_first_is_told_as_it_is(anvil: Anvil) -> None:
+    beyond = Call(FROM, TO, b"", anvil.client.balance(FROM.address, "latest") * 2, 21_000)
+    with pytest.raises(RpcRefused, match="nsufficient funds"):
+        send_all(anvil.client, [beyond], 5.0)
+
+
+def test_a_revert_names_the_call(anvil: Anvil) -> None:
+    with pytest.raises(ChainReverted, match="deployment"):
+        send_all(anvil.client, [Call(FROM, None, STORES, 0, 100_000), Call(FROM, None, b"\xfe", 0, 100_000)], 5.0)
