@@ -169,11 +169,16 @@ class Documents(Protocol):
 
 
 class Sender(Protocol):
-    """The single writer of one role key: journalled, idempotent by subject. Deadlines are of the protocol clock, 0 for none."""
+    """The single writer of one role key: journalled, idempotent by subject. Deadlines are of the protocol clock, 0 for none.
+
+    What rests on a look at the world a moment ago has `within_s`: what no node was given so many seconds after it was last
+    asked for is dropped, and waits for somebody to ask again; 0 for an act that is worth sending whenever that is possible.
+    """
 
     def open_dispute(
-        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int
-    ) -> None:
+        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int,
+        within_s: int = 0,
+    ) -> None:  # fmt: skip
         """Challenges a receipt with exactly the required bond, and a commitment to the answer that is expected to win."""
         ...
 
@@ -245,15 +250,17 @@ class Sender(Protocol):
         """Ends a demand that nobody answered in time."""
         ...
 
-    def demand_list(self, batch_id: int, bond_wei: int) -> None:
+    def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
         ...
 
-    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+    def demand_envelope(
+        self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0
+    ) -> None:
         """Demands the envelope of a member of a batch."""
         ...
 
-    def demand_anchor(self, signed: SignedReceipt, bond_wei: int) -> None:
+    def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
         """Demands that a receipt which was given out be anchored."""
         ...
 

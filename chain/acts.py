@@ -27,10 +27,11 @@ class Acts(Planner):
         value_wei: int = 0,
         deadline: int = 0,
         repeatable: bool = False,
+        within_s: int = 0,
     ) -> Item:
-        """Plans a call; `deadline` on the protocol clock, 0 for none."""
+        """Plans a call; `deadline` on the protocol clock, 0 for none; `within_s` as in `_plan`."""
         until = self._wall(deadline) if deadline else 0
-        return self._plan(contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable)
+        return self._plan(contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable, within_s)
 
     def _again(self, contract: str, function: str) -> None:
         self._plan_again(contract, self._at(contract), function)

@@ -8,11 +8,11 @@ from chain.acts import Acts
 
 
 class DemandActs(Acts):
-    """What a client, an operator or any helper does. Deadlines are of the protocol clock."""
+    """What a client, an operator or any helper does. Deadlines are of the protocol clock; `within_s` as in `Sender`."""
 
-    def demand_list(self, batch_id: int, bond_wei: int) -> None:
+    def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
-        self._act("ReceiptAnchor", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei)
+        self._act("ReceiptAnchor", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei, within_s=within_s)
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
         """Puts the list's bytes on the chain, and what its root is made of; of bytes that are no list, what `decode` raises."""
@@ -20,19 +20,23 @@ class DemandActs(Acts):
         leaves = [struct_values(each.receipt) for each in entries], [each.signature for each in entries]
         self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content, *leaves), deadline=deadline)
 
-    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
+    def demand_envelope(
+        self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0
+    ) -> None:
         """Demands the envelope of a member of a batch."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
-        self._act("ReceiptAnchor", "demandEnvelope", self._id(signed.receipt), arguments, value_wei=bond_wei)
+        subject = self._id(signed.receipt)
+        self._act("ReceiptAnchor", "demandEnvelope", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
         """Says where the envelope is."""
         self._act("ReceiptAnchor", "answerEnvelope", receipt, (receipt, locator), deadline=deadline)
 
-    def demand_anchor(self, signed: SignedReceipt, bond_wei: int) -> None:
+    def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
         """Demands that a receipt which was given out be anchored."""
         arguments = (struct_values(signed.receipt), signed.signature)
-        self._act("ReceiptAnchor", "demandAnchor", self._id(signed.receipt), arguments, value_wei=bond_wei)
+        subject = self._id(signed.receipt)
+        self._act("ReceiptAnchor", "demandAnchor", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
         """Shows the demanded receipt in a batch."""

@@ -36,11 +36,12 @@ class DisputeActs(Acts):
         proof: tuple[Digest, ...],
         alt_commit: Digest,
         bond_wei: int,
+        within_s: int = 0,
     ) -> None:
-        """Questions a receipt with a bond; `alt_commit` as `protocol.ballots` makes it."""
+        """Questions a receipt with a bond; `alt_commit` as `protocol.ballots` makes it, `within_s` as in `Sender`."""
         subject = receipt_id(self._network.anchor_domain, receipt)
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
-        self._act("Disputes", "open", subject, arguments, value_wei=bond_wei)
+        self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def join_dispute(self, dispute: Digest, alt_commit: Digest, bond_wei: int) -> None:
         """Joins a dispute before its seed block."""

@@ -33,9 +33,12 @@ class Planner:
         value_wei: int = 0,
         deadline: int = 0,
         repeatable: bool = False,
+        within_s: int = 0,
     ) -> Item:
+        """`within_s` seconds of wall time, 0 for any: then what no node was given yet is dropped, unless it was planned again."""
+        by = self.transactions.outbox.lane.clock.now() + within_s if within_s else 0
         calldata = interface(contract).call(function, *arguments)
-        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline), repeatable)
+        return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline, by), repeatable)
 
     def _plan_again(self, contract: str, at: Address, function: str) -> None:
         """Plans a call without arguments that may be made any number of times, unless one is on its way."""

@@ -26,6 +26,7 @@ from chain.aftercare import FINAL_AFTER, Aftercare
 from chain.apart import apart
 from chain.client import Block, Inclusion, at_number
 from chain.fees import Fees, offered, outgrown, raised
+from chain.lateness import is_past, is_stale, left, times_moved
 from chain.transactions import EMPTY_GAS, TX_GAS_CAP, Call, fees_of, is_empty, sign, why_reverted
 
 
@@ -86,11 +87,13 @@ class TransactionSender:
         that the contract takes as often as it is sent is `repeatable`: it is planned again only when its old bytes are void.
         """
         item = self.outbox.plan(intent)
-        if item.state in OPEN and item.intent.calldata == intent.calldata and item.intent.deadline != intent.deadline:
+        # What is to be handed in soon is no vote: it may say something else when it is decided again.
+        same = item.intent.calldata == intent.calldata or intent.hand_in_by > 0
+        if item.state in OPEN and same and times_moved(item.intent, intent, self.outbox.lane.clock.now()):
             # A round that was drawn again, in another block, ends at another time.
             self.outbox.lane.acquire()
-            return self.outbox.set_deadline(item.id, intent.deadline)
-        if item.state not in _ENDS.values() or item.intent.calldata != intent.calldata:
+            return self.outbox.set_times(item.id, intent.deadline, intent.hand_in_by)
+        if item.state not in _ENDS.values() or not same:
             return item
         old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
         if not old_enough or len(self.outbox.attempts(item.id)) >= self._policy.max_attempts:
@@ -132,10 +135,12 @@ class TransactionSender:
     def _start(self, item: Item, used: int, head: Block) -> None:
         answer, gas, why = self._ask(item.intent)
         now = self.outbox.lane.clock.now()
-        if _past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
+        if is_past(item.intent, head) or now - item.updated_at > self._policy.give_up_after_s:
             answer, why = Answer.LATE, "deadline"
+        elif is_stale(item.intent, (), now):
+            answer, why = Answer.LATE, "not handed in soon enough"
         if answer is Answer.GO:
-            fees = offered(head.base_fee_wei, _left(item.intent, head), self._policy.max_fee_wei)
+            fees = offered(head.base_fee_wei, left(item.intent, head), self._policy.max_fee_wei)
             attempt = self.outbox.sign(item.id, used, self._maker(item.intent, gas, fees))
             self._hand_in(item, attempt)
         elif answer is not Answer.WAIT:
@@ -216,7 +221,8 @@ class TransactionSender:
         raise LaneStopped(lane.account, lane.stopped())
 
     def _push(self, item: Item, attempts: tuple[Attempt, ...], head: Block) -> None:
-        last, late = attempts[-1], _past(item.intent, head)
+        last, now = attempts[-1], self.outbox.lane.clock.now()
+        late = is_past(item.intent, head) or is_stale(item.intent, attempts, now)
         good = is_empty(last.raw) or not late
         # Stored bytes go out before any others are made: a crash may have come before their first broadcast.
         if good and item.state is State.SIGNED and self._hand_in(item, last):
@@ -235,9 +241,9 @@ class TransactionSender:
         No node takes bytes below the base fee, and every later act waits for their nonce: then even an act that is moot by now
         is sent, to revert in its block.
         """
-        (old, old_gas), left = fees_of(attempts[-1].raw), _left(item.intent, head)
-        fees = raised(old, head.base_fee_wei, left, self._policy.max_fee_wei)
-        invalid, hurry = old.max_fee < head.base_fee_wei, outgrown(old, left)
+        (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
+        fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
+        invalid, hurry = old.max_fee < head.base_fee_wei, outgrown(old, remaining)
         spent = len(attempts) >= self._policy.max_attempts and not (invalid or hurry)
         if fees is None or spent or not (hurry or self._is_old(attempts[-1])):
             return None
@@ -284,12 +290,3 @@ _ENDS = {Answer.DONE: State.SUPERSEDED, Answer.LATE: State.EXPIRED, Answer.REFUS
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
 """What nodes say of bytes that they have, or of a nonce that is in a block."""
-
-
-def _past(intent: Intent, head: Block) -> bool:
-    return 0 < intent.deadline < head.timestamp
-
-
-def _left(intent: Intent, head: Block) -> int | None:
-    """Seconds of chain time until the deadline; None without one."""
-    return intent.deadline - head.timestamp if intent.deadline else None

@@ -20,7 +20,7 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
-from verifier.certainty import Certainty, Control
+from verifier.certainty import HAND_IN_S, Certainty, Control
 from verifier.demand_book import DemandBook
 from verifier.draws import Draws
 from verifier.follow_up import FollowUp
@@ -87,17 +87,18 @@ class Demander:
         """Sends a demand with what it has to show."""
         match action:
             case DemandList():
-                sender.demand_list(action.batch_id, action.bond_wei)
+                sender.demand_list(action.batch_id, action.bond_wei, HAND_IN_S)
             case DemandEnvelope():
                 live = self._records.find(action.receipt_id)
                 if live is None:
                     raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
-                sender.demand_envelope(live.seen.signed, live.header.batch_id, live.seen.proof, action.bond_wei)
+                member = (live.seen.signed, live.header.batch_id, live.seen.proof)
+                sender.demand_envelope(*member, action.bond_wei, HAND_IN_S)
             case DemandAnchor():
                 signed = self._handed_over().get(action.receipt_id)
                 if signed is None:
                     raise TryAgain("given_folder", f"receipt {action.receipt_id.hex()} was taken away")
-                sender.demand_anchor(signed, action.bond_wei)
+                sender.demand_anchor(signed, action.bond_wei, HAND_IN_S)
 
     # --- what is missing ---
 

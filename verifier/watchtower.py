@@ -17,6 +17,7 @@ from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from kms.chain_view import BEACON_DELAY_BLOCKS
+from verifier.certainty import HAND_IN_S
 from verifier.records import Live, Records
 from verifier.tips import TipBox
 
@@ -71,7 +72,7 @@ class Watchtower:
             raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
         signed, batch = live.seen.signed, live.seen.batch_id
         commitment = self._commitment(action.receipt_id)
-        sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei)
+        sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei, HAND_IN_S)
 
     def _commitment(self, receipt_id: Digest) -> Digest:
         """To the answer that auditors told us; without one to nothing that can win, and then alpha is not ours."""

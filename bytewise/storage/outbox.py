@@ -71,6 +71,8 @@ class Intent(NamedTuple):
     value_wei: int
     deadline: int
     """Unix seconds of chain time; 0 for none."""
+    hand_in_by: int = 0
+    """Unix seconds of wall time after which bytes that no node was given are not worth sending any more; 0 for never."""
 
 
 class Signed(NamedTuple):
@@ -201,19 +203,19 @@ class Outbox:
     def replan(self, item_id: int, intent: Intent) -> Item:
         """Plans an ended, unsuccessful row again, with the intent's calldata, value and deadline. The caller bounds how often."""
         values: dict[str, Any] = {
-            "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline, "nonce": None,
-            "block_number": None, "block_hash": None,
+            "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline,
+            "hand_in_by": intent.hand_in_by, "nonce": None, "block_number": None, "block_hash": None,
         }  # fmt: skip
         with writing(self.lane.engine) as connection:
             self._move(connection, item_id, State.PLANNED)
             connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(**values))
         return self.item(item_id)
 
-    def set_deadline(self, item_id: int, deadline: int) -> Item:
-        """Gives a row another deadline: the chain moved it."""
+    def set_times(self, item_id: int, deadline: int, hand_in_by: int) -> Item:
+        """Gives a row another deadline, which the chain moved, or more time to be handed in: it was decided again."""
         with writing(self.lane.engine) as connection:
             self.lane.held_in(connection)
-            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(deadline=deadline))
+            connection.execute(update(OutboxRow).where(OutboxRow.id == item_id).values(deadline=deadline, hand_in_by=hand_in_by))
         return self.item(item_id)
 
     def _move(self, connection: Connection, item_id: int, state: State, expected: State | None = None) -> Row[Any]:
@@ -254,7 +256,8 @@ def _named(contract: str, function: str, subject: bytes, role: str) -> tuple[Any
 
 
 def _item(row: Row[Any]) -> Item:
-    intent = Intent(row.contract, row.function, row.subject, row.role, row.calldata, int(row.value_wei), row.deadline)
+    named = (row.contract, row.function, row.subject, row.role)
+    intent = Intent(*named, row.calldata, int(row.value_wei), row.deadline, row.hand_in_by)
     return Item(
         row.id, intent, State(row.state), row.nonce, row.block_number, row.block_hash, row.detail, row.created_at, row.updated_at
     )

@@ -67,6 +67,7 @@ class OutboxRow(Base):
     calldata: Mapped[Bytes]
     value_wei: Mapped[Word]
     deadline: Mapped[Int64]
+    hand_in_by: Mapped[Int64] = mapped_column(server_default="0")
     state: Mapped[Word] = mapped_column(index=True)
     nonce: Mapped[Int64 | None]
     block_number: Mapped[Int64 | None]

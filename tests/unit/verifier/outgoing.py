@@ -17,9 +17,12 @@ class Outgoing:
         self.dropped: set[str] = set()
         """Verbs whose acts do not reach the chain: they waited for too long, or were refused."""
         self.tried: list[str] = []
+        self.within: dict[str, int] = {}
+        """Seconds in which acts have to be handed in, by verb."""
 
-    def _once(self, *key: object, body: object = None) -> None:
+    def _once(self, *key: object, body: object = None, within_s: int = 0) -> None:
         self.tried.append(str(key[0]))
+        self.within[str(key[0])] = within_s
         if key[0] not in self.dropped:
             self.sent.setdefault(key, body)
 
@@ -32,9 +35,10 @@ class Outgoing:
         return 0
 
     def open_dispute(
-        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int
-    ) -> None:
-        self._once("open", receipt_id(ANCHOR, receipt), body=(bond_wei, alt_commit))
+        self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int,
+        within_s: int = 0,
+    ) -> None:  # fmt: skip
+        self._once("open", receipt_id(ANCHOR, receipt), body=(bond_wei, alt_commit), within_s=within_s)
 
     def prove_seed(self, block: int) -> None:
         self._once("prove", block)
@@ -87,14 +91,17 @@ class Outgoing:
     def expire(self, subject: Digest) -> None:
         self._once("end", subject, body=subject)
 
-    def demand_list(self, batch_id: int, bond_wei: int) -> None:
-        self._once("demand list", batch_id, body=(batch_id, bond_wei))
+    def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
+        self._once("demand list", batch_id, body=(batch_id, bond_wei), within_s=within_s)
 
-    def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
-        self._once("demand envelope", receipt_id(ANCHOR, signed.receipt), body=(signed, batch_id, proof, bond_wei))
+    def demand_envelope(
+        self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0
+    ) -> None:
+        body = (signed, batch_id, proof, bond_wei)
+        self._once("demand envelope", receipt_id(ANCHOR, signed.receipt), body=body, within_s=within_s)
 
-    def demand_anchor(self, signed: SignedReceipt, bond_wei: int) -> None:
-        self._once("demand anchor", receipt_id(ANCHOR, signed.receipt), body=(signed, bond_wei))
+    def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
+        self._once("demand anchor", receipt_id(ANCHOR, signed.receipt), body=(signed, bond_wei), within_s=within_s)
 
     def finish_unbond(self, due_wei: int) -> None:
         self._once("unbond", due_wei)

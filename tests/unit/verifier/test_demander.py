@@ -31,7 +31,7 @@ from tests.unit.verifier.demands import (
 )
 from tests.unit.verifier.town import WINDOW_S, WORLD, Town
 from tests.world import ANCHOR, CHAIN_ID, word
-from verifier.certainty import PAUSE_S
+from verifier.certainty import HAND_IN_S, PAUSE_S
 from verifier.lists import CHECKED, FAULTY, NEW
 
 
@@ -84,6 +84,18 @@ def test_a_line_that_breaks_while_we_ask_proves_nothing(tmp_path: Path) -> None:
 
     town.store.works = works  # type: ignore[method-assign]
     assert steps(town, part, 6) == [] and words[:2] == [True, False]
+
+
+def test_what_was_missing_before_we_were_cut_off_from_the_chain_is_asked_for_again(tmp_path: Path) -> None:
+    """A list that was gone may be there now; and what was decided then waits in the outbox no longer than a minute."""
+    town = Town(tmp_path)
+    header, data = withheld(town)
+    part = demander(town)
+    assert DemandList(0, BOND) in steps(town, part)
+    town.shelf.blobs[header.locator] = data
+    assert part.step(town.chain.pass_time(WINDOW_S // 2)) == ()
+    part.ask(DemandList(0, BOND), town.sender)
+    assert town.sender.within == {"demand list": HAND_IN_S}
 
 
 def test_a_list_that_comes_when_it_is_asked_for_once_more_is_not_demanded(tmp_path: Path) -> None:

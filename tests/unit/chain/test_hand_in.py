@@ -1,0 +1,112 @@
+"""What rests on a look at the world a moment ago is handed in soon, or is decided again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.storage.outbox import Item, State
+from chain.params import DEVNET
+from chain.transactions import is_empty
+from tests.anvil import Anvil
+from tests.devnet import mine, pump
+from tests.unit.chain.desk import Desk
+from tests.unit.chain.test_sender import Later
+
+BOND, WITHIN_S = DEVNET.money.demand_bond, 60
+REPLAN_S = 20
+
+
+def desk_with_a_batch(anvil: Anvil, folder: Path) -> Desk:
+    desk = Desk(anvil, folder)
+    pump(anvil, [desk.sender])
+    demand(desk)
+    return desk
+
+
+def demand(desk: Desk, within_s: int = WITHIN_S) -> Item:
+    """The operator demands its own list, which anybody may; the second row of the outbox."""
+    desk.sender.demand_list(0, BOND, within_s)
+    return desk.row(1)
+
+
+def later(desk: Desk, seconds: int) -> None:
+    desk.outbox.lane.clock = Later(seconds)
+
+
+def test_a_demand_that_waited_for_a_minute_is_dropped_unsigned_and_planned_again_when_it_is_decided_again(
+    anvil: Anvil, tmp_path: Path
+) -> None:
+    desk = desk_with_a_batch(anvil, tmp_path)
+    later(desk, WITHIN_S + 2)
+    desk.sender.pump()
+    row = desk.row(1)
+    assert (row.state, row.nonce, row.detail) == (State.EXPIRED, None, "not handed in soon enough")
+    later(desk, WITHIN_S + 2 + REPLAN_S)
+    assert demand(desk).state is State.PLANNED
+    pump(anvil, [desk.sender])
+    assert desk.row(1).state is State.CONFIRMED
+
+
+def test_what_is_decided_again_and_again_waits_for_as_long_as_it_is(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_with_a_batch(anvil, tmp_path)
+    for seconds in range(0, 3 * WITHIN_S, WITHIN_S // 2 + 1):
+        later(desk, seconds)
+        demand(desk)
+    later(desk, seconds + WITHIN_S - 2)
+    pump(anvil, [desk.sender])
+    assert desk.row(1).state is State.CONFIRMED
+
+
+def test_an_act_without_such_a_time_waits(anvil: Anvil, tmp_path: Path) -> None:
+    desk = Desk(anvil, tmp_path)
+    pump(anvil, [desk.sender])
+    assert demand(desk, 0).intent.hand_in_by == 0
+    later(desk, 10 * WITHIN_S)
+    pump(anvil, [desk.sender])
+    assert desk.row(1).state is State.CONFIRMED
+
+
+def test_signed_bytes_that_no_node_took_in_time_free_their_nonce_instead(
+    anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Our line broke between the signature and the broadcast."""
+    desk = desk_with_a_batch(anvil, tmp_path)
+    client = desk.sender.transactions.client
+
+    def away(raw: bytes) -> Any:
+        raise TryAgain("chain", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "broadcast", away)
+        desk.sender.pump()
+    assert desk.row(1).state is State.SIGNED
+    later(desk, WITHIN_S + 2)
+    pump(anvil, [desk.sender])
+    last = desk.outbox.attempts(desk.row(1).id)[-1]
+    assert desk.row(1).state is State.EXPIRED and is_empty(last.raw) and last.broadcast_at is not None
+
+
+def test_what_a_node_has_is_followed_however_late_its_block_is(anvil: Anvil, tmp_path: Path) -> None:
+    desk = desk_with_a_batch(anvil, tmp_path)
+    desk.sender.pump()
+    assert desk.row(1).state is State.BROADCAST
+    later(desk, WITHIN_S + 2)
+    desk.sender.pump()
+    mine(anvil, 1)
+    pump(anvil, [desk.sender])
+    assert desk.row(1).state is State.CONFIRMED
+    assert not any(is_empty(each.raw) for each in desk.outbox.attempts(desk.row(1).id))
+
+
+def test_an_act_that_says_something_else_when_it_is_decided_again_is_planned_with_that(anvil: Anvil, tmp_path: Path) -> None:
+    """A challenge commits to what auditors told us by then."""
+    desk = desk_with_a_batch(anvil, tmp_path)
+    later(desk, WITHIN_S + 2)
+    desk.sender.pump()
+    later(desk, WITHIN_S + 2 + REPLAN_S)
+    intent = desk.row(1).intent
+    other = intent._replace(calldata=intent.calldata + b"\0", hand_in_by=2**40)
+    assert desk.sender.transactions.plan(other).intent == other
+    assert desk.sender.transactions.plan(other._replace(calldata=b"", hand_in_by=0)).intent == other, "a vote may not"
