@@ -1,6 +1,7 @@
 """The tick of a duty process: read one docket, step every part, perform what was decided (design section 2).
 
-What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve.
+What has a deadline comes first: votes and moves are out before anything is fetched that somebody else may be slow to serve. What
+a part decided is out before the next one begins, and no part lacks what only another one needs.
 """
 
 import functools
@@ -8,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bytewise.ports import ChainView
-from bytewise.protocol.actions import Action, RunVoteJob
+from bytewise.protocol.actions import Action, RunAudit, RunVoteJob
 from bytewise.protocol.decide import MovePolicy, decide_expiries, decide_moves
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Fault, Unavailable
@@ -18,7 +19,7 @@ from verifier.act import Performer
 from verifier.auditor import Auditor
 from verifier.pages import DocketPages
 from verifier.records import Records
-from verifier.worker import Finished, Worker
+from verifier.worker import Finished, JobKey, Worker
 
 
 class Pump(Protocol):
@@ -76,12 +77,9 @@ class Node:
         self._send()
         docket = self._pages.read(head)
         followed = self._follow(docket)
-        if followed:
-            self._finish("vote", self._votes, docket)
-        self._keep_deadlines(docket, followed)
-        if not followed:
-            return
-        if self._judge(docket):
+        whole = self._finish("vote", self._votes, docket) if followed else False
+        whole &= self._keep_deadlines(docket, followed)
+        if followed and self._judge(docket) and whole:
             # Only now: a tick that failed half-way is repeated, not skipped.
             self._number = head
             self.ticks += 1
@@ -89,15 +87,23 @@ class Node:
     def _judge(self, docket: Docket) -> bool:
         """Fetches, and has every part but the votes act; whether all of them could."""
         whole = self._apart("records", lambda: self._records.step(docket))
-        whole &= self._apart("results", lambda: self._finish("audit", self._auditor, docket))
-        actions: list[Action] = []
+        whole &= self._finish("audit", self._auditor, docket)
         for part in self._parts:
             if part is not self._votes:
-                whole &= self._apart(type(part).__name__, functools.partial(_add, actions, part, docket))
-        if actions:
-            self._performer.perform_all(tuple(actions), docket)
-            self._send()
+                whole &= self._apart(type(part).__name__, functools.partial(self._step, part, docket))
         return whole
+
+    def _step(self, part: Part, docket: Docket) -> None:
+        """What a part wants done is done at once: the next one may have to wait for DA."""
+        self._act(part.step(docket), docket)
+
+    def _act(self, actions: Sequence[Action], docket: Docket) -> None:
+        # A job whose result is here, and could not be taken yet, does not run again.
+        judged = {each.key for each in self._finished}
+        due = tuple(action for action in actions if _job_of(action) not in judged)
+        if due:
+            self._performer.perform_all(due, docket)
+            self._send()
 
     def _apart(self, part: str, step: Callable[[], None]) -> bool:
         """Whether a part could do its step: what it lacks of the chain or of DA, another may not need."""
@@ -119,18 +125,19 @@ class Node:
             return False
         return True
 
-    def _keep_deadlines(self, docket: Docket, followed: bool) -> None:
-        """Votes and moves, before anything may wait for DA; among them what needs no bytes goes out first."""
-        actions = [] if self._votes is None else list(self._votes.step(docket))
+    def _keep_deadlines(self, docket: Docket, followed: bool) -> bool:
+        """Votes and moves, before anything may wait for DA; among them what needs no bytes goes out first. Whether the votes
+        could be decided."""
+        actions: list[Action] = []
+        votes = self._votes
+        whole = votes is None or self._apart("votes", lambda: actions.extend(votes.step(docket)))
         actions += decide_moves(docket, self._moves)
         actions += decide_expiries(docket, docket.batches, self._moves)
-        starts = tuple(action for action in actions if isinstance(action, RunVoteJob))
-        ready = tuple(action for action in actions if not isinstance(action, RunVoteJob))
-        if ready:
-            self._performer.perform_all(ready, docket)
-            self._send()
+        starts = [action for action in actions if isinstance(action, RunVoteJob)]
+        self._act([action for action in actions if not isinstance(action, RunVoteJob)], docket)
         if followed:
-            self._performer.perform_all(starts, docket)
+            self._act(starts, docket)
+        return whole
 
     def _send(self) -> None:
         """Moves the outbox on. A lane that another process still holds, or a busy node, must not keep us from deciding."""
@@ -140,14 +147,22 @@ class Node:
             telemetry.count("bytewise_pump_failures_total", error=type(error).__name__)
             telemetry.log_error("pump.failed", error)
 
-    def _finish(self, kind: str, part: Votes | Auditor | None, docket: Docket) -> None:
-        """Hands a part the results of its jobs, each until the part has taken it."""
+    def _finish(self, kind: str, part: Votes | Auditor | None, docket: Docket) -> bool:
+        """Hands a part the results of its jobs, each until the part has taken it; whether it has taken all."""
+        whole = True
         for finished in [each for each in self._finished if each.key[0] == kind]:
             telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
-            if part is not None:
-                part.finish(finished, docket)
-            self._finished.remove(finished)
+            if part is None or self._apart(f"{kind} result", functools.partial(part.finish, finished, docket)):
+                self._finished.remove(finished)
+            else:
+                whole = False
+        return whole
 
 
-def _add(actions: list[Action], part: Part, docket: Docket) -> None:
-    actions += part.step(docket)
+def _job_of(action: Action) -> JobKey | None:
+    match action:
+        case RunVoteJob():
+            return "vote", action.dispute, action.round
+        case RunAudit():
+            return "audit", action.receipt_id, 0
+    return None
