@@ -5,7 +5,7 @@ demanded with a small bond; what the chain then says is no doubt any more.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -63,6 +63,8 @@ class Demander:
         self._own = OwnDisputes(chain, network, means.me)
         self._ordered: set[Digest] = set()
         """Receipts that we decided to dispute, until the chain shows it."""
+        self._handed_over: Mapping[Digest, SignedReceipt] = {}
+        """What clients gave us, as of this step."""
 
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """What to demand, to end and to dispute."""
@@ -73,10 +75,12 @@ class Demander:
         actions = [*decide_ends(docket, known, me, self._means.moves)]
         if policy.budget_wei == 0 or docket.paused:
             return tuple(actions)
+        self._handed_over = {} if self._given is None else self._given.receipts()
         self._own.follow(docket)
         overdue = self._records.overdue(docket, policy.tries)
         unwon = {each for each in known if self._own.is_unwon(each)}
-        chosen = decide_demands(docket, tuple(self._missing(overdue, docket)), known, me, policy, unwon)
+        missing, is_needed = tuple(self._missing(overdue, docket)), partial(self._is_needed, docket=docket)
+        chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
         unserved = self._unserved(docket) if self._means.disputes else ()
         self._certainty.begin({*unserved, *(each.subject for each in chosen)})
         actions += [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
@@ -95,7 +99,7 @@ class Demander:
                 member = (live.seen.signed, live.header.batch_id, live.seen.proof)
                 sender.demand_envelope(*member, action.bond_wei, HAND_IN_S)
             case DemandAnchor():
-                signed = self._handed_over().get(action.receipt_id)
+                signed = self._handed_over.get(action.receipt_id)
                 if signed is None:
                     raise TryAgain("given_folder", f"receipt {action.receipt_id.hex()} was taken away")
                 sender.demand_anchor(signed, action.bond_wei, HAND_IN_S)
@@ -116,20 +120,29 @@ class Demander:
         yield from self._unanchored(docket)
 
     def _envelope(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> Iterator[Missing]:
-        """Of a receipt that somebody was drawn to audit, or that a client asked about: of others nobody needs it."""
         batch = docket.batch(header.batch_id)
         if batch is None or batch.is_void:
             return
-        if self._is_needed(receipt_id, header, docket):
-            demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, docket))
-            # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
-            yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
+        demand = DemandEnvelope(receipt_id, self._bond(batch.params_version, docket))
+        # Its window stands still while it is demanded, and no longer: what is left has to be enough for a dispute.
+        yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
 
-    def _is_needed(self, receipt_id: Digest, header: BatchHeader, docket: Docket) -> bool:
-        return receipt_id in self._handed_over() or self._draws.has(receipt_id, header, docket)
+    def _is_needed(self, missing: Missing, docket: Docket) -> bool:
+        """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs."""
+        match missing.demand:
+            case DemandEnvelope(receipt_id):
+                return self._is_wanted(receipt_id, docket)
+            case _:
+                return True
+
+    def _is_wanted(self, receipt_id: Digest, docket: Docket) -> bool:
+        if receipt_id in self._handed_over:
+            return True
+        live = self._records.find(receipt_id)
+        return live is not None and self._draws.has(receipt_id, live.header, docket)
 
     def _unanchored(self, docket: Docket) -> Iterator[Missing]:
-        given = self._handed_over()
+        given = self._handed_over
         delay = self._chain.params(docket.params_version, docket.number).times.max_anchor_delay if given else 0
         for receipt_id, signed in given.items():
             receipt = signed.receipt
@@ -140,9 +153,6 @@ class Demander:
             is_owed = operator.is_operator and operator.last_seq < receipt.seq
             if is_owed and not self._book.was_demanded(subject, docket):
                 yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)
-
-    def _handed_over(self) -> dict[Digest, SignedReceipt]:
-        return {} if self._given is None else dict(self._given.receipts())
 
     def _bond(self, version: int, docket: Docket) -> int:
         return self._chain.params(version, docket.number).money.demand_bond
@@ -163,11 +173,7 @@ class Demander:
     def _unserved(self, docket: Docket) -> tuple[Digest, ...]:
         """What demands did not bring: our own, and those of others for receipts whose envelope we would have demanded."""
         found = self._follow_up.unserved(docket, self._book.known, self._means.me, self._means.policy.tries)
-        return tuple(each for each in found if self._book.known[each].by == self._means.me or self._would_demand(each, docket))
-
-    def _would_demand(self, receipt_id: Digest, docket: Docket) -> bool:
-        live = self._records.find(receipt_id)
-        return live is not None and self._is_needed(receipt_id, live.header, docket)
+        return tuple(each for each in found if self._book.known[each].by == self._means.me or self._is_wanted(each, docket))
 
     def _disputes(self, unserved: tuple[Digest, ...], docket: Docket) -> Iterator[OpenDispute]:
         """The committee finds whether bytes are there; who withheld them from it as well is slashed."""

@@ -21,6 +21,8 @@ class Draws:
     def __init__(self, chain: ChainView) -> None:
         self._chain = chain
         self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
+        self._drawn: dict[_Batch, dict[tuple[Digest, Digest], bool]] = {}
+        """By receipt and beacon: as often as it is asked, and whatever stays missing, a draw is computed once."""
         self._beacons: dict[tuple[int, Digest], Digest] = {}
         """By number of the beacon's block and hash of the docket's: a block's hash fixes all its ancestors."""
 
@@ -29,10 +31,21 @@ class Draws:
         batch, at = docket.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
         if batch is None or at > docket.number:
             return False
-        params = self._chain.params(batch.params_version, docket.number)
-        rate, unit, beacon = params.shares.audit_rate_bps, params.money.audit_unit, self._beacon(at, docket)
-        stakes = self._stakes_of(header, docket)
-        return any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
+        beacon, known = self._beacon(at, docket), self._known(header, docket)
+        if (receipt_id, beacon) not in known:
+            params = self._chain.params(batch.params_version, docket.number)
+            rate, unit = params.shares.audit_rate_bps, params.money.audit_unit
+            stakes = self._stakes_of(header, docket)
+            drawn = any(audit_is_drawn(beacon, receipt_id, who, rate, stake // unit) for who, stake in stakes)
+            known[(receipt_id, beacon)] = drawn
+        return known[(receipt_id, beacon)]
+
+    def _known(self, header: BatchHeader, docket: Docket) -> dict[tuple[Digest, Digest], bool]:
+        key = _Batch(header.batch_id, header.block)
+        if key not in self._drawn:
+            self._drawn = {each: found for each, found in self._drawn.items() if docket.is_open(each.batch_id)}
+            self._drawn[key] = {}
+        return self._drawn[key]
 
     def _beacon(self, at: int, docket: Docket) -> Digest:
         key = at, docket.block_hash

@@ -4,7 +4,7 @@ A demand is the only thing that missing bytes lead to. Its bond is lost to whoev
 within a budget that the chain itself remembers for us.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
@@ -46,21 +46,21 @@ class Missing:
 
 def decide_demands(
     docket: Docket, missing: Sequence[Missing], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
-    unwon: Set[Digest] = frozenset(),
+    unwon: Set[Digest] = frozenset(), is_needed: Callable[[Missing], bool] = lambda _: True,
 ) -> tuple[Missing, ...]:  # fmt: skip
-    """Which of these to demand now: what nobody has demanded, while there is time and money; in their order.
+    """Which of these to demand now: what nobody has demanded and somebody needs, while there is time and money; in their order.
 
-    `unwon` are subjects that we dispute and have not won.
+    `unwon` are subjects that we dispute and have not won. `is_needed` is asked last: it may have to draw from a whole pool.
     """
     if docket.paused:
         return ()
     left = min(policy.budget_wei - spent(docket, known, me, policy, unwon), docket.me.balance_wei)
     found: list[Missing] = []
     for each in missing:
-        if each.subject in known or docket.clock + policy.margin_s > each.until or each.demand.bond_wei > left:
-            continue
-        left -= each.demand.bond_wei
-        found.append(each)
+        due = each.subject not in known and docket.clock + policy.margin_s <= each.until and each.demand.bond_wei <= left
+        if due and is_needed(each):
+            left -= each.demand.bond_wei
+            found.append(each)
     return tuple(found)
 
 

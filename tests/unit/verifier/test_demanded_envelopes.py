@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from kms.chain_view import BEACON_DELAY_BLOCKS
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, word
+from verifier import draws as draws_module
 from verifier.draws import Draws
 from verifier.follow_up import OTHERS_PAUSE_S
 from verifier.given import MAX_FILE_BYTES, Given
@@ -277,6 +279,69 @@ def test_a_file_that_was_read_while_it_was_copied_is_read_again(tmp_path: Path) 
     assert box.receipts() == {}
     file.write_text(text)
     assert box.receipts() == {receipt_id(ANCHOR, signed.receipt): signed}
+
+
+def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
+    """Receipts for which the draw of one auditor was computed, as often as it was."""
+    computed, draw = list[Digest](), draws_module.audit_is_drawn
+
+    def counting(beacon: Digest, receipt_id: Digest, *rest: Any) -> bool:
+        computed.append(receipt_id)
+        return draw(beacon, receipt_id, *rest)
+
+    monkeypatch.setattr(draws_module, "audit_is_drawn", counting)
+    return computed
+
+
+def test_a_draw_is_computed_once_for_a_beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand envelopes may be missing for as long as a window is open, and a hundred verifiers in the pool."""
+    town, computed = Town(tmp_path), counted_draws(monkeypatch)
+    header, draws = town.anchor(town.signed(1)), Draws(town.chain)
+    town.chain.joined = {STRANGER: [(1, 0)], **town.chain.joined}
+    for _ in range(3):
+        assert draws.has(word("receipt"), header, town.chain.pass_time(1))
+    assert computed == [word("receipt")] * 2, "one drew nothing, the next one did"
+    town.chain.branch = "another"
+    town.chain.joined = {STRANGER: [(1, 0)]}
+    assert Draws(town.chain).has(word("receipt"), header, town.chain.now()) is False
+    monkeypatch.setattr(town.chain, "block_hash", lambda number: word("other", number))
+    draws.has(word("receipt"), header, town.chain.now())
+    assert len(computed) > 3, "another beacon is another draw"
+
+
+def test_no_draw_is_computed_for_what_there_is_no_money_or_time_to_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town, computed = Town(tmp_path), counted_draws(monkeypatch)
+    both = [town.signed(1), town.signed(2)]
+    town.anchor(*both)
+    for signed in both:
+        del town.shelf.blobs[signed.locator]
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    steps(town, demander(town, replace(POLICY, budget_wei=BOND - 1)))
+    assert computed == []
+    (first, *_) = steps(town, demander(town, replace(POLICY, budget_wei=BOND)))
+    assert isinstance(first, DemandEnvelope) and set(computed) == {first.receipt_id}
+
+
+def test_the_folder_of_what_clients_gave_is_read_once_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    town, folder, reads = Town(tmp_path), tmp_path / "given", list[int]()
+    town.anchor(*(town.signed(seq) for seq in range(1, 6)))
+    folder.mkdir()
+    for name in [each for each in town.shelf.blobs if each != town.chain.headers[0].locator]:
+        del town.shelf.blobs[name]
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    part, read = demander(town, given=folder), Given.receipts
+
+    def counted(box: Given) -> Any:
+        reads.append(1)
+        return read(box)
+
+    monkeypatch.setattr(Given, "receipts", counted)
+    steps(town, part, 4)
+    assert len(reads) == 4
 
 
 def test_a_beacon_is_asked_for_once_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
