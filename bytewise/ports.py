@@ -127,6 +127,10 @@ class ChainView(Protocol):
         """Demands by subject, in that order."""
         ...
 
+    def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
+        """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
+        ...
+
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
         """Last second (protocol clock) to question a receipt, a demand for its envelope counted in."""
         ...

@@ -7,7 +7,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandKind, DemandRecord
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
-from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.messages import AuditResult
@@ -18,11 +18,11 @@ from bytewise.protocol.units import Address, Blob, Digest
 from chain import decoding
 from chain.access import Chain
 from chain.artifacts import interface
-from chain.blocks import BlockReader
 from chain.client import at_hash, at_number, reading_answer
 from chain.epochs import epoch_on_chain, pinned_epoch
 from chain.records import Item, MoneyTotals, Pool, PoolMember
 from chain.structs import from_struct
+from chain.trials import Trials
 
 CASES_PER_DOCKET = 32
 """Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
@@ -34,14 +34,11 @@ MEMBERS_PER_PAGE = 256
 """Verifiers in one call."""
 
 
-class DocketReader(BlockReader):
+class DocketReader(Trials):
     """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
-        if network.chain_id != client.chain_id:
-            raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
-        super().__init__(client, tag)
-        self.network = network
+        super().__init__(client, network, tag)
         self._at = network.addresses
         self._versions: dict[int, ParamSet] = {}
 

@@ -4,6 +4,7 @@ An outage of our own line, of our proxies or of DA as a whole looks like an oper
 another blob, at the same moment: the last one that DA gave us, or one that we put there ourselves.
 """
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from bytewise.service import telemetry
 
 OWN_BLOB_BYTES = 64
 """Random, so that no store has it by chance."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 600.0
+"""Wall time between two blobs of ours, ever longer while none of them is given back: a DA that takes blobs and gives none is not
+filled with them."""
 
 
 class _Given(NamedTuple):
@@ -25,10 +29,14 @@ class _Given(NamedTuple):
 class ControlledStore:
     """A `BlobStore` that remembers what it gave last, and can be asked whether it works."""
 
-    def __init__(self, da: BlobStore, rng: Callable[[int], bytes]) -> None:
+    def __init__(self, da: BlobStore, rng: Callable[[int], bytes], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._da = da
         self._rng = rng
+        self._monotonic = monotonic
         self._last: _Given | None = None
+        self._own: _Given | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._not_before = 0.0
 
     def put(self, data: bytes) -> str:
         """See `BlobStore.put`."""
@@ -44,16 +52,27 @@ class ControlledStore:
         """Whether DA gives, now, what it gave last; or, where that is nothing, a blob that we put there."""
         if self._last is not None and self._gives(self._last):
             return True
+        if self._own is not None and self._own != self._last and self._gives(self._own):
+            self._last = self._own
+            return True
+        own = self._put_own() if self._monotonic() >= self._not_before else None
+        if own is None or not self._gives(own):
+            return False
+        self._last, self._pause_s = own, FIRST_PAUSE_S
+        self._not_before = self._monotonic() + self._pause_s
+        return True
+
+    def _put_own(self) -> _Given | None:
+        """Another blob of ours, if DA says that it took it; the next one comes after a pause."""
+        self._not_before = self._monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         data = self._rng(OWN_BLOB_BYTES)
         try:
-            own = _Given(self._da.put(data), _digest(data))
+            self._own = _Given(self._da.put(data), _digest(data))
         except Unavailable as error:
             telemetry.log_error("da.no_control", error)
-            return False
-        if not self._gives(own):
-            return False
-        self._last = own
-        return True
+            return None
+        return self._own
 
     def _gives(self, given: _Given) -> bool:
         try:

@@ -27,6 +27,7 @@ from verifier.follow_up import FollowUp
 from verifier.given import Given
 from verifier.own_disputes import OwnDisputes
 from verifier.records import Records
+from verifier.refusals import Refusals
 
 NO_END = 2**63
 """A receipt can be demanded as long as its number is not anchored."""
@@ -60,6 +61,7 @@ class Demander:
         self._draws = Draws(chain)
         self._follow_up = FollowUp(chain, records, monotonic)
         self._certainty = Certainty(control)
+        self._refusals = Refusals()
         self._own = OwnDisputes(chain, network, means.me)
         self._ordered: set[Digest] = set()
         """Receipts that we decided to dispute, until the chain shows it."""
@@ -79,6 +81,7 @@ class Demander:
         self._own.follow(docket)
         overdue = self._records.overdue(docket, policy.tries)
         unwon = {each for each in known if self._own.is_unwon(each)}
+        self._refusals.begin(docket)
         missing, is_needed = tuple(self._missing(overdue, docket)), partial(self._is_needed, docket=docket)
         chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
         unserved = self._unserved(docket) if self._means.disputes else ()
@@ -128,10 +131,15 @@ class Demander:
         yield Missing(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
 
     def _is_needed(self, missing: Missing, docket: Docket) -> bool:
-        """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs."""
+        """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs. An anchor
+        as long as it is owed: not while the network itself has closed what it needs."""
         match missing.demand:
             case DemandEnvelope(receipt_id):
                 return self._is_wanted(receipt_id, docket)
+            case DemandAnchor(receipt_id, bond):
+                signed = self._handed_over[receipt_id]
+                ask = partial(self._chain.anchor_demand_refused, self._means.me, signed, bond, docket.number)
+                return not self._refusals.is_refused(missing.subject, ask, docket)
             case _:
                 return True
 
@@ -144,12 +152,10 @@ class Demander:
     def _unanchored(self, docket: Docket) -> Iterator[Missing]:
         given = self._handed_over
         delay = self._chain.params(docket.params_version, docket.number).times.max_anchor_delay if given else 0
-        for receipt_id, signed in given.items():
-            receipt = signed.receipt
-            if docket.timestamp <= receipt.anchor_by + delay or self._records.find(receipt_id) is not None:
-                continue
-            operator = self._chain.holdings(receipt.operator, docket.number)
-            subject = anchor_subject(self._anchor, receipt_id)
+        late = {name: each.receipt for name, each in given.items() if docket.timestamp > each.receipt.anchor_by + delay}
+        operators = {who: self._chain.holdings(who, docket.number) for who in {each.operator for each in late.values()}}
+        for receipt_id, receipt in late.items():
+            operator, subject = operators[receipt.operator], anchor_subject(self._anchor, receipt_id)
             is_owed = operator.is_operator and operator.last_seq < receipt.seq
             if is_owed and not self._book.was_demanded(subject, docket):
                 yield Missing(subject, DemandAnchor(receipt_id, self._bond(docket.params_version, docket)), NO_END)

@@ -45,6 +45,7 @@ from tests.devnet import (
     signer,
     word,
 )
+from tests.unit.chain.desk import governance, send
 
 
 class Place(NamedTuple):
@@ -144,6 +145,21 @@ def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Pl
     pump(place.anvil, [reporter])
     head = chain.head()
     assert chain.holdings(who.address, head).stake_wei == before.stake_wei - DEVNET.money.slash_amount and chain.money(head).sums
+
+
+def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place) -> None:
+    chain, key, who = reader(place.anvil, place.network), OPERATORS[0], CHALLENGER.address
+    last, now = chain.holdings(key.address, chain.head()).last_seq, chain.block(chain.head()).timestamp
+    late, young = (batch(place.network, key, last + 1, 1, at).entries[0] for at in (now - 700, now))
+    bond = DEVNET.money.demand_bond
+    assert chain.anchor_demand_refused(who, late, bond, chain.head()) is None
+    assert "this step is not before" in str(chain.anchor_demand_refused(who, young, bond, chain.head()))
+    assert "bond" in str(chain.anchor_demand_refused(who, late, bond + 1, chain.head()))
+    before = chain.head()
+    for function in ("close", "activate"):
+        send(place.anvil.client, governance(place.network, function), tip_wei=10**9)
+    assert "ModelNotActive" in str(chain.anchor_demand_refused(who, late, bond, before + 1))
+    assert chain.anchor_demand_refused(who, late, bond, before + 2) is None
 
 
 def test_epoch_of_book_and_chain_must_agree(place: Place) -> None:

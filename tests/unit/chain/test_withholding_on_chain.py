@@ -44,7 +44,7 @@ class Tower:
         (folder / "tower.db").write_bytes(empty_database())
         database = open_database(f"sqlite:///{folder / 'tower.db'}")
         clock, network, chain = SystemClock(), court.network, court.reader
-        store, self.archive = ControlledStore(self.shelf, randomness), Archive(database, clock)
+        store, self.archive = ControlledStore(self.shelf, randomness, self._chain_time), Archive(database, clock)
         cursor = Cursor(database, "batches")
         self.records = Records(chain, RegistryDocuments(chain), store, self.archive, cursor, network, DEADLINE_S)
         watchtower = Watchtower(chain, network, self.records, CHALLENGER, WatchPolicy())
@@ -53,6 +53,9 @@ class Tower:
         journal = Journal(database, journal_key(folder / "journal.key"), clock)
         self.performer = Performer(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
         self.pages = DocketPages(chain, CHALLENGER.address)
+
+    def _chain_time(self) -> float:
+        return self.court.anvil.client.head().timestamp
 
     def tick(self, seconds: int = 4) -> None:
         mine(self.court.anvil, seconds)
@@ -83,7 +86,7 @@ def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is
     tower.ticks(8)
     assert tower.everything() == (), "DA as a whole is out of reach"
     tower.shelf.away = False
-    tower.ticks(6)
+    tower.ticks(9)
     assert tower.everything() == (subject,) and tower.state(subject) == (DemandKind.LIST, DemandState.OPEN)
     before = court.reader.holdings(CHALLENGER.address, court.reader.head())
     tower.tick(DEVNET.times.cure)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
-from bytewise.protocol.receipt import SignedLeaf, list_subject
+from bytewise.protocol.receipt import SignedLeaf, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR, signer
 
@@ -26,6 +26,10 @@ class Claims:
         """When windows went on."""
         self.answers: dict[Digest, Blob] = {}
         self.leaves: dict[Digest, tuple[SignedLeaf, ...]] = {}
+        self.refused: dict[Digest, str] = {}
+        """Why the chain takes no demand that a receipt be anchored, by receipt."""
+        self.trials: list[Digest] = []
+        """Receipts for which it was asked."""
 
     def demand(self, subject: Digest, kind: DemandKind, by: Address, bond: int, batch_id: int = 0) -> None:
         """Somebody demands."""
@@ -40,6 +44,10 @@ class Claims:
         block, record = self.claims[subject]
         self.claims[subject] = block, replace(record, state=state)
         self.ended[subject] = min(self.timestamp, record.deadline)
+
+    def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
+        self.trials.append(receipt_id(ANCHOR, signed.receipt))
+        return self.refused.get(self.trials[-1])
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         return tuple(subject for subject, (block, _) in self.claims.items() if from_block <= block <= to_block)

@@ -18,17 +18,18 @@ from bytewise.protocol.receipt import (
     anchor_subject,
     receipt_id,
 )
+from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, closed, demander, step, steps
 from tests.unit.verifier.town import NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, word
-from verifier import draws as draws_module
 from verifier.draws import Draws
 from verifier.follow_up import OTHERS_PAUSE_S
 from verifier.given import MAX_FILE_BYTES, Given
 from verifier.own_disputes import OwnDisputes
 from verifier.records import FETCH_BUDGET_S
+from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
 
 
 def test_a_withheld_envelope_is_demanded_and_fetched_from_where_the_answer_says(tmp_path: Path) -> None:
@@ -220,6 +221,37 @@ def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_l
     assert step(town, part) == ()
 
 
+def test_an_anchor_demand_that_the_chain_refuses_takes_nothing_of_the_budget_and_is_tried_again_later(tmp_path: Path) -> None:
+    """Its environment was closed, say: the operator owes nothing until it is open again."""
+    town, folder = Town(tmp_path), tmp_path / "given"
+    folder.mkdir()
+    both = [town.signed(seq) for seq in (8, 9)]
+    for i, signed in enumerate(both):
+        (folder / f"{i}.json").write_text(json.dumps(to_json(signed)))
+    closed_one, open_one = (receipt_id(ANCHOR, each.receipt) for each in both)
+    town.chain.refused[closed_one] = "EnvironmentNotActive"
+    part = demander(town, replace(POLICY, budget_wei=BOND), given=folder)
+    town.chain.pass_time(10**5)
+    assert set(steps(town, part)) == {DemandAnchor(open_one, BOND)}
+    assert town.chain.trials.count(closed_one) == 1, "and the refusal is remembered"
+    town.chain.demand(anchor_subject(ANCHOR, open_one), DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.end(anchor_subject(ANCHOR, open_one), DemandState.EXPIRED)
+    del town.chain.refused[closed_one]
+    assert step(town, part, REMEMBERED_S - 3 * TRY_S - 1) == ()
+    assert step(town, part, TRY_S) == (DemandAnchor(closed_one, BOND),)
+
+
+def test_no_more_receipts_are_tried_in_a_step_than_a_tick_has_time_for(tmp_path: Path) -> None:
+    town, folder, count = Town(tmp_path), tmp_path / "given", QUESTIONS_PER_STEP + 2
+    folder.mkdir()
+    for seq in range(1, count + 1):
+        (folder / f"{seq}.json").write_text(json.dumps(to_json(town.signed(seq))))
+    part = demander(town, replace(POLICY, budget_wei=BOND), given=folder)
+    town.chain.refused.update((name, "EnvironmentNotActive") for name in Given(folder, ANCHOR).receipts())
+    assert step(town, part, 10**5) == () and len(town.chain.trials) == QUESTIONS_PER_STEP
+    assert step(town, part) == () and len(set(town.chain.trials)) == len(town.chain.trials) == count
+
+
 def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_path: Path) -> None:
     town, folder = Town(tmp_path), tmp_path / "given"
     lost = town.signed(9)
@@ -283,13 +315,13 @@ def test_a_file_that_was_read_while_it_was_copied_is_read_again(tmp_path: Path) 
 
 def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
     """Receipts for which the draw of one auditor was computed, as often as it was."""
-    computed, draw = list[Digest](), draws_module.audit_is_drawn
+    computed, draw = list[Digest](), audit_is_drawn
 
     def counting(beacon: Digest, receipt_id: Digest, *rest: Any) -> bool:
         computed.append(receipt_id)
         return draw(beacon, receipt_id, *rest)
 
-    monkeypatch.setattr(draws_module, "audit_is_drawn", counting)
+    monkeypatch.setattr("verifier.draws.audit_is_drawn", counting)
     return computed
 
 

@@ -241,7 +241,7 @@ class Town:
         self.database: Engine = open_database(self.url)
         self.archive = Archive(self.database, self.clock)
         self.journal = Journal(self.database, journal_key(self.folder / "journal.key"), self.clock)
-        self.store = ControlledStore(self.shelf, randomness)
+        self.store = ControlledStore(self.shelf, randomness, lambda: self.chain.timestamp)
         self.records = Records(
             self.chain, self.chain, self.store, self.archive, Cursor(self.database, "batches"), NETWORK, fetch_deadline_s=60
         )

@@ -1,0 +1,41 @@
+"""What the contracts would say to an act, without sending it: who decides learns of a refusal before it puts money aside."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
+from bytewise.protocol.network import Network
+from bytewise.protocol.receipt import SignedReceipt
+from bytewise.protocol.signing import struct_values
+from bytewise.protocol.units import Address
+from chain.access import Chain
+from chain.artifacts import interface
+from chain.blocks import BlockReader
+from chain.book import address_of
+from chain.client import at_hash
+from chain.rules import as_rule
+
+
+class Trials(BlockReader):
+    """Acts of anybody, tried on one network."""
+
+    def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
+        if network.chain_id != client.chain_id:
+            raise ConfigurationError("network.json", f"for chain {network.chain_id}, not {client.chain_id}")
+        super().__init__(client, tag)
+        self.network = network
+
+    def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
+        """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
+        arguments = (struct_values(signed.receipt), signed.signature)
+        return self._refused(who, "demandAnchor", arguments, bond_wei, block)
+
+    def _refused(self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int) -> str | None:
+        data = interface("ReceiptAnchor").call(function, *arguments)
+        to = address_of(self.network, "ReceiptAnchor")
+        request: Mapping[str, str] = {"from": who, "to": to, "data": "0x" + data.hex(), "value": hex(value_wei)}
+        try:
+            self.client.replay(request, at_hash(self.client.block(block).hash))
+        except ChainReverted as error:
+            return str(as_rule(error))
+        return None

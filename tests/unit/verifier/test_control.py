@@ -1,0 +1,83 @@
+"""Whether DA serves us is asked of blobs that it has already; others are put there seldom, however long it serves nobody."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bytewise.protocol.errors import TryAgain
+from tests.unit.verifier.town import Shelf, randomness
+from verifier.certainty import PAUSE_S
+from verifier.control import FIRST_PAUSE_S, LONGEST_PAUSE_S, ControlledStore
+
+DAY_S = 86_400
+
+
+class Broken(Shelf):
+    """DA that takes blobs and gives none while it is `deaf`, and that keeps what it took to itself while it is `mute`."""
+
+    deaf = mute = False
+
+    def put(self, data: bytes) -> str:
+        locator = super().put(data)
+        if self.mute:
+            raise TryAgain("da", "no answer")
+        return locator
+
+    def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
+        if self.deaf:
+            raise TryAgain("da", "no answer")
+        return super().get(locator, accept)
+
+
+class Times:
+    """A clock under the test's hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def of(shelf: Broken) -> tuple[ControlledStore, Times]:
+    times = Times()
+    return ControlledStore(shelf, randomness, times), times
+
+
+@pytest.mark.parametrize("mute", [False, True])
+def test_a_read_outage_of_a_day_has_few_blobs_put(mute: bool) -> None:
+    shelf = Broken()
+    shelf.deaf, shelf.mute = True, mute
+    store, times = of(shelf)
+    while times.now < DAY_S:
+        assert not store.works()
+        times.now += PAUSE_S
+    assert 2 <= shelf.puts <= DAY_S // LONGEST_PAUSE_S + 10
+
+
+def test_what_was_put_during_the_outage_is_the_proof_when_it_ends() -> None:
+    shelf = Broken()
+    shelf.deaf = True
+    store, _ = of(shelf)
+    assert not store.works() and not store.works() and shelf.puts == 1
+    shelf.deaf = False
+    assert store.works() and shelf.puts == 1, "at once, and without another"
+
+
+def test_a_blob_that_da_lost_is_followed_by_another_after_a_pause() -> None:
+    shelf = Broken()
+    store, times = of(shelf)
+    assert store.works() and store.works() and shelf.puts == 1
+    shelf.deaf = True
+    for _ in range(20):
+        assert not store.works()
+        times.now += LONGEST_PAUSE_S
+    shelf.deaf = False
+    puts = shelf.puts
+    for _ in range(3):
+        shelf.blobs.clear()
+        assert store.works()
+        shelf.blobs.clear()
+        assert not store.works(), "not another one yet"
+        times.now += FIRST_PAUSE_S
+    assert shelf.puts == puts + 3, "the pauses began anew once it worked"
