@@ -1,0 +1,78 @@
+"""The public draw of auditors, computed for others: once, and only where there is money to act on it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.actions import DemandEnvelope
+from bytewise.protocol.sortition import audit_is_drawn
+from bytewise.protocol.units import Digest
+from kms.chain_view import BEACON_DELAY_BLOCKS
+from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, demander, steps
+from tests.unit.verifier.town import Town
+from tests.world import word
+from verifier.draws import Draws
+
+
+def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
+    """Receipts for which the draw of one auditor was computed, as often as it was."""
+    computed, draw = list[Digest](), audit_is_drawn
+
+    def counting(beacon: Digest, receipt_id: Digest, *rest: Any) -> bool:
+        computed.append(receipt_id)
+        return draw(beacon, receipt_id, *rest)
+
+    monkeypatch.setattr("verifier.draws.audit_is_drawn", counting)
+    return computed
+
+
+def test_a_draw_is_computed_once_for_a_beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand envelopes may be missing for as long as a window is open, and a hundred verifiers in the pool."""
+    town, computed = Town(tmp_path), counted_draws(monkeypatch)
+    header, draws = town.anchor(town.signed(1)), Draws(town.chain)
+    town.chain.joined = {STRANGER: [(1, 0)], **town.chain.joined}
+    for _ in range(3):
+        assert draws.has(word("receipt"), header, town.chain.pass_time(1))
+    assert computed == [word("receipt")] * 2, "one drew nothing, the next one did"
+    town.chain.branch = "another"
+    town.chain.joined = {STRANGER: [(1, 0)]}
+    assert Draws(town.chain).has(word("receipt"), header, town.chain.now()) is False
+    monkeypatch.setattr(town.chain, "block_hash", lambda number: word("other", number))
+    draws.has(word("receipt"), header, town.chain.now())
+    assert len(computed) > 3, "another beacon is another draw"
+
+
+def test_no_draw_is_computed_for_what_there_is_no_money_or_time_to_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town, computed = Town(tmp_path), counted_draws(monkeypatch)
+    both = [town.signed(1), town.signed(2)]
+    town.anchor(*both)
+    for signed in both:
+        del town.shelf.blobs[signed.locator]
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    steps(town, demander(town, replace(POLICY, budget_wei=BOND - 1)))
+    assert computed == []
+    (first, *_) = steps(town, demander(town, replace(POLICY, budget_wei=BOND)))
+    assert isinstance(first, DemandEnvelope) and set(computed) == {first.receipt_id}
+
+
+def test_a_beacon_is_asked_for_once_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    town = Town(tmp_path)
+    header, draws, asked, ask = town.anchor(town.signed(1)), Draws(town.chain), list[int](), town.chain.block_hash
+
+    def counted(number: int) -> Digest:
+        asked.append(number)
+        return ask(number)
+
+    monkeypatch.setattr(town.chain, "block_hash", counted)
+    seen = town.chain.now()
+    asked.clear()
+    assert [draws.has(word("receipt", i), header, seen) for i in range(9)] == [True] * 9
+    assert asked == [header.block + BEACON_DELAY_BLOCKS]
+    town.chain.branch = "another"
+    draws.has(word("receipt"), header, town.chain.now())
+    assert asked.count(header.block + BEACON_DELAY_BLOCKS) == 2, "another branch may have another beacon"

@@ -1,0 +1,151 @@
+"""Receipts that clients handed over: their anchoring is demanded once it is owed, and as long as the chain takes it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.actions import DemandAnchor, DemandEnvelope
+from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.encoding import to_json
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.receipt import (
+    anchor_subject,
+    receipt_id,
+)
+from bytewise.protocol.units import U64, U256
+from tests.unit.verifier.demands import BOND, PAST_DEADLINE_S, POLICY, STRANGER, TOWER, TRY_S, demander, step, steps
+from tests.unit.verifier.town import PARAMS, WORLD, Town
+from tests.world import ANCHOR
+from verifier.given import MAX_FILE_BYTES, Given
+from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
+
+
+def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_longest_delay(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed)))
+    part, name = demander(town, given=folder), receipt_id(ANCHOR, signed.receipt)
+    until = signed.receipt.anchor_by + PARAMS.times.max_anchor_delay
+    assert step(town, part, until - town.chain.timestamp) == ()
+    (action,) = step(town, part)
+    assert action == DemandAnchor(name, BOND)
+    part.ask(DemandAnchor(name, BOND), town.sender)
+    assert town.sender.of("demand anchor") == [(signed, BOND)]
+    town.chain.demand(anchor_subject(ANCHOR, name), DemandKind.ANCHOR, TOWER, BOND)
+    assert step(town, part) == ()
+
+
+def test_an_anchor_demand_that_the_chain_refuses_takes_nothing_of_the_budget_and_is_tried_again_later(tmp_path: Path) -> None:
+    """Its environment was closed, say: the operator owes nothing until it is open again."""
+    town, folder = Town(tmp_path), tmp_path / "given"
+    folder.mkdir()
+    both = [town.signed(seq) for seq in (8, 9)]
+    for i, signed in enumerate(both):
+        (folder / f"{i}.json").write_text(json.dumps(to_json(signed)))
+    closed_one, open_one = (receipt_id(ANCHOR, each.receipt) for each in both)
+    town.chain.refused[closed_one] = "EnvironmentNotActive"
+    part = demander(town, replace(POLICY, budget_wei=BOND), given=folder)
+    town.chain.pass_time(10**5)
+    assert set(steps(town, part)) == {DemandAnchor(open_one, BOND)}
+    assert town.chain.trials.count(closed_one) == 1, "and the refusal is remembered"
+    town.chain.demand(anchor_subject(ANCHOR, open_one), DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.end(anchor_subject(ANCHOR, open_one), DemandState.EXPIRED)
+    del town.chain.refused[closed_one]
+    assert step(town, part, REMEMBERED_S - 3 * TRY_S - 1) == ()
+    assert step(town, part, TRY_S) == (DemandAnchor(closed_one, BOND),)
+
+
+def test_no_more_receipts_are_tried_in_a_step_than_a_tick_has_time_for(tmp_path: Path) -> None:
+    town, folder, count = Town(tmp_path), tmp_path / "given", QUESTIONS_PER_STEP + 2
+    folder.mkdir()
+    for seq in range(1, count + 1):
+        (folder / f"{seq}.json").write_text(json.dumps(to_json(town.signed(seq))))
+    part = demander(town, replace(POLICY, budget_wei=BOND), given=folder)
+    town.chain.refused.update((name, "EnvironmentNotActive") for name in Given(folder, ANCHOR).receipts())
+    assert step(town, part, 10**5) == () and len(town.chain.trials) == QUESTIONS_PER_STEP
+    assert step(town, part) == () and len(set(town.chain.trials)) == len(town.chain.trials) == count
+
+
+def test_an_anchor_that_was_demanded_long_ago_takes_nothing_of_the_budget(tmp_path: Path) -> None:
+    town, folder = Town(tmp_path), tmp_path / "given"
+    lost = town.signed(9)
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(lost)))
+    subject, policy = anchor_subject(ANCHOR, receipt_id(ANCHOR, lost.receipt)), replace(POLICY, budget_wei=BOND)
+    town.chain.demand(subject, DemandKind.ANCHOR, STRANGER, BOND)
+    town.chain.end(subject, DemandState.ANSWERED)
+    part = demander(town, policy, given=folder)
+    assert step(town, part, policy.budget_s + 1) == ()
+    signed = town.signed(1)
+    town.anchor(signed, anchored_at=U64(town.chain.timestamp), block=U64(town.chain.number + 1))
+    del town.shelf.blobs[signed.locator]
+    step(town, part, PAST_DEADLINE_S)
+    assert set(steps(town, part)) == {DemandEnvelope(receipt_id(ANCHOR, signed.receipt), BOND)}
+    again, anchor = demander(town, given=folder), DemandAnchor(receipt_id(ANCHOR, lost.receipt), BOND)
+    assert anchor not in steps(town, again)
+    town.chain.claims.clear()
+    town.chain.branch = "another"
+    assert anchor in steps(town, again)
+
+
+def test_a_receipt_whose_number_is_anchored_is_not_demanded(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    signed = town.signed(1)
+    town.anchor(signed)
+    folder = tmp_path / "given"
+    folder.mkdir()
+    (folder / "one.json").write_text(json.dumps(to_json(signed)))
+    assert step(town, demander(town, given=folder), 10**5) == ()
+
+
+def test_a_file_that_holds_no_receipt_of_this_network_is_left_alone(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    good = town.signed(1)
+    forged = replace(town.signed(2), signature=good.signature)
+    foreign = WORLD.sign(replace(good.receipt, chain_id=U256(1)))
+    texts = {
+        "text": "no json", "list": "[]", "forged": json.dumps(to_json(forged)), "foreign": json.dumps(to_json(foreign)),
+        "long": " " * (MAX_FILE_BYTES + 1), "deep": "[" * 100_000, "good": json.dumps(to_json(good)),
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "folder.json").mkdir()
+    box = Given(tmp_path, ANCHOR)
+    assert box.receipts() == {receipt_id(ANCHOR, good.receipt): good}
+    (tmp_path / "good.json").unlink()
+    assert box.receipts() == {}
+    with pytest.raises(ConfigurationError, match="given_folder"):
+        Given(tmp_path / "text.json", ANCHOR)
+
+
+def test_a_file_that_was_read_while_it_was_copied_is_read_again(tmp_path: Path) -> None:
+    signed = Town(tmp_path).signed(1)
+    text, file, box = json.dumps(to_json(signed)), tmp_path / "one.json", Given(tmp_path, ANCHOR)
+    file.write_text(text[:99])
+    assert box.receipts() == {}
+    file.write_text(text)
+    assert box.receipts() == {receipt_id(ANCHOR, signed.receipt): signed}
+
+
+def test_the_folder_of_what_clients_gave_is_read_once_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    town, folder, reads = Town(tmp_path), tmp_path / "given", list[int]()
+    town.anchor(*(town.signed(seq) for seq in range(1, 6)))
+    folder.mkdir()
+    for name in [each for each in town.shelf.blobs if each != town.chain.headers[0].locator]:
+        del town.shelf.blobs[name]
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    part, read = demander(town, given=folder), Given.receipts
+
+    def counted(box: Given) -> Any:
+        reads.append(1)
+        return read(box)
+
+    monkeypatch.setattr(Given, "receipts", counted)
+    steps(town, part, 4)
+    assert len(reads) == 4
