@@ -131,6 +131,14 @@ class ChainView(Protocol):
         """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
         ...
 
+    def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
+        """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
+        ...
+
+    def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
+        """How often a demand was ended in these blocks without an answer: more than once where stake was missing."""
+        ...
+
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
         """Last second (protocol clock) to question a receipt, a demand for its envelope counted in."""
         ...
@@ -250,8 +258,8 @@ class Sender(Protocol):
         """Ends a demand for a list that nobody answered in time."""
         ...
 
-    def expire(self, subject: Digest) -> None:
-        """Ends a demand that nobody answered in time."""
+    def expire(self, subject: Digest, times: int = 0) -> None:
+        """Ends a demand that nobody answered in time, and that was ended so many times before."""
         ...
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:

@@ -72,7 +72,7 @@ _GO_ON = {
     "answerList": "DONE NotDemanded, LATE TooLate",
     "answerEnvelope": "DONE NotDemanded, LATE TooLate",
     "answerAnchor": "DONE NotDemanded, LATE TooLate",
-    "expire": "WAIT TooEarly, DONE NotDemanded",
+    "expire": "WAIT TooEarly, DONE NotDemanded AlreadyPunished NothingToSlash",
     "collect": "WAIT NotArrived, DONE NothingToCollect",
     "equivocation": "DONE AlreadyPunished",
     "equivocationWithEmpty": "DONE AlreadyPunished",

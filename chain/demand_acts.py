@@ -43,9 +43,10 @@ class DemandActs(Acts):
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         self._act("ReceiptAnchor", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
-    def expire(self, subject: Digest) -> None:
-        """Ends a demand that nobody answered in time."""
-        self._act("ReceiptAnchor", "expire", subject, (subject,))
+    def expire(self, subject: Digest, times: int = 0) -> None:
+        """Ends a demand that nobody answered in time; each of the `times` it was ended before is an act of its own."""
+        name = subject + times.to_bytes(2, "big") if times else subject
+        self._act("ReceiptAnchor", "expire", name, (subject,))
 
     def expire_list(self, batch_id: int) -> None:
         """Ends a demand for a list that nobody answered in time."""

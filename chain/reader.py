@@ -124,6 +124,12 @@ class DocketReader(Trials):
         with reading_answer("Demanded"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
+    def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
+        """How often a demand was ended in these blocks without an answer."""
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Expired"], from_block, to_block)
+        with reading_answer("Expired"):
+            return sum(log.values["subject"] == subject for log in logs)
+
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
         found = self._answer_to(subject, from_block, to_block)

@@ -7,7 +7,7 @@ from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.signing import struct_values
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import Address, Digest
 from chain.access import Chain
 from chain.artifacts import interface
 from chain.blocks import BlockReader
@@ -29,6 +29,10 @@ class Trials(BlockReader):
         """Why the chain would not take a demand of `who` that a receipt be anchored; None if it would."""
         arguments = (struct_values(signed.receipt), signed.signature)
         return self._refused(who, "demandAnchor", arguments, bond_wei, block)
+
+    def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
+        """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
+        return self._refused(who, "expire", (subject,), 0, block)
 
     def _refused(self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int) -> str | None:
         data = interface("ReceiptAnchor").call(function, *arguments)

@@ -20,6 +20,7 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt, anchor_subject, list_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
+from verifier.arrears import Arrears
 from verifier.certainty import HAND_IN_S, Certainty, Control
 from verifier.demand_book import DemandBook
 from verifier.draws import Draws
@@ -62,6 +63,7 @@ class Demander:
         self._follow_up = FollowUp(chain, records, monotonic)
         self._certainty = Certainty(control)
         self._refusals = Refusals()
+        self._arrears = Arrears(chain, int(network.deploy_block), means.me, means.moves)
         self._own = OwnDisputes(chain, network, means.me)
         self._ordered: set[Digest] = set()
         """Receipts that we decided to dispute, until the chain shows it."""
@@ -74,7 +76,7 @@ class Demander:
         me, policy, known = self._means.me, self._means.policy, self._book.known
         if self._means.fetches:
             self._follow_up.step(docket, known)
-        actions = [*decide_ends(docket, known, me, self._means.moves)]
+        actions: list[Action] = [*decide_ends(docket, known, me, self._means.moves), *self._arrears.step(docket, known)]
         if policy.budget_wei == 0 or docket.paused:
             return tuple(actions)
         self._handed_over = {} if self._given is None else self._given.receipts()

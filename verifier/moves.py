@@ -53,7 +53,7 @@ def make_move(sender: Sender, action: Move) -> None:
         case ExpireList():
             sender.expire_list(action.batch_id)
         case Expire():
-            sender.expire(action.subject)
+            sender.expire(action.subject, action.times)
         case Withdraw():
             sender.withdraw(action.credit_wei)
         case FinishUnbond():
@@ -76,7 +76,7 @@ def told(action: Move) -> tuple[bytes, dict[str, object]]:
         case ReleaseBatch() | ExpireList():
             return b"", {"batch": str(action.batch_id)}
         case Expire():
-            return action.subject, {}
+            return action.subject, {"times": action.times}
         case Withdraw():
             return b"", {"credit_wei": str(action.credit_wei)}
         case FinishUnbond():

@@ -216,6 +216,8 @@ class Expire:
 
     subject: Digest
     """What was demanded."""
+    times: int = 0
+    """How often it was ended before: again, where its penalty found too little stake and there is some now."""
 
 
 @dataclass(frozen=True, slots=True)

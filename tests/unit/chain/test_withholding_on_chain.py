@@ -21,7 +21,7 @@ from chain.documents import RegistryDocuments
 from chain.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import EAGER, Court
-from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, batch, empty_database, mine
+from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
 from tests.unit.verifier.town import Shelf, randomness
 from verifier.act import Performer
 from verifier.control import ControlledStore
@@ -29,6 +29,7 @@ from verifier.demander import Demander, Means
 from verifier.lists import CHECKED
 from verifier.pages import DocketPages
 from verifier.records import Records
+from verifier.refusals import REMEMBERED_S
 from verifier.watchtower import Watchtower
 
 BOND = DEVNET.money.demand_bond
@@ -99,6 +100,30 @@ def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is
     assert after.credit_wei - before.credit_wei == BOND + share
     assert court.reader.anchored(0, court.reader.head())[0].is_void
     assert court.reader.money(court.reader.head()).sums
+
+
+def test_a_penalty_that_found_no_stake_is_taken_when_stake_returns(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path, window=900)
+    tower, subject, who = Tower(court, tmp_path), list_subject(court.network.anchor_domain, 0), OPERATORS[0]
+    reporter, penalty = court.of(VERIFIERS[0]), DEVNET.money.slash_amount
+    for seq in range(1, STAKE_WEI // penalty + 1):
+        first, second = (receipt(who, seq, now) for now in (1, 2))
+        signatures = [who.sign(receipt_id(court.network.anchor_domain, each)) for each in (first, second)]
+        reporter.report_equivocation(first, signatures[0], second, signatures[1])
+    court.pump()
+    assert court.reader.holdings(who.address, court.reader.head()).stake_wei == 0
+    tower.ticks(14)
+    tower.tick(DEVNET.times.cure)
+    tower.ticks(2)
+    assert tower.state(subject) == (DemandKind.LIST, DemandState.EXPIRED)
+    for step, amount in enumerate((penalty // 4, penalty)):
+        court.of(who).deposit(amount, bytes([step]))
+        court.pump()
+        tower.tick(REMEMBERED_S)
+        tower.ticks(2)
+        left = court.reader.holdings(who.address, court.reader.head()).stake_wei
+        assert left == (0, penalty // 4)[step], "what was missing, and no more"
+    assert court.reader.times_ended(subject, 0, court.reader.head()) == 3 and court.reader.money(court.reader.head()).sums
 
 
 def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(anvil: Anvil, tmp_path: Path) -> None:

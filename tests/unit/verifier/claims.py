@@ -28,6 +28,10 @@ class Claims:
         self.leaves: dict[Digest, tuple[SignedLeaf, ...]] = {}
         self.refused: dict[Digest, str] = {}
         """Why the chain takes no demand that a receipt be anchored, by receipt."""
+        self.owing: set[Digest] = set()
+        """Ended demands of whose penalty the chain would take something now."""
+        self.times: dict[Digest, int] = {}
+        """How often a demand was ended."""
         self.trials: list[Digest] = []
         """Receipts for which it was asked."""
 
@@ -48,6 +52,13 @@ class Claims:
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
         self.trials.append(receipt_id(ANCHOR, signed.receipt))
         return self.refused.get(self.trials[-1])
+
+    def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
+        self.trials.append(subject)
+        return None if subject in self.owing else "NothingToSlash"
+
+    def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
+        return self.times.get(subject, 1)
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         return tuple(subject for subject, (block, _) in self.claims.items() if from_block <= block <= to_block)

@@ -27,11 +27,11 @@ PAST_DEADLINE_S, TRY_S = 61, 8
 
 def demander(
     town: Town, policy: DemandPolicy = POLICY, given: Path | None = None, disputes: bool = True, fetches: bool = True,
-    monotonic: Callable[[], float] = time.monotonic,
+    monotonic: Callable[[], float] = time.monotonic, moves: MovePolicy = MOVES,
 ) -> Demander:  # fmt: skip
     """As after a start."""
     folder = None if given is None else Given(given, ANCHOR)
-    means = Means(TOWER, policy, MOVES, disputes, fetches)
+    means = Means(TOWER, policy, moves, disputes, fetches)
     return Demander(town.chain, NETWORK, town.records, town.store, means, folder, monotonic)
 
 

@@ -88,8 +88,8 @@ class Outgoing:
     def expire_list(self, batch_id: int) -> None:
         self._once("expire", batch_id)
 
-    def expire(self, subject: Digest) -> None:
-        self._once("end", subject, body=subject)
+    def expire(self, subject: Digest, times: int = 0) -> None:
+        self._once("end", subject, times, body=subject)
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         self._once("demand list", batch_id, body=(batch_id, bond_wei), within_s=within_s)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.actions import DemandList, Expire, ExpireList
+from bytewise.protocol.decide import MovePolicy
 from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
 from bytewise.protocol.receipt import (
@@ -33,6 +34,7 @@ from tests.unit.verifier.town import WINDOW_S, WORLD, Town
 from tests.world import ANCHOR, CHAIN_ID, word
 from verifier.certainty import HAND_IN_S, PAUSE_S
 from verifier.lists import CHECKED, FAULTY, NEW
+from verifier.refusals import REMEMBERED_S
 
 
 def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path: Path) -> None:
@@ -173,6 +175,26 @@ def test_what_nobody_answered_is_ended_at_once_by_who_asked_and_later_by_anybody
     town.chain.end(theirs, DemandState.ANSWERED)
     assert step(town, part) == ()
     assert not isinstance(listed, ExpireList)
+
+
+def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some(tmp_path: Path) -> None:
+    town, listed, envelope = Town(tmp_path), list_subject(ANCHOR, 0), word("envelope")
+    town.anchor(town.signed(1))
+    for subject, kind, by in (
+        (listed, DemandKind.LIST, TOWER),
+        (envelope, DemandKind.ENVELOPE, TOWER),
+        (word("theirs"), DemandKind.ANCHOR, STRANGER),
+    ):
+        town.chain.demand(subject, kind, by, BOND)
+        town.chain.end(subject, DemandState.EXPIRED)
+    part = demander(town, replace(POLICY, budget_wei=0))
+    assert step(town, part) == () and town.chain.trials == [listed], "an envelope costs nothing, and others' are theirs"
+    town.chain.owing |= {listed, word("theirs"), envelope}
+    assert step(town, part) == (), "a refusal is remembered"
+    assert step(town, part, REMEMBERED_S) == (Expire(listed, 1),)
+    town.chain.times[listed] = 2
+    assert step(town, part) == (Expire(listed, 2),), "another time is another act"
+    assert Expire(word("theirs"), 1) in step(town, demander(town, moves=MovePolicy(turns=1)))
 
 
 def test_a_demand_that_left_the_chain_is_forgotten(tmp_path: Path) -> None:
