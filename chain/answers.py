@@ -76,8 +76,11 @@ _GO_ON = {
     "collect": "WAIT NotArrived, DONE NothingToCollect",
     "equivocation": "DONE AlreadyPunished",
     "equivocationWithEmpty": "DONE AlreadyPunished",
-    "post": "WAIT BeaconTooEarly PoolTooSmall StakeTooSmall FeeMismatch, DONE AlreadyAudited, LATE WindowClosed BeaconExpired",
-    "claim": "WAIT RateLimited PoolEmpty NobodyAgrees NotRight, DONE AlreadyPaid",
+    "post": (
+        "WAIT BeaconTooEarly PoolTooSmall StakeTooSmall FeeMismatch, DONE AlreadyAudited, "
+        "LATE WindowClosed BeaconExpired AlreadyDisputed"
+    ),
+    "claim": "WAIT RateLimited PoolEmpty NobodyAgrees NotRight DisputePending, DONE AlreadyPaid",
     "withdraw": "DONE NothingDue",
     "finishUnbond": "WAIT StakeBound, DONE NothingUnbonded",
     "quit": "DONE NotVerifier",

@@ -26,6 +26,8 @@ class Signed(NamedTuple):
     """Of the ceremony."""
     signatures: Sequence[Blob]
     """One for each shard in order, empty for who did not sign (`kms.dkg.result.signed_shares`)."""
+    consents: Sequence[Blob] = ()
+    """Of a key that was dealt again: one for each shard before, in the order of the chain, of the same."""
 
 
 def open_epoch(
@@ -68,8 +70,9 @@ def reshare_epoch(
     """
     record = document.record
     holders = [shard.address for shard in record.shards]
-    dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold, signed.transcript, list(signed.signatures))
-    call = call_of(curator, network, "KeyEpochs", "reshare", *dealt, gas_per_byte=STORED_GAS_PER_BYTE)
+    dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)
+    words = (signed.transcript, list(signed.signatures), list(signed.consents))
+    call = call_of(curator, network, "KeyEpochs", "reshare", *dealt, *words, gas_per_byte=STORED_GAS_PER_BYTE)
     if found.commitments != b"".join(document.commitments):
         send_all(client, [call], timeout_s)
     return _with(network, document)

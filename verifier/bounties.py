@@ -79,7 +79,7 @@ class Bounties:
             sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
 
     def _claimable(self, docket: Docket) -> list[Audit]:
-        """What may be paid: a mismatch only once a dispute has said what is right, which is none of the time that we wait."""
+        """What may be paid: nothing while a dispute of the receipt runs, which is none of the time that we wait."""
         in_court = {case.receipt_id for case in docket.cases if case.phase is not Phase.FINAL}
         agreed = self._audits.audits(AGREED)
         for row in agreed:

@@ -20,7 +20,7 @@ from chain.epoch_acts import Signed, open_epoch, reshare_epoch, retire_epoch
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from kms.dkg.conduct import agreed_plan, concluded, conduct
-from kms.dkg.scribe import epoch_document, share_signatures, transcript_of
+from kms.dkg.scribe import epoch_document, share_consents, share_signatures, transcript_of
 from kms.dkg.state import Ceremony
 from kms.settings import CeremonySettings
 
@@ -77,7 +77,7 @@ def open_(
     document, curator = epoch_document(state), load_signer(key)
     client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
     reader = DocketReader(client, verify_code(client, book))
-    signed = Signed(transcript_of(state), share_signatures(state))
+    signed = Signed(transcript_of(state), share_signatures(state), share_consents(state))
     head = reader.head()
     policy, found = reader.docket(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
     if state.plan.purpose is Purpose.GENERATE:

@@ -118,6 +118,16 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True)
+class Consent:
+    """Who had a share until now signs that the new ones follow on it: without enough of these no curator can move a key."""
+
+    transcript: Digest
+    """As in `Confirm`."""
+    signature: Blob
+    """Of the same `Shares` under `KeyEpochs`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """The scribe ends a phase: who has not spoken in it is silent."""
 
@@ -127,11 +137,11 @@ class Close:
     """Head of the log before this message: two different ones for one phase convict the scribe."""
 
 
-Body = Join | Commit | Deal | Judgement | Hand | Confirm | Close
+Body = Join | Commit | Deal | Judgement | Hand | Confirm | Consent | Close
 
 KINDS: Mapping[str, type[Any]] = {
     "join": Join, "commit": Commit, "deal": Deal, "judgement": Judgement, "hand": Hand, "confirm": Confirm,
-    "close": Close,
+    "consent": Consent, "close": Close,
 }  # fmt: skip
 """Kinds of messages and the records that are their bodies."""
 

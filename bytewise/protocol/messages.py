@@ -1,11 +1,12 @@
 """Signed statements: Vote, Finding, AuditResult (under `Disputes`), Ticket, Release (`KeyEpochs`), Possession (`BlsKeys`)."""
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Digest
+from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Digest, unhex
 
 
 class Outcome(enum.IntEnum):
@@ -132,7 +133,10 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What a shard signs when a ceremony gave it a share: which shares of which key it proved that it holds."""
+    """What a shard signs when a ceremony gave it a share: which shares of which key it proved that it holds.
+
+    Who had shares of the key before signs the same: that these follow on its own.
+    """
 
     epoch: U64
     """Key epoch."""
@@ -140,6 +144,8 @@ class Shares:
     """How often the key was dealt again: 0 as it was made."""
     commitments: Digest
     """keccak256 of the Feldman commitments, one after the other, 65 bytes each."""
+    holders: Digest
+    """`holders_digest` of all who got one."""
     transcript: Digest
     """Of the ceremony."""
 
@@ -200,6 +206,11 @@ def audit_commitment(receipt_id: Digest, verifier: Address, tokens_hash: Digest,
     """What an audit result commits to: what was found, salted; bound to its verifier, a copy opens for nobody (`Audits.open`)."""
     kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
     return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
+
+
+def holders_digest(holders: Iterable[Address]) -> Digest:
+    """What `Shares` says of its holders: keccak256 of their addresses in order, each in a word of 32 bytes."""
+    return digests.keccak256(b"".join(unhex(each).rjust(32, b"\0") for each in holders))
 
 
 def transport_key_hash(public_key: Blob) -> Digest:

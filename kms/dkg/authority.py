@@ -65,9 +65,15 @@ def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
         raise CeremonyRefused(name, f"key epoch {plan.epoch} is {epoch.state.name}")
     if (plan.source.version, b"".join(plan.source.commitments)) != (epoch.version, epoch.commitments):
         raise CeremonyRefused(name, f"the source is not what the chain has of key epoch {plan.epoch}")
+    if not _are_holders(plan, epoch):
+        raise CeremonyRefused(name, "its dealers are not those whom the chain names, whose word it asks")
     if not _changes_nothing(plan, epoch) and plan.digest not in trust.approved:
         raise CeremonyRefused(name, "it changes who opens, or how many, and our operator did not approve that")
     return plan
+
+
+def _are_holders(plan: Plan, epoch: EpochOnChain) -> bool:
+    return all(epoch.shards[seat.index - 1 : seat.index] == (seat.address,) for seat in plan.dealers)
 
 
 def _changes_nothing(plan: Plan, epoch: EpochOnChain) -> bool:

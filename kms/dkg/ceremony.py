@@ -4,7 +4,8 @@
     DEALING     dealers open the hash, prove that they know f(0), and seal a value for each receiver
     JUDGING     receivers open every deal and complain in public, once, or say that all is well
     HANDING     (repair only) helpers hand their values to the heir
-    CONFIRMING  who has a share now signs the transcript and proves the share on the canary
+    CONFIRMING  who has a share now signs the transcript and proves the share on the canary; of a key that is dealt again,
+                who had a share before signs that the new ones may follow
     DONE, FAILED
 
 The scribe closes each phase; silence until then is silence. Rules of this file:
@@ -19,7 +20,19 @@ from dataclasses import replace
 from typing import Any
 
 from bytewise.protocol.ceremony import Plan
-from bytewise.protocol.ceremony_log import Close, Commit, Confirm, Deal, Hand, Join, Judgement, Message, next_head, read_message
+from bytewise.protocol.ceremony_log import (
+    Close,
+    Commit,
+    Confirm,
+    Consent,
+    Deal,
+    Hand,
+    Join,
+    Judgement,
+    Message,
+    next_head,
+    read_message,
+)
 from bytewise.protocol.errors import CeremonyRefused, MalformedValue
 from kms.curve import decode_point
 from kms.dkg import closing, steps
@@ -71,6 +84,7 @@ _STEPS: Mapping[tuple[Phase, type], Callable[[Ceremony, Message, Any], Ceremony]
     (Phase.JUDGING, Judgement): steps.judgement,
     (Phase.HANDING, Hand): steps.hand,
     (Phase.CONFIRMING, Confirm): steps.confirm,
+    (Phase.CONFIRMING, Consent): steps.consent,
     **{(phase, Close): closing.close for phase in Phase if phase < Phase.DONE},
 }
 """What may be said in which phase."""

@@ -52,6 +52,8 @@ def _close_confirming(state: Ceremony) -> Ceremony:
         _need(state, "confirmations", len(state.partials), 1)
     elif result is not None:
         _need(state, "confirmations", len(state.partials), plan.quorum)
+        if plan.source is not None:
+            _need(state, "consents", len(state.consents), len(plan.source.commitments))
         canary.verify_canary(result.transcript, result.public_key, plan.threshold, state.partials)
     return replace(state, phase=Phase.DONE)
 
@@ -84,11 +86,16 @@ def _confirming(state: Ceremony) -> tuple[CeremonySeat, ...]:
     return _joined(state) if state.plan.heir is None else (state.plan.heir,)
 
 
+def _consenting(state: Ceremony) -> tuple[CeremonySeat, ...]:
+    # Who dealt was there a moment ago.
+    return _committed(state) if state.plan.purpose is Purpose.RESHARE else ()
+
+
 EXPECTED: Mapping[Phase, tuple[tuple[str, Callable[[Ceremony], tuple[CeremonySeat, ...]]], ...]] = {
     Phase.JOINING: (("join", lambda state: newcomers(state.plan)), ("commit", lambda state: state.plan.dealers)),
     Phase.DEALING: (("deal", _committed),),
     Phase.JUDGING: (("judgement", _joined),),
     Phase.HANDING: (("hand", _joined),),
-    Phase.CONFIRMING: (("confirm", _confirming),),
+    Phase.CONFIRMING: (("confirm", _confirming), ("consent", _consenting)),
 }
 """Who is waited for in each phase."""

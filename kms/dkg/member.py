@@ -7,8 +7,8 @@ different things signs only what it has stored before (`kms.dkg.desk`).
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from bytewise.protocol.ceremony import CeremonySeat
-from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Hand, Join, Judgement, SealedDeal
+from bytewise.protocol.ceremony import CeremonySeat, Purpose
+from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Hand, Join, Judgement, SealedDeal
 from bytewise.protocol.errors import DealerLied, ShareMissing
 from bytewise.protocol.signing import Signer
 from bytewise.service.secret import Secret
@@ -118,6 +118,13 @@ def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:
     yield Confirm(result.transcript, proven, member.signer.sign(signed_shares(state.plan, result)))
 
 
+def _consent(state: Ceremony, member: Member) -> Iterator[Body]:
+    # Also who lost its share: the chain asks those that it names.
+    plan, result = state.plan, state.result
+    if plan.purpose is Purpose.RESHARE and result is not None and _seat(plan.dealers, member) is not None:
+        yield Consent(result.transcript, member.signer.sign(signed_shares(plan, result)))
+
+
 def _dealt_value(state: Ceremony, member: Member, receiver: int) -> int:
     result = state.result
     if result is None or receiver not in state.keys:
@@ -186,6 +193,6 @@ _SPEECHES: Mapping[Phase, Mapping[str, Callable[[Ceremony, Member], Iterator[Bod
     Phase.DEALING: {"deal": _deal},
     Phase.JUDGING: {"judgement": _judge},
     Phase.HANDING: {"hand": _hand},
-    Phase.CONFIRMING: {"confirm": _confirm},
+    Phase.CONFIRMING: {"confirm": _confirm, "consent": _consent},
 }
 """What a member says in each phase, by kind of message."""

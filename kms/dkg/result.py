@@ -9,7 +9,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import CeremonyFailed, MalformedValue
-from bytewise.protocol.messages import Shares
+from bytewise.protocol.messages import Shares, holders_digest
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U32, Blob, Digest
 from kms.curve import decode_point, encode_point
@@ -40,9 +40,10 @@ class Result(NamedTuple):
 
 
 def signed_shares(plan: Plan, result: Result) -> Digest:
-    """What a shard signs for its new share: the EIP-712 digest of `Shares` under the plan's `KeyEpochs`."""
+    """What is signed for the new shares, by who has one and who had one before: EIP-712 `Shares` under the plan's `KeyEpochs`."""
     commitments = digests.keccak256(b"".join(result.commitments))
-    shares = Shares(plan.epoch, U32(plan.version), commitments, result.transcript)
+    holders = holders_digest(seat.address for seat in plan.receivers)
+    shares = Shares(plan.epoch, U32(plan.version), commitments, holders, result.transcript)
     return typed_digest(Domain(plan.chain_id, plan.key_epochs), shares)
 
 

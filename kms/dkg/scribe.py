@@ -118,6 +118,12 @@ def share_signatures(state: Ceremony) -> tuple[Blob, ...]:
     return tuple(state.signatures.get(seat.index, Blob(b"")) for seat in state.plan.receivers)
 
 
+def share_consents(state: Ceremony) -> tuple[Blob, ...]:
+    """For `KeyEpochs`: one signature for each index of the shares before, empty for who did not sign; none for a new key."""
+    last = max(state.consents, default=0)
+    return tuple(state.consents.get(index, Blob(b"")) for index in range(1, last + 1))
+
+
 def transcript_of(state: Ceremony) -> Digest:
     """What the shards signed; `CeremonyRefused` before there is a result."""
     if state.result is None:

@@ -58,6 +58,8 @@ class Ceremony:
     """Proven partials of the canary, by index of the new share."""
     signatures: Mapping[int, Blob] = field(default_factory=_empty)
     """Signatures for the new shares, for the chain, of the same seats."""
+    consents: Mapping[int, Blob] = field(default_factory=_empty)
+    """Signatures for the new shares, for the chain, of those who had the old ones, by index of the old share."""
     result: Result | None = None
     reason: str = ""
     """Why it failed."""
@@ -96,6 +98,7 @@ def out(state: Ceremony, address: str, why: str) -> Ceremony:
         hands=_without(state.hands, receivers),
         partials=_without(state.partials, receivers),
         signatures=_without(state.signatures, receivers),
+        consents=_without(state.consents, dealers),
     )
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from Crypto.PublicKey.ECC import EccPoint
 
-from bytewise.protocol.ceremony import CeremonySeat, Plan
-from bytewise.protocol.ceremony_log import Commit, Complaint, Confirm, Deal, Hand, Join, Judgement, Message
+from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose
+from bytewise.protocol.ceremony_log import Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement, Message
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, MalformedValue, ShardLied
 from bytewise.protocol.signing import verify_signature
 from kms.curve import decode_point
@@ -114,6 +114,21 @@ def confirm(state: Ceremony, message: Message, body: Confirm) -> Ceremony:
         return out(state, seat.address, str(lie))
     signatures = {**state.signatures, seat.index: body.signature}
     return replace(state, partials={**state.partials, seat.index: point}, signatures=signatures)
+
+
+def consent(state: Ceremony, message: Message, body: Consent) -> Ceremony:
+    """A signature of who had a share until now, that the new ones may follow."""
+    plan, result = state.plan, state.result
+    seat = seat_of(state, plan.dealers if plan.purpose is Purpose.RESHARE else (), message)
+    if (again := second(state, message)) is not None:
+        return again
+    if result is None or body.transcript != result.transcript:
+        return out(state, seat.address, "consents to another transcript")
+    try:
+        verify_signature("shares", signed_shares(plan, result), body.signature, seat.address)
+    except BadSignature as lie:
+        return out(state, seat.address, str(lie))
+    return replace(state, consents={**state.consents, seat.index: body.signature})
 
 
 def _verify_constant(plan: Plan, dealer: int, points: tuple[EccPoint, ...]) -> EccPoint:

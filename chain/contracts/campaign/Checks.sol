@@ -112,6 +112,7 @@ abstract contract Checks is Watch {
         same(out, mirror.unbondingOf(a), "unbonding by events");
         same(vault.lockedOf(a), mirror.lockedOf(a), "locks by events");
         same(vault.collateralOf(a), mirror.collateralOf(a), "collateral by events");
+        same(vault.keptOf(a), mirror.keptOf(a), "what stays, by events");
     }
 
     /// @dev Locks are those of open disputes, collateral is that of batches that were not released; only operators have any.

@@ -60,7 +60,7 @@ abstract contract Hearing is People, Recount {
     }
 
     function _ofVault(Vm.Log memory e, uint64 clock) private {
-        mirror.ofVault(e, clock);
+        mirror.ofVault(e, clock, e.topics[0] == IStakeSource.Reserved.selector ? _leastFor(e) : 0);
         if (e.topics[0] != IStakeSource.Released.selector) return;
         uint64 batchId = uint64(uint256(e.topics[2]));
         for (uint256 i = 0; i < unreleased.length; ++i) {
@@ -75,6 +75,11 @@ abstract contract Hearing is People, Recount {
             return;
         }
         revert Failed("collateral leaves twice");
+    }
+
+    function _leastFor(Vm.Log memory e) private view returns (uint256) {
+        uint32 version = anchor.batch(uint64(uint256(e.topics[2]))).paramsVersion;
+        return params.money(version).minOperatorStake;
     }
 
     function _ofRegistry(Vm.Log memory e) private {

@@ -7,10 +7,10 @@ import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {Phase, Verdict} from "../src/Types.sol";
-import {OtherActions} from "./OtherActions.sol";
+import {ShareActions} from "./ShareActions.sol";
 
 /// @title Light audits and key epochs, and books of both
-abstract contract KeyActions is OtherActions {
+abstract contract KeyActions is ShareActions {
     bytes32 private constant SALT = "audit";
     /// @dev Few, so that some of them find much in one hour.
     uint256 private constant AUDITORS = 6;
@@ -31,6 +31,7 @@ abstract contract KeyActions is OtherActions {
 
     /// @dev Audits of the newest receipts; opened, paid; now and then another key.
     function lookAt(uint256 what, uint256 which, uint256 who) external step {
+        if (what % 8 == 7) return deal(uint64(1 + which % _newest), who);
         if (what % 8 > 4) return _rekey(which, who);
         if (receipts.length == 0) return;
         if (what % 8 == 4) {
@@ -66,7 +67,8 @@ abstract contract KeyActions is OtherActions {
         a.auditedAt = uint64(block.timestamp);
         reach(anchor.batch(one.batchId).blockNumber + 3);
         bytes memory data = abi.encodeCall(audits.post, (a, signed(secretOf[who], audits.hashAudit(a)), one.batchId));
-        may(personAt(i), address(audits), 0, data, "audit");
+        // Only the verifier itself may bring another one later.
+        may(uint256(a.receiptId) % 2 == 0 ? who : personAt(i), address(audits), 0, data, "audit");
     }
 
     /// @dev Whatever was posted is opened and claimed.
@@ -121,6 +123,7 @@ abstract contract KeyActions is OtherActions {
         Told storage told = _audits[id][who];
         if (e.topics[0] == IAudits.AuditPosted.selector) {
             that(told.outHash == 0, "audited again after it was opened");
+            _unseen(id, told.result != 0);
             (told.result,,,) = abi.decode(e.data, (uint8, bytes32, uint64, bytes));
         } else if (e.topics[0] == IAudits.AuditOpened.selector) {
             that(told.result != 0 && told.outHash == 0, "opened what was not posted");
@@ -130,13 +133,27 @@ abstract contract KeyActions is OtherActions {
             that(!told.paid && told.outHash != 0 && _agreeing[id][told.outHash] > 1, "paid without agreement");
             bool matches = told.outHash == StructHashes.outHash(TOKENS, TRACE);
             that(matches == (told.result == 1), "paid for the contrary");
-            (, Phase phase, Verdict verdict, bytes32 replacement) = disputes.receiptStatus(id);
-            bool overturned = phase == Phase.FINAL && verdict == Verdict.OVERTURNED;
-            that(overturned ? told.outHash == replacement : matches, "paid for what is not right");
+            _right(id, told.outHash, matches);
+            that(!anchor.batch(audits.audit(id, who).batchId).isVoid, "paid for a receipt of a void batch");
             told.paid = true;
             uint256 count = ++_bounties[who][guardian.clock() / 3600];
             that(count <= params.shares(params.version()).auditsPerHour, "too many bounties an hour");
         }
+    }
+
+    /// @dev While the court is asked nobody knows; what it convicted nobody found right.
+    function _right(bytes32 id, bytes32 found, bool matches) private view {
+        (, Phase phase, Verdict verdict, bytes32 replacement) = disputes.receiptStatus(id);
+        that(phase == Phase.NONE || phase == Phase.FINAL, "paid while the court is asked");
+        that(verdict != Verdict.INVALID && verdict != Verdict.UNAVAILABLE, "paid for what the court convicted");
+        that(verdict == Verdict.OVERTURNED ? found == replacement : matches, "paid for what is not right");
+    }
+
+    /// @dev Nobody can have copied a vote: none was shown yet, and who brought a result before brings no other.
+    function _unseen(bytes32 id, bool again) private view {
+        (bytes32 dispute, Phase phase,,) = disputes.receiptStatus(id);
+        that(!again || phase == Phase.NONE, "another result beside a dispute");
+        that(phase < Phase.REVEAL && said[dispute][1].length == 0, "a result after votes");
     }
 
     /// @dev PENDING, ACTIVE, DRAINING, RETIRED, each only after the one before, or COMPROMISED; one is active at most, and
@@ -150,6 +167,7 @@ abstract contract KeyActions is OtherActions {
             if (epoch > _newest) _newest = epoch;
             return;
         }
+        if (e.topics[0] == IKeyEpochs.SharesDealt.selector) return;
         (IKeyEpochs.EpochState from, IKeyEpochs.EpochState to) =
             abi.decode(e.data, (IKeyEpochs.EpochState, IKeyEpochs.EpochState));
         that(_states[epoch] == from && from != IKeyEpochs.EpochState.NONE, "an epoch moves from where it is not");

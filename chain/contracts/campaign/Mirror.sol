@@ -13,6 +13,8 @@ contract Mirror {
     mapping(address who => uint256) public unbondingOf;
     mapping(address who => uint256) public lockedOf;
     mapping(address who => uint256) public collateralOf;
+    /// @dev The largest stake that batches were anchored with since the account last had none open.
+    mapping(address who => uint256) private _leastOf;
     mapping(bytes32 ref => uint256) public slashedBy;
     bytes32[] public pots;
     Totals private _totals;
@@ -90,8 +92,8 @@ contract Mirror {
         }
     }
 
-    /// @notice One event of the vault, at this protocol clock.
-    function ofVault(Vm.Log memory e, uint64 clock) external {
+    /// @notice One event of the vault, at this protocol clock. `least`: of a batch's own parameters, when it binds collateral.
+    function ofVault(Vm.Log memory e, uint64 clock, uint256 least) external {
         if (e.topics.length < 2) return;
         bytes32 kind = e.topics[0];
         address who = _account(e.topics[1]);
@@ -112,15 +114,27 @@ contract Mirror {
             _totals.unbonding -= amount;
             _unbonded[who] += amount;
             if (_unbonded[who] > _unlocked(_requests[who], clock)) _wrong("stake was paid before its time");
-            if (_bound(who) > stakeOf[who] + unbondingOf[who]) _wrong("bound stake left");
+            if (keptOf(who) > stakeOf[who] + unbondingOf[who]) _wrong("bound stake left");
         } else if (kind == IStakeSource.Slashed.selector) {
             (uint256 want, uint256 taken) = abi.decode(e.data, (uint256, uint256));
             uint256 most = stakeOf[who] + unbondingOf[who];
             if (taken != (want < most ? want : most)) _wrong("a slash took another amount");
             _slashed(who, e.topics[2], taken);
         } else {
+            if (kind == IStakeSource.Reserved.selector) _reserved(who, least);
             _ofBound(kind, who, e, amount);
         }
+    }
+
+    /// @notice What stays of an account's stake: all that is bound and, while a batch is open, the most that one of those that
+    ///         were open with it asked for, in whole gwei.
+    function keptOf(address who) public view returns (uint256) {
+        uint256 least = collateralOf[who] == 0 ? 0 : (_leastOf[who] + 1 gwei - 1) / 1 gwei * 1 gwei;
+        return _bound(who) > least ? _bound(who) : least;
+    }
+
+    function _reserved(address who, uint256 least) private {
+        if (collateralOf[who] == 0 || least > _leastOf[who]) _leastOf[who] = least;
     }
 
     function _ofBound(bytes32 kind, address who, Vm.Log memory e, uint256 amount) private {

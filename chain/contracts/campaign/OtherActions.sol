@@ -199,13 +199,14 @@ abstract contract OtherActions is Onward {
         if (ok) _refundedOnce[id] = true;
     }
 
-    /// @dev Fees and slashes move; what began keeps its version.
+    /// @dev Fees, slashes and stakes move; what began keeps its version.
     function _setParams(uint256 salt) private {
         if (params.version() == 12) return;
         salt = spread(salt);
         ParamSet memory p = params.get(params.version());
         p.money.feePerSeat = uint96(0.005 ether + salt % 0.02 ether);
         p.money.slashAmount = uint96(5 ether + (salt >> 64) % 15 ether);
+        p.money.minOperatorStake = uint96(20 ether + (salt >> 192) % 10 ether);
         p.shares.alphaBps = uint16(1_000 + (salt >> 128) % 2_000);
         p.times.airgap = uint32(30 minutes + (salt >> 160) % 1 hours);
         address by = salt % 4 == 0 ? personAt(salt >> 8) : address(this);

@@ -79,6 +79,7 @@ contract Audits is IAudits {
         // Anybody may bring a result, so also for a batch that the receipt is not in: its verifier puts that right.
         bool again = audited.result != 0 && (msg.sender != a.verifier || audited.outHash != 0);
         if (again) revert AlreadyAudited(a.receiptId, a.verifier);
+        _checkUnseen(a.receiptId, audited.result != 0);
         IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
         _checkVerifier(a.verifier, b);
         _checkSigner(a, sig);
@@ -112,10 +113,12 @@ contract Audits is IAudits {
         if (a.paid) revert AlreadyPaid(id, verifier);
         uint64 batchId = a.batchId;
         ANCHOR.checkMember(r, sig, batchId, proof);
+        IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
+        if (b.isVoid) revert IReceiptAnchor.BatchIsVoid(batchId);
         _checkFound(id, verifier, a, r.outHash);
         a.paid = true;
         _limit(verifier);
-        uint256 bounty = PARAMS.money(ANCHOR.batch(batchId).paramsVersion).bounty;
+        uint256 bounty = PARAMS.money(b.paramsVersion).bounty;
         if (pool() < bounty) revert PoolEmpty(pool(), bounty);
         LEDGER.credit(POOL, verifier, bounty, ILedger.Reason.BOUNTY);
         emit BountyPaid(id, verifier, bounty);
@@ -176,11 +179,24 @@ contract Audits is IAudits {
         if (found != right) revert NotRight(id, found, right);
     }
 
-    /// @dev What the receipt says, until a dispute has put something else in its place for good: that two verifiers say the same
-    ///      shows nothing when both are somebody's.
+    /// @dev What the receipt says, unless a dispute convicted it: then what that put in its place, or nothing. That two verifiers
+    ///      say the same shows nothing when both are somebody's, so who is doubted waits for the court.
     function _rightOf(bytes32 receiptId, bytes32 said) private view returns (bytes32) {
-        (, Phase phase, Verdict verdict, bytes32 replacement) = DISPUTES.receiptStatus(receiptId);
-        return phase == Phase.FINAL && verdict == Verdict.OVERTURNED ? replacement : said;
+        (bytes32 dispute, Phase phase, Verdict verdict, bytes32 replacement) = DISPUTES.receiptStatus(receiptId);
+        if (phase == Phase.NONE) return said;
+        if (phase != Phase.FINAL) revert IReceiptAnchor.DisputePending(dispute);
+        if (verdict == Verdict.OVERTURNED) return replacement;
+        return verdict == Verdict.INVALID || verdict == Verdict.UNAVAILABLE ? bytes32(0) : said;
+    }
+
+    /// @dev Votes show what a request leads to, the first of them in the first REVEAL: from then on a result could be a copy.
+    ///      A verifier's second result is refused with the dispute itself: it knew the answer when it brought the first.
+    function _checkUnseen(bytes32 receiptId, bool again) private view {
+        (bytes32 dispute, Phase phase,,) = DISPUTES.receiptStatus(receiptId);
+        if (phase == Phase.NONE) return;
+        if (again || phase >= Phase.REVEAL || DISPUTES.roundsOf(dispute) > 1) {
+            revert AlreadyDisputed(receiptId, dispute);
+        }
     }
 
     /// @dev In the pool that judges the environment, and there before the batch was.

@@ -72,7 +72,8 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
         if (!KeyShares.fit(e.publicKey, e.commitments, e.threshold)) {
             revert BadCommitments(epoch, e.commitments.length);
         }
-        _checkSigned(epoch, transcript, signatures);
+        bytes32 digest = _digestOf(epoch, e.version, keccak256(e.commitments), e.shards, transcript);
+        _checkSigned(epoch, digest, transcript, signatures);
         emit SharesConfirmed(epoch, e.version, transcript);
     }
 
@@ -83,19 +84,16 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
         address[] calldata shards,
         uint8 threshold,
         bytes32 transcript,
-        bytes[] calldata signatures
+        bytes[] calldata signatures,
+        bytes[] calldata consents
     ) external restricted {
+        bytes32 digest = _checkDealt(epoch, commitments, shards, threshold, transcript);
+        // Before they are replaced.
+        _checkAgreed(epoch, digest, consents);
         Epoch storage e = _epochs[epoch];
-        if (e.state == EpochState.NONE || e.state > EpochState.DRAINING) {
-            revert BadTransition(epoch, e.state, EpochState.ACTIVE);
-        }
-        _checkShards(shards, threshold);
-        if (!KeyShares.fit(e.publicKey, commitments, threshold)) revert BadCommitments(epoch, commitments.length);
-        e.commitments = commitments;
-        e.shards = shards;
-        e.threshold = threshold;
+        (e.commitments, e.shards, e.threshold) = (commitments, shards, threshold);
         ++e.version;
-        _checkSigned(epoch, transcript, signatures);
+        _checkSigned(epoch, digest, transcript, signatures);
         emit SharesDealt(epoch, e.version, commitments, shards, threshold, transcript);
     }
 
@@ -205,15 +203,47 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
         emit EpochMoved(epoch, from, to);
     }
 
-    /// @dev The shares are those in storage.
-    function _checkSigned(uint64 epoch, bytes32 transcript, bytes[] calldata signatures) private {
+    /// @dev What has to be signed for new shares that fit the epoch.
+    function _checkDealt(
+        uint64 epoch,
+        bytes calldata commitments,
+        address[] calldata shards,
+        uint8 threshold,
+        bytes32 transcript
+    ) private view returns (bytes32) {
+        Epoch storage e = _epochs[epoch];
+        if (e.state == EpochState.NONE || e.state > EpochState.DRAINING) {
+            revert BadTransition(epoch, e.state, EpochState.ACTIVE);
+        }
+        _checkShards(shards, threshold);
+        if (!KeyShares.fit(e.publicKey, commitments, threshold)) revert BadCommitments(epoch, commitments.length);
+        return _digestOf(epoch, e.version + 1, keccak256(commitments), shards, transcript);
+    }
+
+    function _digestOf(uint64 epoch, uint32 version, bytes32 commitments, address[] memory shards, bytes32 transcript)
+        private
+        view
+        returns (bytes32)
+    {
+        return hashShares(Shares(epoch, version, commitments, KeyShares.holdersHash(shards), transcript));
+    }
+
+    /// @dev By the shards in storage: those that have the shares now.
+    function _checkSigned(uint64 epoch, bytes32 digest, bytes32 transcript, bytes[] calldata signatures) private {
         Epoch storage e = _epochs[epoch];
         uint256 need = KeyShares.needed(e.shards.length, e.threshold);
-        bytes32 digest = hashShares(Shares(epoch, e.version, keccak256(e.commitments), transcript));
         uint256 have = KeyShares.signers(digest, e.shards, signatures);
         // A transcript of zero says that nobody signed.
         if (have < need || transcript == 0) revert TooFewSigned(epoch, have, need);
         e.transcript = transcript;
+    }
+
+    /// @dev By the shards in storage: those that had them until now. As many as could open anyhow, so that a key moves on
+    ///      also when the others are gone.
+    function _checkAgreed(uint64 epoch, bytes32 digest, bytes[] calldata consents) private view {
+        Epoch storage e = _epochs[epoch];
+        uint256 have = KeyShares.signers(digest, e.shards, consents);
+        if (have < e.threshold) revert TooFewAgreed(epoch, have, e.threshold);
     }
 
     function _checkAssurance(Assurance assurance) private view {

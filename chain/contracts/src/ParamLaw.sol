@@ -25,6 +25,8 @@ library ParamLaw {
     uint256 private constant MIN_SEATS = 3;
     uint256 private constant MAX_SEATS = 255;
     uint256 private constant MAX_POOL = 10_000;
+    /// @dev Nobody's stake is kept back, locked or slashed by more at one time; `StakeBook` counts both in one word.
+    uint256 private constant MAX_OPERATOR_STAKE = 1_000_000 ether;
     /// @dev A demanded list is answered by one transaction, which nodes pass on up to 128 KiB: 21 words for each leaf, 4 KiB for
     ///      the rest. The list itself takes its part; how much, no contract knows (docs/adr/100).
     uint256 private constant MAX_BATCH = 188;
@@ -115,6 +117,7 @@ library ParamLaw {
 
     /// @dev Whatever an account may lose in one round, its least stake holds: a verifier may hold every seat.
     function _checkStakes(Money memory m, uint256 mostSeats) private pure {
+        _within(m.minOperatorStake, 1, MAX_OPERATOR_STAKE, "minOperatorStake");
         _within(m.slashAmount, 1, m.minOperatorStake, "slashAmount");
         _require(m.minVerifierStake != 0, "minVerifierStake");
         uint256 most = m.minVerifierStake / mostSeats;

@@ -116,7 +116,7 @@ contract ReceiptAnchor is Demands, Wired {
     function _bind(uint64 batchId, uint256 minStake, uint256 collateral) private {
         uint256 have = VAULT.freeStakeOf(msg.sender);
         if (have < minStake) revert StakeTooSmall(msg.sender, have, minStake);
-        VAULT.reserve(msg.sender, batchId, collateral);
+        VAULT.reserve(msg.sender, batchId, collateral, minStake);
     }
 
     function _pay(uint256 count) private {

@@ -23,10 +23,12 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
         ILedger ledger;
     }
 
-    /// @dev Wei that an account cannot take out.
+    /// @dev What an account cannot take out. A dispute locks `slashAmount` at most, which `ParamLaw` bounds by a million ether:
+    ///      no number of disputes that anybody could pay for fills these words.
     struct Bound {
-        uint128 locked; // by disputes
-        uint128 collateral; // of open batches
+        uint96 locked; // wei, by disputes
+        uint96 collateral; // wei, of open batches
+        uint64 least; // gwei, rounded up, that stay whatever is bound; nothing without collateral
     }
 
     /// @notice Gas of one notice to the registry: three times what its dearest one takes.
@@ -72,23 +74,27 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     }
 
     /// @inheritdoc IStakeSource
-    function reserve(address account, uint64 batchId, uint256 amount) external onlyMovers {
+    function reserve(address account, uint64 batchId, uint256 amount, uint256 least) external onlyMovers {
         uint256 free = freeStakeOf(account);
         if (free < amount) revert StakeTooSmall(account, free, amount);
-        _bounds[account].collateral += amount.toUint128();
+        Bound storage b = _bounds[account];
+        // Of several batches that are open together the largest counts, until none of them is left.
+        uint256 before = b.collateral == 0 ? 0 : b.least;
+        b.least = Math.max(before, Math.ceilDiv(least, 1 gwei)).toUint64();
+        b.collateral += amount.toUint96();
         emit Reserved(account, batchId, amount);
     }
 
     /// @inheritdoc IStakeSource
     function release(address account, uint64 batchId, uint256 amount) external onlyMovers {
-        _bounds[account].collateral -= amount.toUint128();
+        _bounds[account].collateral -= amount.toUint96();
         emit Released(account, batchId, amount);
     }
 
     /// @inheritdoc IStakeSource
     function lock(address account, uint256 want, bytes32 ref) external onlyMovers returns (uint256 locked) {
         locked = Math.min(want, _all(account));
-        _bounds[account].locked += locked.toUint128();
+        _bounds[account].locked += locked.toUint96();
         emit Locked(account, ref, want, locked);
     }
 
@@ -114,6 +120,15 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     }
 
     /// @inheritdoc IStakeSource
+    /// @dev Windows stand still with their pool, for longer than stake takes to leave, and collateral alone is less than a lie
+    ///      costs; so a whole operator's stake stays, of the parameters under which the receipts were anchored.
+    function keptOf(address account) public view returns (uint256) {
+        Bound memory b = _bounds[account];
+        uint256 bound = _bound(account);
+        return b.collateral == 0 ? bound : Math.max(bound, uint256(b.least) * 1 gwei);
+    }
+
+    /// @inheritdoc IStakeSource
     function stakeOf(address account) public view virtual returns (uint256);
 
     /// @dev All that a slash could take.
@@ -124,15 +139,8 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
         return uint256(b.locked) + b.collateral;
     }
 
-    /// @dev What a payment leaves: all that is bound and, while receipts are open, a whole operator's stake. Their windows stand
-    ///      still with their pool, for longer than stake takes to leave, and collateral alone is less than a lie costs.
-    function _kept(address account) internal view returns (uint256) {
-        if (_bounds[account].collateral == 0) return _bound(account);
-        return Math.max(_bound(account), PARAMS.money(PARAMS.version()).minOperatorStake);
-    }
-
     function _unlock(address account, uint256 amount) internal {
-        if (amount != 0) _bounds[account].locked -= amount.toUint128();
+        if (amount != 0) _bounds[account].locked -= amount.toUint96();
     }
 
     /// @dev Tells the registry. A registry or tree that fails, whatever it does, stops neither a slash nor an exit: the notice

@@ -65,7 +65,7 @@ contract StakeVault is StakeBook, ReentrancyGuardTransient {
         (uint256 due, uint64 nextAt) = leaving.due(GUARDIAN.clock());
         if (due == 0) revert NothingUnbonded(msg.sender, nextAt);
         uint256 all = _all(msg.sender);
-        uint256 kept = _kept(msg.sender);
+        uint256 kept = keptOf(msg.sender);
         amount = Math.min(due, Math.saturatingSub(all, kept));
         if (amount == 0) revert StakeBound(msg.sender, kept, all);
         leaving.take(amount);

@@ -440,6 +440,48 @@ contract AnchorTest is AnchorBase {
         anchor.onDispute(0, opened);
     }
 
+    /// @dev What an operator agreed to when it anchored, whatever is voted later: neither more is kept back nor less.
+    function test_open_receipts_keep_the_stake_of_their_own_parameters(
+        uint96 first,
+        uint96 next,
+        uint96 now_,
+        uint8 how
+    ) public {
+        // The second batch: none, beside the first, after it is over and before or after it is released.
+        how %= 4;
+        (uint256 a, uint256 b) = (votes(first), 0);
+        anchored(receipt(1));
+        if (how > 1) vm.warp(block.timestamp + 1 hours + 1);
+        if (how == 3) anchor.release(0);
+        if (how != 0) {
+            b = votes(next);
+            anchored(receipt(2));
+        }
+        if (how == 2) anchor.release(0);
+        votes(now_);
+        vm.prank(operator);
+        vault.requestUnbond(100 ether);
+        stopped(20 days);
+        // Whoever has none open any more agreed to nothing.
+        uint256 kept = how == 3 || b > a ? b : a;
+        vm.prank(operator);
+        same(vault.finishUnbond(), 100 ether - (kept + 1 gwei - 1) / 1 gwei * 1 gwei, "what leaves");
+        vm.warp(block.timestamp + 2 hours);
+        if (how < 2) anchor.release(0);
+        if (how != 0) anchor.release(1);
+        vm.prank(operator);
+        vault.finishUnbond();
+        same(operator.balance, 100 ether, "all of it");
+    }
+
+    /// @dev Governance asks for so much stake from now on.
+    function votes(uint96 least) private returns (uint256) {
+        ParamSet memory p = params.get(params.version());
+        p.money.minOperatorStake = uint96(bound(least, 10 ether, 45 ether));
+        params.set(p);
+        return p.money.minOperatorStake;
+    }
+
     /// @dev What open receipts bind cannot leave, however long ago its exit was asked for.
     function test_collateral_outlasts_an_exit_that_was_asked_for(uint32 count, uint64 wait) public {
         count = uint32(bound(count, 1, 64));

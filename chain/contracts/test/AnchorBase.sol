@@ -29,6 +29,7 @@ contract Bench is EIP712 {
         Phase phase;
         Verdict verdict;
         bytes32 replacement;
+        uint16 rounds;
     }
 
     mapping(bytes32 receiptId => Case) private _cases;
@@ -36,11 +37,15 @@ contract Bench is EIP712 {
     constructor() EIP712("Bytewise", "1") {}
 
     function put(bytes32 receiptId, Phase phase, Verdict verdict) external {
-        _cases[receiptId] = Case(phase, verdict, 0);
+        _cases[receiptId] = Case(phase, verdict, 0, 1);
+    }
+
+    function advance(bytes32 receiptId, uint16 rounds) external {
+        _cases[receiptId].rounds = rounds;
     }
 
     function replace(bytes32 receiptId, bytes32 replacement) external {
-        _cases[receiptId] = Case(Phase.FINAL, Verdict.OVERTURNED, replacement);
+        _cases[receiptId] = Case(Phase.FINAL, Verdict.OVERTURNED, replacement, 1);
     }
 
     function hold(IReceiptAnchor anchor, uint64 batchId, bool opened) external {
@@ -50,6 +55,11 @@ contract Bench is EIP712 {
     function receiptStatus(bytes32 receiptId) external view returns (bytes32, Phase, Verdict, bytes32) {
         Case memory c = _cases[receiptId];
         return (receiptId, c.phase, c.verdict, c.replacement);
+    }
+
+    /// @dev A dispute has the id of its receipt here.
+    function roundsOf(bytes32 id) external view returns (uint16) {
+        return _cases[id].rounds;
     }
 
     function domainSeparator() external view returns (bytes32) {

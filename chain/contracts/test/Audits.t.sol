@@ -150,9 +150,10 @@ contract AuditsTest is AnchorBase {
         Phase p = Phase(phase % (uint8(type(Phase).max) + 1));
         Verdict v = Verdict(verdict % (uint8(type(Verdict).max) + 1));
         bench.put(id, p, v);
-        if (p == Phase.FINAL && v == Verdict.OVERTURNED) {
+        if (p == Phase.FINAL && convicts(v)) {
             unproven = abi.encodeWithSelector(IAudits.NotRight.selector, id, found, 0);
         }
+        if (p != Phase.NONE && p != Phase.FINAL) unproven = pending(id);
         vm.expectRevert(unproven);
         audits.claim(r, sig, none(), verifier(0));
         bench.replace(id, found);
@@ -174,6 +175,72 @@ contract AuditsTest is AnchorBase {
         audits.claim(r, sig, none(), verifier(0));
         bench.put(id, Phase.FINAL, Verdict.UPHELD);
         claims(0, 1);
+    }
+
+    /// @dev What two wrong verifiers agree on, and the receipt says, is not paid before the court has spoken, nor after it
+    ///      convicted: they were paid in time before.
+    function test_a_match_waits_for_the_court_and_falls_with_the_receipt(uint8 phase, uint8 verdict) public {
+        posts(0, 1, 0, matched());
+        posts(1, 1, 0, matched());
+        vm.warp(opensAt);
+        opens(0, 1, matched());
+        opens(1, 1, matched());
+        Receipt memory r = receiptOf(1);
+        (bytes32 id, bytes memory sig) = (anchor.receiptId(r), signature(r));
+        Phase p = Phase(phase % (uint8(type(Phase).max) + 1));
+        Verdict v = Verdict(verdict % (uint8(type(Verdict).max) + 1));
+        bench.put(id, p, v);
+        bool runs = p != Phase.NONE && p != Phase.FINAL;
+        bool fell = p == Phase.FINAL && convicts(v);
+        if (runs) vm.expectRevert(pending(id));
+        else if (fell) vm.expectRevert(abi.encodeWithSelector(IAudits.NotRight.selector, id, r.outHash, 0));
+        audits.claim(r, sig, none(), verifier(0));
+        same(ledger.creditOf(verifier(0)), runs || fell ? 0 : BOUNTY, "paid");
+    }
+
+    /// @dev Nobody can look into the list of such a batch, and none of its receipts is ever accepted.
+    function test_nothing_of_a_void_batch_is_paid(bool answered) public {
+        posts(0, 1, 0, matched());
+        posts(1, 1, 0, matched());
+        anchor.demandList{value: 0.01 ether}(0);
+        if (answered) {
+            answersList(0, "list");
+        } else {
+            vm.warp(block.timestamp + 3 hours);
+            anchor.expire(anchor.listSubject(0));
+        }
+        vm.warp(block.timestamp + 3 hours);
+        opens(0, 1, matched());
+        opens(1, 1, matched());
+        Receipt memory r = receiptOf(1);
+        bytes memory sig = signature(r);
+        if (!answered) vm.expectRevert(err(IReceiptAnchor.BatchIsVoid.selector, 0));
+        audits.claim(r, sig, none(), verifier(0));
+        same(ledger.creditOf(verifier(0)), answered ? BOUNTY : 0, "paid");
+    }
+
+    /// @dev Committees show what they found: who had another result put in the place of its own from then on had run nothing.
+    function test_what_a_dispute_may_have_shown_is_not_posted(uint8 phase, uint16 round, bool again) public {
+        AuditResult memory a = resultOf(0, 1, matched());
+        bytes memory sig = signed(VERIFIER_KEY, audits.hashAudit(a));
+        if (again) posts(0, 1, 0, Said(2, TOKENS, "wrong"));
+        Phase p = Phase(phase % (uint8(type(Phase).max) + 1));
+        bench.put(a.receiptId, p, Verdict.NONE);
+        bench.advance(a.receiptId, round % 3);
+        bool late = p != Phase.NONE && (again || p >= Phase.REVEAL || round % 3 > 1);
+        if (late) vm.expectRevert(abi.encodeWithSelector(IAudits.AlreadyDisputed.selector, a.receiptId, a.receiptId));
+        vm.prank(verifier(0));
+        audits.post(a, sig, 0);
+        bool stored = audits.audit(a.receiptId, a.verifier).commitment == a.commitment;
+        that(stored != late, "stored");
+    }
+
+    function convicts(Verdict v) private pure returns (bool) {
+        return v == Verdict.OVERTURNED || v == Verdict.INVALID || v == Verdict.UNAVAILABLE;
+    }
+
+    function pending(bytes32 id) private pure returns (bytes memory) {
+        return abi.encodeWithSelector(IReceiptAnchor.DisputePending.selector, id);
     }
 
     function test_a_word_that_its_opening_contradicts_is_not_paid(bool said) public {

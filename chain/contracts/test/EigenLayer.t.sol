@@ -138,7 +138,7 @@ contract EigenLayerTest is EigenStaking {
         delegated(who, 10 ether, ALL);
         uint256 c = bound(receipts, 0, 10 ether);
         vm.prank(ANCHOR);
-        adapter.reserve(who, 1, c);
+        adapter.reserve(who, 1, c, 0);
         uint256 a = locked(who, first);
         uint256 b = locked(who, second);
         same(a, first < 10 ether ? first : 10 ether, "first");
@@ -147,7 +147,7 @@ contract EigenLayerTest is EigenStaking {
         same(adapter.freeStakeOf(who), free, "free");
         vm.prank(ANCHOR);
         vm.expectRevert(abi.encodeWithSelector(IStakeSource.StakeTooSmall.selector, who, free, free + 1));
-        adapter.reserve(who, 2, free + 1);
+        adapter.reserve(who, 2, free + 1, 0);
         near(slashed(who, a, want), want < 10 ether ? want : 10 ether, grain(10 ether), "no lock shields");
         same(adapter.lockedOf(who), b, "locked");
         vm.prank(SETTLEMENT);

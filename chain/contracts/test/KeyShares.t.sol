@@ -43,12 +43,17 @@ contract KeySharesTest is AnchorBase {
         }
     }
 
-    function shares(uint64 epoch, uint32 version, bytes memory commitments, bytes32 transcript)
+    /// @dev Of `n` holders from the `first` key on.
+    function shares(uint32 version, bytes memory commitments, uint256 n, uint256 first)
         private
         pure
         returns (Shares memory)
     {
-        return Shares(epoch, version, keccak256(commitments), transcript);
+        bytes memory packed;
+        for (uint256 i = 0; i < n; ++i) {
+            packed = bytes.concat(packed, bytes32(uint256(uint160(vm.addr(SHARD_KEY + first + i)))));
+        }
+        return Shares(NEW, version, keccak256(commitments), keccak256(packed), "log");
     }
 
     function pending(uint256 n, uint256 t, IKeyEpochs.Assurance assurance) private {
@@ -73,7 +78,7 @@ contract KeySharesTest is AnchorBase {
         vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.NotConfirmed.selector, NEW));
         epochs.activate(NEW);
         uint256 who = uint256(mask) & ((1 << count) - 1);
-        bytes[] memory list = signatures(count, 0, who, shares(NEW, 0, points(threshold, 0x77), "log"));
+        bytes[] memory list = signatures(count, 0, who, shares(0, points(threshold, 0x77), count, 0));
         uint256 need = threshold + (count - threshold) / 2;
         bool ok = ones(who) >= need;
         if (!ok) vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewSigned.selector, NEW, ones(who), need));
@@ -87,12 +92,13 @@ contract KeySharesTest is AnchorBase {
     /// @dev A signature counts for one epoch, version, set of commitments, transcript, and at its own place.
     function test_a_signature_for_anything_else_is_none(uint8 kind) public {
         pending(3, 2, IKeyEpochs.Assurance.HARDWARE);
-        Shares memory what = shares(NEW, 0, points(2, 0x77), "log");
-        kind = kind % 6;
+        Shares memory what = shares(0, points(2, 0x77), 3, 0);
+        kind = kind % 7;
         if (kind == 0) what.epoch = 3;
         if (kind == 1) what.version = 1;
         if (kind == 2) what.commitments = keccak256(points(2, 0x78));
         if (kind == 3) what.transcript = "other log";
+        if (kind == 6) what.holders = shares(0, "", 3, 1).holders;
         bytes[] memory list = signatures(3, 0, 7, what);
         uint256 have = 0;
         if (kind == 4) ((list[0], list[1]), have) = ((list[1], list[0]), 1);
@@ -103,7 +109,9 @@ contract KeySharesTest is AnchorBase {
 
     function test_a_transcript_of_zero_confirms_nothing() public {
         pending(2, 2, IKeyEpochs.Assurance.SIMULATED);
-        bytes[] memory list = signatures(2, 0, 3, shares(NEW, 0, points(2, 0x77), 0));
+        Shares memory what = shares(0, points(2, 0x77), 2, 0);
+        what.transcript = 0;
+        bytes[] memory list = signatures(2, 0, 3, what);
         vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewSigned.selector, NEW, 2, 2));
         epochs.confirm(NEW, 0, list);
     }
@@ -127,30 +135,71 @@ contract KeySharesTest is AnchorBase {
         if (times % 2 == 0) epochs.activate(NEW);
         uint256 need = threshold + (count - threshold) / 2;
         for (uint32 v = 1; v <= 1 + times % 3; ++v) {
-            bytes memory commitments = points(threshold, 0x77);
             uint256 who = v == 1 ? uint256(mask) & ((1 << count) - 1) : (1 << count) - 1;
             bool ok = ones(who) >= need;
-            uint32 next = epochs.epochInfo(NEW).version + 1;
-            bytes[] memory list = signatures(count, 100, who, shares(NEW, next, commitments, "log"));
+            IKeyEpochs.Epoch memory old = epochs.epochInfo(NEW);
+            Shares memory what = shares(old.version + 1, points(threshold, 0x77), count, 100);
+            bytes[] memory consents = signatures(old.shards.length, old.version == 0 ? 0 : 100, 255, what);
+            bytes[] memory list = signatures(count, 100, who, what);
             if (!ok) vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewSigned.selector, NEW, ones(who), need));
-            epochs.reshare(NEW, commitments, holders(count, 100), uint8(threshold), "log", list);
+            deals(count, threshold, 100, list, consents);
             IKeyEpochs.Epoch memory e = epochs.epochInfo(NEW);
-            same(e.version, ok ? next : next - 1, "version");
+            same(e.version, ok ? old.version + 1 : old.version, "version");
             if (ok) same(e.shards.length, count, "shards");
             same(uint256(keccak256(e.publicKey)), uint256(keccak256(point(0x77))), "the key stays");
         }
+    }
+
+    function deals(uint256 n, uint256 t, uint256 first, bytes[] memory list, bytes[] memory consents) private {
+        epochs.reshare(NEW, points(t, 0x77), holders(n, first), uint8(t), "log", list, consents);
+    }
+
+    /// @dev Whoever stole the curator's role has the signatures of as many new shards as it likes: its own. The old ones have
+    ///      to agree, as many as could open; the others may be gone.
+    function test_nobody_moves_a_key_without_those_who_have_its_shares(uint8 n, uint8 t, uint8 mask) public {
+        (uint256 count, uint256 threshold) = shape(n, t);
+        pending(count, threshold, IKeyEpochs.Assurance.SIMULATED);
+        epochs.activate(NEW);
+        uint256 who = uint256(mask) & ((1 << count) - 1);
+        Shares memory what = shares(1, points(2, 0x77), 4, 100);
+        bytes[] memory consents = signatures(count, 0, who, what);
+        bytes[] memory list = signatures(4, 100, 15, what);
+        bool ok = ones(who) >= threshold;
+        if (!ok) {
+            vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewAgreed.selector, NEW, ones(who), threshold));
+        }
+        deals(4, 2, 100, list, consents);
+        same(epochs.epochInfo(NEW).version, ok ? 1 : 0, "version");
+        same(uint160(epochs.epochInfo(NEW).shards[0]), uint160(vm.addr(SHARD_KEY + (ok ? 100 : 0))), "who has them");
+    }
+
+    /// @dev A true ceremony's log is public: what its dealers signed names for whom.
+    function test_the_word_for_some_holders_is_none_for_others(uint8 n) public {
+        n = uint8(bound(n, 2, 8));
+        pending(3, 2, IKeyEpochs.Assurance.SIMULATED);
+        bytes[] memory consents = signatures(3, 0, 7, shares(1, points(2, 0x77), 3, 0));
+        bytes[] memory list = signatures(n, 100, 255, shares(1, points(2, 0x77), n, 100));
+        vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewAgreed.selector, NEW, 0, 2));
+        deals(n, 2, 100, list, consents);
+        // Nor are those of the shards before the ones that have them now.
+        Shares memory what = shares(1, points(2, 0x77), n, 100);
+        deals(n, 2, 100, signatures(n, 100, 255, what), signatures(3, 0, 7, what));
+        what = shares(2, points(2, 0x77), 3, 0);
+        (list, consents) = (signatures(3, 0, 7, what), signatures(3, 0, 7, what));
+        vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewAgreed.selector, NEW, 0, 2));
+        deals(3, 2, 0, list, consents);
     }
 
     function test_commitments_of_another_key_or_number_are_refused(uint8 count, bytes1 key) public {
         pending(3, 2, IKeyEpochs.Assurance.SIMULATED);
         count = uint8(bound(count, 0, 5));
         bytes memory commitments = points(count, key);
-        bytes[] memory list = signatures(3, 0, 7, shares(NEW, 1, commitments, "log"));
+        bytes[] memory list = signatures(3, 0, 7, shares(1, commitments, 3, 0));
         bool ok = count == 2 && key == 0x77;
         if (!ok) {
             vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.BadCommitments.selector, NEW, commitments.length));
         }
-        epochs.reshare(NEW, commitments, holders(3, 0), 2, "log", list);
+        epochs.reshare(NEW, commitments, holders(3, 0), 2, "log", list, list);
         same(epochs.epochInfo(NEW).version, ok ? 1 : 0, "version");
     }
 
@@ -159,7 +208,7 @@ contract KeySharesTest is AnchorBase {
         epochs.activate(NEW);
         if (leaked) epochs.compromise(NEW);
         else epochs.drain(NEW);
-        bytes[] memory list = signatures(3, 0, 7, shares(NEW, 1, points(2, 0x77), "log"));
+        bytes[] memory list = signatures(3, 0, 7, shares(1, points(2, 0x77), 3, 0));
         if (leaked) {
             vm.expectRevert(
                 abi.encodeWithSelector(
@@ -170,7 +219,7 @@ contract KeySharesTest is AnchorBase {
                 )
             );
         }
-        epochs.reshare(NEW, points(2, 0x77), holders(3, 0), 2, "log", list);
+        deals(3, 2, 0, list, list);
         same(epochs.epochInfo(NEW).version, leaked ? 0 : 1, "version");
     }
 }

@@ -169,6 +169,13 @@ contract ParamsTest is Check {
         create(p, x != 0 && x <= p.money.minOperatorStake, keys[which % 4]);
     }
 
+    /// @dev What may be kept of anybody's stake is bounded, and fits the words of `StakeBook`.
+    function test_an_operator_is_not_asked_for_more_than_a_million(uint96 least) public {
+        ParamSet memory p = Defaults.parameters();
+        p.money.minOperatorStake = uint96(bound(least, 10 ether, 2_000_000 ether));
+        create(p, p.money.minOperatorStake <= 1_000_000 ether, "minOperatorStake");
+    }
+
     function test_nothing_that_could_flood_is_free(uint8 which) public {
         ParamSet memory p = Defaults.parameters();
         which %= 5;

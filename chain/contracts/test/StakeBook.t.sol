@@ -91,7 +91,7 @@ contract StakeBookTest is Staking {
         if (what % 5 == 0) vault.lock(person(0), amount, REF);
         else if (what % 5 == 1) vault.unlock(person(0), amount, REF);
         else if (what % 5 == 2) vault.slash(person(0), 0, amount, REF);
-        else if (what % 5 == 3) vault.reserve(person(0), 1, amount);
+        else if (what % 5 == 3) vault.reserve(person(0), 1, amount, 0);
         else vault.release(person(0), 1, amount);
     }
 
@@ -104,7 +104,7 @@ contract StakeBookTest is Staking {
         vault.setMover(SETTLEMENT, false);
         staked(person(0), 1 ether);
         vm.prank(settlement);
-        vault.reserve(person(0), 1, 1 ether);
+        vault.reserve(person(0), 1, 1 ether, 0);
         vm.prank(settlement);
         same(vault.lock(person(0), 1 ether, REF), 1 ether, "the new one");
         vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, SETTLEMENT));

@@ -118,7 +118,7 @@ abstract contract Staking is Check {
 
     function reserves(address who, uint256 amount) internal {
         vm.prank(ANCHOR);
-        vault.reserve(who, 1, amount);
+        vault.reserve(who, 1, amount, 20 ether);
     }
 
     function passes(uint256 seconds_) internal {

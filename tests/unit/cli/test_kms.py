@@ -12,8 +12,9 @@ from bytewise.cli.demo.loopback import free_ports
 from bytewise.cli.exits import Exit
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.keys import EpochDocument, EpochState
-from bytewise.protocol.messages import Shares
+from bytewise.protocol.messages import Shares, holders_digest
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U32, U64, Blob, Digest
 from chain.book import read_network, write_network
@@ -138,9 +139,11 @@ def test_an_epoch_is_retired_when_no_dispute_can_need_its_key_and_not_before(sit
 
 def signatures(site: Site, document: EpochDocument, version: int, transcript: Digest) -> Signed:
     """As the shards of a ceremony sign."""
-    shares = Shares(document.record.epoch, U32(version), keccak256(b"".join(document.commitments)), transcript)
+    holders = holders_digest(shard.address for shard in document.record.shards)
+    shares = Shares(document.record.epoch, U32(version), keccak256(b"".join(document.commitments)), holders, transcript)
     digest = typed_digest(site.network.epochs_domain, shares)
-    return Signed(transcript, [keyring.signer(each.folder).sign(digest) for each in site.world.settings.shards])
+    words = [keyring.signer(each.folder).sign(digest) for each in site.world.settings.shards]
+    return Signed(transcript, words, words if version else [])
 
 
 def dealt_again(document: EpochDocument) -> EpochDocument:
@@ -161,6 +164,9 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
         assert [each.record.epoch for each in book.epochs] == [1, 2]
     again = dealt_again(document)
     dealt = signatures(site, again, 1, Digest(b"\x02" * 32))
+    found = chain.epoch_on_chain(2, chain.head())
+    with pytest.raises(ChainReverted, match="TooFewAgreed"):  # the curator and the new holders are not enough
+        reshare_epoch(client, book, CURATOR, again, dealt._replace(consents=dealt.consents[:1]), found)
     for version in (0, 1):
         found = chain.epoch_on_chain(2, chain.head())
         assert found.version == version

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Deal, Hand, Join, Judgement
+from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
 from bytewise.protocol.keys import Partial
 from bytewise.protocol.units import Blob, Digest
 from kms.curve import GENERATOR, encode_point, encode_scalar, random_scalar
@@ -190,6 +190,16 @@ def unsigned(town: Town, who: Party, body: Body) -> Iterator[Body]:
     yield replace(body, signature=who.signer.sign(Digest(os.urandom(32)))) if isinstance(body, Confirm) else body
 
 
+def other_consent(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Consents to another transcript."""
+    yield replace(body, transcript=Digest(os.urandom(32))) if isinstance(body, Consent) else body
+
+
+def unsigned_consent(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Signs something else than the new shares for the chain."""
+    yield replace(body, signature=who.signer.sign(Digest(os.urandom(32)))) if isinstance(body, Consent) else body
+
+
 def omission(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Deals to all receivers but one."""
     yield replace(body, sealed=body.sealed[:-1]) if isinstance(body, Deal) else body
@@ -222,6 +232,9 @@ RECEIVERS: dict[str, Meddling] = {
     "unsigned": unsigned,
 }
 """Receivers that must be named."""
+
+HOLDERS: dict[str, Meddling] = {"other consent": other_consent, "unsigned consent": unsigned_consent}
+"""Holders of shares that are dealt again, who must be named."""
 
 SILENT: dict[str, Meddling] = {"silent": silent, "mute": mute}
 """Nobody can tell these from an honest shard behind a bad network: they are left out and not named."""

@@ -11,7 +11,7 @@ from bytewise.protocol.ceremony import SharesSource
 from bytewise.protocol.ceremony_log import Close, Deal, say
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, Fault, NoProgress, ShareMissing
-from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.service.settings import library_variables
@@ -19,9 +19,11 @@ from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scala
 from kms.dkg.ceremony import apply, begin, replay
 from kms.dkg.dealing import commitment_digest, prepare, verify_deal, weighted_sum
 from kms.dkg.member import due, new_share
+from kms.dkg.result import signed_shares
+from kms.dkg.scribe import share_consents
 from kms.dkg.state import Phase
 from tests.unit.kms.ceremonies import RUNNING, SCRIBE, Party, Town, generated, in_force, opens, party, plan_for, seat
-from tests.unit.kms.liars import ALL, DEALERS, RECEIVERS, SILENT, garbage_hand
+from tests.unit.kms.liars import ALL, DEALERS, HOLDERS, RECEIVERS, SILENT, garbage_hand
 
 
 def renewing(held: list[Party], source: SharesSource, quorum: int) -> Town:
@@ -74,6 +76,23 @@ def test_other_shards_under_another_threshold_get_shares_of_the_same_key(
     town = Town(plan_for(fresh, threshold, count, dealers=dealers, source=source), [*dealers.values(), *fresh])
     assert town.run().phase is Phase.DONE
     assert opens(town) == source.commitments[0]
+    # For the chain: each at its place among those who had the shares before, the same digest as the new holders sign.
+    consents, digest = share_consents(town.state), signed_shares(town.plan, town.state.result)
+    assert [index for index, each in enumerate(consents, start=1) if each] == list(dealing)
+    for index in dealing:
+        assert verify_signature("shares", digest, consents[index - 1], dealers[index].signer.address)
+
+
+def test_a_key_moves_only_with_the_word_of_as_many_as_opened_until_then(made: tuple[list[Party], SharesSource]) -> None:
+    held, source = made
+    fresh = [party(20 + n) for n in range(3)]
+    for silent in ({2}, {1, 2}):
+        dealers = {i: replace(each, absent={Phase.CONFIRMING} if i in silent else set()) for i, each in enumerate(held, start=1)}
+        town = Town(plan_for(fresh, 2, 3, dealers=dealers, source=source), [*dealers.values(), *fresh])
+        assert town.run().phase is (Phase.DONE if len(silent) == 1 else Phase.FAILED)
+        assert sorted(town.state.consents) == [i for i in dealers if i not in silent]
+    assert town.state.reason == "1 consents, 2 needed" and town.state.result is None
+    assert share_consents(town.state)[2] and not any(share_consents(town.state)[:2])
 
 
 def test_a_lost_share_is_repaired_by_a_threshold_of_helpers(made: tuple[list[Party], SharesSource]) -> None:
@@ -114,14 +133,15 @@ def test_every_liar_is_named_and_the_key_is_made_without_it(kind: str) -> None:
     opens(town)
 
 
-@pytest.mark.parametrize("kind", ["wrong share", "rogue key", "false complaint"])
+@pytest.mark.parametrize("kind", ["wrong share", "rogue key", "false complaint", *HOLDERS])
 def test_a_liar_among_those_who_reshare_cannot_change_the_key(kind: str, made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     parties = [replace(each) for each in held]
-    parties[1].meddle = ALL[kind]
+    parties[1].meddle = {**ALL, **HOLDERS}[kind]
     town = renewing(parties, source, 2)
     assert town.run().phase is Phase.DONE
     assert set(town.state.lies) == {parties[1].signer.address}
+    assert sorted(town.state.consents) == [1, 3]
     assert opens(town) == source.commitments[0]
 
 

@@ -216,6 +216,7 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
         "another scribe": replace(same, scribe=stranger.signer.address),
         "shares for a stranger": plan(others, 2, 2, dealers=numbered(shards), source=source),
         "a stranger as heir": plan(shards, 2, 2, dealers=numbered(shards), source=source, heir=stranger.seat(3)),
+        "another dealer than the chain's": plan(shards, 2, 2, dealers=numbered([shards[0], stranger]), source=source),
         "another key": plan(shards, 2, 2, dealers=numbered(shards), source=other_key),
         "a new key for an epoch that has one": plan(shards, 2, 2),
         "our seat with another certificate": replace(same, dealers=seats, receivers=seats),

@@ -132,13 +132,14 @@ def test_a_window_that_stood_still_leaves_as_much_time_after_it(tmp_path: Path) 
     assert len(town.sender.of("audit")) == 1 and [row.state for row in audits.audits()] == ["POSTED"]
 
 
-def test_a_mismatch_waits_for_its_dispute_and_then_as_long_as_any_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cheat", [True, False])
+def test_what_is_disputed_waits_for_the_end_and_then_as_long_as_any_other(tmp_path: Path, cheat: bool) -> None:
     town = Town(tmp_path)
-    fraud = town.signed(1, cheat=True)
-    town.anchor(fraud)
+    doubted = town.signed(1, cheat=cheat)
+    town.anchor(doubted)
     node, audits, worker = node_of(town)
     run(town, node, worker, 1)
-    dispute = town.dispute(fraud, members=())
+    dispute = town.dispute(doubted, members=())
     town.chain.agreed = 2
     town.chain.pass_time(WINDOW_S)
     node.tick()

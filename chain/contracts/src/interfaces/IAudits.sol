@@ -35,6 +35,8 @@ interface IAudits {
     error NotVerifier(address who);
     error BadSignature(address recovered, address verifier);
     error AlreadyAudited(bytes32 receiptId, address verifier);
+    /// @notice What the dispute of this receipt shows, or may show, a result could repeat.
+    error AlreadyDisputed(bytes32 receiptId, bytes32 dispute);
     /// @notice The beacon did not draw this verifier for this receipt.
     error NotDrawn(bytes32 receiptId, address verifier);
     error BeaconTooEarly(uint256 now_, uint256 block_);
@@ -54,13 +56,15 @@ interface IAudits {
     error PoolEmpty(uint256 have, uint256 want);
 
     /// @notice Post a signed result, inside the receipt's window, of a verifier of the environment's pool that was drawn by the
-    ///         stake it had when the batch was anchored. Anybody may bring it, once; the verifier itself again, until it is opened, as the
-    ///         batch is not signed. That the receipt is in the batch is proven by `claim`.
+    ///         stake it had when the batch was anchored. Anybody may bring it, once; the verifier itself again, until it is opened or
+    ///         disputed, as the batch is not signed. Nothing is taken once a dispute may have shown a vote. That the receipt is in
+    ///         the batch is proven by `claim`.
     function post(AuditResult calldata a, bytes calldata sig, uint64 batchId) external;
     /// @notice Open what a result committed to, after the window. Anybody who knows it.
     function open(bytes32 receiptId, address verifier, bytes32 tokensHash, bytes32 traceRoot, bytes32 salt) external;
     /// @notice Credit the bounty of an opened audit of a member of its batch, with which another verifier's agrees and which is
-    ///         right: a match unless the receipt was overturned, a mismatch when a dispute put the same in the receipt's place.
+    ///         right: a match unless a dispute convicted the receipt, a mismatch when one put the same in the receipt's place.
+    ///         While a dispute of the receipt runs nothing is paid for it, and for receipts of a void batch never.
     function claim(Receipt calldata r, bytes calldata sig, bytes32[] calldata proof, address verifier) external;
     /// @notice Feed the pool. Anybody; the fee market does.
     function feed() external payable;

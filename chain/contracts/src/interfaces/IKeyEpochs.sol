@@ -79,6 +79,8 @@ interface IKeyEpochs {
 
     /// @notice Too few shards signed for their shares.
     error TooFewSigned(uint64 epoch, uint256 have, uint256 need);
+    /// @notice Too few of those who have had the shares until now signed for those that are to follow.
+    error TooFewAgreed(uint64 epoch, uint256 have, uint256 need);
     /// @notice Not one point for each shard of the threshold, the first of them the epoch's key.
     error BadCommitments(uint64 epoch, uint256 length);
     /// @notice An epoch of assurance HARDWARE whose shards have not signed for their shares.
@@ -101,14 +103,18 @@ interface IKeyEpochs {
     /// @param signatures one for each shard in order, of `hashShares`; empty for who did not sign
     function confirm(uint64 epoch, bytes32 transcript, bytes[] calldata signatures) external;
     /// @notice Deal the key of an epoch that is PENDING, ACTIVE or DRAINING to other shards, or again to the same. The key stays;
-    /// enough of those who have shares now must have signed. Governance.
+    /// enough of those who have shares then must have signed, as for `confirm`, and as many as the threshold was of those who had
+    /// them before: no curator moves a key alone. Governance.
+    /// @param signatures one for each new shard in order, of `hashShares`; empty for who did not sign
+    /// @param consents one for each shard before in order, of the same; empty for who did not sign
     function reshare(
         uint64 epoch,
         bytes calldata commitments,
         address[] calldata shards,
         uint8 threshold,
         bytes32 transcript,
-        bytes[] calldata signatures
+        bytes[] calldata signatures,
+        bytes[] calldata consents
     ) external;
     /// @notice PENDING to ACTIVE; the epoch active before drains. Under HARDWARE only after `confirm`. Governance.
     function activate(uint64 epoch) external;

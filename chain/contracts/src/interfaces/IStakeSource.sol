@@ -44,6 +44,8 @@ interface IStakeSource {
     function collateralOf(address account) external view returns (uint256);
     /// @notice `stakeOf` minus what is bound, or zero.
     function freeStakeOf(address account) external view returns (uint256);
+    /// @notice Wei that a payment leaves: all that is bound and, while receipts are open, what `reserve` was told to keep.
+    function keptOf(address account) external view returns (uint256);
     /// @notice Wei on their way out; `due` of them can be paid now but for what is bound; `nextAt` is when the next can.
     function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt);
     function totalStake() external view returns (uint256);
@@ -53,12 +55,12 @@ interface IStakeSource {
     function deposit() external payable;
     /// @notice Start the exit of `amount` wei. Several may be under way, up to a bound.
     function requestUnbond(uint256 amount) external;
-    /// @notice Pay the caller what has waited long enough, and only what no lock and no collateral needs; while it has any
-    ///         collateral bound, nothing below `minOperatorStake`.
+    /// @notice Pay the caller what has waited long enough, and nothing of `keptOf`.
     function finishUnbond() external returns (uint256 amount);
 
-    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. Movers only.
-    function reserve(address account, uint64 batchId, uint256 amount) external;
+    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. `least` wei stay in all, rounded up
+    ///         to gwei, until all collateral is free again: the largest of those that were named since. Movers only.
+    function reserve(address account, uint64 batchId, uint256 amount, uint256 least) external;
     /// @notice Free what `reserve` bound. Movers only.
     function release(address account, uint64 batchId, uint256 amount) external;
     /// @notice Bind `want` wei of `account`, or all it has, unbonding stake and what is bound already included. Never reverts
