@@ -77,6 +77,7 @@ def test_other_shards_under_another_threshold_get_shares_of_the_same_key(
     assert town.run().phase is Phase.DONE
     assert opens(town) == source.commitments[0]
     # For the chain: each at its place among those who had the shares before, the same digest as the new holders sign.
+    assert town.state.result is not None
     consents, digest = share_consents(town.state), signed_shares(town.plan, town.state.result)
     assert [index for index, each in enumerate(consents, start=1) if each] == list(dealing)
     for index in dealing:
