@@ -34,7 +34,9 @@ abstract contract KeyActions is ShareActions {
         if (what % 8 == 7) return deal(uint64(1 + which % _newest), who);
         if (what % 8 > 4) return _rekey(which, who);
         if (receipts.length == 0) return;
-        if (what % 8 == 4) {
+        if (what % 8 == 4 && spread(which) % 2 == 0) {
+            _withhold(who);
+        } else if (what % 8 == 4) {
             may(personAt(who), address(audits), 0.01 ether, abi.encodeCall(audits.feed, ()), "feed");
         } else if (what % 8 < 2) {
             // One of the newest: the chain still knows its beacon.
@@ -47,6 +49,29 @@ abstract contract KeyActions is ShareActions {
                 _collect(receipts[(spread(which) + k) % receipts.length], who);
             }
         }
+    }
+
+    /// @dev The list of a batch that was audited is withheld: nothing else would often bring the two together.
+    function _withhold(uint256 who) private {
+        for (uint256 i = receipts.length; i > 0 && i + 3 > receipts.length; --i) {
+            Anchored memory one = receipts[i - 1];
+            bytes32 id = anchor.receiptId(one.r);
+            if (!_isAudited(id)) continue;
+            demandList(i - 1, who);
+            until(uint256(guardian.clock()) + parameters().times.cure + 1);
+            bytes memory data = abi.encodeCall(anchor.expire, (anchor.listSubject(one.batchId)));
+            may(personAt(who), address(anchor), 0, data, "expire");
+            until(uint256(anchor.windowEnd(id, one.batchId)) + 1);
+            return _collect(one, who);
+        }
+    }
+
+    function _isAudited(bytes32 id) private view returns (bool) {
+        uint256 count = 0;
+        for (uint256 k = 0; k < AUDITORS; ++k) {
+            if (_audits[id][verifierOf(k)].result == 1) ++count;
+        }
+        return count > 1;
     }
 
     /// @dev Most agree with the operator; what the others found, some of them found too. Some say the contrary of it.
