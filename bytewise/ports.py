@@ -11,7 +11,7 @@ from bytewise.protocol.docket import AnchoredBatch, Docket, Holdings
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
+from bytewise.protocol.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf, SignedReceipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.units import Address, Blob, Digest
 
@@ -133,6 +133,10 @@ class ChainView(Protocol):
 
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
         """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
+        ...
+
+    def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
+        """Why the chain would not take a report of `who` that an operator signed two leaves with one number; None if it would."""
         ...
 
     def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
@@ -274,6 +278,10 @@ class Sender(Protocol):
 
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
         """Demands that a receipt which was given out be anchored."""
+        ...
+
+    def report_equivocation(self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob) -> None:
+        """Shows two leaves that an operator signed with one number."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:

@@ -74,8 +74,8 @@ _GO_ON = {
     "answerAnchor": "DONE NotDemanded, LATE TooLate",
     "expire": "WAIT TooEarly, DONE NotDemanded AlreadyPunished NothingToSlash",
     "collect": "WAIT NotArrived, DONE NothingToCollect",
-    "equivocation": "DONE AlreadyPunished",
-    "equivocationWithEmpty": "DONE AlreadyPunished",
+    "equivocation": "DONE AlreadyPunished NothingToSlash",
+    "equivocationWithEmpty": "DONE AlreadyPunished NothingToSlash",
     "post": (
         "WAIT BeaconTooEarly PoolTooSmall StakeTooSmall FeeMismatch, DONE AlreadyAudited, "
         "LATE WindowClosed BeaconExpired AlreadyDisputed"

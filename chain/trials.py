@@ -5,7 +5,7 @@ from typing import Any
 
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.network import Network
-from bytewise.protocol.receipt import SignedReceipt
+from bytewise.protocol.receipt import Receipt, SignedLeaf, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Digest
 from chain.access import Chain
@@ -33,6 +33,12 @@ class Trials(BlockReader):
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
         """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
         return self._refused(who, "expire", (subject,), 0, block)
+
+    def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
+        """Why the chain would not take a report of `who` that an operator signed two leaves with one number; None if it would."""
+        leaves = (struct_values(first), signature, struct_values(second.record), second.signature)
+        function = "equivocation" if isinstance(second.record, Receipt) else "equivocationWithEmpty"
+        return self._refused(who, function, leaves, 0, block)
 
     def _refused(self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int) -> str | None:
         data = interface("ReceiptAnchor").call(function, *arguments)

@@ -35,9 +35,11 @@ from verifier.control import ControlledStore
 from verifier.demander import Demander, Means
 from verifier.given import Given
 from verifier.jobs import JobSocket
+from verifier.leaf_book import LeafBook
 from verifier.members import Members
 from verifier.node import Node, Part, Votes
 from verifier.records import Records
+from verifier.reporter import Reporter
 from verifier.settings import NodeSettings, Role
 from verifier.tip_server import TipServer
 from verifier.tips import TipBox, TipSender
@@ -65,9 +67,11 @@ class World:
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
         self.da = ControlledStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
+        self.archive, self.leaves = archive, LeafBook(self.network.anchor_domain)
         self.records = Records(
-            self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s
+            self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s, leaves=self.leaves
         )  # fmt: skip
+        self.given = None if settings.given_folder is None else Given(settings.given_folder, self.network.anchor_domain)
         self.worker = Worker()
         self.tips: TipServer | None = None
         self.members: Members | None = None
@@ -101,10 +105,14 @@ class World:
         settings = self.settings
         makes = settings.demands and settings.role is Role.WATCHTOWER
         policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
-        folder = settings.given_folder
-        given = None if folder is None else Given(folder, self.network.anchor_domain)
         means = Means(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
-        return Demander(self.chain, self.network, self.records, self.da, means, given)
+        return Demander(self.chain, self.network, self.records, self.da, means, self.given)
+
+    def reporter(self) -> Reporter | None:
+        """The part that reports equivocation; a watchtower's."""
+        if self.settings.role is not Role.WATCHTOWER:
+            return None
+        return Reporter(self.chain, self.signer.address, self.leaves, self.archive, self.given)
 
     def close(self) -> None:
         """Ends what runs beside the ticks."""
@@ -120,11 +128,11 @@ class World:
     def node(
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None = None, votes: Votes | None = None
     ) -> Node:
-        """The process: votes before audits, audits before challenges, challenges before demands."""
-        demander = self.demander(watchtower is not None, auditor is not None)
-        everything = (votes, auditor, self.members, watchtower, demander)
+        """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
+        demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
+        everything = (votes, auditor, self.members, watchtower, reporter, demander)
         parts: list[Part] = [part for part in everything if part is not None]
-        performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander)
+        performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(
             self.chain, self.sender, self.signer.address, self.records, performer, self.settings.moves, parts,
             self.worker, auditor, votes,

@@ -19,6 +19,7 @@ from bytewise.protocol.actions import (
     OpenAudit,
     OpenDispute,
     PostAudit,
+    ReportEquivocation,
     RunAudit,
     RunVoteJob,
 )
@@ -30,6 +31,7 @@ from bytewise.storage.journal import Journal
 from verifier.auditor import Auditor
 from verifier.demander import Demander
 from verifier.moves import make_move, told, told_of_demand
+from verifier.reporter import Reporter
 from verifier.watchtower import Watchtower
 
 T = TypeVar("T")
@@ -59,7 +61,7 @@ class Performer:
 
     def __init__(
         self, sender: Sender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None,
-        demander: Demander | None = None,
+        demander: Demander | None = None, reporter: Reporter | None = None,
     ) -> None:  # fmt: skip
         self._sender = sender
         self._journal = journal
@@ -67,6 +69,7 @@ class Performer:
         self._watchtower = watchtower
         self._voting = voting
         self._demander = demander
+        self._reporter = reporter
         self._recorded: OrderedDict[Action, None] = OrderedDict()
 
     def perform_all(self, actions: tuple[Action, ...], docket: Docket) -> None:
@@ -97,6 +100,9 @@ class Performer:
             case DemandList() | DemandEnvelope() | DemandAnchor():
                 self._record(action, *told_of_demand(action))
                 _present(self._demander).ask(action, self._sender)
+            case ReportEquivocation():
+                self._record(action, bytes.fromhex(action.operator[2:]), {"seq": str(action.seq)})
+                _present(self._reporter).report(action, self._sender)
             case CastCommit():
                 self._record(action, action.vote.dispute, {"round": action.vote.round, "commitment": hex0x(action.commitment)})
                 _present(self._voting).commit(action, self._sender)

@@ -11,6 +11,7 @@ from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
 from verifier.check import CheckedReceipt, verify_batch, verify_leaves
 from verifier.cures import Served
+from verifier.leaf_book import LeafBook
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
 """Our word for a batch."""
@@ -21,12 +22,16 @@ GOOD = "Good"
 class Lists:
     """Lists of batches."""
 
-    def __init__(self, chain: ChainView, documents: Documents, served: Served, archive: Archive, network: Network) -> None:
+    def __init__(
+        self, chain: ChainView, documents: Documents, served: Served, archive: Archive, network: Network,
+        leaves: LeafBook | None = None,
+    ) -> None:  # fmt: skip
         self._chain = chain
         self._documents = documents
         self._served = served
         self._archive = archive
         self._anchor = network.anchor_domain
+        self._leaf_book = leaves
         self._environments: dict[Digest, Environment] = {}
 
     def read(self, header: BatchHeader, docket: Docket) -> bool:
@@ -61,7 +66,15 @@ class Lists:
             return None
         subject = list_subject(self._anchor, header.batch_id)
         leaves = self._chain.answered_leaves(subject, header.block, docket.number)
-        return None if leaves is None else verify_leaves(self._anchor, header, leaves, data, environment)
+        if leaves is None:
+            return None
+        checked = verify_leaves(self._anchor, header, leaves, data, environment)
+        if self._leaf_book is not None:
+            # What the list says beside what the batch is: both are signed.
+            self._leaf_book.note_list(data)
+            for each in leaves:
+                self._leaf_book.note(each)
+        return checked
 
     def _keep(self, header: BatchHeader, checked: tuple[CheckedReceipt, ...]) -> None:
         for each in checked:

@@ -19,6 +19,7 @@ from bytewise.storage.archive import Archive, SeenReceipt
 from bytewise.storage.cursor import Cursor, Mark
 from verifier.backlog import Backlog
 from verifier.cures import Served
+from verifier.leaf_book import LeafBook
 from verifier.lists import CHECKED, FAULTY, GOOD, NEW, WITHHELD, Lists
 from verifier.tickets import Case
 
@@ -41,14 +42,14 @@ class Records:
 
     def __init__(
         self, chain: ChainView, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
-        fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic,
+        fetch_deadline_s: int, monotonic: Callable[[], float] = time.monotonic, leaves: LeafBook | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._archive = archive
         self._cursor = cursor
         self._network = network
         self._served = Served(chain, da, network.anchor_domain)
-        self._lists = Lists(chain, documents, self._served, archive, network)
+        self._lists = Lists(chain, documents, self._served, archive, network, leaves)
         self._fetch_deadline_s = fetch_deadline_s
         self._monotonic = monotonic
         self._live: dict[Digest, Live] = {}
@@ -188,10 +189,8 @@ class Records:
         """
         self._cursor.rewind(block)
         self._archive.rewind(block)
-        self._live.clear()
-        self._unread.clear()
-        self._faulty.clear()
-        self._backlog.clear()
+        for kept in (self._live, self._unread, self._faulty, self._backlog):
+            kept.clear()
         self._load(docket)
 
     def _store(self, start: int, found: tuple[BatchHeader, ...], docket: Docket) -> None:

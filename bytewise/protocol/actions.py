@@ -221,6 +221,16 @@ class Expire:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportEquivocation:
+    """Show that an operator signed two leaves with one number."""
+
+    operator: Address
+    """Who signed."""
+    seq: int
+    """The number."""
+
+
+@dataclass(frozen=True, slots=True)
 class FinishUnbond:
     """Take stake that has waited long enough."""
 
@@ -258,5 +268,6 @@ Action = (
     ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
+    | ReportEquivocation
 )  # fmt: skip
 """Closed: whoever performs actions matches all of them."""

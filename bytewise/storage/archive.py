@@ -3,9 +3,10 @@
 All but the archive of ciphertext can be deleted and rebuilt from chain and DA; DA forgets, so the archive is kept.
 """
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, delete, select, update
+from sqlalchemy import Engine, Row, delete, select, tuple_, update
 
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
@@ -13,9 +14,12 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
-from bytewise.protocol.units import Blob, Digest, hex0x, unhex
+from bytewise.protocol.units import Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.tables_network import AuditRow, EnvelopeRow, SeenBatchRow, SeenReceiptRow
+
+NUMBERS_PER_QUERY = 256
+"""Two variables each, of the 999 that any SQLite takes."""
 
 
 class SeenBatch(NamedTuple):
@@ -112,6 +116,12 @@ class Archive:
         """Receipts by batch and number; of one batch or finding, if given."""
         conditions = [] if batch_id is None else [SeenReceiptRow.batch_id == batch_id]
         return self._receipts(*conditions, *([] if finding is None else [SeenReceiptRow.finding == finding]))
+
+    def numbered(self, numbers: Collection[tuple[Address, int]]) -> tuple[SeenReceipt, ...]:
+        """Receipts with these operators and numbers."""
+        wanted, place = sorted(numbers), tuple_(SeenReceiptRow.operator, SeenReceiptRow.seq)
+        pages = (wanted[start : start + NUMBERS_PER_QUERY] for start in range(0, len(wanted), NUMBERS_PER_QUERY))
+        return tuple(found for page in pages for found in self._receipts(place.in_(page)))
 
     def rewind(self, block: int) -> None:
         """Forgets batches above a block, and their receipts, after a reorganisation; ciphertext stays."""

@@ -1,5 +1,6 @@
 """Tables of verifiers (seen receipts, archive, audits) and of operators (receipts issued, batches, retries)."""
 
+from sqlalchemy import Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Prose, Word
@@ -31,6 +32,7 @@ class SeenReceiptRow(Base):
     finding: Mapped[Word]
     detail: Mapped[Prose]
     checked_at: Mapped[Int64]
+    __table_args__ = (Index("ix_seen_receipt_number", "operator", "seq"),)
 
 
 class EnvelopeRow(Base):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
-from bytewise.protocol.receipt import SignedLeaf, SignedReceipt, list_subject, receipt_id
+from bytewise.protocol.receipt import Receipt, SignedLeaf, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR, signer
 
@@ -30,6 +30,8 @@ class Claims:
         """Why the chain takes no demand that a receipt be anchored, by receipt."""
         self.owing: set[Digest] = set()
         """Ended demands of whose penalty the chain would take something now."""
+        self.unreported: dict[tuple[Address, int], str] = {}
+        """Why the chain takes no report about an operator's number."""
         self.times: dict[Digest, int] = {}
         """How often a demand was ended."""
         self.trials: list[Digest] = []
@@ -56,6 +58,10 @@ class Claims:
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
         self.trials.append(subject)
         return None if subject in self.owing else "NothingToSlash"
+
+    def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
+        self.trials.append(receipt_id(ANCHOR, first))
+        return self.unreported.get((first.operator, int(first.seq)))
 
     def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
         return self.times.get(subject, 1)

@@ -91,7 +91,7 @@ def test_votes_that_lack_something_stop_neither_moves_nor_the_other_parts(tmp_pa
     dispute = town.dispute(signed, phase=Phase.REVEAL, settleable=True)
     node = node_of(town, votes, Ender(word("one")), votes=votes)
     node.tick()
-    assert town.sender.sent.keys() == {("settle", dispute.id, dispute.round), ("end", word("one"))} and node.ticks == 0
+    assert town.sender.sent.keys() == {("settle", dispute.id, dispute.round), ("end", word("one"), 0)} and node.ticks == 0
 
 
 def test_a_result_that_cannot_be_taken_yet_keeps_none_behind_it(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from tests.unit.verifier.outgoing import Outgoing
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
 from verifier.control import ControlledStore
 from verifier.enclave.session import Bench, Session
+from verifier.leaf_book import LeafBook
 from verifier.records import Records
 
 WORLD = World()
@@ -242,9 +243,9 @@ class Town:
         self.archive = Archive(self.database, self.clock)
         self.journal = Journal(self.database, journal_key(self.folder / "journal.key"), self.clock)
         self.store = ControlledStore(self.shelf, randomness, lambda: self.chain.timestamp)
-        self.records = Records(
-            self.chain, self.chain, self.store, self.archive, Cursor(self.database, "batches"), NETWORK, fetch_deadline_s=60
-        )
+        self.leaves, cursor = LeafBook(ANCHOR), Cursor(self.database, "batches")
+        read = (self.chain, self.chain, self.store, self.archive, cursor, NETWORK)
+        self.records = Records(*read, fetch_deadline_s=60, leaves=self.leaves)
 
     def signed(self, seq: int, cheat: bool = False, key: LocalSigner | None = None) -> SignedReceipt:
         """A signed receipt whose envelope is on the shelf."""
@@ -253,7 +254,7 @@ class Town:
         output = truth.output
         if cheat:
             output = output_for(request, ((output.token_ids[0] + 1) % 256, *output.token_ids[1:]), output.finish_reason)
-        changes = {"tokens_hash": output.tokens_hash, "out_hash": b_out(output.tokens_hash, truth.trace_root)}
+        changes = {"tokens_hash": output.tokens_hash, "out_hash": out_hash(output.tokens_hash, truth.trace_root)}
         receipt, envelope = b.sealed(WORLD, WORLD.payload(request, output), WORLD.receipt(seq, request, truth, **changes))
         return WORLD.sign(receipt, self.shelf.put(envelope))
 
@@ -288,11 +289,6 @@ class Town:
 def seat(commitment: Digest = ZERO_DIGEST, group: Digest = ZERO_DIGEST) -> Seat:
     """Our seat, of three."""
     return Seat(ME.address, 0b111, commitment, group)
-
-
-def b_out(tokens_hash: Digest, trace_root: Digest) -> Digest:
-    """out_hash."""
-    return out_hash(tokens_hash, trace_root)
 
 
 def randomness(size: int) -> bytes:

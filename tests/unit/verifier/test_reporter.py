@@ -1,0 +1,122 @@
+"""An operator that signed two leaves with one number is reported by whoever saw both, once, and nobody else is."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from bytewise.protocol.actions import Action, ReportEquivocation
+from bytewise.protocol.demands import DemandKind, DemandState
+from bytewise.protocol.encoding import encode, to_json
+from bytewise.protocol.merkle import batch_leaf, batch_root
+from bytewise.protocol.receipt import EmptyLeaf, ReceiptList, SignedLeaf, SignedReceipt, list_subject, receipt_id
+from bytewise.protocol.signing import verify_signature
+from bytewise.protocol.units import U32, U64, U256, Blob
+from tests.unit.verifier.demands import BOND, STRANGER, TOWER
+from tests.unit.verifier.town import WORLD, Town
+from tests.world import ANCHOR, CHAIN_ID, word
+from verifier.act import Performer
+from verifier.given import Given
+from verifier.leaf_book import MAX_LEAVES, LeafBook
+from verifier.refusals import REMEMBERED_S
+from verifier.reporter import Reporter
+
+WHO = WORLD.operator.address
+ONE = ReportEquivocation(WHO, 1)
+
+
+def reporter(town: Town) -> Reporter:
+    """As after a start; clients' receipts lie beside the database."""
+    folder = town.folder / "given"
+    folder.mkdir(exist_ok=True)
+    return Reporter(town.chain, TOWER, town.leaves, town.archive, Given(folder, ANCHOR))
+
+
+def hand_over(town: Town, *receipts: SignedReceipt) -> None:
+    (town.folder / "given").mkdir(exist_ok=True)
+    for i, signed in enumerate(receipts):
+        (town.folder / "given" / f"{i}.json").write_text(json.dumps(to_json(signed)))
+
+
+def send(town: Town, part: Reporter, *actions: Action) -> None:
+    Performer(town.sender, town.journal, None, None, None, None, part).perform_all(actions, town.chain.now())
+
+
+def test_a_receipt_that_is_not_the_one_that_was_anchored_is_reported(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    anchored, given = town.signed(1), town.signed(1, cheat=True)
+    town.anchor(anchored, town.signed(2))
+    hand_over(town, given)
+    part = reporter(town)
+    assert part.step(town.chain.now()) == (), "its list was not read yet"
+    town.records.step(town.chain.now())
+    assert part.step(town.chain.now()) == (ONE,)
+    send(town, part, ONE)
+    ((first, first_signature, second, signature),) = town.sender.of("report")
+    assert {first, second} == {anchored.receipt, given.receipt}
+    for record, signed in ((first, first_signature), (second, signature)):
+        verify_signature("receipt", receipt_id(ANCHOR, record), signed, WHO)
+    town.reopen()
+    assert reporter(town).step(town.chain.now()) == (ONE,), "also after a restart"
+    town.journal.verify_journal()
+
+
+def test_what_the_chain_has_punished_is_left_alone(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    hand_over(town, town.signed(1), town.signed(1, cheat=True))
+    town.chain.unreported[(WHO, 1)] = "AlreadyPunished"
+    part = reporter(town)
+    for _ in range(3):
+        assert part.step(town.chain.pass_time(1)) == ()
+    assert len(town.chain.trials) == 1
+    del town.chain.unreported[(WHO, 1)]
+    assert part.step(town.chain.pass_time(REMEMBERED_S)) == (ONE,), "it had no stake, say, and has some now"
+
+
+def test_honest_operators_are_not_reported(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    receipts = [town.signed(seq) for seq in (1, 2, 3)]
+    town.anchor(*receipts)
+    town.records.step(town.chain.now())
+    # The same receipt with another place of its envelope is the same receipt.
+    hand_over(town, *receipts, replace(receipts[0], locator="eigenda:standard:0x02"))
+    assert reporter(town).step(town.chain.now()) == () and town.chain.trials == []
+
+
+def test_a_list_that_hides_what_its_batch_is_made_of_is_a_proof_with_the_answer_to_its_demand(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    shown, hidden, lost = town.signed(1), town.signed(1, cheat=True), town.signed(2)
+    empty = EmptyLeaf(WHO, U64(2), U256(CHAIN_ID))
+    leaves = (SignedLeaf(hidden.receipt, hidden.signature), SignedLeaf(empty, WORLD.operator.sign(receipt_id(ANCHOR, empty))))
+    nodes = [batch_leaf(receipt_id(ANCHOR, each.record), each.record.seq) for each in leaves]
+    town.anchor(shown, root=batch_root(nodes), count=U32(2))
+    hand_over(town, lost)
+    subject, part = list_subject(ANCHOR, 0), reporter(town)
+    town.records.step(town.chain.now())
+    assert part.step(town.chain.now()) == (), "one list is no contradiction"
+    town.chain.demand(subject, DemandKind.LIST, STRANGER, BOND)
+    town.chain.leaves[subject] = leaves
+    town.chain.end(subject, DemandState.ANSWERED)
+    town.records.step(town.chain.now())
+    found = part.step(town.chain.now())
+    assert set(found) == {ONE, ReportEquivocation(WHO, 2)}, "the other one is anchored as lost, and a client has it"
+    send(town, part, *found)
+    second = next(body for body in town.sender.of("report") if body[0].seq == 2)
+    assert second == (lost.receipt, lost.signature, empty, leaves[1].signature)
+
+
+def test_only_what_its_operator_signed_contradicts_it() -> None:
+    request = WORLD.request(1)
+    true = WORLD.sign(WORLD.receipt(1, request, WORLD.engine.generate(request)), "eigenda:standard:0x02")
+    forged = replace(true, receipt=replace(true.receipt, out_hash=word("other")))
+    book = LeafBook(ANCHOR)
+    book.note(SignedLeaf(true.receipt, true.signature))
+    for data in (b"no list", encode(ReceiptList(WHO, U64(1), (forged,)))):
+        book.note_list(data)
+    assert book.doubles == {}
+
+
+def test_a_flood_of_leaves_does_not_fill_the_memory() -> None:
+    book = LeafBook(ANCHOR)
+    for seq in range(1, MAX_LEAVES + 10):
+        book.note(SignedLeaf(EmptyLeaf(WHO, U64(seq), U256(CHAIN_ID)), Blob(b"")))
+    assert len(book._first) == MAX_LEAVES and book.doubles == {}
