@@ -1,6 +1,6 @@
 """Verdict certificates: who is seated, and the one signature of all who signed (`Certificate.sol`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.protocol.docket import Seat
@@ -42,17 +42,24 @@ def seating(members: Sequence[Seat], keys: Mapping[Address, PublicKey]) -> Seati
     return Seating(sum(1 << seat for seat in of_seat), tuple(of_seat[seat] for seat in sorted(of_seat)))
 
 
+def signing(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
+    """Mask of the seats that everybody is to sign for (`ballots.certified_digest`): of those who are willing, whose
+    commitments under the root were seen opened, who have a key and did not commit on the chain."""
+    return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
+
+
 def certificate(
     members: Sequence[Seat], keys: Mapping[Address, PublicKey], signatures: Mapping[Address, BlsSignature]
 ) -> CertificateProof:
-    """The certificate of all who signed; `MalformedValue` if nobody did, or somebody without a key or seat.
+    """The certificate of all who signed; `MalformedValue` if nobody did, or somebody who may not: without a key or seat, or
+    committed on the chain. Each must have signed for the seats of all of these (`signing`).
 
     Signatures are taken as they are: check each before (`bls.check_signature`), for one bad one spoils the sum.
     """
     of_seat = _keys_of_seats(members, keys)
-    strangers = signatures.keys() - {each.voter for each in members if each.voter in keys}
+    strangers = signatures.keys() - {each.voter for each in members if each.voter in keys and not each.committed}
     if not signatures or strangers:
-        raise MalformedValue("certificate", f"signed by {len(signatures)}, of whom without key or seat: {sorted(strangers)}")
+        raise MalformedValue("certificate", f"signed by {len(signatures)}, of whom may not: {sorted(strangers)}")
     signers = sum(each.seat_mask for each in members if each.voter in signatures)
     return CertificateProof(
         seated=sum(1 << seat for seat in of_seat),

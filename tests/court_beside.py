@@ -178,7 +178,9 @@ class CourtBeside(Play):
         return [Seat(who, found.round.mask(who), ZERO_DIGEST, ZERO_DIGEST) for who in found.round.members]
 
     def _proof(self, found: Dispute, finding: Finding, root: Digest, signers: list[Address]) -> Any:
-        digest = ballots.certified_digest(self.court.domain, finding, root)
+        held = self.court.disputes[finding.dispute].round
+        mask = sum(held.mask(who) for who in signers)
+        digest = ballots.certified_digest(self.court.domain, finding, root, mask)
         keys = {who: key.public_key for who, key in self.keys.items()}
         return certificate(self._seats(found), keys, {who: self.keys[who].sign(digest) for who in signers}).argument
 

@@ -11,7 +11,7 @@ from bytewise.protocol import ballots
 from bytewise.protocol.court import convening, payment, verdicts, voting
 from bytewise.protocol.court.count import said_by
 from bytewise.protocol.court.params import MAX_REARMS
-from bytewise.protocol.court.state import Account, Claim, Court, Dispute, Round, Word
+from bytewise.protocol.court.state import Account, Claim, Court, Dispute, Round
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.messages import Finding, Outcome, Vote
 from bytewise.protocol.phases import AT_ANY_TIME, Event, Phase, ends
@@ -147,9 +147,9 @@ class Play:
         return said is not None and self.do("reveal", found.id, None, said)
 
     def certify(self, found: Dispute, choose: Choose) -> bool:
-        """Members who have not revealed sign together, under the one root of the round."""
-        words = self.now(found).round.words
-        signers = [who for who in found.round.members if words.get(who, Word()).said is None]
+        """Members who have not committed sign together, under the one root of the round; now and then one who has joins them."""
+        words, members = self.now(found).round.words, found.round.members
+        signers = [who for who in members if who not in words or choose([False] * 15 + [True])]
         if not signers:
             return False
         one = vote(found, signers[0], choose(LEANINGS[self.leaning[found.id]]))
@@ -215,16 +215,16 @@ class Play:
                 self.do("finalize", found.id, Event.FINALIZE, found.id)
 
     def _vote(self, found: Dispute, choose: Choose) -> None:
-        if choose([False, False, True]):
-            self.do("post_root", found.id, None, found.id, self.root(found))
+        rooted = choose([False, False, True]) and self.do("post_root", found.id, None, found.id, self.root(found))
         for who in found.round.members:
-            if choose([True] * 7 + [False]):
+            # Who is to sign is in the root alone.
+            if choose([not rooted] * 7 + [rooted]):
                 self.commit(found, who, choose)
         if self.phase(found.id) is Phase.COMMIT:
             self.wait(found.round.commit_end + 1 - self.court.now)
 
     def _count(self, found: Dispute, choose: Choose) -> None:
-        if found.round.roots and choose([True, False]):
+        if found.round.roots and choose([True, True, True, False]):
             self.certify(found, choose)
         for who in found.round.members:
             if choose([True] * 9 + [False]):

@@ -24,12 +24,17 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """What signers of a verdict certificate sign: a finding, under the commitments that were collected before it."""
+    """What signers of a verdict certificate sign: a finding, under the commitments that were collected before it.
+
+    For exactly these seats, so that nobody can be added to what the others signed, or left out of it (docs/adr/133).
+    """
 
     finding: Digest
     """EIP-712 struct hash of the `Finding`."""
     commit_root: Digest
     """Posted before anybody revealed."""
+    signers: U256
+    """Mask of all seats that sign it, none of which committed on the chain."""
 
 
 def dispute_id(domain: Domain, receipt_id: Digest) -> Digest:
@@ -48,6 +53,6 @@ def sealed(commitment: Digest, voter: Address, seat_mask: int) -> Digest:
     return keccak256_abi(("bytes32", "address", "uint256"), (commitment, voter, seat_mask))
 
 
-def certified_digest(domain: Domain, finding: Finding, commit_root: Digest) -> Digest:
-    """What every signer of a certificate signs."""
-    return typed_digest(domain, Certified(Digest(struct_hash(finding)), commit_root))
+def certified_digest(domain: Domain, finding: Finding, commit_root: Digest, signers: int) -> Digest:
+    """What every signer of a certificate signs, for the mask of the seats of all of them."""
+    return typed_digest(domain, Certified(Digest(struct_hash(finding)), commit_root, U256(signers)))

@@ -94,7 +94,11 @@ TRANSITIONS = (
     Transition(Phase.COMMIT, Event.COMMITS_CLOSED, Phase.REVEAL, Who.TIME, "`commitEnd` passed, or all seats committed"),
     Transition(Phase.REVEAL, Event.REVEAL, Phase.REVEAL, Who.OPENS, "until `revealEnd`, once"),
     Transition(
-        Phase.REVEAL, Event.CERTIFY, Phase.REVEAL, Who.ANYBODY, "until `revealEnd`, once, for a quorum under a posted root"
+        Phase.REVEAL,
+        Event.CERTIFY,
+        Phase.REVEAL,
+        Who.ANYBODY,
+        "until `revealEnd`, once, for a quorum that committed under a posted root alone",
     ),
     Transition(
         Phase.REVEAL, Event.SETTLE_APPEALABLE, Phase.APPEAL, Who.ANYBODY, "reveals closed; a verdict below the last level"

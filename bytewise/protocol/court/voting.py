@@ -60,23 +60,23 @@ def reveal(court: Court, vote: Vote, quote: bytes = b"") -> Court:
 
 
 def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Address]) -> Court:
-    """One signature, checked by the caller, of members whose seats make a quorum without those that have revealed."""
+    """One signature, checked by the caller, of members whose seats make a quorum and who did not commit on the chain."""
     checks.running(court)
     found = _revealing(court, finding.dispute)
     if finding.round != len(found.rounds) or root not in found.round.roots:
         raise MalformedValue("certificate", f"round {finding.round}, root {root.hex()}")
     checks.new(not found.round.certified, f"round {finding.round}", "certified already")
-    said, seats, spoken = said_by(finding), 0, list[Address]()
+    said, seats, words = said_by(finding), 0, dict(found.round.words)
     for who in signers:
         mask = found.round.mask(who)
         if not mask:
             raise NotAMember(who, found.id.hex(), finding.round)
-        if found.round.words.get(who, Word()).said is None:
-            spoken, seats = [*spoken, who], seats | mask
+        if who in words:
+            raise MalformedValue("certificate", f"{who} committed itself, or is named twice")
+        words[who], seats = Word(said=said), seats | mask
     quorum = court.params_of(found).quorum(found.round.seats)
     if seats.bit_count() < quorum:
         raise MalformedValue("certificate", f"{seats.bit_count()} seats of {quorum}")
-    words = {**found.round.words, **{who: replace(found.round.words.get(who, Word()), said=said) for who in spoken}}
     count = found.round.count.add(said, seats.bit_count(), found.claim.out_hash)
     return court.put(found.with_round(words=words, count=count, certified=seats))
 

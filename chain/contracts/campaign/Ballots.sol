@@ -43,8 +43,8 @@ abstract contract Ballots is Checks {
         bool signs = _byCertificate(id);
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = luck(id, round, i, "commit");
-            // Who signs a certificate may have committed too.
-            if (own % 16 == 0 || (signs && own % 4 != 1)) continue;
+            // Who is to sign a certificate commits under its root alone, but for a few that trust nobody to collect them all.
+            if (own % 16 == 0 || (signs && own % 8 != 1)) continue;
             _commits(id, list[i], own % 8 == 1 ? uint8(own >> 8) : _moodOf(id, round, salt));
         }
     }

@@ -22,7 +22,7 @@ abstract contract Certificates is Ballots {
         may(personAt(r.seedBlock), address(disputes), 0, data, "form");
     }
 
-    /// @dev Most members that have not revealed sign what the round is in the mood for.
+    /// @dev Most members that have not committed sign what the round is in the mood for.
     function _certify(bytes32 id, uint256 salt) internal {
         IDisputes.Round memory r = roundOf(id);
         if (r.committee == 0 || r.certifiedGroup != 0) return;
@@ -30,9 +30,10 @@ abstract contract Certificates is Ballots {
         Act memory act = choice(_moodOf(id, round, salt));
         Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
         uint256 signers = _signers(id, round);
-        (Certificate.Proof memory p) = _proofOf(id, signers, f);
+        Certificate.Proof memory p = _proofOf(id, signers, signers, f);
         if (salt % 8 == 0) _forge(f, p, salt);
-        signedFor[id][round] = signers & ~r.revealedMask;
+        if (salt % 8 == 1) _joinIn(id, f, signers, salt);
+        signedFor[id][round] = signers;
         may(personAt(salt), address(disputes), 0, abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify");
     }
 
@@ -49,15 +50,37 @@ abstract contract Certificates is Ballots {
         that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who did not sign is counted");
     }
 
+    /// @dev Who did nothing adds its signature to a certificate that it has seen; who committed itself signs with the others.
+    function _joinIn(bytes32 id, Finding memory f, uint256 signers, uint256 salt) private {
+        uint256 committed = roundOf(id).committedMask;
+        (uint256 seated,,) = _sum(id, type(uint256).max);
+        uint256 both = signers | seated & ~committed;
+        Certificate.Proof memory q;
+        if (both != signers) {
+            q = _proofOf(id, signers, both, f);
+            that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "a seen certificate was joined");
+        }
+        if (committed == 0) return;
+        q = _proofOf(id, signers | committed, signers | committed, f);
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who committed is certified");
+    }
+
     function _signers(bytes32 id, uint16 round) private view returns (uint256 mask) {
         IDisputes.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter != address(0) && luck(id, round, i, "signs") % 8 != 0) mask |= list[i].seatMask;
         }
+        return mask & ~roundOf(id).committedMask;
     }
 
-    function _proofOf(bytes32 id, uint256 signers, Finding memory f) private view returns (Certificate.Proof memory p) {
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT);
+    /// @param said the seats that everybody signed for
+    /// @param signers those whose signatures are in the sum
+    function _proofOf(bytes32 id, uint256 said, uint256 signers, Finding memory f)
+        private
+        view
+        returns (Certificate.Proof memory p)
+    {
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT, said);
         (uint256 seated,, uint256 all) = _sum(id, type(uint256).max);
         (,, uint256 some) = _sum(id, signers);
         (, Bls.G1[] memory absent,) = _sum(id, ~signers);

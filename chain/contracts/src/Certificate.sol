@@ -92,12 +92,13 @@ library Certificate {
 
     /// @notice EIP-712 digest that signers of a finding sign; never bytes that a caller supplies.
     /// @param commitRoot root of the commitments that all signers made before anybody revealed
-    function digestOf(bytes32 domainSeparator, Finding memory finding, bytes32 commitRoot)
+    /// @param signers mask of the seats that sign: everybody signs for all of them
+    function digestOf(bytes32 domainSeparator, Finding memory finding, bytes32 commitRoot, uint256 signers)
         internal
         pure
         returns (bytes32)
     {
-        bytes32 structHash = StructHashes.certified(Certified(StructHashes.finding(finding), commitRoot));
+        bytes32 structHash = StructHashes.certified(Certified(StructHashes.finding(finding), commitRoot, signers));
         return MessageHashUtils.toTypedDataHash(domainSeparator, structHash);
     }
 

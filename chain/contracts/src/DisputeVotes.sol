@@ -99,16 +99,17 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         if (r.certified != Outcome.NONE) revert AlreadyCertified(f.dispute, f.round);
         if (r.committee == bytes32(0)) revert NoCommittee(f.dispute, f.round);
         if (!r.roots[commitRoot]) revert UnknownRoot(commitRoot);
-        // Who has revealed has spoken; the rest must be a quorum by itself.
-        uint256 fresh = proof.signers & ~r.opened;
-        (uint256 seats, uint256 quorum) = (fresh.size(), PARAMS.quorum(d.paramsVersion, r.seats));
+        // Who committed itself is bound to that, and reveals it.
+        uint256 themselves = proof.signers & r.committed;
+        if (themselves != 0) revert CommittedThemselves(f.dispute, f.round, themselves);
+        (uint256 seats, uint256 quorum) = (proof.signers.size(), PARAMS.quorum(d.paramsVersion, r.seats));
         if (seats < quorum) revert QuorumNotMet(seats, quorum);
-        bytes32 digest = Certificate.digestOf(domainSeparator(), f, commitRoot);
+        bytes32 digest = Certificate.digestOf(domainSeparator(), f, commitRoot, proof.signers);
         CERTIFIER.verify(_absent(d, r, proof), r.seedBlock - 1, r.committee, digest, proof);
         Said memory said = _said(f);
-        (r.certified, r.certifiedMask, r.certifiedGroup) = (said.outcome, fresh, said.group);
+        (r.certified, r.certifiedMask, r.certifiedGroup) = (said.outcome, proof.signers, said.group);
         _count(d, r, said, seats);
-        emit Certified(f.dispute, f.round, f, fresh, uint16(seats));
+        emit Certified(f.dispute, f.round, f, proof.signers, uint16(seats));
     }
 
     /// @inheritdoc IBallots

@@ -94,10 +94,12 @@ struct Finding {
     bytes32 roundDigest; // EXECUTED only, else 0
 }
 
-/// @notice What signers of a verdict certificate sign: a finding, under the commitments that were collected before it.
+/// @notice What signers of a verdict certificate sign: a finding, under the commitments that were collected before it, for
+///         exactly these seats: nobody can be added to what others signed, or left out of it.
 struct Certified {
     bytes32 finding; // EIP-712 struct hash of the Finding
     bytes32 commitRoot; // posted before anybody revealed
+    uint256 signers; // mask of seats
 }
 
 /// @notice What a BLS key signs to prove that it is held by an account.
@@ -137,7 +139,7 @@ library StructHashes {
     bytes32 internal constant FINDING = keccak256(
         "Finding(bytes32 dispute,uint16 round,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest)"
     );
-    bytes32 internal constant CERTIFIED = keccak256("Certified(bytes32 finding,bytes32 commitRoot)");
+    bytes32 internal constant CERTIFIED = keccak256("Certified(bytes32 finding,bytes32 commitRoot,uint256 signers)");
     bytes32 internal constant POSSESSION = keccak256("Possession(address account,bytes32 keyHash)");
 
     function receipt(Receipt memory r) internal pure returns (bytes32) {

@@ -46,11 +46,11 @@ contract Court is EIP712 {
 
     function check(Finding calldata finding, Certificate.Proof calldata proof) public view {
         address[] memory absent = _in(proof.seated & ~proof.signers);
-        Certificate.verify(KEYS, absent, _formedAt, committee, digest(finding), proof);
+        Certificate.verify(KEYS, absent, _formedAt, committee, digest(finding, proof.signers), proof);
     }
 
-    function digest(Finding calldata finding) public view returns (bytes32) {
-        return Certificate.digestOf(_domainSeparatorV4(), finding, _root);
+    function digest(Finding calldata finding, uint256 signers) public view returns (bytes32) {
+        return Certificate.digestOf(_domainSeparatorV4(), finding, _root, signers);
     }
 
     function _in(uint256 mask) private view returns (address[] memory out) {

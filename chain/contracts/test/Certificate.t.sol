@@ -91,13 +91,18 @@ contract CertificateTest is BlsSigner {
         return publicKey(sum);
     }
 
+    /// @dev What the members in the mask sign.
+    function said(Finding memory f, uint256 signers) private view returns (bytes32) {
+        return court.digest(f, seatsIn(signers));
+    }
+
     function proofOf(uint256 signers, bytes32 digest) private view returns (Certificate.Proof memory) {
         Bls.G2 memory signature = aggregate(secrets, seats, signers, digest);
         return Certificate.Proof(seatsIn(all), seatsIn(signers), committeeKey(), signature, points(all & ~signers));
     }
 
     function refused(Finding memory f, Certificate.Proof memory p) private {
-        bytes32 digest = court.digest(f);
+        bytes32 digest = court.digest(f, p.signers);
         vm.expectRevert(abi.encodeWithSelector(Certificate.BadCertificate.selector, digest, p.signers));
         court.certify(f, p);
     }
@@ -109,7 +114,7 @@ contract CertificateTest is BlsSigner {
         seated(salt);
         Finding memory f = finding(salt);
         uint256 signers = some(salt);
-        same(court.certify(f, proofOf(signers, court.digest(f))), seatsOf(signers), "seats");
+        same(court.certify(f, proofOf(signers, said(f, signers))), seatsOf(signers), "seats");
     }
 
     /// @dev Fails when signers are not compared with the seated.
@@ -127,7 +132,7 @@ contract CertificateTest is BlsSigner {
         all = ((1 << POOL) - 1) ^ (1 << keyless);
         court.form(block.number, seatsIn(all), points(all));
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(all, court.digest(f));
+        Certificate.Proof memory p = proofOf(all, said(f, all));
         same(court.certify(f, p), seatsOf(all), "seats");
         p.signers |= seatsIn(1 << keyless);
         vm.expectRevert(abi.encodeWithSelector(Certificate.NotSeated.selector, p.signers, seatsIn(all)));
@@ -139,10 +144,29 @@ contract CertificateTest is BlsSigner {
     function test_a_member_who_did_not_sign_is_not_counted(uint256 salt) public {
         seated(salt);
         Finding memory f = finding(salt);
-        uint256 signers = few(salt);
-        Certificate.Proof memory p = proofOf(signers, court.digest(f));
-        p.signers = seatsIn(all);
-        p.absentKeys = new Bls.G1[](0);
+        // Whichever of the two they signed for.
+        for (uint256 i = 0; i < 2; ++i) {
+            uint256 signers = few(salt);
+            Certificate.Proof memory p = proofOf(signers, said(f, i == 0 ? signers : all));
+            p.signers = seatsIn(all);
+            p.absentKeys = new Bls.G1[](0);
+            refused(f, p);
+        }
+    }
+
+    /// @dev The others add their signatures over the very digest that the signers signed. Fails for a digest without the mask.
+    function test_nobody_is_added_to_what_was_signed(uint256 salt) public {
+        seated(salt);
+        Finding memory f = finding(salt);
+        Certificate.Proof memory p = proofOf(all, said(f, few(salt)));
+        refused(f, p);
+    }
+
+    /// @dev All signed, and somebody takes the signature of one (its own, say) away again.
+    function test_nobody_is_left_out_of_what_was_signed(uint256 salt) public {
+        seated(salt);
+        Finding memory f = finding(salt);
+        Certificate.Proof memory p = proofOf(few(salt), said(f, all));
         refused(f, p);
     }
 
@@ -151,21 +175,21 @@ contract CertificateTest is BlsSigner {
         seated(salt);
         Finding memory f = finding(salt);
         uint256 signers = few(salt);
-        Certificate.Proof memory p = proofOf(signers, court.digest(f));
-        p.signature = proofOf(all, court.digest(f)).signature;
+        Certificate.Proof memory p = proofOf(signers, said(f, signers));
+        p.signature = proofOf(all, said(f, signers)).signature;
         refused(f, p);
     }
 
     function test_a_signature_counts_once_per_seat(uint256 salt) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(all, court.digest(f));
+        Certificate.Proof memory p = proofOf(all, said(f, all));
         uint256[] memory once = new uint256[](secrets.length);
         for (uint256 i = 0; i < once.length; ++i) {
             once[i] = 1;
         }
         vm.assume(seatsOf(all) != once.length);
-        p.signature = aggregate(secrets, once, all, court.digest(f));
+        p.signature = aggregate(secrets, once, all, said(f, all));
         refused(f, p);
     }
 
@@ -173,7 +197,7 @@ contract CertificateTest is BlsSigner {
     function test_a_certificate_is_for_one_finding(uint256 salt, uint8 field) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(some(salt), court.digest(f));
+        Certificate.Proof memory p = proofOf(some(salt), said(f, some(salt)));
         if (field % 8 == 7) court.collect(keccak256(abi.encode(salt, "other commitments")));
         else if (field % 8 == 0) f.dispute = keccak256(abi.encode(f.dispute));
         else if (field % 8 == 1) ++f.round;
@@ -189,13 +213,13 @@ contract CertificateTest is BlsSigner {
         seated(salt);
         Finding memory f = finding(salt);
         vm.assume(chain != block.chainid && chain != 0);
-        Certificate.Proof memory p = proofOf(some(salt), court.digest(f));
+        Certificate.Proof memory p = proofOf(some(salt), said(f, some(salt)));
         Court twin = new Court(keys);
         for (uint256 i = 0; i < secrets.length; ++i) {
             twin.seat(member(i), seats[i]);
         }
         twin.form(block.number, seatsIn(all), points(all));
-        bytes32 digest = twin.digest(f);
+        bytes32 digest = twin.digest(f, p.signers);
         vm.expectRevert(abi.encodeWithSelector(Certificate.BadCertificate.selector, digest, p.signers));
         twin.certify(f, p);
         vm.chainId(chain);
@@ -206,12 +230,12 @@ contract CertificateTest is BlsSigner {
     function test_signatures_under_the_possession_tag_are_no_votes(uint256 salt) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(all, court.digest(f));
+        Certificate.Proof memory p = proofOf(all, said(f, all));
         uint256 sum = 0;
         for (uint256 i = 0; i < secrets.length; ++i) {
             sum = addmod(sum, mulmod(secrets[i], seats[i], ORDER), ORDER);
         }
-        p.signature = times(Bls.hashToG2(court.digest(f), Bls.POSSESSION), sum);
+        p.signature = times(Bls.hashToG2(said(f, all), Bls.POSSESSION), sum);
         refused(f, p);
     }
 
@@ -220,7 +244,7 @@ contract CertificateTest is BlsSigner {
     function test_nobody_says_nothing(uint256 salt) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(0, court.digest(f));
+        Certificate.Proof memory p = proofOf(0, said(f, 0));
         vm.expectRevert(Certificate.NobodySigned.selector);
         court.certify(f, p);
     }
@@ -237,7 +261,7 @@ contract CertificateTest is BlsSigner {
         (both[0], both[1]) = (publicKeys[0], publicKey(secrets[1]));
         court.form(block.number, seatsIn(all), both);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(all, court.digest(f));
+        Certificate.Proof memory p = proofOf(all, said(f, all));
         same(uint256(p.signature.x0Low), 0, "signature at infinity");
         refused(f, p);
     }
@@ -246,7 +270,7 @@ contract CertificateTest is BlsSigner {
     function test_the_committee_is_the_one_that_was_formed(uint256 salt, uint8 what) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(all, court.digest(f));
+        Certificate.Proof memory p = proofOf(all, said(f, all));
         if (what % 2 == 0) p.seated ^= 1 << (salt % 256);
         else p.committeeKey = publicKey(secret(salt, 99));
         bytes32 shown = Certificate.commitment(p.committeeKey, p.seated);
@@ -258,7 +282,7 @@ contract CertificateTest is BlsSigner {
     function test_only_an_absent_members_own_key_is_taken_away(uint256 salt) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(1, court.digest(f));
+        Certificate.Proof memory p = proofOf(1, said(f, 1));
         p.absentKeys[0] = publicKey(secret(salt, 99));
         bytes32 have = hashOf(p.absentKeys[0]);
         vm.expectRevert(abi.encodeWithSelector(Certificate.WrongKey.selector, member(1), have));
@@ -269,7 +293,7 @@ contract CertificateTest is BlsSigner {
         seated(salt);
         Finding memory f = finding(salt);
         uint256 signers = few(salt);
-        Certificate.Proof memory p = proofOf(signers, court.digest(f));
+        Certificate.Proof memory p = proofOf(signers, said(f, signers));
         uint256 want = p.absentKeys.length;
         uint256 have = more ? want + 1 : want - 1;
         Bls.G1[] memory changed = new Bls.G1[](have);
@@ -285,7 +309,7 @@ contract CertificateTest is BlsSigner {
     function test_a_signature_with_one_other_bit_is_refused(uint256 salt, uint16 bit) public {
         seated(salt);
         Finding memory f = finding(salt);
-        Certificate.Proof memory p = proofOf(some(salt), court.digest(f));
+        Certificate.Proof memory p = proofOf(some(salt), said(f, some(salt)));
         bytes32[8] memory w = abi.decode(abi.encode(p.signature), (bytes32[8]));
         w[(bit >> 8) % 8] ^= bytes32(1 << (bit % 256));
         p.signature = abi.decode(abi.encode(w), (Bls.G2));
@@ -305,7 +329,7 @@ contract CertificateTest is BlsSigner {
         same(court.committee(), formed, "as of the earlier block");
         Finding memory f = finding(salt);
         uint256 signers = few(salt);
-        same(court.certify(f, proofOf(signers, court.digest(f))), seatsOf(signers), "seats");
+        same(court.certify(f, proofOf(signers, said(f, signers))), seatsOf(signers), "seats");
         Bls.G1[] memory stale = points(all);
         vm.expectRevert(abi.encodeWithSelector(Certificate.WrongKey.selector, member(0), hashOf(stale[0])));
         court.form(block.number, seatsIn(all), stale);

@@ -55,11 +55,12 @@ contract CertificateGasTest is BlsSigner {
     /// @dev Gas of a certificate in which the last `absent` members are missing.
     function certified(Court place, uint256 size, uint256 absent, bytes32 salt) private view returns (uint256 gas) {
         Finding memory f = Finding(salt, 1, uint8(Outcome.EXECUTED), 0, ~salt, salt, ~salt);
+        uint256 signers = (1 << (size - absent)) - 1;
         Certificate.Proof memory p = Certificate.Proof({
             seated: (1 << size) - 1,
-            signers: (1 << (size - absent)) - 1,
+            signers: signers,
             committeeKey: publicKey(secretOf(size)),
-            signature: signed(secretOf(size - absent), place.digest(f)),
+            signature: signed(secretOf(size - absent), place.digest(f, signers)),
             absentKeys: keysOf(size - absent, size)
         });
         gas = gasleft();

@@ -90,9 +90,15 @@ contract DisputeCertificateTest is Courthouse {
     }
 
     function proofOf(uint256 signers, Finding memory f) private view returns (Certificate.Proof memory) {
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT);
-        Bls.G2 memory signature = signed(scalarOf(signers), digest);
-        return Certificate.Proof(all(), signers, publicKey(scalarOf(all())), signature, keysOf(all() & ~signers));
+        return joinedBy(signers, 0, f);
+    }
+
+    /// @dev Of what is signed for the seats of `signers`, with the signatures of those of `more` beside theirs.
+    function joinedBy(uint256 signers, uint256 more, Finding memory f) private view returns (Certificate.Proof memory) {
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT, signers);
+        uint256 shown = signers | more;
+        Bls.G2 memory signature = signed(scalarOf(shown), digest);
+        return Certificate.Proof(all(), shown, publicKey(scalarOf(all())), signature, keysOf(all() & ~shown));
     }
 
     /// @dev Members without the last few, down to a quorum of 6 of 9 seats if one is wanted.
@@ -112,29 +118,31 @@ contract DisputeCertificateTest is Courthouse {
         (choice, rest) = (choice % 10, rest % 11);
         formed(salt);
         uint256 signers = signersOf(salt >> 16, 6);
-        for (uint256 i = 0; i < list.length; ++i) {
-            bool signs = list[i].seatMask & signers != 0;
-            if (signs || rest != 10) committed(voteOf(id, list[i], signs ? choice : rest));
-        }
-        toReveal(id);
+        if (rest != 10) commits(all() & ~signers, rest);
         uint256 snapshot = vm.snapshotState();
-        othersReveal(signers, rest);
-        for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i].seatMask & signers != 0) disputes.reveal(voteOf(id, list[i], choice), "");
-        }
+        commits(signers, choice);
+        toReveal(id);
+        if (rest != 10) reveals(all() & ~signers, rest);
+        reveals(signers, choice);
         bytes32 want = counted();
         vm.revertToState(snapshot);
+        toReveal(id);
         Finding memory f = findingOf(choice);
         disputes.certify(f, ROOT, proofOf(signers, f));
-        othersReveal(signers, rest);
+        if (rest != 10) reveals(all() & ~signers, rest);
         same(counted(), want, "the same count");
         same(disputes.roundOf(id, 1).certifiedMask, signers, "who");
     }
 
-    function othersReveal(uint256 signers, uint256 rest) private {
-        if (rest == 10) return;
+    function commits(uint256 seats, uint256 choice) private {
         for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i].seatMask & signers == 0) disputes.reveal(voteOf(id, list[i], rest), "");
+            if (list[i].seatMask & seats != 0) committed(voteOf(id, list[i], choice));
+        }
+    }
+
+    function reveals(uint256 seats, uint256 choice) private {
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].seatMask & seats != 0) disputes.reveal(voteOf(id, list[i], choice), "");
         }
     }
 
@@ -170,25 +178,40 @@ contract DisputeCertificateTest is Courthouse {
         }
     }
 
+    /// @dev Who neither worked nor committed sees a certificate, adds its own signature, and is faster.
+    function test_nobody_joins_a_certificate_that_is_seen(uint256 salt, uint256 who, uint8 choice) public {
+        formed(salt);
+        uint256 late = list[who % list.length].seatMask;
+        uint256 signers = all() & ~late;
+        vm.assume(ones(signers) >= 6);
+        toReveal(id);
+        Finding memory f = findingOf(choice % 10);
+        Certificate.Proof memory joined = joinedBy(signers, late, f);
+        vm.expectPartialRevert(Certificate.BadCertificate.selector);
+        disputes.certify(f, ROOT, joined);
+        disputes.certify(f, ROOT, proofOf(signers, f));
+        same(disputes.roundOf(id, 1).certifiedMask, signers, "who");
+    }
+
     // --- each member once ---
 
-    function test_who_has_revealed_is_not_certified_too(uint256 salt, uint256 who) public {
+    /// @dev Who committed itself reveals itself: what it committed to is what it said, whatever else it signs.
+    function test_who_committed_itself_is_not_certified(uint256 salt, uint256 who, bool reveals_) public {
         formed(salt);
-        uint256 i = who % list.length;
-        committed(voteOf(id, list[i], 7));
+        IDisputes.Member memory m = list[who % list.length];
+        vm.assume(9 - m.seats >= 6);
+        committed(voteOf(id, m, 7));
         toReveal(id);
-        disputes.reveal(voteOf(id, list[i], 7), "");
+        if (reveals_) disputes.reveal(voteOf(id, m, 7), "");
         Finding memory f = findingOf(0);
-        uint256 left = 9 - list[i].seats;
         Certificate.Proof memory p = proofOf(all(), f);
-        if (left < 6) {
-            vm.expectRevert(abi.encodeWithSelector(ICourt.QuorumNotMet.selector, left, 6));
-            disputes.certify(f, ROOT, p);
-            return;
-        }
+        vm.expectRevert(abi.encodeWithSelector(ICourt.CommittedThemselves.selector, id, 1, m.seatMask));
         disputes.certify(f, ROOT, p);
+        p = proofOf(all() & ~m.seatMask, f);
+        disputes.certify(f, ROOT, p);
+        if (!reveals_) disputes.reveal(voteOf(id, m, 7), "");
         ICourt.Tally memory t = disputes.tallyOf(id, 1);
-        that(t.equal == left && t.unavailable == list[i].seats, "each once");
+        that(t.equal == 9 - m.seats && t.unavailable == m.seats, "each once");
         vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyCertified.selector, id, 1));
         disputes.certify(f, ROOT, p);
     }
@@ -196,7 +219,6 @@ contract DisputeCertificateTest is Courthouse {
     function test_who_is_certified_does_not_reveal_too(uint256 salt, uint256 who) public {
         formed(salt);
         uint256 i = who % list.length;
-        committed(voteOf(id, list[i], 7));
         toReveal(id);
         Finding memory f = findingOf(0);
         disputes.certify(f, ROOT, proofOf(all(), f));

@@ -1,5 +1,6 @@
 """The client of the contracts, without a chain: names that the ABI has, refusals understood, seats summed."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from chain import artifacts
 from chain.answers import _GO_ON, _MEANINGS, classify
 from chain.artifacts import Reason, interface
 from chain.bls import BlsSigner, PublicKey, aggregate, committee_key
-from chain.certificates import certificate, seating
+from chain.certificates import certificate, seating, signing
 from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
 from chain.rules import _RULES, as_rule
@@ -133,3 +134,16 @@ def test_a_certificate_sums_keys_and_signatures_once_for_each_seat() -> None:
     for signatures in ({}, {seats[2].voter: signature}, {address("0x" + "99" * 20): signature}):
         with pytest.raises(MalformedValue, match="certificate"):
             certificate(seats, keys, signatures)
+
+
+def test_who_is_to_sign_a_certificate_is_known_before_anybody_signs() -> None:
+    seats, signers = keyed(4)
+    keys: dict[Address, PublicKey] = {who: signer.public_key for who, signer in signers.items()}
+    everybody = [each.voter for each in seats]
+    assert signing(seats, keys, everybody) == 0b1110111, "who has no key signs nothing"
+    assert signing(seats, keys, everybody[1:]) == 0b1100110
+    for done in ({"commitment": word("sealed")}, {"group": word("revealed")}):
+        voted = [dataclasses.replace(seats[0], **done), *seats[1:]]
+        assert signing(voted, keys, everybody) == 0b1100110, "who committed itself reveals itself"
+        with pytest.raises(MalformedValue, match=everybody[0]):
+            certificate(voted, keys, {everybody[0]: signers[everybody[0]].sign(word("message"))})

@@ -24,7 +24,7 @@ from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
 from chain.bls import BlsSigner
 from chain.book import read_network, verify_code, write_network
-from chain.certificates import certificate, seating
+from chain.certificates import certificate, seating, signing
 from chain.history import CourtHistory
 from chain.params import DEVNET
 from chain.sending import dry_run
@@ -93,9 +93,10 @@ def test_a_lie_is_overturned_by_a_certificate_and_its_price_withdrawn(anvil: Anv
     court.commit([votes[alone.voter]])
     mine(anvil, court.case().commit_end - anvil.client.head().timestamp + 1)
     finding = Finding(case.id, U16(case.round), *struct_values(votes[alone.voter])[4:9])
-    message = certified_digest(court.domain, finding, root)
+    seated = court.case().members
+    message = certified_digest(court.domain, finding, root, signing(seated, public, votes))
     signatures = {who: keys[who].sign(message) for who in votes if who != alone.voter}
-    helper.certify(finding, root, certificate(court.case().members, public, signatures))
+    helper.certify(finding, root, certificate(seated, public, signatures))
     court.reveal([votes[alone.voter]])
     (shown,) = history.certificates(0, court.reader.head())
     assert shown.finding == finding and shown.signers == 2**15 - 1 - alone.seat_mask

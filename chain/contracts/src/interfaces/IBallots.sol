@@ -20,8 +20,9 @@ interface IBallots is ICourt {
     function formCommittee(bytes32 id, uint256 seated, Bls.G1[] calldata points) external;
     /// @notice Open a vote. Anybody who knows it; `quote` is empty where `vote.quoteHash` is zero.
     function reveal(Vote calldata vote, bytes calldata quote) external;
-    /// @notice One signature of members whose seats make a quorum and who have not revealed. The digest that they signed is that
-    ///         of the finding under `commitRoot`, which was posted before the commit phase ended.
+    /// @notice One signature of members whose seats make a quorum, none of whom committed on the chain. The digest that they
+    ///         signed is that of the finding under `commitRoot`, which was posted before the commit phase ended, for the mask
+    ///         of all their seats.
     function certify(Finding calldata finding, bytes32 commitRoot, Certificate.Proof calldata proof) external;
     function disputeId(bytes32 receiptId) external view returns (bytes32);
     function domainSeparator() external view returns (bytes32);

@@ -97,7 +97,7 @@ interface ICourt {
     event CommitRootPosted(bytes32 indexed id, uint16 indexed round, bytes32 root, address by);
     event CommitteeFormed(bytes32 indexed id, uint16 indexed round, bytes32 committee, uint256 seated);
     event Revealed(bytes32 indexed id, uint16 indexed round, address indexed voter, Vote vote, bytes quote);
-    /// @notice `signers` is the mask of the seats that it counts for.
+    /// @notice `signers` is the mask of the seats that signed, each of which it counts for.
     event Certified(bytes32 indexed id, uint16 indexed round, Finding finding, uint256 signers, uint16 seats);
     /// @notice A round is counted. `verdict` is NONE if it was inconclusive.
     event Settled(bytes32 indexed id, uint16 indexed round, Verdict verdict, Tally tally);
@@ -147,8 +147,10 @@ interface ICourt {
     error CommitteeExists(bytes32 id, uint16 round);
     error NoCommittee(bytes32 id, uint16 round);
     error AlreadyCertified(bytes32 id, uint16 round);
-    /// @notice A certificate speaks for a quorum that has not revealed.
+    /// @notice A certificate speaks for a quorum.
     error QuorumNotMet(uint256 have, uint256 want);
+    /// @notice Seats that committed on the chain cannot be certified: they reveal.
+    error CommittedThemselves(bytes32 id, uint16 round, uint256 seats);
     error AlreadyAppealed(bytes32 id);
     error LastLevel(bytes32 id);
     error BadAlt(bytes32 have, bytes32 want);

@@ -223,7 +223,7 @@ abstract contract GasBase is Network {
         returns (Finding memory f, Certificate.Proof memory p)
     {
         f = Finding(id, disputes.dispute(id).round, 1, 0, TOKENS, TRACE, keccak256("round"));
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, root);
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, root, signers);
         uint256 sum = 0;
         address[] memory absent = new address[](all.length);
         uint256 away = 0;
