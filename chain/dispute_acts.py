@@ -70,7 +70,7 @@ class DisputeActs(Acts):
         self._vote("commit", dispute, round_number, (dispute, seat_mask, commitment), until)
 
     def commit_for(self, commits: Sequence[SignedCommit]) -> None:
-        """Brings others' commitments of one round; who has committed already is passed over."""
+        """Brings others' commitments of one round, 200 at most in one transaction; who has committed already is passed over."""
         first = commits[0].commit
         until: int = self._view(first.dispute)["round"]["commitEnd"]
         arguments = (

@@ -29,6 +29,7 @@ from bytewise.protocol.actions import (
 )
 from bytewise.protocol.ballots import sealed
 from bytewise.protocol.court.count import said_by
+from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
 from bytewise.protocol.errors import ProtectionMissing
 from bytewise.protocol.messages import Verdict, Vote
@@ -164,7 +165,7 @@ def _open_moves(docket: Docket, case: Case, policy: MovePolicy) -> Iterator[tupl
     elif case.phase is Phase.REVEAL and case.settleable:
         yield Settle(case.id, case.round), docket.clock - case.reveal_end
     elif case.phase is Phase.AIRGAP and docket.clock > case.airgap_end:
-        if not (case.held and case.verdict is Verdict.OVERTURNED):
+        if not (case.held and case.verdict in CONVICTIONS):
             yield Finalize(case.id), docket.clock - case.airgap_end
     elif case.phase is Phase.FINAL:
         late = docket.clock - case.airgap_end

@@ -6,6 +6,7 @@ from dataclasses import replace
 from bytewise.protocol import ballots
 from bytewise.protocol.court import checks, payment
 from bytewise.protocol.court.count import judge
+from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.state import Court, Dispute, Round
 from bytewise.protocol.errors import CommitmentMismatch, Held, MalformedValue, TooEarly
 from bytewise.protocol.messages import Verdict
@@ -75,7 +76,7 @@ def finalize(court: Court, dispute: Digest) -> Court:
     found = checks.in_phase(court, dispute, Phase.AIRGAP)
     if court.now <= found.airgap_end:
         raise TooEarly("the end", found.airgap_end + 1, court.now)
-    if found.verdict is Verdict.OVERTURNED and court.breaker(found.claim.environment).held:
+    if found.verdict in CONVICTIONS and court.breaker(found.claim.environment).held:
         raise Held(found.claim.environment.hex())
     return payment.end(court, replace(found, phase=Phase.FINAL))
 

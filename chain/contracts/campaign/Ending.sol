@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Phase, Verdict} from "../src/Types.sol";
+import {Committee, Phase, Times, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {KeyActions} from "./KeyActions.sol";
@@ -31,14 +31,22 @@ abstract contract Ending is KeyActions {
     }
 
     function _toTheEnd(bytes32 id) private {
-        IDisputes.Dispute memory d = disputes.dispute(id);
-        // By the law of its version, and the time that a hold or the search for a seed by this walk itself may add.
-        uint256 last = guardian.clock() + params.longestDispute(d.paramsVersion);
+        uint256 last = guardian.clock() + _leftOf(id);
         for (uint256 n = 0; disputes.phaseOf(id) != Phase.FINAL; ++n) {
             that(n < MOST_MOVES && guardian.clock() <= last, "a dispute does not end");
             _onward(id);
             _watch();
         }
+    }
+
+    /// @dev Seconds by the law of its version from where a dispute stands, whoever waited before: the levels and reruns that are
+    ///      left, each with an appeal, and one airgap.
+    function _leftOf(bytes32 id) private view returns (uint256) {
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        Times memory t = params.times(d.paramsVersion);
+        Committee memory c = params.committee(d.paramsVersion);
+        uint256 round = uint256(t.seedTime) + t.drawTime + t.commitTime + t.revealTime;
+        return (c.rounds - d.level + 1) * (round + t.appealTime) + (c.maxReruns - d.reruns) * round + t.airgap;
     }
 
     function _onward(bytes32 id) private {
@@ -51,7 +59,8 @@ abstract contract Ending is KeyActions {
             return must(personAt(0), address(disputes), abi.encodeCall(disputes.settle, (id)), "settle");
         }
         until(uint256(d.airgapEnd) + 1);
-        if (d.verdict == Verdict.OVERTURNED && disputes.isHeld(d.environment)) disputes.resetBreaker(d.environment);
+        bool ends = d.verdict == Verdict.UPHELD || d.verdict == Verdict.DRAW;
+        if (!ends && disputes.isHeld(d.environment)) disputes.resetBreaker(d.environment);
         must(personAt(1), address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize");
     }
 

@@ -144,7 +144,8 @@ library Table {
             _need(b.verdict == Verdict.REFUNDED, m, "verdict");
         } else if (m == Move.FINALIZE) {
             _need(a.phase == Phase.AIRGAP && b.clock > a.airgapEnd, m, "airgap");
-            _need(!(b.held && a.verdict == Verdict.OVERTURNED), m, "held");
+            bool slashes = a.verdict == Verdict.OVERTURNED || a.verdict == Verdict.INVALID;
+            _need(!b.held || (!slashes && a.verdict != Verdict.UNAVAILABLE), m, "held");
             _need(a.verdict != Verdict.REFUNDED && a.verdict == b.verdict, m, "verdict");
         }
     }

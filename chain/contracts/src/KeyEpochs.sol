@@ -8,6 +8,7 @@ import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IParams} from "./interfaces/IParams.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {KeyShares, Shares} from "./KeyShares.sol";
+import {TestChains} from "./TestChains.sol";
 import {Release, StructHashes, Ticket} from "./Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
@@ -249,9 +250,7 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     function _checkAssurance(Assurance assurance) private view {
         if (assurance == Assurance.NONE) revert BadAssurance();
         if (assurance != Assurance.SIMULATED) return;
-        uint256 c = block.chainid;
-        bool test = c == 31337 || c == 1337 || c == 11155111 || c == 17000 || c == 560048;
-        if (!test) revert SimulatedOnProductionChain(c);
+        if (!TestChains.isOne(block.chainid)) revert SimulatedOnProductionChain(block.chainid);
     }
 
     function _checkShards(address[] calldata shards, uint256 threshold) private pure {

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Committee, Money, ParamSet, Shares, Times} from "./Types.sol";
+import {TestChains} from "./TestChains.sol";
 import {IParams} from "./interfaces/IParams.sol";
 
 /// @title ParamLaw: hard bounds of every parameter, and the static law of design section 9
@@ -12,6 +13,9 @@ library ParamLaw {
     uint256 private constant MAX_REWARD_BPS = 8_000;
     uint256 private constant MAX_OPERATOR_SHARE_BPS = 5_000;
     uint256 private constant MAX_WINDOW = 14 days;
+    /// @dev Where something is at stake: to question what was anchored, and to take any other step that a party must take.
+    uint256 private constant MIN_WINDOW = 1 hours;
+    uint256 private constant MIN_STEP = 10 minutes;
     uint256 private constant MAX_PAUSE = 3 days;
     /// @dev Nobody's stake or credit can be kept for longer by a vote.
     uint256 private constant MAX_UNBOND_DELAY = 30 days;
@@ -25,6 +29,10 @@ library ParamLaw {
     uint256 private constant MIN_SEATS = 3;
     uint256 private constant MAX_SEATS = 255;
     uint256 private constant MAX_POOL = 10_000;
+    /// @dev Parts of a slash: a demand is lost also by who is right, and a match must never pay like a fraud that is found.
+    uint256 private constant DEMANDS_IN_A_SLASH = 10;
+    uint256 private constant BOUNTIES_IN_A_SLASH = 100;
+    uint256 private constant MAX_AUDITS_PER_HOUR = 3_600;
     /// @dev Nobody's stake is kept back, locked or slashed by more at one time; `StakeBook` counts both in one word.
     uint256 private constant MAX_OPERATOR_STAKE = 1_000_000 ether;
     /// @dev A demanded list is answered by one transaction, which nodes pass on up to 128 KiB: 21 words for each leaf, 4 KiB for
@@ -32,12 +40,14 @@ library ParamLaw {
     uint256 private constant MAX_BATCH = 188;
 
     /// @notice Revert with `ParamOutOfBounds` or `StaticLawBroken` unless `p` may come into force.
-    function check(ParamSet memory p) internal pure {
+    function check(ParamSet memory p) internal view {
         _checkTimes(p.times);
         _checkCommittee(p.committee);
         _checkShares(p.shares);
-        _checkStakes(p.money, p.committee.seats[p.committee.rounds - 1]);
-        _checkPrices(p.money);
+        uint256 mostSeats = p.committee.seats[p.committee.rounds - 1];
+        _checkStakes(p.money, mostSeats);
+        _checkPrices(p.money, mostSeats);
+        if (!TestChains.isOne(block.chainid)) _checkAtStake(p.times, p.committee.minPool, mostSeats);
         checkDelays(p.times, longest(p));
         _checkRounds(p.times, p.committee.maxReruns);
     }
@@ -78,10 +88,24 @@ library ParamLaw {
         _within(t.appealTime, 1, MAX_WINDOW, "appealTime");
         _within(t.airgap, 1, MAX_WINDOW, "airgap");
         _within(t.maxPause, 0, MAX_PAUSE, "maxPause");
+        _within(t.executionBound, 1, MAX_WINDOW, "executionBound");
         _within(t.unbondDelay, 1, MAX_UNBOND_DELAY, "unbondDelay");
         _within(t.withdrawDelay, 0, MAX_WITHDRAW_DELAY, "withdrawDelay");
         // Convictions that wait in one airgap are counted together at least.
         _within(t.breakerTime, t.airgap, MAX_BREAKER_TIME, "breakerTime");
+    }
+
+    /// @dev What a test may shorten: else a vote could make new batches undisputable, unanswerable or final within seconds,
+    ///      or let a pool judge that cannot seat its largest round.
+    function _checkAtStake(Times memory t, uint256 minPool, uint256 mostSeats) private pure {
+        _within(t.window, MIN_WINDOW, MAX_WINDOW, "window");
+        _within(t.maxAnchorDelay, MIN_STEP, type(uint32).max, "maxAnchorDelay");
+        _within(t.cure, MIN_STEP, MAX_WINDOW, "cure");
+        _within(t.commitTime, MIN_STEP, MAX_WINDOW, "commitTime");
+        _within(t.revealTime, MIN_STEP, MAX_WINDOW, "revealTime");
+        _within(t.appealTime, MIN_STEP, MAX_WINDOW, "appealTime");
+        _within(t.airgap, MIN_STEP, MAX_WINDOW, "airgap");
+        _within(minPool, mostSeats, MAX_POOL, "minPool");
     }
 
     function _checkCommittee(Committee memory c) private pure {
@@ -112,6 +136,7 @@ library ParamLaw {
         _within(s.operatorShareBps, 0, MAX_OPERATOR_SHARE_BPS, "operatorShareBps");
         _within(s.joinBps, 1, BPS, "joinBps");
         _within(s.auditRateBps, 0, BPS, "auditRateBps");
+        _within(s.auditsPerHour, 0, MAX_AUDITS_PER_HOUR, "auditsPerHour");
         _within(s.maxBatch, 1, MAX_BATCH, "maxBatch");
     }
 
@@ -129,11 +154,14 @@ library ParamLaw {
         _within(m.unanchoredPenalty, 1, m.minOperatorStake, "unanchoredPenalty");
     }
 
-    /// @dev What would be free could be flooded with.
-    function _checkPrices(Money memory m) private pure {
+    /// @dev What would be free could be flooded with; what is dear could not be asked. Whoever opens, joins or appeals puts in at
+    ///      most two slashes: the fees of the largest round, twice for an appeal, and the privacy price are within one.
+    function _checkPrices(Money memory m, uint256 mostSeats) private pure {
         _require(m.feePerSeat != 0, "feePerSeat");
-        _require(m.demandBond != 0, "demandBond");
+        _within(mostSeats * m.feePerSeat + m.privacyPrice, 0, m.slashAmount, "feePerSeat+privacyPrice");
+        _within(m.demandBond, 1, m.slashAmount / DEMANDS_IN_A_SLASH, "demandBond");
         _require(m.auditUnit != 0, "auditUnit");
+        _within(m.bounty, 0, m.slashAmount / BOUNTIES_IN_A_SLASH, "bounty");
     }
 
     function _outlasts(bytes32 limit, uint256 have, uint256 longest_) private pure {

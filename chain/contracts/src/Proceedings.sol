@@ -87,7 +87,7 @@ contract Proceedings is DisputeDraw {
         if (_phaseOf(id) != Phase.AIRGAP) revert WrongPhase(id, _phaseOf(id), Phase.AIRGAP);
         uint40 now_ = _clock();
         if (now_ <= d.airgapEnd) revert TooEarly(now_, uint256(d.airgapEnd) + 1);
-        if (d.verdict == Verdict.OVERTURNED) {
+        if (_convicts(d.verdict)) {
             bytes32 environment = ANCHOR.batch(d.batchId).environment;
             if (_held[environment]) revert Held(environment);
         }
@@ -148,6 +148,12 @@ contract Proceedings is DisputeDraw {
         emit Finalized(id, receiptId, d.verdict, d.verdict == Verdict.UPHELD ? d.claimed : replacement);
         SETTLEMENT.end(id, d.verdict, appellantWon);
         ANCHOR.onDispute(d.batchId, false);
+    }
+
+    /// @dev Verdicts that take a whole slash. Lies trip the breaker, and what it holds is every slash: an environment that is
+    ///      at fault lets honest operators be found withholding and malformed, too.
+    function _convicts(Verdict v) private pure returns (bool) {
+        return v == Verdict.OVERTURNED || v == Verdict.INVALID || v == Verdict.UNAVAILABLE;
     }
 
     function _challenger(bytes32 id, Case storage d, address who) private view returns (uint256, bytes32) {

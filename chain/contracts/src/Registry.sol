@@ -126,7 +126,7 @@ contract Registry is Verifiers {
         return _certifiedIn[_proposal(digest)][pool];
     }
 
-    /// @dev An environment by its pool; a model by any one pool: governance adds pools, so the list is short.
+    /// @dev An environment by its pool; a model by any one pool: there are at most `MAX_POOLS`.
     function _isCertified(bytes32 digest, bytes32 pool) private view returns (bool) {
         bytes32 proposal = _proposal(digest);
         if (pool != 0) return _certifiedIn[proposal][pool] >= _wanted(pool);

@@ -27,6 +27,9 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         uint64 freeAt; // 0 while its holder is a verifier
     }
 
+    /// @dev Acceptance of a model and the clock of keys walk through all pools.
+    uint256 private constant MAX_POOLS = 128;
+
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
     /// @notice The protocol clock.
@@ -51,6 +54,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     function addPool(bytes32 pool, IStakeTree tree) external restricted {
         // Pool 0 is that of models and of who is no verifier.
         if (pool == 0) revert UnknownPool(pool);
+        if (_poolIds.length == MAX_POOLS) revert TooManyPools(MAX_POOLS);
         if (address(_pools[pool].tree) != address(0)) revert PoolExists(pool);
         if (_poolOf[tree] != 0) revert PoolExists(_poolOf[tree]);
         // Changes nothing, and fails if another contract is the tree's writer.
@@ -123,7 +127,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
 
     /// @inheritdoc IRegistry
     function stoppedInAll() external view returns (uint64 all) {
-        // Governance adds pools, so the list is short.
+        // At most `MAX_POOLS`.
         for (uint256 i = 0; i < _poolIds.length; ++i) {
             Pool storage p = _pools[_poolIds[i]];
             if (p.began) all += stoppedSeconds(_poolIds[i]) - p.idle;

@@ -347,6 +347,23 @@ contract DisputeEndTest is Courthouse {
         disputes.finalize(ids[2]);
     }
 
+    /// @dev Each kind of conviction takes stake: in turn a lie, a defect, and what was withheld.
+    function test_what_is_held_is_every_slash(uint256 salt, uint8 kind) public {
+        for (uint256 i = 0; i < 3; ++i) {
+            convictedOf(salt % 1_000 + i, 1);
+        }
+        uint256[3] memory choices = [uint256(1), 5, 7];
+        Verdict[3] memory verdicts = [Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE];
+        bytes32 id = convictedOf(salt % 1_000 + 3, choices[kind % 3]);
+        decided(id, verdicts[kind % 3]);
+        toFinalize(id);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.Held.selector, ENVIRONMENT));
+        disputes.finalize(id);
+        disputes.resetBreaker(ENVIRONMENT);
+        disputes.finalize(id);
+        inPhase(id, Phase.FINAL);
+    }
+
     /// @dev What is held already counts nothing more: the hold ends once, and the count begins anew.
     function test_convictions_during_a_hold_are_not_counted(uint256 salt) public {
         for (uint256 i = 0; i < 5; ++i) {

@@ -28,6 +28,16 @@ contract ParamsTest is Check {
         }
     }
 
+    /// @dev Chains on which nothing is at stake: anvil, geth's, Sepolia, Holesky, Hoodi; a third of the time one of them.
+    function onChain(uint64 salt) private returns (bool isTest) {
+        uint64[5] memory tests = [uint64(31337), 1337, 11155111, 17000, 560048];
+        uint64 id = salt % 3 == 0 ? tests[(salt / 3) % 5] : uint64(bound(salt, 1, type(uint64).max - 1));
+        vm.chainId(id);
+        for (uint256 i = 0; i < 5; ++i) {
+            isTest = isTest || id == tests[i];
+        }
+    }
+
     /// @dev Creates with `p`, expecting a refusal by name of the parameter unless `ok`.
     function create(ParamSet memory p, bool ok, bytes32 key) private {
         if (!ok) vm.expectRevert(abi.encodeWithSelector(IParams.ParamOutOfBounds.selector, key));
@@ -77,6 +87,7 @@ contract ParamsTest is Check {
     function test_commit_time_is_twice_the_slowest_execution(uint16 execution) public {
         ParamSet memory p = Defaults.parameters();
         p.times.executionBound = execution;
+        if (execution == 0) return create(p, false, "executionBound");
         if (2 * uint256(execution) > p.times.commitTime) vm.expectPartialRevert(IParams.StaticLawBroken.selector);
         new Params(address(manager), p);
     }
@@ -160,7 +171,9 @@ contract ParamsTest is Check {
 
     function test_what_an_operator_can_lose_it_has_staked(uint96 amount, uint8 which) public {
         ParamSet memory p = Defaults.parameters();
+        (p.money.feePerSeat, p.money.privacyPrice, p.money.demandBond, p.money.bounty) = (1, 0, 1, 0);
         uint96 x = amount % (2 * p.money.minOperatorStake);
+        vm.assume(x == 0 || x >= 100);
         bytes32[4] memory keys = [bytes32("slashAmount"), "receiptCollateral", "withheldPenalty", "unanchoredPenalty"];
         if (which % 4 == 0) p.money.slashAmount = x;
         else if (which % 4 == 1) p.money.receiptCollateral = x;
@@ -203,6 +216,60 @@ contract ParamsTest is Check {
         else if (which == 6) p.times.appealTime = x;
         else p.times.airgap = x;
         create(p, false, keys[which]);
+    }
+
+    /// @dev Or a vote could make new batches undisputable, unanswerable or final within seconds, where something is at stake.
+    function test_whoever_must_act_in_time_is_given_some(uint8 which, uint32 value, uint64 chain) public {
+        ParamSet memory p = Defaults.parameters();
+        (p.committee.minPool, p.times.executionBound) = (63, 1);
+        bytes32[7] memory keys =
+            [bytes32("window"), "maxAnchorDelay", "cure", "commitTime", "revealTime", "appealTime", "airgap"];
+        which %= 7;
+        uint32 least = which == 0 ? 1 hours : 10 minutes;
+        uint32 x = uint32(bound(value, 2, 2 * least));
+        if (which == 0) p.times.window = x;
+        else if (which == 1) p.times.maxAnchorDelay = x;
+        else if (which == 2) p.times.cure = x;
+        else if (which == 3) p.times.commitTime = x;
+        else if (which == 4) p.times.revealTime = x;
+        else if (which == 5) p.times.appealTime = x;
+        else p.times.airgap = x;
+        create(p, onChain(chain) || x >= least, keys[which]);
+    }
+
+    /// @dev A pool below its largest round takes no batches and its windows stand still, where something is at stake.
+    function test_a_pool_that_judges_can_seat_its_largest_round(uint16 pool, uint8 rounds, uint64 chain) public {
+        ParamSet memory p = Defaults.parameters();
+        p.committee.rounds = uint8(1 + rounds % 3);
+        uint16[3] memory seats = [uint16(15), 31, 63];
+        for (uint256 i = p.committee.rounds; i < 3; ++i) {
+            p.committee.seats[i] = 0;
+        }
+        p.committee.minPool = uint16(bound(pool, 1, 100));
+        create(p, onChain(chain) || p.committee.minPool >= seats[p.committee.rounds - 1], "minPool");
+    }
+
+    /// @dev Everywhere: a bond for the largest committee is no more than a conviction takes, and a demand a tenth of that.
+    function test_nobody_is_kept_from_asking_by_the_price(uint96 fee, uint96 privacy, uint96 demand, uint64 chain)
+        public
+    {
+        ParamSet memory p = Defaults.parameters();
+        p.committee.minPool = 63;
+        onChain(chain);
+        uint256 slash = p.money.slashAmount;
+        p.money.feePerSeat = uint96(bound(fee, 1, 2 * slash / 63));
+        p.money.privacyPrice = uint96(bound(privacy, 0, slash));
+        p.money.demandBond = uint96(bound(demand, 1, slash / 5));
+        bool asked = 63 * uint256(p.money.feePerSeat) + p.money.privacyPrice <= slash;
+        bool demanded = p.money.demandBond <= slash / 10;
+        create(p, asked && demanded, asked ? bytes32("demandBond") : bytes32("feePerSeat+privacyPrice"));
+    }
+
+    function test_bounties_empty_no_pot(uint96 bounty, uint16 hourly) public {
+        ParamSet memory p = Defaults.parameters();
+        (p.money.bounty, p.shares.auditsPerHour) = (bounty % (p.money.slashAmount / 50), hourly % 7_200);
+        (bool cheap, bool rare) = (p.money.bounty <= p.money.slashAmount / 100, p.shares.auditsPerHour <= 3_600);
+        create(p, cheap && rare, rare ? bytes32("bounty") : bytes32("auditsPerHour"));
     }
 
     function test_delays_that_keep_money_are_bounded(uint8 which, uint32 value) public {
@@ -258,7 +325,9 @@ contract ParamsTest is Check {
 
     function test_bonds_follow_from_prices(uint96 fee, uint96 privacy, uint16 joinBps) public {
         ParamSet memory p = Defaults.parameters();
-        (p.money.feePerSeat, p.money.privacyPrice) = (uint96(bound(fee, 1, type(uint96).max)), privacy);
+        p.money.feePerSeat = uint96(bound(fee, 1, p.money.slashAmount / 63));
+        p.money.privacyPrice = uint96(bound(privacy, 0, p.money.slashAmount - 63 * p.money.feePerSeat));
+        privacy = p.money.privacyPrice;
         p.shares.joinBps = uint16(bound(joinBps, 1, 10_000));
         Params made = new Params(address(manager), p);
         uint256 want = 15 * uint256(p.money.feePerSeat) + privacy;
@@ -272,7 +341,7 @@ contract ParamsTest is Check {
         same(first, keccak256(abi.encode(Defaults.parameters())), "the first version");
         ParamSet memory p = Defaults.parameters();
         p.times.window = uint32(bound(window, 1, 1 days));
-        p.money.feePerSeat = uint96(bound(fee, 1, type(uint96).max));
+        p.money.feePerSeat = uint96(bound(fee, 1, p.money.slashAmount / 64));
         (p.shares.alphaBps, p.committee.maxReruns) = (uint16(alpha % 5_001), reruns % 3);
         same(params.set(p), 2, "its number");
         same(params.version(), 2, "in force");

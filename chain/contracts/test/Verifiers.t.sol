@@ -243,6 +243,18 @@ contract VerifiersTest is Staking {
         registry.addPool(pool, own);
     }
 
+    /// @dev What walks through all of them fits a transaction: `BoundsGasTest`.
+    /// forge-config: default.fuzz.runs = 2
+    function test_there_are_no_more_pools_than_can_be_walked_through(bytes32 salt) public {
+        for (uint256 i = 1; i < 128; ++i) {
+            pooled(keccak256(abi.encode(salt, i)), registry, UNIT);
+        }
+        StakeTree more = new StakeTree(EPOCH, LOOKAHEAD, UNIT, MOST_UNITS);
+        more.wire(address(registry));
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.TooManyPools.selector, 128));
+        registry.addPool(salt, more);
+    }
+
     function test_only_governance_governs(address who, uint8 what, bytes32 x) public {
         vm.assume(who != address(this) && who != COURT);
         vm.prank(who);

@@ -40,6 +40,8 @@ interface IRegistry {
 
     error UnknownPool(bytes32 pool);
     error PoolExists(bytes32 pool);
+    /// @notice Some things walk through all pools.
+    error TooManyPools(uint256 most);
     error AlreadyVerifier(address who, bytes32 pool);
     error NotVerifier(address who);
     error StakeTooSmall(address who, uint256 have, uint256 want);
