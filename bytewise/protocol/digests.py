@@ -45,6 +45,8 @@ class Label(enum.Enum):
     DLEQ_CHALLENGE = "bytewise/v1/dleq-challenge"
     EVIDENCE = "bytewise/v1/evidence"
     REPORT_DATA = "bytewise/v1/report-data"
+    CHANNEL = "bytewise/v1/channel-report-data"
+    CHANNEL_ACCOUNT = "bytewise/v1/account-of-channel"
     RESULT_QUOTE = "bytewise/v1/result-quote"
     MEASUREMENT = "bytewise/v1/measurement"
     TD_MEASUREMENT = "bytewise/v1/td-measurement"

@@ -36,6 +36,7 @@ class Role(enum.Enum):
     """On whose behalf report data speaks; makes evidence directional."""
 
     VERIFIER_ENCLAVE = "verifier-enclave"
+    KEY_SHARD = "key-shard"
 
 
 @dataclass(frozen=True, slots=True)

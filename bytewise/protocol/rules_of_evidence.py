@@ -1,6 +1,6 @@
 """Rules R-70 and up of `docs/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per rule."""
 
-from bytewise.protocol.branches import Fault
+from bytewise.protocol.branches import Fault, Unavailable
 from bytewise.protocol.rules_of_actors import EvidenceRefused
 
 
@@ -50,3 +50,15 @@ class PolicyRefused(Fault):
     """An appraisal policy that may not follow the one in force: too few signatures, an old serial, or not yet."""
 
     rule, template = "R-77", "policy {0} refused: {1}"
+
+
+class ChannelRefused(Fault):
+    """A peer that completed a TLS handshake and then said, or is, what this side of an attested channel does not accept."""
+
+    rule, template = "R-78", "attested channel refused: {0}: {1}"
+
+
+class ChannelBroken(Unavailable):
+    """An attested channel that did not come about or is over: closed, silent for too long, or cut on the way."""
+
+    rule, template = "R-79", "attested channel {0}: {1}"

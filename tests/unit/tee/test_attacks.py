@@ -1,7 +1,8 @@
 """Attacks on attestation (`research/kms.md` 5), each beside its control: the same attack wins once its defence is removed.
 
-Elsewhere: relay, reflection and resumption (2 to 5) belong to the channel; policy rollback and governors (8, 28) are in
-`test_succession`, simulated evidence as hardware (26) in `test_fences`, coverage of platforms (27) in `test_snp`.
+Elsewhere: relay, reflection, leaked keys and resumption (2 to 5) are in `test_channel_attacks` and `test_channel_tls`, policy
+rollback and governors (8, 28) in `test_succession`, simulated evidence as hardware (26) in `test_fences`, coverage of platforms
+(27) in `test_snp`.
 """
 
 import json

@@ -1,0 +1,184 @@
+"""What the two ends of an attested channel say to each other, and what is accepted of it: functions of bytes.
+
+Evidence is made after the TLS handshake and binds this one session: its report data hash the session's exporter, both TLS keys
+and both nonces, each in the order sender, receiver, and whatever else a `Hello` says. Hence evidence of another session, of the
+other end of this one, or for another key, role, policy or epoch has other report data (`research/kms.md` 4.3, 5).
+"""
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ChannelRefused, ConfigurationError
+from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES, Role
+from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.signing import verify_signature
+from bytewise.protocol.succession import Standing
+from bytewise.protocol.units import U64, Address, Blob, Digest
+from bytewise.tee.appraisal import Appraised, verify_evidence
+
+VERSION = 1
+"""Of these messages; another is refused, never negotiated."""
+
+EXPORTER_LABEL = b"EXPERIMENTAL bytewise attested channel v1"
+"""RFC 5705 section 4: labels that begin so need no registration."""
+
+EXPORTER_BYTES = 32
+
+MAX_HELLO_BYTES = 1024
+"""A hello has about 400."""
+
+MAX_PROOF_BYTES = 2 * MAX_EVIDENCE_BYTES + 1024
+"""The largest evidence, in hex, and a signature."""
+
+_MAX_MARKS = 16
+"""A hello has 7 marks, a proof 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What one end says of itself. Nobody's word until its evidence binds it."""
+
+    version: int
+    """`VERSION`."""
+    role: Role
+    """As what it speaks."""
+    nonce: Digest
+    """Fresh for this session."""
+    key_epoch: U64
+    """Key epoch that the channel is about."""
+    policy: Digest
+    """Digest of the appraisal policy under which it judges, and lets itself be judged."""
+    transport_key: Blob
+    """P-256 point (65 bytes) to which secrets for it are sealed; empty if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why an end is to be believed."""
+
+    evidence: Blob
+    """Evidence bytes over the session's report data."""
+    signature: Blob
+    """By the end's account over the same, where the other side knows it by one; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one end demands of the other."""
+
+    own: Role
+    """As what this end speaks."""
+    peer: Role
+    """As what the other must speak."""
+    contracts: Contracts
+    """Network on which both are."""
+    key_epoch: U64
+    """What the channel is about."""
+    standing: Standing
+    """Appraisal policy: the other end must name the same, and its evidence must satisfy it."""
+    account: Address | None
+    """Account that the other end must be; None where no account is registered for its role."""
+
+    def __post_init__(self) -> None:
+        # The role is what tells one end's evidence from the other's, even if it had the other's TLS key.
+        if self.own is self.peer:
+            raise ConfigurationError("attested channel", f"both ends are {self.own.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Everything that evidence of one end binds, in the order in which it is hashed."""
+
+    contracts: Contracts
+    """Network."""
+    hello: Hello
+    """What the sender said of itself: role, own nonce, policy, epoch, transport key."""
+    exporter: bytes
+    """32 bytes that only the two ends of this TLS session have."""
+    own_key: Digest
+    """Name of the sender's TLS key."""
+    peer_key: Digest
+    """Name of the receiver's TLS key, as the sender saw it."""
+    peer_nonce: Digest
+    """The receiver's nonce, as the sender saw it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """The other end of a channel, once everything about it is verified."""
+
+    hello: Hello
+    """What it said of itself, now bound by its evidence."""
+    evidence: Appraised
+    """Which program it is, on which platform."""
+
+
+def report_data(statement: Statement) -> bytes:
+    """The 64 bytes that evidence for this end of this session carries: a labelled hash, then zeros."""
+    contracts, hello = statement.contracts, statement.hello
+    bound = digests.labelled(
+        Label.CHANNEL, hello.version, contracts.chain_id, contracts.key_epochs.encode(), hello.role.value.encode(),
+        statement.exporter, statement.own_key, statement.peer_key, hello.nonce, statement.peer_nonce,
+        hello.policy, hello.key_epoch, hello.transport_key,
+    )  # fmt: skip
+    return bound.ljust(REPORT_DATA_BYTES, b"\0")
+
+
+def account_digest(statement: Statement) -> Digest:
+    """What an end's account signs to say that this end is its own."""
+    return digests.labelled(Label.CHANNEL_ACCOUNT, report_data(statement))
+
+
+def verify_hello(terms: Terms, data: bytes) -> Hello:
+    """The other end's hello, if it speaks of what these terms are about; a named `Fault` otherwise. Costs no signature."""
+    if len(data) > MAX_HELLO_BYTES:
+        raise ChannelRefused("hello", f"{len(data)} bytes")
+    hello = decode(Hello, data, _MAX_MARKS)
+    if hello.version != VERSION:
+        raise ChannelRefused("hello", f"version {hello.version}")
+    if hello.role is not terms.peer:
+        raise ChannelRefused("hello", f"role {hello.role.value} where {terms.peer.value} was expected")
+    if hello.key_epoch != terms.key_epoch:
+        raise ChannelRefused("hello", f"key epoch {hello.key_epoch} where {terms.key_epoch} was expected")
+    if hello.policy != terms.standing.policy.digest:
+        raise ChannelRefused("hello", f"appraisal policy {hello.policy.hex()[:16]} is not ours")
+    _verify_transport_key(hello)
+    return hello
+
+
+def verify_proof(terms: Terms, statement: Statement, data: bytes, now: int) -> Attested:
+    """The other end, if its proof supports its `statement` at unix second `now`; a named `Fault` otherwise.
+
+    The cheap first: size and shape, the account's signature, then evidence, which asks for the report data before it verifies any
+    signature (`bytewise.tee.appraisal`).
+    """
+    if len(data) > MAX_PROOF_BYTES:
+        raise ChannelRefused("proof", f"{len(data)} bytes")
+    proof = decode(Proof, data, _MAX_MARKS)
+    if terms.account is not None:
+        verify_signature("attested channel", account_digest(statement), proof.signature, terms.account)
+    elif proof.signature:
+        raise ChannelRefused("proof", f"signed by an account, which no {terms.peer.value} has")
+    policy = terms.standing.at(now)
+    found = verify_evidence(policy, proof.evidence, report_data(statement), now, terms.contracts.chain_id)
+    return Attested(statement.hello, found)
+
+
+def _verify_transport_key(hello: Hello) -> Blob:
+    # Something will be sealed to it: a point that is none must fail here, where it is the peer's fault.
+    try:
+        if hello.transport_key:
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), hello.transport_key)
+    except ValueError:
+        raise ChannelRefused("hello", "its transport key is no point of P-256") from None
+    if hello.transport_key and len(hello.transport_key) != _POINT_BYTES:
+        raise ChannelRefused("hello", f"its transport key has {len(hello.transport_key)} bytes")
+    return hello.transport_key
+
+
+_POINT_BYTES = 65
+"""Uncompressed, as everywhere here."""
