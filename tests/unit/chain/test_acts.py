@@ -142,8 +142,8 @@ def test_who_is_to_sign_a_certificate_is_known_before_anybody_signs() -> None:
     everybody = [each.voter for each in seats]
     assert signing(seats, keys, everybody) == 0b1110111, "who has no key signs nothing"
     assert signing(seats, keys, everybody[1:]) == 0b1100110
-    for done in ({"commitment": word("sealed")}, {"group": word("revealed")}):
-        voted = [dataclasses.replace(seats[0], **done), *seats[1:]]
+    for one in (dataclasses.replace(seats[0], commitment=word("sealed")), dataclasses.replace(seats[0], group=word("revealed"))):
+        voted = [one, *seats[1:]]
         assert signing(voted, keys, everybody) == 0b1100110, "who committed itself reveals itself"
         with pytest.raises(MalformedValue, match=everybody[0]):
             certificate(voted, keys, {everybody[0]: signers[everybody[0]].sign(word("message"))})
