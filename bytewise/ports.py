@@ -139,6 +139,10 @@ class ChainView(Protocol):
         """Why the chain would not take a report of `who` that an operator signed two leaves with one number; None if it would."""
         ...
 
+    def times_reported(self, operator: Address, seq: int, from_block: int, to_block: int) -> int:
+        """How often something was taken in these blocks for two leaves that an operator signed with one number."""
+        ...
+
     def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
         """How often a demand was ended in these blocks without an answer: more than once where stake was missing."""
         ...
@@ -280,8 +284,10 @@ class Sender(Protocol):
         """Demands that a receipt which was given out be anchored."""
         ...
 
-    def report_equivocation(self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob) -> None:
-        """Shows two leaves that an operator signed with one number."""
+    def report_equivocation(
+        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+    ) -> None:
+        """Shows two leaves that an operator signed with one number, for which something was taken so many times before."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:

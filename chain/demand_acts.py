@@ -45,8 +45,7 @@ class DemandActs(Acts):
 
     def expire(self, subject: Digest, times: int = 0) -> None:
         """Ends a demand that nobody answered in time; each of the `times` it was ended before is an act of its own."""
-        name = subject + times.to_bytes(2, "big") if times else subject
-        self._act("ReceiptAnchor", "expire", name, (subject,))
+        self._act("ReceiptAnchor", "expire", subject + _again(times), (subject,))
 
     def expire_list(self, batch_id: int) -> None:
         """Ends a demand for a list that nobody answered in time."""
@@ -57,9 +56,11 @@ class DemandActs(Acts):
         """Shares stake that a report or an expiry slashed and that has arrived since."""
         self._act("ReceiptAnchor", "collect", ref, (ref,))
 
-    def report_equivocation(self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob) -> None:
-        """Reports two leaves that an operator signed with one number."""
-        subject = bytes.fromhex(first.operator[2:]) + first.seq.to_bytes(8, "big")
+    def report_equivocation(
+        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+    ) -> None:
+        """Reports two leaves that an operator signed with one number; each of the `times` before is an act of its own."""
+        subject = bytes.fromhex(first.operator[2:]) + first.seq.to_bytes(8, "big") + _again(times)
         function = "equivocation" if isinstance(second, Receipt) else "equivocationWithEmpty"
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
         self._act("ReceiptAnchor", function, subject, arguments)
@@ -70,3 +71,7 @@ class DemandActs(Acts):
 
 def _number(batch_id: int) -> bytes:
     return batch_id.to_bytes(8, "big")
+
+
+def _again(times: int) -> bytes:
+    return times.to_bytes(2, "big") if times else b""

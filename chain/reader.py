@@ -130,6 +130,12 @@ class DocketReader(Trials):
         with reading_answer("Expired"):
             return sum(log.values["subject"] == subject for log in logs)
 
+    def times_reported(self, operator: Address, seq: int, from_block: int, to_block: int) -> int:
+        """How often something was taken in these blocks for two leaves that an operator signed with one number."""
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Equivocation"], from_block, to_block)
+        with reading_answer("Equivocation"):
+            return sum((log.values["operator"], log.values["seq"]) == (operator, seq) for log in logs)
+
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
         found = self._answer_to(subject, from_block, to_block)

@@ -112,7 +112,8 @@ class World:
         """The part that reports equivocation; a watchtower's."""
         if self.settings.role is not Role.WATCHTOWER:
             return None
-        return Reporter(self.chain, self.signer.address, self.leaves, self.archive, self.given)
+        first_block, me = int(self.network.deploy_block), self.signer.address
+        return Reporter(self.chain, first_block, me, self.leaves, self.archive, self.given)
 
     def close(self) -> None:
         """Ends what runs beside the ticks."""

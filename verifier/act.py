@@ -101,7 +101,7 @@ class Performer:
                 self._record(action, *told_of_demand(action))
                 _present(self._demander).ask(action, self._sender)
             case ReportEquivocation():
-                self._record(action, bytes.fromhex(action.operator[2:]), {"seq": str(action.seq)})
+                self._record(action, bytes.fromhex(action.operator[2:]), {"seq": str(action.seq), "times": action.times})
                 _present(self._reporter).report(action, self._sender)
             case CastCommit():
                 self._record(action, action.vote.dispute, {"round": action.vote.round, "commitment": hex0x(action.commitment)})

@@ -21,8 +21,11 @@ from verifier.refusals import Refusals
 class Reporter:
     """The part of a watchtower that reports equivocation. Implements `node.Part`."""
 
-    def __init__(self, chain: ChainView, me: Address, leaves: LeafBook, archive: Archive, given: Given | None = None) -> None:
+    def __init__(
+        self, chain: ChainView, first_block: int, me: Address, leaves: LeafBook, archive: Archive, given: Given | None = None
+    ) -> None:
         self._chain = chain
+        self._first_block = first_block
         self._me = me
         self._leaves = leaves
         self._archive = archive
@@ -33,16 +36,18 @@ class Reporter:
         """What to report: what the chain would punish now. What it has punished it refuses, and is asked for seldom."""
         self._refusals.begin(docket)
         self._compare(() if self._given is None else tuple(self._given.receipts().values()))
-        return tuple(
-            ReportEquivocation(number.operator, number.seq) for number in self._leaves.doubles if self._is_due(number, docket)
-        )
+        due = [each for each in self._leaves.doubles if self._is_due(each, docket)]
+        between = self._first_block, docket.number
+        # As with demands, each time is an act of its own: the one before is in the outbox for good.
+        return tuple(ReportEquivocation(*each, self._chain.times_reported(*each, *between)) for each in due)
 
     def report(self, action: ReportEquivocation, sender: Sender) -> None:
         """Sends both leaves."""
         double = self._leaves.doubles.get(Number(action.operator, action.seq))
         if double is None:
             raise TryAgain("leaves", f"number {action.seq} of {action.operator} was not seen twice since the start")
-        sender.report_equivocation(double.first, double.first_signature, double.second.record, double.second.signature)
+        first, second = (double.first, double.first_signature), (double.second.record, double.second.signature)
+        sender.report_equivocation(*first, *second, action.times)
 
     def _compare(self, given: tuple[SignedReceipt, ...]) -> None:
         anchored = self._archive.numbered({(each.receipt.operator, int(each.receipt.seq)) for each in given})

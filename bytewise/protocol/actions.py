@@ -228,6 +228,8 @@ class ReportEquivocation:
     """Who signed."""
     seq: int
     """The number."""
+    times: int = 0
+    """How often something was taken for it before: again, where there was too little stake."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,12 @@ def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Pl
     leaf = SignedLeaf(empty, who.sign(typed_digest(place.network.anchor_domain, empty)))
     for refused in (report, (*report[:3], leaf)):
         assert "AlreadyPunished" in str(chain.report_refused(*refused, head))
+    assert [chain.times_reported(who.address, first.receipt.seq + i, 0, head) for i in (0, 1)] == [1, 0]
+    reporter.report_equivocation(first.receipt, first.signature, second, signature, 1)
+    rows = reporter.transactions.outbox.all()
+    assert [row.state for row in rows] == [State.CONFIRMED, State.PLANNED], "another time is another act"
+    reporter.pump()
+    assert reporter.transactions.outbox.all()[1].state is State.SUPERSEDED, "and is tried before it is signed"
     assert "NoEquivocation" in str(chain.report_refused(*report[:3], SignedLeaf(first.receipt, first.signature), head))
     assert chain.holdings(who.address, head).stake_wei == before.stake_wei - DEVNET.money.slash_amount and chain.money(head).sums
 

@@ -119,8 +119,8 @@ def test_a_penalty_that_found_no_stake_is_taken_when_stake_returns(anvil: Anvil,
     for step, amount in enumerate((penalty // 4, penalty)):
         court.of(who).deposit(amount, bytes([step]))
         court.pump()
-        tower.tick(REMEMBERED_S)
-        tower.ticks(2)
+        anvil.pass_time(REMEMBERED_S)
+        tower.ticks(3)
         left = court.reader.holdings(who.address, court.reader.head()).stake_wei
         assert left == (0, penalty // 4)[step], "what was missing, and no more"
     assert court.reader.times_ended(subject, 0, court.reader.head()) == 3 and court.reader.money(court.reader.head()).sums

@@ -32,6 +32,8 @@ class Claims:
         """Ended demands of whose penalty the chain would take something now."""
         self.unreported: dict[tuple[Address, int], str] = {}
         """Why the chain takes no report about an operator's number."""
+        self.reports: dict[tuple[Address, int], int] = {}
+        """How often something was taken for an operator's number."""
         self.times: dict[Digest, int] = {}
         """How often a demand was ended."""
         self.trials: list[Digest] = []
@@ -62,6 +64,9 @@ class Claims:
     def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
         self.trials.append(receipt_id(ANCHOR, first))
         return self.unreported.get((first.operator, int(first.seq)))
+
+    def times_reported(self, operator: Address, seq: int, from_block: int, to_block: int) -> int:
+        return self.reports.get((operator, seq), 0)
 
     def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
         return self.times.get(subject, 1)

@@ -103,8 +103,10 @@ class Outgoing:
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
         self._once("demand anchor", receipt_id(ANCHOR, signed.receipt), body=(signed, bond_wei), within_s=within_s)
 
-    def report_equivocation(self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob) -> None:
-        self._once("report", first.operator, first.seq, body=(first, first_signature, second, signature))
+    def report_equivocation(
+        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+    ) -> None:
+        self._once("report", first.operator, first.seq, times, body=(first, first_signature, second, signature))
 
     def finish_unbond(self, due_wei: int) -> None:
         self._once("unbond", due_wei)

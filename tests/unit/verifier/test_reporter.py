@@ -28,7 +28,7 @@ def reporter(town: Town) -> Reporter:
     """As after a start; clients' receipts lie beside the database."""
     folder = town.folder / "given"
     folder.mkdir(exist_ok=True)
-    return Reporter(town.chain, TOWER, town.leaves, town.archive, Given(folder, ANCHOR))
+    return Reporter(town.chain, 1, TOWER, town.leaves, town.archive, Given(folder, ANCHOR))
 
 
 def hand_over(town: Town, *receipts: SignedReceipt) -> None:
@@ -70,6 +70,11 @@ def test_what_the_chain_has_punished_is_left_alone(tmp_path: Path) -> None:
     assert len(town.chain.trials) == 1
     del town.chain.unreported[(WHO, 1)]
     assert part.step(town.chain.pass_time(REMEMBERED_S)) == (ONE,), "it had no stake, say, and has some now"
+    town.chain.reports[(WHO, 1)] = 1
+    again = ReportEquivocation(WHO, 1, 1)
+    assert part.step(town.chain.pass_time(1)) == (again,), "some was taken, and there is more now: an act of its own"
+    send(town, part, ONE, again)
+    assert len(town.sender.of("report")) == 2
 
 
 def test_honest_operators_are_not_reported(tmp_path: Path) -> None:
