@@ -59,6 +59,7 @@ def holdings(raw: Raw) -> Holdings:
         balance_wei=raw["balance"],
         stake_wei=raw["stake"],
         free_wei=raw["free"],
+        collateral_wei=raw["collateral"],
         unbonding_wei=raw["unbonding"],
         unbond_due_wei=raw["unbondDue"],
         credit_wei=raw["credit"],

@@ -51,8 +51,12 @@ class OperatorStanding:
         return found is not None and found.seatable
 
     def _room(self, docket: Docket, params: ParamSet) -> int:
-        """The contract asks for a whole minimum beside what is bound before it binds more."""
-        return max(0, docket.me.free_wei - params.money.min_operator_stake) // params.money.receipt_collateral
+        """Receipts that can be anchored whatever is disputed until then: that takes one slash from what is free, however often.
+
+        The contract asks for a whole minimum of free stake before it binds more.
+        """
+        kept = docket.me.collateral_wei + params.money.slash_amount + params.money.min_operator_stake
+        return max(0, docket.me.stake_wei - kept) // params.money.receipt_collateral
 
     def _most(self, docket: Docket, params: ParamSet) -> int:
         if docket.me.free_wei < params.money.min_operator_stake:

@@ -29,7 +29,8 @@ class Standing:
     judged: bool
     """Whether enough verifiers could judge what we answer: without them no batch is taken."""
     room: int
-    """Receipts after the last anchored one that can be anchored: none is while less than a whole minimum of stake is free."""
+    """Receipts after the last anchored one that can be anchored whatever is disputed until then: none is while less than a whole
+    minimum and one slash of stake are left by those that are open."""
     price_wei: int
     """Of a place for one receipt."""
     most: int

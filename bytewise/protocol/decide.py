@@ -185,7 +185,7 @@ def _seed_moves(docket: Docket, case: Case, policy: MovePolicy) -> Iterator[tupl
             yield Rearm(case.id, case.round), late
     elif not seed.proven and late > 0:
         yield ProveSeed(seed.block), late
-    elif seed.drawable and not docket.paused:
+    elif seed.drawable:
         count = min(policy.seats_per_draw, case.seats - case.drawn)
         yield DrawPart(case.id, case.round, case.drawn, count), late
 

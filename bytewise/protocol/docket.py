@@ -156,7 +156,9 @@ class Holdings:
     stake_wei: int
     """Counts for draws and for posting."""
     free_wei: int
-    """Of the stake, not bound by receipts or disputes."""
+    """What receipts can bind: the stake less what they bind already and, while anything is disputed, one slash at most."""
+    collateral_wei: int
+    """Bound by open receipts."""
     unbonding_wei: int
     """On its way out."""
     unbond_due_wei: int

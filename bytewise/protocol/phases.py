@@ -121,8 +121,11 @@ TRANSITIONS = (
 )
 """Every legal move. While the clock is paused none but `AT_ANY_TIME` is taken."""
 
-AT_ANY_TIME = frozenset({Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
-"""What a pause does not stop: their deadlines stand still with the clock, and nothing of them moves money against anybody."""
+AT_ANY_TIME = frozenset({Event.DRAW_SOME, Event.DRAW_LAST, Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
+"""What a pause does not stop: deadlines stand still with the clock, and nothing of them moves money against anybody.
+
+A seed that nobody may draw by would be lost with its epoch, and who can pause would have another committee.
+"""
 
 
 def ends(start: Phase, event: Event) -> Phase | None:

@@ -46,8 +46,7 @@ def join(court: Court, dispute: Digest, who: Address, bond: int, alt_commit: Dig
 
 
 def draw(court: Court, dispute: Digest, holders: Sequence[Address | None]) -> Court:
-    """Seat the next holders, as `StakeTree.draw` names them for the seed of the seed block, in its stake epoch."""
-    checks.running(court)
+    """Seat the next holders: who `StakeTree.draw` names for the seed of the seed block, in its stake epoch, paused or not."""
     found = checks.in_phase(court, dispute, Phase.SEED, Phase.DRAWING)
     current = found.round
     if court.block <= current.seed_block:

@@ -113,6 +113,8 @@ abstract contract Checks is Watch {
         same(vault.lockedOf(a), mirror.lockedOf(a), "locks by events");
         same(vault.collateralOf(a), mirror.collateralOf(a), "collateral by events");
         same(vault.keptOf(a), mirror.keptOf(a), "what stays, by events");
+        (, uint256 slash) = params.feeAndSlash(params.version());
+        same(vault.freeStakeOf(a), mirror.freeOf(a, slash), "what receipts can bind, by events");
     }
 
     /// @dev Locks are those of open disputes, collateral is that of batches that were not released; only operators have any.

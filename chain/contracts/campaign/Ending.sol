@@ -19,6 +19,7 @@ abstract contract Ending is KeyActions {
             _toTheEnd(ids[i]);
         }
         _settleEverySeat();
+        _openPool();
         _endDemands();
         _releaseAll();
         _emptyTheLedger();
@@ -95,8 +96,8 @@ abstract contract Ending is KeyActions {
         }
     }
 
-    /// @dev A pool that is too small holds windows open; it is made large enough again.
-    function _releaseAll() private {
+    /// @dev A pool that is too small holds windows open, and demands that are answered by a post; it is made large enough again.
+    function _openPool() private {
         for (uint256 i = 0; i < VERIFIERS && !registry.isSeatable(POOL); ++i) {
             address v = verifierOf(i);
             if (registry.verifier(v).pool != 0) registry.refresh(v);
@@ -107,6 +108,10 @@ abstract contract Ending is KeyActions {
             registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
         }
         that(registry.isSeatable(POOL), "the pool judges again");
+        _watch();
+    }
+
+    function _releaseAll() private {
         for (uint64 i = 0; i < anchor.batchCount(); ++i) {
             if (anchor.batch(i).released) continue;
             until(uint256(anchor.windowEnd(0, i)) + 1 + params.times(1).cure);

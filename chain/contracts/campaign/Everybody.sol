@@ -14,7 +14,7 @@ contract Everybody is Ending {
         vm.roll(100_000);
         vm.recordLogs();
         ParamSet memory p = parameters();
-        mirror = new Mirror(p.times.withdrawDelay, p.times.unbondDelay);
+        mirror = new Mirror(p.times.withdrawDelay, p.times.unbondDelay, p.shares.alphaBps);
         deploy(p);
         _populate();
         _watch();

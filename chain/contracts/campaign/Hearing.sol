@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Finding, Phase, Standing, Vote} from "../src/Types.sol";
+import {Finding, Money, Phase, Standing, Vote} from "../src/Types.sol";
 import {Vm} from "../test/Vm.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
@@ -60,7 +60,9 @@ abstract contract Hearing is People, Recount {
     }
 
     function _ofVault(Vm.Log memory e, uint64 clock) private {
-        mirror.ofVault(e, clock, e.topics[0] == IStakeSource.Reserved.selector ? _leastFor(e) : 0);
+        Mirror.Terms memory terms;
+        if (e.topics[0] == IStakeSource.Reserved.selector) terms = _termsOf(e);
+        mirror.ofVault(e, clock, terms);
         if (e.topics[0] != IStakeSource.Released.selector) return;
         uint64 batchId = uint64(uint256(e.topics[2]));
         for (uint256 i = 0; i < unreleased.length; ++i) {
@@ -77,9 +79,9 @@ abstract contract Hearing is People, Recount {
         revert Failed("collateral leaves twice");
     }
 
-    function _leastFor(Vm.Log memory e) private view returns (uint256) {
-        uint32 version = anchor.batch(uint64(uint256(e.topics[2]))).paramsVersion;
-        return params.money(version).minOperatorStake;
+    function _termsOf(Vm.Log memory e) private view returns (Mirror.Terms memory) {
+        Money memory m = params.money(anchor.batch(uint64(uint256(e.topics[2]))).paramsVersion);
+        return Mirror.Terms(m.minOperatorStake, m.slashAmount);
     }
 
     function _ofRegistry(Vm.Log memory e) private {

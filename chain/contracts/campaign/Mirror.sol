@@ -16,6 +16,9 @@ contract Mirror {
     /// @dev The largest stake that batches were anchored with since the account last had none open.
     mapping(address who => uint256) private _leastOf;
     mapping(bytes32 ref => uint256) public slashedBy;
+    /// @dev Of these: what no dispute had locked; and what reporters have of it.
+    mapping(bytes32 ref => uint256) private _unlockedBy;
+    mapping(bytes32 ref => uint256) private _reportedBy;
     bytes32[] public pots;
     Totals private _totals;
     /// @notice The first movement that was against a rule; empty if none was.
@@ -31,6 +34,12 @@ contract Mirror {
         uint256 unbonding;
     }
 
+    /// @notice What binds stake under the parameters of a moment.
+    struct Terms {
+        uint256 least;
+        uint256 slash;
+    }
+
     struct Credit {
         uint256 amount;
         uint64 unlockAt;
@@ -43,6 +52,7 @@ contract Mirror {
     mapping(address who => uint256) private _unbonded;
     uint256 private immutable WITHDRAW_DELAY;
     uint256 private immutable UNBOND_DELAY;
+    uint256 private immutable MOST_ALPHA_BPS;
     mapping(address who => mapping(bytes32 ref => uint256)) private _lockedBy;
     address[] private _touched;
     bytes32[] private _touchedPots;
@@ -58,8 +68,8 @@ contract Mirror {
         delete _touchedPots;
     }
 
-    constructor(uint256 withdrawDelay, uint256 unbondDelay) {
-        (WITHDRAW_DELAY, UNBOND_DELAY) = (withdrawDelay, unbondDelay);
+    constructor(uint256 withdrawDelay, uint256 unbondDelay, uint256 mostAlphaBps) {
+        (WITHDRAW_DELAY, UNBOND_DELAY, MOST_ALPHA_BPS) = (withdrawDelay, unbondDelay, mostAlphaBps);
     }
 
     function potCount() external view returns (uint256) {
@@ -73,8 +83,9 @@ contract Mirror {
             (uint256 amount,) = abi.decode(e.data, (uint256, uint8));
             _enters(e.topics[1], amount);
         } else if (kind == ILedger.Credited.selector) {
-            (uint256 amount,, uint64 unlockAt) = abi.decode(e.data, (uint256, uint8, uint64));
+            (uint256 amount, uint8 reason, uint64 unlockAt) = abi.decode(e.data, (uint256, uint8, uint64));
             address who = _account(e.topics[1]);
+            if (reason == uint8(ILedger.Reason.REPORT)) _reported(e.topics[2], amount);
             _leaves(e.topics[2], amount);
             creditOf[who] += amount;
             _totals.credits += amount;
@@ -92,8 +103,8 @@ contract Mirror {
         }
     }
 
-    /// @notice One event of the vault, at this protocol clock. `least`: of a batch's own parameters, when it binds collateral.
-    function ofVault(Vm.Log memory e, uint64 clock, uint256 least) external {
+    /// @notice One event of the vault, at this protocol clock. `terms`: of a batch's own parameters, when it binds collateral.
+    function ofVault(Vm.Log memory e, uint64 clock, Terms calldata terms) external {
         if (e.topics.length < 2) return;
         bytes32 kind = e.topics[0];
         address who = _account(e.topics[1]);
@@ -119,9 +130,11 @@ contract Mirror {
             (uint256 want, uint256 taken) = abi.decode(e.data, (uint256, uint256));
             uint256 most = stakeOf[who] + unbondingOf[who];
             if (taken != (want < most ? want : most)) _wrong("a slash took another amount");
+            uint256 unlocked = lockedOf[who] < most ? most - lockedOf[who] : 0;
+            _unlockedBy[e.topics[2]] += taken < unlocked ? taken : unlocked;
             _slashed(who, e.topics[2], taken);
         } else {
-            if (kind == IStakeSource.Reserved.selector) _reserved(who, least);
+            if (kind == IStakeSource.Reserved.selector) _reserved(who, amount, terms);
             _ofBound(kind, who, e, amount);
         }
     }
@@ -133,8 +146,22 @@ contract Mirror {
         return _bound(who) > least ? _bound(who) : least;
     }
 
-    function _reserved(address who, uint256 least) private {
-        if (collateralOf[who] == 0 || least > _leastOf[who]) _leastOf[who] = least;
+    /// @notice What receipts can bind: disputes keep no more from them than one slash takes.
+    function freeOf(address who, uint256 slash) public view returns (uint256) {
+        uint256 bound = collateralOf[who] + (lockedOf[who] < slash ? lockedOf[who] : slash);
+        return bound < stakeOf[who] ? stakeOf[who] - bound : 0;
+    }
+
+    function _reserved(address who, uint256 amount, Terms calldata terms) private {
+        if (collateralOf[who] == 0 || terms.least > _leastOf[who]) _leastOf[who] = terms.least;
+        if (amount > freeOf(who, terms.slash)) _wrong("collateral without stake");
+        if (terms.least > freeOf(who, terms.slash)) _wrong("receipts of who has too little");
+    }
+
+    /// @dev Of what a report slashed, a reporter has a share of what no dispute had locked then.
+    function _reported(bytes32 ref, uint256 amount) private {
+        _reportedBy[ref] += amount;
+        if (_reportedBy[ref] > _unlockedBy[ref] * MOST_ALPHA_BPS / 10_000) _wrong("a report shares what disputes lock");
     }
 
     function _ofBound(bytes32 kind, address who, Vm.Log memory e, uint256 amount) private {
@@ -147,7 +174,6 @@ contract Mirror {
             _lockedBy[who][e.topics[2]] -= amount;
         } else if (kind == IStakeSource.Reserved.selector) {
             collateralOf[who] += amount;
-            if (_bound(who) > stakeOf[who]) _wrong("collateral without stake");
         } else if (kind == IStakeSource.Released.selector) {
             collateralOf[who] -= amount;
         }

@@ -43,6 +43,8 @@ abstract contract BatchStore is IReceiptAnchor {
         address operator;
         uint64 number; // batch, or sequence number of a receipt that is not anchored
         uint32 paramsVersion;
+        bytes32 pool; // ANCHOR: without it nobody can post
+        uint32 stoppedAtStart; // ANCHOR: the pool's stopped seconds
     }
 
     /// @inheritdoc IReceiptAnchor

@@ -90,8 +90,9 @@ abstract contract Demands is Reports {
         uint64 last = lastSeq[r.operator];
         if (r.seq <= last) revert NumberAnchored(r.seq, last);
         // What the network itself closed meanwhile is no fault of the operator.
-        _checkServable(r.environment, r.modelId, r.keyEpoch);
-        _open(Kind.ANCHOR, anchorSubject(id), r.operator, r.seq, PARAMS.version());
+        bytes32 pool = _checkServable(r.environment, r.modelId, r.keyEpoch);
+        StoredDemand storage d = _open(Kind.ANCHOR, anchorSubject(id), r.operator, r.seq, PARAMS.version());
+        (d.pool, d.stoppedAtStart) = (pool, SafeCast.toUint32(_stoppedSeconds(pool)));
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -141,7 +142,7 @@ abstract contract Demands is Reports {
         if (d.kind == Kind.ANCHOR) shown.seq = d.number;
         else shown.batchId = d.number;
         shown.openedAt = d.openedAt;
-        shown.deadline = SafeCast.toUint64(_deadline(d));
+        shown.deadline = d.state == State.EXPIRED ? d.closedAt : SafeCast.toUint64(_deadline(d));
         shown.paramsVersion = d.paramsVersion;
         shown.bond = _money(d.paramsVersion).demandBond;
     }
@@ -150,7 +151,7 @@ abstract contract Demands is Reports {
     function _batchEnd(uint64 batchId) internal view returns (uint256) {
         Stored storage b = _known(batchId);
         // The clock less the pool's stops never goes back, so a window that was over stays over.
-        uint256 stopped = REGISTRY.stoppedSeconds(_service(b).pool) - b.stoppedAtStart;
+        uint256 stopped = _stoppedSeconds(_service(b).pool) - b.stoppedAtStart;
         return uint256(b.startedAt) + PARAMS.window(b.paramsVersion) + stopped + _heldFor(listSubject(batchId));
     }
 
@@ -177,12 +178,19 @@ abstract contract Demands is Reports {
         return GUARDIAN.clock();
     }
 
+    function _stoppedSeconds(bytes32 pool) internal view returns (uint64) {
+        return REGISTRY.stoppedSeconds(pool);
+    }
+
     function _checkRunning() private view {
         if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
     }
 
-    function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version) private {
-        StoredDemand storage d = _demands[subject];
+    function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version)
+        private
+        returns (StoredDemand storage d)
+    {
+        d = _demands[subject];
         if (d.state != State.NONE) revert AlreadyDemanded(subject);
         uint96 bond = _money(version).demandBond;
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
@@ -247,7 +255,9 @@ abstract contract Demands is Reports {
 
     function _deadline(StoredDemand storage d) private view returns (uint256) {
         (uint32 maxAnchorDelay, uint32 cure) = PARAMS.demandTimes(d.paramsVersion);
-        return uint256(d.openedAt) + (d.kind == Kind.ANCHOR ? maxAnchorDelay : cure);
+        if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
+        // Nobody can post while the pool cannot judge. Or who opens it for one transaction, to demand, would leave no time to answer.
+        return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(d.pool) - d.stoppedAtStart;
     }
 
     /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.

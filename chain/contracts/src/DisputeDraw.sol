@@ -55,7 +55,9 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
     }
 
     /// @inheritdoc IProceedings
-    function draw(bytes32 id, uint256 count) external running {
+    /// @dev In a pause too: a seed is lost with its epoch, and a guardian who dislikes a committee could wait for that. Its members
+    ///      have all of their time when the clock goes on.
+    function draw(bytes32 id, uint256 count) external {
         Case storage d = _cases[id];
         if (d.phase != Phase.DRAWING) d = _inPhase(id, Phase.SEED);
         RoundData storage r = _rounds[id][d.round];

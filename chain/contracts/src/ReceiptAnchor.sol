@@ -54,9 +54,9 @@ contract ReceiptAnchor is Demands, Wired {
         (uint256 minStake, uint256 collateral, uint256 maxBatch) = PARAMS.postTerms(version);
         _checkSequence(header, maxBatch);
         bytes32 pool = _checkServable(header.environment, header.modelId, header.keyEpoch);
-        batchId = _push(header, pool, _clock(), version, REGISTRY.stoppedSeconds(pool));
+        batchId = _push(header, pool, _clock(), version, _stoppedSeconds(pool));
         emit BatchAnchored(batchId, msg.sender, header, _shown(batchId));
-        _bind(batchId, minStake, header.count * collateral);
+        VAULT.reserve(msg.sender, batchId, header.count * collateral, minStake);
         _pay(header.count);
     }
 
@@ -65,8 +65,7 @@ contract ReceiptAnchor is Demands, Wired {
         Stored storage b = _known(batchId);
         if (b.released) revert AlreadyReleased(batchId);
         if (b.holds != 0) revert BatchHeld(batchId, b.holds);
-        uint256 end = _batchEnd(batchId) + _longestHeld[batchId];
-        if (_clock() <= end) revert WindowOpen(end);
+        _checkOver(_batchEnd(batchId) + _longestHeld[batchId]);
         b.released = true;
         (, uint256 each,) = PARAMS.postTerms(b.paramsVersion);
         VAULT.release(b.operator, batchId, b.count * each);
@@ -80,15 +79,13 @@ contract ReceiptAnchor is Demands, Wired {
     {
         bytes32 id = checkMember(r, sig, batchId, proof);
         if (_isVoid(batchId)) revert BatchIsVoid(batchId);
-        bytes32 subject = listSubject(batchId);
-        if (_demands[subject].state == State.OPEN) revert DemandPending(subject);
-        if (_demands[id].state == State.OPEN) revert DemandPending(id);
+        _checkNoDemand(listSubject(batchId));
+        _checkNoDemand(id);
         (bytes32 dispute, Phase phase, Verdict verdict,) = disputes.receiptStatus(id);
         if (phase != Phase.NONE && phase != Phase.FINAL) revert DisputePending(dispute);
         if (phase == Phase.FINAL && verdict != Verdict.UPHELD) revert ReceiptVoid(dispute, uint8(verdict));
         // Upheld early, a receipt could still fall with its list: accepted is for good.
-        uint64 end = windowEnd(id, batchId);
-        if (_clock() <= end) revert WindowOpen(end);
+        _checkOver(windowEnd(id, batchId));
         return true;
     }
 
@@ -106,17 +103,18 @@ contract ReceiptAnchor is Demands, Wired {
         shown.extended = uint64(_heldFor(listSubject(batchId)));
     }
 
+    function _checkNoDemand(bytes32 subject) private view {
+        if (_demands[subject].state == State.OPEN) revert DemandPending(subject);
+    }
+
+    function _checkOver(uint256 end) private view {
+        if (_clock() <= end) revert WindowOpen(end);
+    }
+
     function _checkSequence(BatchHeader calldata h, uint256 max) private view {
         uint64 want = lastSeq[msg.sender] + 1;
         if (h.firstSeq != want) revert SequenceGap(h.firstSeq, want);
         if (h.count == 0 || h.count > max) revert BadCount(h.count, max);
-    }
-
-    /// @dev A whole minimum beside what is bound, and the collateral of these receipts.
-    function _bind(uint64 batchId, uint256 minStake, uint256 collateral) private {
-        uint256 have = VAULT.freeStakeOf(msg.sender);
-        if (have < minStake) revert StakeTooSmall(msg.sender, have, minStake);
-        VAULT.reserve(msg.sender, batchId, collateral, minStake);
     }
 
     function _pay(uint256 count) private {

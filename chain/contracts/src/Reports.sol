@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Members} from "./Members.sol";
 import {EmptyLeaf, Money, Receipt, Shares} from "./Types.sol";
@@ -9,18 +10,20 @@ import {IParams} from "./interfaces/IParams.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
 
-/// @title Reports: faults that need no committee cost stake, a share of it for who showed them
+/// @title Reports: faults that need no committee cost stake, a share of it for who showed them, of what no dispute has locked
 /// @dev A report takes less than its penalty where less stake is left; it can be repeated for the rest when more has come.
 ///      A stake source may bring slashed stake later: then it is shared by `collect`.
 abstract contract Reports is Members {
     uint256 private constant BPS = 10_000;
 
-    /// @dev `waiting` wei of the `taken` are not shared yet; `shareBps` of them are for `to`.
+    /// @dev `waiting` wei of the `taken` are not shared yet; no dispute had locked `shareable` of these, and `shareBps` of
+    ///      them are for `to`.
     struct Report {
         uint96 taken;
         uint96 waiting;
         uint16 shareBps;
         address to;
+        uint96 shareable;
     }
 
     /// @notice The network's parameters.
@@ -75,7 +78,8 @@ abstract contract Reports is Members {
     }
 
     /// @dev Take what is left of `penalty`; `taken` is what this call took. Who reported first keeps the share with which
-    ///      the report began.
+    ///      the report began. What is left for disputes is shared with nobody: or an operator that they convict would
+    ///      report itself by a friend before they end, and have a share of what is theirs.
     function _punish(address operator, uint64 seq, bytes32 ref, uint256 penalty, uint32 version, address to)
         internal
         returns (uint256 taken)
@@ -83,11 +87,13 @@ abstract contract Reports is Members {
         Report storage r = _reports[ref];
         uint256 before = r.taken;
         if (before >= penalty) revert AlreadyPunished(operator, seq);
+        uint256 unlocked = VAULT.unlockedOf(operator);
         taken = VAULT.slash(operator, 0, penalty - before, ref);
         if (taken == 0) return 0;
         if (before == 0) (r.to, r.shareBps) = (to, _shares(version).alphaBps);
         r.taken = SafeCast.toUint96(before + taken);
         r.waiting += SafeCast.toUint96(taken);
+        r.shareable += SafeCast.toUint96(Math.min(taken, unlocked));
         if (LEDGER.potOf(ref) >= r.waiting) _share(ref, r);
     }
 
@@ -110,8 +116,8 @@ abstract contract Reports is Members {
 
     function _share(bytes32 ref, Report storage r) private {
         uint256 amount = r.waiting;
-        uint256 share = amount * r.shareBps / BPS;
-        r.waiting = 0;
+        uint256 share = uint256(r.shareable) * r.shareBps / BPS;
+        (r.waiting, r.shareable) = (0, 0);
         LEDGER.credit(ref, r.to, share, ILedger.Reason.REPORT);
         LEDGER.burn(ref, amount - share, ILedger.BurnReason.REPORT);
         emit Collected(ref, r.to, share, amount - share);

@@ -76,7 +76,8 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     /// @inheritdoc IStakeSource
     function reserve(address account, uint64 batchId, uint256 amount, uint256 least) external onlyMovers {
         uint256 free = freeStakeOf(account);
-        if (free < amount) revert StakeTooSmall(account, free, amount);
+        uint256 want = Math.max(amount, least);
+        if (free < want) revert StakeTooSmall(account, free, want);
         Bound storage b = _bounds[account];
         // Of several batches that are open together the largest counts, until none of them is left.
         uint256 before = b.collateral == 0 ? 0 : b.least;
@@ -105,8 +106,21 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     }
 
     /// @inheritdoc IStakeSource
+    /// @dev Locks shield nothing from a slash, so they need not spare more than one. Were they to count in full, disputes that cost
+    ///      little would stop an operator's posts, and who opened them would have it punished for not posting.
     function freeStakeOf(address account) public view returns (uint256) {
-        return Math.saturatingSub(stakeOf(account), _bound(account));
+        Bound memory b = _bounds[account];
+        uint256 locked = b.locked;
+        if (locked != 0) {
+            (, uint256 slashAmount) = PARAMS.feeAndSlash(PARAMS.version());
+            locked = Math.min(locked, slashAmount);
+        }
+        return Math.saturatingSub(stakeOf(account), locked + b.collateral);
+    }
+
+    /// @inheritdoc IStakeSource
+    function unlockedOf(address account) external view returns (uint256) {
+        return Math.saturatingSub(_all(account), _bounds[account].locked);
     }
 
     /// @inheritdoc IStakeSource

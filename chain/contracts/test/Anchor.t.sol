@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Wired} from "../src/Wired.sol";
+import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 
 /// @title Batches: what is anchored, who is a member, how long the window is, when collateral is free
@@ -109,7 +110,7 @@ contract AnchorTest is AnchorBase {
         left = uint96(bound(left, 0, 20 ether - 1));
         vm.prank(operator);
         vault.requestUnbond(100 ether - left);
-        bytes memory why = abi.encodeWithSelector(IReceiptAnchor.StakeTooSmall.selector, operator, left, 20 ether);
+        bytes memory why = abi.encodeWithSelector(IStakeSource.StakeTooSmall.selector, operator, left, 20 ether);
         refused(header(1, 1, "root"), why);
     }
 
@@ -122,7 +123,7 @@ contract AnchorTest is AnchorBase {
             if (free < 20 ether) {
                 refused(
                     header(seq, 64, "root"),
-                    abi.encodeWithSelector(IReceiptAnchor.StakeTooSmall.selector, operator, free, 20 ether)
+                    abi.encodeWithSelector(IStakeSource.StakeTooSmall.selector, operator, free, 20 ether)
                 );
                 return;
             }

@@ -12,7 +12,7 @@ abstract contract DemandsBase is AnchorBase {
     address internal demander = address(0xDE3A);
     address internal helper = address(0x4E17);
 
-    function setUp() public override {
+    function setUp() public virtual override {
         super.setUp();
         vm.deal(demander, 1 ether);
     }

@@ -285,8 +285,6 @@ contract DisputeDrawTest is Courthouse {
         guardian.pause(1 hours);
         bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
         vm.expectRevert(refusal);
-        disputes.draw(id, 1);
-        vm.expectRevert(refusal);
         disputes.rearm(id);
         vm.expectRevert(refusal);
         disputes.join{value: bond}(waiting, "alt");
@@ -295,6 +293,27 @@ contract DisputeDrawTest is Courthouse {
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
         passes(1 hours);
         disputes.draw(id, 255);
+    }
+
+    /// @dev A guardian that pauses until the epoch of a seed is over has the same committee, which has all of its time.
+    function test_no_pause_throws_a_seed_away(uint256 salt, bytes32 mix, uint8 parts_, uint32 longer) public {
+        bytes32 id = opened(salt);
+        seeded(id, mix);
+        uint256 before = vm.snapshotState();
+        disputes.draw(id, 255);
+        bytes32 want = keccak256(abi.encode(members(id)));
+        vm.revertToState(before);
+        uint64 duration = uint64(bound(longer, 1, 1 days));
+        guardian.pause(duration);
+        disputes.draw(id, bound(parts_, 1, 5));
+        if (disputes.phaseOf(id) == Phase.DRAWING) disputes.draw(id, 255);
+        nextEpoch();
+        passes(duration);
+        inPhase(id, Phase.COMMIT);
+        same(keccak256(abi.encode(members(id))), want, "the committee of that seed");
+        same(disputes.roundOf(id, 1).commitEnd, guardian.clock() + params.times(1).commitTime, "all of its time");
+        vm.expectPartialRevert(ICourt.WrongPhase.selector);
+        disputes.rearm(id);
     }
 
     // --- two halves ---

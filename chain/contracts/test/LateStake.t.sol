@@ -29,6 +29,10 @@ contract LateStake {
         owed[ref] += taken;
     }
 
+    function unlockedOf(address) external view returns (uint256) {
+        return left;
+    }
+
     function bring(bytes32 ref) external payable {
         owed[ref] -= msg.value;
         LEDGER.take{value: msg.value}(ref, address(this), ILedger.Source.SLASH);

@@ -138,12 +138,16 @@ def test_a_round_is_counted_when_the_court_says_that_it_can_be(settleable: bool,
     settleable=st.booleans(),
     airgap_end=st.integers(NOW - 20, NOW + 20),
 )
-def test_while_the_clock_stands_still_only_seeds_are_proven(phase: Phase, seed: Seed, settleable: bool, airgap_end: int) -> None:
+def test_while_the_clock_stands_still_seeds_are_proven_and_drawn_by(
+    phase: Phase, seed: Seed, settleable: bool, airgap_end: int
+) -> None:
     one = case(phase=phase, seed=seed, settleable=settleable, airgap_end=airgap_end, ended=True)
     me = holdings(credit_due_wei=5, unbond_due_wei=5)
     policy = dataclasses.replace(EAGER, collect_above_wei=1)
     moves = decide_moves(docket(one, paused=True, me=me), policy)
-    assert all(isinstance(move, ProveSeed) for move in moves)
+    assert all(isinstance(move, ProveSeed | DrawPart) for move in moves)
+    going = decide_moves(docket(one), policy)
+    assert moves == tuple(move for move in going if isinstance(move, ProveSeed | DrawPart)), "as if it went on"
 
 
 @given(place=st.integers(0, 99), number=st.integers(0, 10**6), turns=st.integers(1, 8), blocks=st.integers(1, 5))

@@ -38,23 +38,30 @@ def test_an_operator_with_a_whole_book_may_serve() -> None:
     with running_anvil() as anvil:
         standing = _standing(anvil).read()
     assert standing.closed_because is None and standing.epoch is not None and standing.epoch.epoch == 1
-    beside = STAKE_WEI - DEVNET.money.min_operator_stake
+    beside = STAKE_WEI - DEVNET.money.min_operator_stake - DEVNET.money.slash_amount
     assert (standing.room, standing.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
 
 
-def test_below_a_whole_minimum_of_free_stake_nobody_is_served_and_nothing_is_batched() -> None:
-    """`ReceiptAnchor._bind` looks at what is free, not at what is staked: receipts beyond that could not be anchored in time."""
+def test_below_a_whole_minimum_of_free_stake_nothing_is_batched_and_a_slash_above_it_nobody_is_served() -> None:
+    """`ReceiptAnchor._bind` looks at what is free, not at what is staked, and disputes take one slash from it at any time.
+
+    Receipts beyond that could be kept from being anchored, and then be demanded.
+    """
+    money = DEVNET.money
+    most, one = STAKE_WEI - money.min_operator_stake, money.receipt_collateral
+    spare = most - money.slash_amount
     with running_anvil() as anvil:
         standing = _standing(anvil)
-        most = STAKE_WEI - DEVNET.money.min_operator_stake
         with pytest.MonkeyPatch.context() as patch:
-            for bound, room in ((most - 1, 0), (most - DEVNET.money.receipt_collateral, 1), (most + 1, 0)):
-                free = holdings(is_operator=True, stake_wei=STAKE_WEI, free_wei=STAKE_WEI - bound)
-                real = DocketReader.docket
-                patch.setattr(DocketReader, "docket", lambda *a, real=real, me=free: dataclasses.replace(real(*a), me=me))
-                found = standing.read()
-                assert found.room == room and (found.most == 0) == (bound > most)
-                patch.setattr(DocketReader, "docket", real)
+            for collateral, room in ((spare - one, 1), (spare - one + 1, 0), (spare + 1, 0), (most + 1, 0)):
+                for locked in (0, money.slash_amount - 1, money.slash_amount):
+                    free = max(0, STAKE_WEI - collateral - locked)
+                    me = holdings(is_operator=True, stake_wei=STAKE_WEI, free_wei=free, collateral_wei=collateral)
+                    real = DocketReader.docket
+                    patch.setattr(DocketReader, "docket", lambda *a, real=real, me=me: dataclasses.replace(real(*a), me=me))
+                    found = standing.read()
+                    assert found.room == room and (found.most == 0) == (collateral + locked > most)
+                    patch.setattr(DocketReader, "docket", real)
 
 
 def test_who_anchored_late_sees_the_demand_and_answers_it(tmp_path: Path) -> None:

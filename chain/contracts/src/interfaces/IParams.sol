@@ -47,7 +47,7 @@ interface IParams {
     function roundTimes(uint32 version_) external view returns (uint32 commitTime, uint32 revealTime);
     /// @notice Seconds to appeal, and from a last verdict to the first movement of money.
     function endTimes(uint32 version_) external view returns (uint32 appealTime, uint32 airgap);
-    /// @notice What an operator needs to anchor: stake beside what is bound, collateral for each receipt; and receipts of a batch.
+    /// @notice What an operator needs to anchor: free stake, collateral for each receipt; and receipts of a batch.
     function postTerms(uint32 version_) external view returns (uint256 minStake, uint256 collateral, uint256 maxBatch);
     /// @notice Seconds that a credit waits under the version in force.
     function withdrawDelay() external view returns (uint256);

@@ -14,9 +14,10 @@ interface IProceedings is ICourt {
         payable
         returns (bytes32 id);
     /// @notice Join before the seed block, with `joinBond`: up to 4 more challengers share alpha, so that who runs ahead of an
-    ///         opener shuts nobody out.
+    ///         opener does not have it alone. Who fills all places ahead of an opener, with a bond for each, shuts it out.
     function join(bytes32 id, bytes32 altCommit) external payable;
-    /// @notice Draw up to `count` seats once the seed is known, in its epoch; at least one or revert. All parts together are the draw.
+    /// @notice Draw up to `count` seats once the seed is known, in its epoch, paused or not; at least one or revert. All parts together
+    ///         are the draw.
     function draw(bytes32 id, uint256 count) external;
     /// @notice Name a new seed block because the old one was lost or its epoch is over. Too often: the dispute ends as after a
     ///         last inconclusive round.

@@ -60,7 +60,7 @@ interface IReceiptAnchor {
         uint64 batchId; // LIST, ENVELOPE
         uint64 seq; // ANCHOR
         uint64 openedAt; // protocol clock
-        uint64 deadline; // protocol clock
+        uint64 deadline; // protocol clock; of an open ANCHOR later by each second for which its pool stands still
         uint32 paramsVersion;
         uint96 bond;
     }
@@ -88,7 +88,6 @@ interface IReceiptAnchor {
     error EpochNotOpen(uint64 keyEpoch);
     /// @notice The pool of the environment cannot seat the largest round.
     error PoolTooSmall(bytes32 pool);
-    error StakeTooSmall(address operator, uint256 have, uint256 want);
     error UnknownBatch(uint64 batchId);
     error ForeignChain(uint256 have, uint256 want);
     error HeaderMismatch(bytes32 field);
@@ -163,7 +162,8 @@ interface IReceiptAnchor {
         payable;
     function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
     /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not, and while
-    ///         its environment, model and epoch take batches. The operator has `maxAnchorDelay` and must show the batch itself.
+    ///         its environment, model and epoch take batches. The operator has `maxAnchorDelay`, in which the time does not count for
+    ///         which the pool stands still, and must show the batch itself.
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;

@@ -2,10 +2,11 @@
 pragma solidity 0.8.37;
 
 /// @title IStakeSource: stake that can be drawn by, bound and slashed
-/// @notice What is unbonding is slashable to its last second. Binding keeps stake from leaving, and from being bound by more
-///         receipts: locked + collateral <= what is left after a payment, and <= active after `reserve`. It never keeps stake
-///         from a verdict: several locks may bind the same wei, and the first slash takes them. Or an operator could shield
-///         its stake by disputes with itself.
+/// @notice What is unbonding is slashable to its last second. Binding keeps stake from leaving: locked + collateral <= what is
+///         left after a payment. It never keeps stake from a verdict: several locks may bind the same wei, and the first slash
+///         takes them. Or an operator could shield its stake by disputes with itself. So locks keep no more from being bound by
+///         receipts than one slash takes: collateral + min(locked, `slashAmount`) <= active after `reserve`. Or others could
+///         keep an operator from posting by disputes with it.
 interface IStakeSource {
     event Deposited(address indexed account, uint256 amount, uint256 stake);
     /// @notice `amount` of `account` is on its way out and stops counting now; payable from `finishAt` (protocol clock).
@@ -42,8 +43,11 @@ interface IStakeSource {
     function lockedOf(address account) external view returns (uint256);
     /// @notice Wei bound by open receipts.
     function collateralOf(address account) external view returns (uint256);
-    /// @notice `stakeOf` minus what is bound, or zero.
+    /// @notice What receipts can bind: `stakeOf` minus collateral and what is locked, of which one `slashAmount` of the parameters
+    ///         in force counts at most; or zero.
     function freeStakeOf(address account) external view returns (uint256);
+    /// @notice Wei that a slash could take and no dispute has locked, unbonding stake included; or zero.
+    function unlockedOf(address account) external view returns (uint256);
     /// @notice Wei that a payment leaves: all that is bound and, while receipts are open, what `reserve` was told to keep.
     function keptOf(address account) external view returns (uint256);
     /// @notice Wei on their way out; `due` of them can be paid now but for what is bound; `nextAt` is when the next can.
@@ -58,7 +62,7 @@ interface IStakeSource {
     /// @notice Pay the caller what has waited long enough, and nothing of `keptOf`.
     function finishUnbond() external returns (uint256 amount);
 
-    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free. `least` wei stay in all, rounded up
+    /// @notice Bind `amount` wei for the open receipts of a batch; reverts if less is free, or less than `least`. So many stay, rounded up
     ///         to gwei, until all collateral is free again: the largest of those that were named since. Movers only.
     function reserve(address account, uint64 batchId, uint256 amount, uint256 least) external;
     /// @notice Free what `reserve` bound. Movers only.
