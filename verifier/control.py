@@ -63,15 +63,16 @@ class ControlledStore:
         return True
 
     def _put_own(self) -> _Given | None:
-        """Another blob of ours, if DA says that it took it; the next one comes after a pause."""
-        self._not_before = self._monotonic() + self._pause_s
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        """Another blob of ours, if DA says that it took it; only then does the next one wait for a pause to be over: DA that takes
+        nothing is not filled, and a seat has to vote soon after it is back."""
         data = self._rng(OWN_BLOB_BYTES)
         try:
             self._own = _Given(self._da.put(data), _digest(data))
         except Unavailable as error:
             telemetry.log_error("da.no_control", error)
             return None
+        self._not_before = self._monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return self._own
 
     def _gives(self, given: _Given) -> bool:

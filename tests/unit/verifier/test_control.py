@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from bytewise.protocol.errors import TryAgain
 from tests.unit.verifier.town import Shelf, randomness
 from verifier.certainty import PAUSE_S
@@ -13,15 +11,9 @@ DAY_S = 86_400
 
 
 class Broken(Shelf):
-    """DA that takes blobs and gives none while it is `deaf`, and that keeps what it took to itself while it is `mute`."""
+    """DA that takes blobs and gives none while it is `deaf`."""
 
-    deaf = mute = False
-
-    def put(self, data: bytes) -> str:
-        locator = super().put(data)
-        if self.mute:
-            raise TryAgain("da", "no answer")
-        return locator
+    deaf = False
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         if self.deaf:
@@ -44,15 +36,24 @@ def of(shelf: Broken) -> tuple[ControlledStore, Times]:
     return ControlledStore(shelf, randomness, times), times
 
 
-@pytest.mark.parametrize("mute", [False, True])
-def test_a_read_outage_of_a_day_has_few_blobs_put(mute: bool) -> None:
+def test_a_read_outage_of_a_day_has_few_blobs_put() -> None:
     shelf = Broken()
-    shelf.deaf, shelf.mute = True, mute
+    shelf.deaf = True
     store, times = of(shelf)
     while times.now < DAY_S:
         assert not store.works()
         times.now += PAUSE_S
     assert 2 <= shelf.puts <= DAY_S // LONGEST_PAUSE_S + 10
+
+
+def test_da_that_was_away_as_a_whole_is_believed_as_soon_as_it_is_back() -> None:
+    """A seat without another proof votes in the second half of a commit phase, or not at all."""
+    shelf = Broken()
+    store, _ = of(shelf)
+    shelf.away = True
+    assert not any(store.works() for _ in range(20))
+    shelf.away = False
+    assert store.works() and shelf.puts == 1
 
 
 def test_what_was_put_during_the_outage_is_the_proof_when_it_ends() -> None:
