@@ -63,8 +63,8 @@ class ControlledStore:
         return True
 
     def _put_own(self) -> _Given | None:
-        """Another blob of ours, if DA says that it took it; only then does the next one wait for a pause to be over: DA that takes
-        nothing is not filled, and a seat has to vote soon after it is back."""
+        """Another blob of ours, if DA says that it took it. Only then does the next one wait for the end of a pause: a DA that
+        takes nothing is not filled, and a seat has to vote soon after it is back."""
         data = self._rng(OWN_BLOB_BYTES)
         try:
             self._own = _Given(self._da.put(data), _digest(data))
