@@ -1,5 +1,6 @@
 """Demands on a chain in memory: what was demanded, how it stands, and the windows that stand still meanwhile."""
 
+import functools
 from dataclasses import replace
 
 from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
@@ -11,6 +12,12 @@ CURE_S = 60
 _NOBODY = Address("0x" + "00" * 20)
 NOTHING = DemandRecord(DemandKind.NONE, DemandState.NONE, _NOBODY, _NOBODY, 0, 0, 0, 0, 0, 0)
 """What the chain says about a subject that nobody demanded."""
+
+
+@functools.cache
+def subject_of_list(batch_id: int) -> Digest:
+    """Subject of a demand for a batch's list: a chain that shows all its batches at every look needs it at every look."""
+    return list_subject(ANCHOR, batch_id)
 
 
 class Claims:
@@ -92,7 +99,7 @@ class Claims:
 
     def list_state(self, batch_id: int) -> dict[str, int]:
         """How the demand for a batch's list stands, as batches show it."""
-        subject = list_subject(ANCHOR, batch_id)
+        subject = subject_of_list(batch_id)
         claim = self.claims.get(subject)
         state = DemandState.NONE if claim is None else claim[1].state
         is_open = state is DemandState.OPEN

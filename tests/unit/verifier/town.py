@@ -22,7 +22,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Addresses, Network
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt, list_subject, receipt_id
+from bytewise.protocol.receipt import BatchHeader, SignedReceipt, receipt_id
 from bytewise.protocol.request import output_for
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
@@ -36,7 +36,7 @@ from chain.params import DEVNET, changed
 from tests.dockets import anchored, docket, holdings
 from tests.dockets import case as dispute_of
 from tests.unit.verifier import bench as b
-from tests.unit.verifier.claims import Claims
+from tests.unit.verifier.claims import Claims, subject_of_list
 from tests.unit.verifier.outgoing import Outgoing
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, signer, word
 from verifier.control import ControlledStore
@@ -122,7 +122,7 @@ class MemoryChain(Claims):
         return holdings(is_operator=True, last_seq=max((each.first_seq + each.count - 1 for each in own), default=0))
 
     def _end(self, header: BatchHeader) -> int:
-        held = self.held(list_subject(ANCHOR, header.batch_id))
+        held = self.held(subject_of_list(header.batch_id))
         return header.anchored_at + WINDOW_S + held + self.extended.get(header.batch_id, 0)
 
     def params(self, version: int, block: int) -> ParamSet:
