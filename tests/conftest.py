@@ -7,18 +7,8 @@ import hypothesis
 import pytest
 
 from tests.anvil import Anvil, running_anvil
+from tests.file_times import TESTS, FileTimes, turn
 from tests.skips import SkipPin
-
-COMPUTING = ("inference", "protocol", "tee", "storage", "models", "bench")
-"""Folders of what computes and waits for nobody: whole runs begin with it."""
-
-LONG = (
-    "test_operator_crash.py", "test_verify.py", "test_on_chain.py", "test_laws.py", "test_answers.py", "test_reorganisations.py",
-    "test_gate.py", "test_operator_process.py", "test_doubt.py", "test_process.py", "test_sender.py", "test_court_walk.py",
-    "test_convert.py", "test_sender_reorganisations.py", "test_walkthrough.py", "test_conformance.py", "test_layers.py",
-    "test_court_on_chain.py", "test_many_claims.py", "test_native_refusals.py",
-)  # fmt: skip
-"""Files that take longest, longest first: whole runs end with them, so that no core ends long before another."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,17 +24,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker of pytest-xdist sees only its own share; the process that collects all reports counts.
     if config.getoption("--pin-skips") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipPin(), "skip-pin")
+        config.pluginmanager.register(FileTimes(), "file-times")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What computes first, long files last (`--no-loadscope-reorder` keeps the order among processes)."""
-    items.sort(key=_turn)
-
-
-def _turn(item: pytest.Item) -> int:
-    if item.path.name in LONG:
-        return 2 + LONG.index(item.path.name)
-    return 0 if item.path.parent.name in COMPUTING else 1
+    """Long files first (`--no-loadscope-reorder` keeps the order among processes)."""
+    items.sort(key=lambda item: turn(item.path.relative_to(TESTS).as_posix()))
 
 
 def pytest_collection_finish() -> None:
