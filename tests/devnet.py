@@ -41,7 +41,7 @@ from chain.plan import DEVNET_SHAPE, Shape, Vote
 from chain.reader import DocketReader
 from chain.sender import SenderPolicy
 from chain.sending import ContractSender, contract_sender
-from tests.anvil import CHAIN_ID, Anvil
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
 
 ENVIRONMENT = Environment(
     container=ZERO_DIGEST, profile=PROFILE_EXACT_1, gpu_arch="cpu", driver="none", libraries=(), engine_flags=(),
@@ -58,6 +58,7 @@ MODEL = word("model")
 POLICY = Policy(word("policy"), 1, b'{"policy":1}')
 
 
+@functools.cache
 def signer(index: int) -> LocalSigner:
     """0 deployer, 1 and 2 operators, 3 to 7 verifiers, 8 challenger, 9 and more: money only."""
     return devnet_signer(CHAIN_ID, index)
@@ -99,9 +100,27 @@ def founded(anvil: Anvil, params: ParamSet = DEVNET, shape: Shape = DEVNET_SHAPE
 
 
 def deployed(anvil: Anvil, params: ParamSet = DEVNET, **times: int) -> Network:
-    """The same with two operators and five verifiers, environment and model ACTIVE, in a stake epoch in which they weigh."""
-    chosen = dataclasses.replace(params, times=dataclasses.replace(params.times, **times))
-    network = founded(anvil, chosen)
+    """The same with two operators and five verifiers, environment and model ACTIVE, in a stake epoch in which they weigh.
+
+    Whatever the chain had is replaced by this network; nothing before its head can be reorganised away or asked for.
+    """
+    network, state = _settled(dataclasses.replace(params, times=dataclasses.replace(params.times, **times)))
+    anvil.rpc("anvil_loadState", state)
+    # The network may have been made minutes ago: from here on the chain's time is the wall's again.
+    anvil.mine()
+    return network
+
+
+@functools.cache
+def _settled(params: ParamSet) -> tuple[Network, str]:
+    """The network and the state of a chain of its own, made once per test run: a deployment is half a second of work."""
+    with running_anvil() as anvil:
+        network = _with_members(anvil, params)
+        return network, anvil.rpc("anvil_dumpState")
+
+
+def _with_members(anvil: Anvil, params: ParamSet) -> Network:
+    network = founded(anvil, params)
     joiners = [Joiner(each, STAKE_WEI, f"http://127.0.0.1:{8000 + i}") for i, each in enumerate(OPERATORS)]
     joiners += [Joiner(each, STAKE_WEI, None, POOL, word("machine", i), MEASUREMENT) for i, each in enumerate(VERIFIERS)]
     join(anvil.client, network, joiners)

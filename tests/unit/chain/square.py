@@ -32,7 +32,7 @@ class Square:
     def __init__(self, anvil: Anvil, endpoints: list[Front]) -> None:
         self.anvil, self.endpoints, self.alone = anvil, endpoints, anvil.client
         self.network: Network = deployed(anvil)
-        block = anvil.rpc("eth_getBlockByNumber", "latest", False)
+        block = anvil.rpc("eth_getBlockByNumber", hex(self.network.deploy_block), False)
         self.transaction = Digest(bytes.fromhex(block["transactions"][0][2:]))
         anvil.automine(False)
         self.clock = HandClock()

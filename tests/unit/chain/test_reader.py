@@ -21,7 +21,7 @@ from bytewise.protocol.units import U256, Blob
 from bytewise.storage.outbox import State
 from chain.artifacts import Reason, interface
 from chain.book import read_network, write_network
-from chain.client import ChainClient, at_number
+from chain.client import ChainClient
 from chain.deploy import deploy, survey
 from chain.params import DEVNET, changed
 from chain.plan import DEVNET_SHAPE, Vote
@@ -254,7 +254,7 @@ def test_no_node_and_no_block_are_unavailable(place: Place) -> None:
 def test_bytes_that_do_not_fit_the_abi_are_no_answer(place: Place) -> None:
     # An account without code answers every call with nothing.
     with pytest.raises(TryAgain):
-        place.anvil.client.call("Lens", signer(9).address, "money", block=at_number(0))
+        place.anvil.client.call("Lens", signer(9).address, "money", block="latest")
 
 
 def test_locator_bytes_that_are_no_text_stop_no_reader(place: Place) -> None:

@@ -130,6 +130,8 @@ def test_bytes_left_behind_by_a_second_try_do_not_block_it_when_both_leave_the_c
 
 def test_a_deposit_that_reverted_is_sent_again_only_when_its_old_bytes_are_void(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
+    # What is final must be above the contracts: of states below them this chain knows nothing.
+    anvil.rpc("anvil_mine", hex(FINAL_AFTER))
     anvil.automine(False)
     verifier = sender(anvil, network, signer(9), tmp_path, EAGER)
     verifier.deposit(ETHER, b"first")
