@@ -42,6 +42,7 @@ def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], Epo
         ("threshold", record.threshold, raw["threshold"]),
         ("shards", tuple(shard.address for shard in record.shards), raw["shards"]),
         ("assurance", record.assurance, assurance),
+        ("hybrid keys", record.hybrid.digest if record.hybrid else raw["transcript"], raw["transcript"]),
     ):
         if ours != pinned:
             raise ConfigurationError("network.json", f"{what} of key epoch {epoch} is not the chain's")

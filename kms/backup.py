@@ -28,7 +28,7 @@ from kms.curve import Rng
 from kms.dkg.authority import CeremonyView
 
 NONCE_BYTES = 12
-_SHARE = re.compile(r"share-(\d+)(-[0-9a-f]+)?\.json")
+_SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
 _NAMES = (keyring.STORAGE_KEY, keyring.SIGNING_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
 _DRAFT = ".restoring"
 
@@ -161,7 +161,7 @@ def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None) -> Itera
     held: dict[int, list[Path]] = {}
     for path in draft.iterdir():
         if named := _SHARE.fullmatch(path.name):
-            held.setdefault(int(named[1]), []).append(path)
+            held.setdefault(int(named[1] or named[2]), []).append(path)
     for epoch, paths in held.items():
         on_chain = view.key_epoch(epoch) if view else None
         if on_chain is None or on_chain.state is EpochState.RETIRED:
@@ -190,7 +190,8 @@ def _marks(records: ReleaseRecords) -> Iterator[LogMark]:
 
 def _files(folder: Path) -> list[Path]:
     named = [folder / name for name in _NAMES if (folder / name).exists()]
-    return [*named, *sorted(folder.glob("share-*.json")), *sorted(folder.glob("erasure-*.json"))]
+    kept = (each for pattern in ("share-*.json", "kem-*.sealed", "erasure-*.json") for each in sorted(folder.glob(pattern)))
+    return [*named, *kept]
 
 
 _LABEL = digests.labelled(Label.SHARD_BACKUP)

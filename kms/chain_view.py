@@ -115,6 +115,7 @@ class ChainKeyView:
             epoch_state=state,
             assurance=record.assurance,
             public_key=record.public_key,
+            hybrid=record.hybrid,
         )
 
     def _epoch(self, epoch: int, state: EpochState, block: int) -> EpochRecord:

@@ -7,6 +7,7 @@ A shard that lies or fails is named to `on_failure`, and the release goes on wit
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import httpx2
 from Crypto.PublicKey.ECC import EccPoint
@@ -16,25 +17,38 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     BytewiseError,
     ConfigurationError,
+    EnvelopeDoesNotOpen,
     Fault,
     NoKey,
+    PartDoesNotOpen,
     ReleaseNotRecorded,
+    ShardLied,
     ShardRefused,
     TryAgain,
     Unavailable,
 )
 from bytewise.protocol.evidence import Evidence, evidence_digest
 from bytewise.protocol.jobs import RunJob, ShardRecord
-from bytewise.protocol.keys import Decision, Nonce, Partial, Refusal, ReleaseAnswer, ReleaseRequest, partial_info
+from bytewise.protocol.keys import (
+    Decision,
+    HybridPartial,
+    Nonce,
+    Partial,
+    Refusal,
+    ReleaseAnswer,
+    ReleaseRequest,
+    partial_info,
+)
 from bytewise.protocol.messages import Release
-from bytewise.protocol.seal import Envelope, seal_context
+from bytewise.protocol.seal import Envelope, HybridEnvelope, seal_context
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
-from kms import hpke
+from kms import hpke, hybrid
 from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from kms.dleq import verify_partial
 from kms.envelope import open_with_point, verify_receipt_envelope
+from kms.hybrid import Place
 from kms.policy import anchor_domain, expected_report_data, key_domain
 from kms.shares import combine
 
@@ -49,6 +63,15 @@ MAX_ANSWER_BYTES = 64 * 1024
 
 Failed = Callable[[int, BytewiseError], None]
 """Told the index of a shard and why it gave no partial."""
+
+
+class Piece(NamedTuple):
+    """What one shard gave, checked."""
+
+    point: EccPoint
+    """Its partial."""
+    share: int | None
+    """Its share of the PSK, in a hybrid epoch."""
 
 
 def log_failure(index: int, error: BytewiseError) -> None:
@@ -81,13 +104,32 @@ class ShardKeySource:
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
         """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold."""
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
-        point = self._collect(job, envelope, transport_secret)
-        context = seal_context(anchor_domain(job.contracts), job.receipt)
-        return open_with_point(envelope, point, job.epoch.public_key, context, job.ticket.receipt_id)
-
-    def _collect(self, job: RunJob, envelope: Envelope, transport_secret: bytes) -> EccPoint:
-        partials: dict[int, EccPoint] = {}
+        hybrid.verify_for(envelope, job.epoch, job.ticket.receipt_id)
         failures: dict[int, BytewiseError] = {}
+        pieces = self._collect(job, envelope, transport_secret, failures)
+        psk = self._psk(job, envelope, pieces, failures)
+        point = combine({index: piece.point for index, piece in pieces.items()})
+        return open_with_point(envelope, point, job.epoch.public_key, _place(job).context, job.ticket.receipt_id, psk)
+
+    def _psk(
+        self, job: RunJob, envelope: Envelope, pieces: Mapping[int, Piece], failures: Mapping[int, BytewiseError]
+    ) -> hpke.Psk:
+        to = hybrid.recipients(job.epoch)
+        if to is None or not isinstance(envelope, HybridEnvelope):
+            return hpke.NO_PSK
+        shares = {index: piece.share for index, piece in pieces.items() if piece.share is not None}
+        psk = hybrid.recovered(shares, envelope, to, _place(job))
+        if psk is None:
+            raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
+        for index, error in failures.items():
+            if isinstance(error, PartDoesNotOpen):
+                self._on_failure(index, ShardLied(index, "says that its part does not open, which is as it should be"))
+        return psk
+
+    def _collect(
+        self, job: RunJob, envelope: Envelope, transport_secret: bytes, failures: dict[int, BytewiseError]
+    ) -> Mapping[int, Piece]:
+        partials: dict[int, Piece] = {}
         for attempt in range(self._attempts):
             if attempt:
                 self._pause(PAUSE_S)
@@ -96,7 +138,10 @@ class ShardKeySource:
                     self._ask(job, shard, envelope, transport_secret, partials, failures)
             if len(partials) == job.epoch.threshold:
                 _verify_epoch_keys(job, partials)
-                return combine(partials)
+                return partials
+            # As many as leave no t others: with fewer than t liars among 2t - 1 or more, one of them at least says the truth.
+            if sum(isinstance(each, PartDoesNotOpen) for each in failures.values()) > len(job.epoch.shards) - job.epoch.threshold:
+                raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
             if not any(_may_ask(shard, partials, failures) for shard in job.epoch.shards):
                 break
         reasons = ", ".join(f"shard {index} {type(error).__name__}" for index, error in sorted(failures.items()))
@@ -104,7 +149,7 @@ class ShardKeySource:
 
     def _ask(
         self, job: RunJob, shard: ShardRecord, envelope: Envelope, transport_secret: bytes,
-        partials: dict[int, EccPoint], failures: dict[int, BytewiseError],
+        partials: dict[int, Piece], failures: dict[int, BytewiseError],
     ) -> None:  # fmt: skip
         try:
             with ShardClient(shard, self._timeout_s) as client:
@@ -115,7 +160,7 @@ class ShardKeySource:
 
     def _release(
         self, job: RunJob, shard: ShardRecord, client: "ShardClient", envelope: Envelope, transport_secret: bytes
-    ) -> EccPoint:
+    ) -> Piece:
         ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
         transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
         nonce = client.nonce()
@@ -124,9 +169,7 @@ class ShardKeySource:
         answer = client.release(_request(job, nonce, evidence, transport_key))
         _verify_record(job, shard, answer, ticket_hash, evidence)
         info = partial_info(shard.address, job.ticket.receipt_id, ticket_hash, job.ticket.key_epoch)
-        partial = decode(Partial, hpke.open_from_transport(transport_secret, info, answer.sealed_partial))
-        key, base = decode_point(shard.verification_key), decode_point(envelope.enc)
-        return verify_partial(partial, shard.index, key, base, job.ticket.receipt_id)
+        return _piece(job, shard, envelope, hpke.open_from_transport(transport_secret, info, answer.sealed_partial))
 
 
 class ShardClient:
@@ -182,7 +225,22 @@ class ShardClient:
         return ShardRefused(self._url, f"{refusal.error} {refusal.rule}")
 
 
-def _may_ask(shard: ShardRecord, partials: Mapping[int, EccPoint], failures: Mapping[int, BytewiseError]) -> bool:
+def _piece(job: RunJob, shard: ShardRecord, envelope: Envelope, opened: bytes) -> Piece:
+    receipt = job.ticket.receipt_id
+    given = decode(HybridPartial, opened) if isinstance(envelope, HybridEnvelope) else None
+    partial = given.partial if given is not None else decode(Partial, opened)
+    key, base = decode_point(shard.verification_key), decode_point(envelope.enc)
+    point = verify_partial(partial, shard.index, key, base, receipt)
+    if given is None or not isinstance(envelope, HybridEnvelope):
+        return Piece(point, None)
+    return Piece(point, hybrid.verify_share(given, shard.index, envelope, _place(job), job.epoch, receipt))
+
+
+def _place(job: RunJob) -> Place:
+    return Place(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)
+
+
+def _may_ask(shard: ShardRecord, partials: Mapping[int, Piece], failures: Mapping[int, BytewiseError]) -> bool:
     failed = failures.get(shard.index)
     return shard.index not in partials and (failed is None or isinstance(failed, Unavailable))
 
@@ -215,7 +273,7 @@ def _verify_record(job: RunJob, shard: ShardRecord, answer: ReleaseAnswer, ticke
     return record
 
 
-def _verify_epoch_keys(job: RunJob, partials: Mapping[int, EccPoint]) -> EccPoint:
+def _verify_epoch_keys(job: RunJob, partials: Mapping[int, Piece]) -> EccPoint:
     # Partials are proven against verification keys that the duty process gave: these must be of the epoch's own key, or an
     # envelope would seem not to open through no fault of the operator.
     keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in partials}

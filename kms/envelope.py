@@ -3,6 +3,9 @@
 Plain HPKE is malleable under partial decapsulation: who submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The proof
 (Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ, and its challenge hashes the seal context, both points,
 both commitments and the ciphertext, so that neither a mauled point nor a copied envelope passes.
+
+In a hybrid epoch a second secret goes into the key, which no logarithm gives away (`kms.hybrid`); the challenge hashes its parts.
+The suite is that of the epoch which the receipt names, never what the envelope says.
 """
 
 from Crypto.PublicKey.ECC import EccPoint
@@ -19,10 +22,11 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.receipt import Receipt, receipt_id
-from bytewise.protocol.seal import BUCKETS, SUITE_P256, Envelope, Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.seal import BUCKETS, Envelope, HybridEnvelope, Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain
+from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, suite_of
 from bytewise.protocol.units import U64, Blob, Digest
-from kms import hpke
+from kms import hpke, hybrid
 from kms.curve import (
     GENERATOR,
     ORDER,
@@ -35,6 +39,8 @@ from kms.curve import (
     random_scalar,
     second_generator,
 )
+from kms.hybrid import Place, Recipients
+from kms.shares import MAX_SHARDS
 
 HARDWARE = "hardware"
 """Assurance of an epoch whose shards release to attested hardware only."""
@@ -43,6 +49,8 @@ MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
 """Largest canonical envelope: the ciphertext as hex and its small members."""
 MAX_ENVELOPE_MARKS = 7
 """Brackets and commas of an envelope (`encoding.MAX_MARKS`): no other number of them can be one."""
+PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
+"""What a part adds to a hybrid envelope, at most."""
 
 
 def sealing_key(epoch: EpochRecord, accept_simulated: bool) -> Blob:
@@ -52,52 +60,62 @@ def sealing_key(epoch: EpochRecord, accept_simulated: bool) -> Blob:
     return epoch.public_key
 
 
-def seal(payload: Payload, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng) -> bytes:
-    """Canonical bytes of the envelope of a payload, sealed to the epoch's key under the receipt's seal context.
+def seal(
+    payload: Payload, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
+) -> bytes:
+    """Canonical bytes of the envelope of a payload, sealed to the epoch's keys under the receipt's seal context.
 
-    `MalformedValue` for a key that is no P-256 point, `PlaintextNotCanonical` for a payload above the largest bucket.
+    `to`: exactly in a hybrid epoch, else `ConfigurationError`. `MalformedValue` for a key that is no P-256 point or of no
+    ML-KEM-768, `PlaintextNotCanonical` for a payload above the largest bucket.
     """
-    return seal_padded(pad(payload), epoch_public_key, context, key_epoch, rng)
+    return seal_padded(pad(payload), epoch_public_key, context, key_epoch, rng, to)
 
 
-def seal_padded(plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng) -> bytes:
+def seal_padded(
+    plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
+) -> bytes:
     """As `seal`, of any bytes."""
+    suite = suite_of(key_epoch)
+    if (to is None) != (suite == SUITE_P256):
+        raise ConfigurationError(
+            f"key epoch {key_epoch}", f"is of suite {suite}; hybrid keys {'missing' if to is None else 'given'}"
+        )
+    psk, parts = hybrid.share_out(to, Place(context, key_epoch), rng) if to is not None else (hpke.NO_PSK, ())
     public_key = decode_point(epoch_public_key)
     ephemeral = random_scalar(rng)
     point, ubar = GENERATOR * ephemeral, second_generator() * ephemeral
     enc = encode_point(point)
     secret = hpke.shared_secret(public_key * ephemeral, enc, epoch_public_key)
-    ciphertext = hpke.key_schedule(secret, context).seal(plaintext)
+    ciphertext = hpke.key_schedule(secret, context, psk=psk).seal(plaintext)
     nonce = random_scalar(rng)
-    e = _challenge(key_epoch, context, (point, ubar, GENERATOR * nonce, second_generator() * nonce), ciphertext)
-    f = (nonce + ephemeral * e) % ORDER
-    return encode(
-        Envelope(
-            suite=SUITE_P256, key_epoch=U64(key_epoch), enc=enc, ubar=encode_point(ubar),
-            e=encode_scalar(e), f=encode_scalar(f), ciphertext=Blob(ciphertext),
-        )
+    points = (point, ubar, GENERATOR * nonce, second_generator() * nonce)
+    e = _challenge(suite, key_epoch, context, points, ciphertext, psk.id)
+    envelope = Envelope(
+        suite=suite, key_epoch=U64(key_epoch), enc=enc, ubar=encode_point(ubar),
+        e=encode_scalar(e), f=encode_scalar((nonce + ephemeral * e) % ORDER), ciphertext=Blob(ciphertext),
     )  # fmt: skip
+    return encode(envelope if to is None else hybrid.with_parts(envelope, parts))
 
 
-def verify_envelope(data: bytes, context: Digest, receipt: Digest) -> Envelope:
+def verify_envelope(data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256) -> Envelope:
     """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad`."""
-    if len(data) > MAX_ENVELOPE_BYTES:
+    most = MAX_ENVELOPE_BYTES if suite == SUITE_P256 else MAX_ENVELOPE_BYTES + MAX_SHARDS * PART_BYTES
+    if len(data) > most:
         raise EnvelopeProofBad(receipt.hex(), f"{len(data)} bytes")
     try:
-        envelope = decode(Envelope, data, MAX_ENVELOPE_MARKS)
-        if envelope.suite != SUITE_P256:
-            raise MalformedValue("suite", envelope.suite)
+        envelope = _decoded(data, suite)
         if len(envelope.ciphertext) - _TAG_BYTES not in BUCKETS:
             raise MalformedValue("ciphertext", f"{len(envelope.ciphertext)} bytes is no bucket")
         point, ubar = decode_point(envelope.enc), decode_point(envelope.ubar)
         e, f = decode_scalar(envelope.e), decode_scalar(envelope.f)
     except (MalformedValue, NotCanonical, WrongFields) as error:
         raise EnvelopeProofBad(receipt.hex(), str(error)) from None
+    psk_id = hybrid.parts_digest(envelope.parts) if isinstance(envelope, HybridEnvelope) else b""
     commitments = (GENERATOR * f + -(point * e), second_generator() * f + -(ubar * e))
     # The identity has no encoding. It can only be a commitment of a forger who chose its logarithm: not an honest proof.
     if any(commitment.is_point_at_infinity() for commitment in commitments):
         raise EnvelopeProofBad(receipt.hex(), "degenerate proof")
-    if _challenge(envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext) != e:
+    if _challenge(suite, envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext, psk_id) != e:
         raise EnvelopeProofBad(receipt.hex(), "proof does not hold under the context of this receipt")
     return envelope
 
@@ -107,24 +125,41 @@ def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> En
     identifier = receipt_id(anchor, receipt)
     if envelope_hash(data) != receipt.envelope_hash:
         raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names")
-    envelope = verify_envelope(data, seal_context(anchor, receipt), identifier)
+    envelope = verify_envelope(data, seal_context(anchor, receipt), identifier, suite_of(receipt.key_epoch))
     if envelope.key_epoch != receipt.key_epoch:
         raise EnvelopeProofBad(identifier.hex(), f"sealed to epoch {envelope.key_epoch}")
     return envelope
 
 
-def open_with_point(envelope: Envelope, dh_point: EccPoint, public_key: Blob, context: Digest, receipt: Digest) -> bytes:
-    """Padded plaintext, given x·R for the epoch's secret x; `EnvelopeDoesNotOpen` if the AEAD refuses.
+def open_with_point(
+    envelope: Envelope, dh_point: EccPoint, public_key: Blob, context: Digest, receipt: Digest, psk: hpke.Psk = hpke.NO_PSK
+) -> bytes:
+    """Padded plaintext, given x·R for the epoch's secret x, and in a hybrid epoch the PSK (`kms.hybrid.recovered`).
 
-    The point is unique and proven by the shards, so every honest enclave gets the same answer.
+    `EnvelopeDoesNotOpen` if the AEAD refuses. The point is unique and proven by the shards, the PSK the only one that makes the
+    parts, so every honest enclave gets the same answer.
     """
     secret = hpke.shared_secret(dh_point, envelope.enc, public_key)
-    plaintext = hpke.key_schedule(secret, context).open(envelope.ciphertext)
+    plaintext = hpke.key_schedule(secret, context, psk=psk).open(envelope.ciphertext)
     if plaintext is None:
         raise EnvelopeDoesNotOpen(receipt.hex())
     return plaintext
 
 
-def _challenge(key_epoch: int, context: Digest, points: tuple[EccPoint, ...], ciphertext: bytes) -> int:
+def _decoded(data: bytes, suite: int) -> Envelope:
+    if suite == SUITE_P256:
+        envelope = decode(Envelope, data, MAX_ENVELOPE_MARKS)
+    else:
+        envelope = decode(HybridEnvelope, data, MAX_ENVELOPE_MARKS + 2 + MAX_SHARDS * PART_MARKS)
+        hybrid.verify_sizes(envelope.parts)
+    if envelope.suite != suite:
+        raise MalformedValue("suite", envelope.suite)
+    return envelope
+
+
+def _challenge(
+    suite: int, key_epoch: int, context: Digest, points: tuple[EccPoint, ...], ciphertext: bytes, psk_id: bytes
+) -> int:
     encoded = tuple(encode_point(point) for point in points)
-    return challenge(Label.TDH2_CHALLENGE, SUITE_P256, key_epoch, context, *encoded, ciphertext)
+    parts = (psk_id,) if suite == SUITE_HYBRID else ()
+    return challenge(Label.TDH2_CHALLENGE, suite, key_epoch, context, *encoded, ciphertext, *parts)

@@ -1,14 +1,16 @@
-"""HPKE base mode over DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 (RFC 9180), with the Diffie-Hellman point as an argument.
+"""HPKE over DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 (RFC 9180), modes base and PSK, with the Diffie-Hellman point as an argument.
 
 Libraries hide that point; a threshold opening never has the private key, only the point that `t` shards computed together.
 """
 
 import hashlib
 import hmac
+from typing import NamedTuple
 
 from Crypto.PublicKey.ECC import EccPoint
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
@@ -16,12 +18,30 @@ from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.units import Blob
 from kms.curve import GENERATOR, POINT_BYTES, Rng, encode_point, random_scalar
 
-_KEM_ID, _KDF_ID = 0x0010, 0x0001
+_KDF_ID = 0x0001
+DHKEM_P256, ML_KEM_768 = 0x0010, 0x0041
+"""KEM ids: RFC 9180 table 2, and the registry of HPKE."""
 AES_128_GCM, AES_256_GCM = 0x0001, 0x0002
 """AEAD ids of RFC 9180 table 5. The network uses 2; 1 is here because the RFC's own P-256 vectors use it."""
 _KEY_BYTES = {AES_128_GCM: 16, AES_256_GCM: 32}
 _NONCE_BYTES = 12
 _TRANSPORT = Suite(KEM.P256, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_TO_SHARD = Suite(KEM.MLKEM768, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+KEM_SEED_BYTES = 64
+"""A decapsulation key of ML-KEM-768 as FIPS 203 lets it be stored: d and z."""
+
+
+class Psk(NamedTuple):
+    """A pre-shared key and what it is called."""
+
+    value: bytes
+    """Uniform and secret, 32 bytes; none for mode base."""
+    id: bytes
+    """Public, bound into the key schedule."""
+
+
+NO_PSK = Psk(b"", b"")
 
 
 class Context:
@@ -47,19 +67,19 @@ class Context:
 
 def shared_secret(dh_point: EccPoint, enc: bytes, public_key: bytes) -> bytes:
     """`ExtractAndExpand(dh, enc ‖ pkRm)` of RFC 9180, 4.1; dh is the x coordinate of the point."""
-    suite = b"KEM" + _KEM_ID.to_bytes(2, "big")
+    suite = b"KEM" + DHKEM_P256.to_bytes(2, "big")
     secret = encode_point(dh_point)[1:33]
     prk = _labeled_extract(suite, b"", b"eae_prk", secret)
     return _labeled_expand(suite, prk, b"shared_secret", enc + public_key, 32)
 
 
-def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM) -> Context:
-    """`KeySchedule` of RFC 9180, 5.1, mode base."""
-    suite = b"HPKE" + b"".join(i.to_bytes(2, "big") for i in (_KEM_ID, _KDF_ID, aead))
-    psk_id_hash = _labeled_extract(suite, b"", b"psk_id_hash", b"")
+def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM, psk: Psk = NO_PSK, kem: int = DHKEM_P256) -> Context:
+    """`KeySchedule` of RFC 9180, 5.1, mode PSK if there is one, else base."""
+    suite = b"HPKE" + b"".join(i.to_bytes(2, "big") for i in (kem, _KDF_ID, aead))
+    psk_id_hash = _labeled_extract(suite, b"", b"psk_id_hash", psk.id)
     info_hash = _labeled_extract(suite, b"", b"info_hash", info)
-    context = b"\x00" + psk_id_hash + info_hash
-    prk = _labeled_extract(suite, secret, b"secret", b"")
+    context = (b"\x01" if psk.value else b"\x00") + psk_id_hash + info_hash
+    prk = _labeled_extract(suite, secret, b"secret", psk.value)
     return Context(
         _labeled_expand(suite, prk, b"key", context, _KEY_BYTES[aead]),
         _labeled_expand(suite, prk, b"base_nonce", context, _NONCE_BYTES),
@@ -90,6 +110,19 @@ def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
         return bytes(_TRANSPORT.decrypt(sealed, key, info=info))
     except (InvalidTag, ValueError):
         raise MalformedValue("sealed message", "does not open") from None
+
+
+def kem_key(seed: bytes) -> Blob:
+    """The 1,184-byte encapsulation key of a seed."""
+    return Blob(MLKEM768PrivateKey.from_seed_bytes(seed).public_key().public_bytes_raw())
+
+
+def open_with_kem(seed: bytes, info: bytes, sealed: bytes) -> bytes | None:
+    """The message that was sealed to a shard's ML-KEM-768 key (`key_schedule` with `ML_KEM_768`), or None if it was not."""
+    try:
+        return bytes(_TO_SHARD.decrypt(sealed, MLKEM768PrivateKey.from_seed_bytes(seed), info=info))
+    except (InvalidTag, ValueError):
+        return None
 
 
 def _labeled_extract(suite: bytes, salt: bytes, label: bytes, ikm: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """A shard's keys at rest: one folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
 `storage.key` and `signing.key` hold 32 bytes as hex, `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share sealed by
-AES-256-GCM under the storage key, bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. A
-hardware key store replaces `storage.key` later.
+AES-256-GCM under the storage key, bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. In a
+hybrid epoch `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike; where the share goes, it
+goes. A hardware key store replaces `storage.key` later.
 """
 
 import os
@@ -23,6 +24,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, read_secret, write_secret
+from kms import hpke
 from kms.curve import POINT_BYTES, Rng, decode_point, decode_scalar, encode_scalar
 from kms.shares import verify_share
 
@@ -67,12 +69,35 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng, suffi
     return path
 
 
+def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, rng: Rng, suffix: str = "") -> Path:
+    """Writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
+    path = folder / f"kem-{epoch}{suffix}.sealed"
+    write_whole(path, seal_bytes(folder, _kem_bound(epoch, index), seed, rng))
+    return path
+
+
+def find_kem(folder: Path, epoch: int, index: int, key: Blob) -> Secret:
+    """The folder's ML-KEM-768 key, a seed, with this public key; else `ConfigurationError`. Nobody else ever has it."""
+    for path in sorted(folder.glob(f"kem-{epoch}*.sealed")):
+        try:
+            seed = open_bytes(folder, _kem_bound(epoch, index), path.read_bytes())
+        except ConfigurationError:
+            continue
+        if hpke.kem_key(seed.reveal()) == key:
+            return seed
+    raise ConfigurationError(f"kem-{epoch}.sealed", "no ML-KEM-768 key that the epoch has for us")
+
+
 def open_share(folder: Path, document: EpochDocument) -> "HeldShare":
     """This folder's share of an epoch, checked against the public commitments; else `ConfigurationError`."""
     record, what = document.record, f"share-{document.record.epoch}.json"
     if not document.commitments or document.commitments[0] != record.public_key:
         raise ConfigurationError(what, "commitments are not of the epoch's public key")
-    return find_share(folder, record.epoch, document.commitments)
+    held = find_share(folder, record.epoch, document.commitments)
+    if record.hybrid is None:
+        return held
+    key = record.hybrid.keys[held.index - 1]
+    return HeldShare(held.index, Secret(encode_scalar(held.scalar())), find_kem(folder, record.epoch, held.index, key))
 
 
 def find_share(folder: Path, epoch: int, commitments: Sequence[Blob]) -> "HeldShare":
@@ -102,7 +127,7 @@ def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob]) -> int:
     erased = 0
     for path in _share_files(folder, epoch):
         if not _fits(folder, epoch, path, commitments):
-            wipe(path)
+            _wipe_with_kem(path)
             erased += 1
     return erased
 
@@ -111,8 +136,16 @@ def erase_all(folder: Path, epoch: int) -> int:
     """Overwrites and removes every share of an epoch; how many those were."""
     paths = _share_files(folder, epoch)
     for path in paths:
-        wipe(path)
+        _wipe_with_kem(path)
     return len(paths)
+
+
+def _wipe_with_kem(share: Path) -> None:
+    # First the key without which the share opens nothing of a hybrid epoch: a crash in between leaves the share to be found.
+    kem = share.with_name(share.name.replace("share-", "kem-", 1)).with_suffix(".sealed")
+    if kem.exists():
+        wipe(kem)
+    wipe(share)
 
 
 def wipe(path: Path) -> None:
@@ -158,17 +191,24 @@ def load_document(path: Path) -> EpochDocument:
 
 
 class HeldShare:
-    """An opened share; the scalar shows itself only to the call that uses it."""
+    """An opened share; the scalar shows itself only to the call that uses it, and so does the ML-KEM-768 key, if it has one."""
 
-    __slots__ = ("_secret", "index")
+    __slots__ = ("_kem", "_secret", "index")
 
-    def __init__(self, index: int, secret: Secret) -> None:
+    def __init__(self, index: int, secret: Secret, kem: Secret | None = None) -> None:
         self.index = index
         self._secret = secret
+        self._kem = kem
 
     def scalar(self) -> int:
         """f(index)."""
         return decode_scalar(self._secret.reveal())
+
+    def kem_seed(self) -> bytes:
+        """The ML-KEM-768 key; `ConfigurationError` if the epoch has none."""
+        if self._kem is None:
+            raise ConfigurationError(f"share {self.index}", "has no ML-KEM-768 key")
+        return self._kem.reveal()
 
 
 def _share_files(folder: Path, epoch: int) -> list[Path]:
@@ -219,6 +259,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def _bound(epoch: int, index: int) -> bytes:
     return digests.labelled(Label.SHARE_AT_REST, epoch, index)
+
+
+def _kem_bound(epoch: int, index: int) -> Digest:
+    return digests.labelled(Label.KEM_AT_REST, epoch, index)
 
 
 def _hex_secret(path: Path) -> bytes:

@@ -16,7 +16,9 @@ from bytewise.protocol.keys import (
     ChainFacts,
     Decision,
     EpochDocument,
+    HybridPartial,
     Nonce,
+    Partial,
     ReleaseAnswer,
     ReleaseLog,
     ReleaseRequest,
@@ -27,12 +29,13 @@ from bytewise.protocol.keys import (
 )
 from bytewise.protocol.messages import Release
 from bytewise.protocol.release_log import LogHead
+from bytewise.protocol.seal import HybridEnvelope, seal_context
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import U8, U64
 from bytewise.service import telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
-from kms import hpke, policy
+from kms import hpke, hybrid, policy
 from kms.chain_view import KeyView
 from kms.curve import Rng, decode_point
 from kms.dleq import prove_partial
@@ -113,11 +116,13 @@ class Shard:
             raise EpochClosed(request.ticket.key_epoch, "not served here")
         self._nonces.verify_fresh(request.nonce, now)
         admitted = policy.verify_request(request, self._contracts, self._appraisal.at(now), self._appraisal.policy.digest, now)
+        hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
         self._nonces.consume(request.nonce, now)
         return request, admitted
 
     def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
-        if facts.public_key != self._document.record.public_key or facts.assurance != self._document.record.assurance:
+        ours = self._document.record
+        if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
         try:
             seats = policy.verify_right(request, admitted, self._contracts, facts)
@@ -164,10 +169,20 @@ class Shard:
         ticket, base = request.ticket, decode_point(admitted.envelope.enc)
         partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
         info = partial_info(self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch)
-        sealed = hpke.seal_to_transport(request.transport_key, info, encode(partial))
+        sealed = hpke.seal_to_transport(request.transport_key, info, encode(self._given(partial, request, admitted)))
         shown = admitted.evidence
         telemetry.log(
             "kms.released", receipt=ticket.receipt_id, voter=ticket.voter, index=signed.record.index, assurance=shown.assurance,
             tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
         )  # fmt: skip
         return ReleaseAnswer(sealed, signed.record, signed.signature)
+
+    def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted) -> Partial | HybridPartial:
+        envelope, record = admitted.envelope, self._document.record
+        if record.hybrid is None or not isinstance(envelope, HybridEnvelope):
+            return partial
+        place = hybrid.Place(seal_context(policy.anchor_domain(self._contracts), request.receipt), record.epoch)
+        given = hybrid.give(partial, envelope, place, self._share.kem_seed(), record.hybrid.digest)
+        if given.share is None:
+            telemetry.log("kms.part_does_not_open", receipt=request.ticket.receipt_id, operator=request.receipt.operator)
+        return given

@@ -22,6 +22,7 @@ from bytewise.service import telemetry
 from bytewise.storage.books import Books, Issued
 from bytewise.storage.journal import Journal
 from kms.envelope import seal, sealing_key
+from kms.hybrid import recipients
 from serving.answer import completion, several
 from serving.deadline import verify_time_left
 from serving.openai import Ask
@@ -96,7 +97,8 @@ class Pipeline:
         hands = self._hands
         unsealed = self._receipt(payload, generated, seq, standing, epoch)
         key_point = sealing_key(epoch, self._accept_simulated)
-        envelope = seal(payload, key_point, seal_context(hands.anchor, unsealed), epoch.epoch, hands.rng)
+        context = seal_context(hands.anchor, unsealed)
+        envelope = seal(payload, key_point, context, epoch.epoch, hands.rng, recipients(epoch))
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
         return Sealed(payload, receipt, envelope, hands.blobs.put(envelope))
 

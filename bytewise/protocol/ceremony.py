@@ -8,6 +8,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import CeremonyRefused
 from bytewise.protocol.signing import Signer, verify_signature
+from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 
 MAX_SEATS = 64
@@ -143,6 +144,12 @@ class Plan:
     def _verify_purpose(self) -> None:
         if (self.source is None) != (self.purpose is Purpose.GENERATE) or (self.heir is None) == (self.purpose is Purpose.REPAIR):
             raise CeremonyRefused("plan", f"source and heir do not fit purpose {self.purpose.value}")
+        if self.hybrid and self.source is not None:
+            raise CeremonyRefused(
+                "plan", "envelopes of a hybrid epoch open with the ML-KEM keys of its first shards: make a new epoch"
+            )
+        if self.hybrid and len(self.receivers) < 2 * self.threshold - 1:
+            raise CeremonyRefused("plan", f"a hybrid epoch of threshold {self.threshold} needs {2 * self.threshold - 1} shards")
         if self.source is None and self.dealers != self.receivers:
             raise CeremonyRefused("plan", "a new key is dealt by those who get its shares")
         if self.heir is not None and self.source is not None:
@@ -154,6 +161,11 @@ class Plan:
             raise CeremonyRefused("plan", "helpers deal to each other, under the threshold of the share")
         if heir.address in helpers or heir.index in {seat.index for seat in self.dealers} or not 0 < heir.index <= MAX_SEATS:
             raise CeremonyRefused("plan", f"shard {heir.index} cannot help to repair its own share")
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether the epoch's number says that its shards have ML-KEM keys too."""
+        return suite_of(self.epoch) == SUITE_HYBRID
 
     @property
     def fewest_dealers(self) -> int:

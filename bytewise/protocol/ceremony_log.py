@@ -42,6 +42,14 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class KemKey:
+    """In a hybrid epoch, a receiver's own key of the second half, which it alone ever has."""
+
+    key: Blob
+    """ML-KEM-768 encapsulation key, 1,184 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """A dealer fixes its polynomial before it sees another's."""
 
@@ -137,10 +145,10 @@ class Close:
     """Head of the log before this message: two different ones for one phase convict the scribe."""
 
 
-Body = Join | Commit | Deal | Judgement | Hand | Confirm | Consent | Close
+Body = Join | KemKey | Commit | Deal | Judgement | Hand | Confirm | Consent | Close
 
 KINDS: Mapping[str, type[Any]] = {
-    "join": Join, "commit": Commit, "deal": Deal, "judgement": Judgement, "hand": Hand, "confirm": Confirm,
+    "join": Join, "kem": KemKey, "commit": Commit, "deal": Deal, "judgement": Judgement, "hand": Hand, "confirm": Confirm,
     "consent": Consent, "close": Close,
 }  # fmt: skip
 """Kinds of messages and the records that are their bodies."""

@@ -6,9 +6,13 @@ for that transport key, sends `RunJob`, gets `JobResult`. Nothing else leaves th
 
 from dataclasses import dataclass
 
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.messages import Ticket
 from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.suites import KEM_KEY_BYTES, SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 16 * 2**20
@@ -46,6 +50,21 @@ class ShardRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HybridKeys:
+    """What a hybrid epoch has beside its P-256 key."""
+
+    transcript: Digest
+    """Of the ceremony without these keys; hashed with them it is what the chain has."""
+    keys: tuple[Blob, ...]
+    """ML-KEM-768 encapsulation keys of the shards, 1,184 bytes each, in order of their indices."""
+
+    @property
+    def digest(self) -> Digest:
+        """Transcript on the chain, for which enough shards have signed."""
+        return digests.labelled(Label.HYBRID_KEYS, self.transcript, len(self.keys), *self.keys)
+
+
+@dataclass(frozen=True, slots=True)
 class EpochRecord:
     """A key epoch as enclaves and operators use it."""
 
@@ -59,6 +78,16 @@ class EpochRecord:
     """Ascending by index."""
     assurance: str
     """`simulated` or `hardware`, as the chain labels the epoch."""
+    hybrid: HybridKeys | None = None
+    """Exactly in an epoch of the hybrid suite."""
+
+    def __post_init__(self) -> None:
+        if (self.hybrid is not None) != (suite_of(self.epoch) == SUITE_HYBRID):
+            raise MalformedValue("key epoch", f"{self.epoch} and hybrid keys: the number of an epoch says whether it has them")
+        if self.hybrid is not None:
+            verify_hybrid_size(self.threshold, len(self.shards))
+            if [len(key) for key in self.hybrid.keys] != [KEM_KEY_BYTES] * len(self.shards):
+                raise MalformedValue("key epoch", f"{self.epoch} needs an ML-KEM-768 key for each of {len(self.shards)} shards")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +174,10 @@ class JobFailed:
     """Class name of the error."""
     retryable: bool
     """Whether the same job may succeed later."""
+
+
+def verify_hybrid_size(threshold: int, count: int) -> int:
+    """The number of shards, if a sender whose envelope nobody can open cannot be confused with shards that say so falsely."""
+    if count < 2 * threshold - 1:
+        raise MalformedValue("key epoch", f"a hybrid one of threshold {threshold} needs {2 * threshold - 1} shards, not {count}")
+    return count

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.docket import Case
-from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.messages import Release, Ticket
 from bytewise.protocol.receipt import BatchHeader, Receipt
 from bytewise.protocol.units import U64, Address, Blob, Digest
@@ -73,6 +73,18 @@ class Partial:
     """Challenge, 32 bytes."""
     f: Blob
     """Response, 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class HybridPartial:
+    """What a shard of a hybrid epoch gives: its partial, and its share of the envelope's PSK."""
+
+    partial: Partial
+    """Of the P-256 half."""
+    keys: Digest
+    """Digest of the epoch's hybrid keys as the shard has them."""
+    share: Blob | None
+    """32 bytes that hash to the part's commitment; null: the part does not open, or holds something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +249,8 @@ class ChainFacts:
     """The chain's label of that epoch."""
     public_key: Blob
     """The chain's public key of that epoch."""
+    hybrid: HybridKeys | None = None
+    """Its hybrid keys, as far as the chain pins them."""
 
 
 def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:

@@ -98,6 +98,12 @@ class StaleBackup(Bug):
     rule, template = "R-3E", "stale backup: {0}: {1}"
 
 
+class PartDoesNotOpen(Fault):
+    """A shard's word that its part of a hybrid envelope does not open, or holds another share than the envelope commits to."""
+
+    rule, template = "R-3F", "shard {0}: its part of the envelope of receipt {1} does not open"
+
+
 # --- disputes and votes ---
 
 

@@ -11,9 +11,6 @@ from bytewise.protocol.request import Output, Request
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, Blob, Digest
 
-SUITE_P256 = 1
-"""DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-256-GCM with a TDH2 proof; other ids wait for a post-quantum hybrid."""
-
 BUCKETS = tuple(4096 << i for i in range(10))
 """Sizes to which plaintexts are padded: 4 KiB to 2 MiB."""
 
@@ -23,7 +20,7 @@ class Envelope:
     """What lies on DA for one receipt: HPKE ciphertext and the proof that its maker knew the ephemeral key."""
 
     suite: int
-    """1."""
+    """That of its epoch (`bytewise.protocol.suites`)."""
     key_epoch: U64
     """Epoch whose key it is sealed to."""
     enc: Blob
@@ -36,6 +33,26 @@ class Envelope:
     """Response of the TDH2 proof, 32 bytes."""
     ciphertext: Blob
     """AES-256-GCM ciphertext of the padded payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class HybridPart:
+    """One shard's share of an envelope's PSK."""
+
+    kem: Blob
+    """ML-KEM-768 ciphertext to the shard's key, 1,088 bytes."""
+    sealed: Blob
+    """The share under the encapsulated secret, AES-256-GCM: 48 bytes."""
+    commitment: Digest
+    """Labelled hash of the share: nobody is given another and does not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HybridEnvelope(Envelope):
+    """An envelope of suite 2. Its proof covers the parts."""
+
+    parts: tuple[HybridPart, ...]
+    """In order of the shards."""
 
 
 @dataclass(frozen=True, slots=True)

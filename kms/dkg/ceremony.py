@@ -1,6 +1,6 @@
 """The state machine of a ceremony: a pure function of a plan and a log, the same for every shard and every onlooker.
 
-    JOINING     receivers post a fresh deal key, dealers the hash of their commitments
+    JOINING     receivers post a fresh deal key, in a hybrid epoch also their ML-KEM key, dealers the hash of their commitments
     DEALING     dealers open the hash, prove that they know f(0), and seal a value for each receiver
     JUDGING     receivers open every deal and complain in public, once, or say that all is well
     HANDING     (repair only) helpers hand their values to the heir
@@ -29,6 +29,7 @@ from bytewise.protocol.ceremony_log import (
     Hand,
     Join,
     Judgement,
+    KemKey,
     Message,
     next_head,
     read_message,
@@ -79,6 +80,7 @@ def is_complete(state: Ceremony) -> bool:
 
 _STEPS: Mapping[tuple[Phase, type], Callable[[Ceremony, Message, Any], Ceremony]] = {
     (Phase.JOINING, Join): steps.join,
+    (Phase.JOINING, KemKey): steps.kem,
     (Phase.JOINING, Commit): steps.commit,
     (Phase.DEALING, Deal): steps.deal,
     (Phase.JUDGING, Judgement): steps.judgement,

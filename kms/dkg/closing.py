@@ -24,6 +24,8 @@ def close(state: Ceremony, message: Message, body: Close) -> Ceremony:
 def _close_joining(state: Ceremony) -> Ceremony:
     _need(state, "receivers", len(state.keys), state.plan.quorum)
     _need(state, "commitments", len(state.commits), state.plan.fewest_dealers)
+    if state.plan.hybrid:
+        _need(state, "ML-KEM keys", len(state.kem_keys), len(state.plan.receivers))
     if state.plan.heir is not None and state.heir_key is None:
         raise CeremonyFailed(state.id.hex()[:16], "the heir did not join")
     return replace(state, phase=Phase.DEALING)
@@ -36,7 +38,7 @@ def _close_dealing(state: Ceremony) -> Ceremony:
 
 def _close_judging(state: Ceremony) -> Ceremony:
     _need(state, "deals", len(state.polynomials), state.plan.fewest_dealers)
-    result = result_of(state.plan, state.head, state.polynomials)
+    result = result_of(state.plan, state.head, state.polynomials, state.kem_keys)
     repair = state.plan.purpose is Purpose.REPAIR
     return replace(state, result=result, phase=Phase.HANDING if repair else Phase.CONFIRMING)
 
@@ -92,7 +94,11 @@ def _consenting(state: Ceremony) -> tuple[CeremonySeat, ...]:
 
 
 EXPECTED: Mapping[Phase, tuple[tuple[str, Callable[[Ceremony], tuple[CeremonySeat, ...]]], ...]] = {
-    Phase.JOINING: (("join", lambda state: newcomers(state.plan)), ("commit", lambda state: state.plan.dealers)),
+    Phase.JOINING: (
+        ("join", lambda state: newcomers(state.plan)),
+        ("kem", lambda state: state.plan.receivers if state.plan.hybrid else ()),
+        ("commit", lambda state: state.plan.dealers),
+    ),
     Phase.DEALING: (("deal", _committed),),
     Phase.JUDGING: (("judgement", _joined),),
     Phase.HANDING: (("hand", _joined),),

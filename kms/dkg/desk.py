@@ -30,7 +30,7 @@ from kms import keyring
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, Trust, verify_authority
 from kms.dkg.ceremony import apply, begin
-from kms.dkg.member import Member, due, new_share
+from kms.dkg.member import Member, due, kem_seed, new_share
 from kms.dkg.state import Ceremony, Phase
 from kms.dkg.streams import SEED_BYTES
 
@@ -140,7 +140,9 @@ class Desk:
         how = state.phase.name.lower()
         if state.phase is Phase.DONE and seat is not None:
             try:
-                share = new_share(state, self._member(state, kept))
+                member = self._member(state, kept)
+                share = new_share(state, member)
+                self._store_kem(state, seat.index, member)
                 self._store(state, seat.index, share)
             except ShareMissing as error:
                 how = "missing"
@@ -158,6 +160,16 @@ class Desk:
         except ConfigurationError:
             value = int.from_bytes(share.reveal())
             keyring.seal_share(folder, plan.epoch, index, value, self._rng, f"-{state.id.hex()[:16]}")
+
+    def _store_kem(self, state: Ceremony, index: int, member: Member) -> None:
+        plan, folder = state.plan, self._holding.folder
+        if not plan.hybrid:
+            return
+        seed = kem_seed(state, member).reveal()
+        try:
+            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index])  # a crash after this file and before the share
+        except ConfigurationError:
+            keyring.seal_kem(folder, plan.epoch, index, seed, self._rng, f"-{state.id.hex()[:16]}")
 
 
 def _bound(ceremony: Digest) -> Digest:

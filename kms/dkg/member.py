@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from bytewise.protocol.ceremony import CeremonySeat, Purpose
-from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Hand, Join, Judgement, SealedDeal
+from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Hand, Join, Judgement, KemKey, SealedDeal
 from bytewise.protocol.errors import DealerLied, ShareMissing
 from bytewise.protocol.signing import Signer
 from bytewise.service.secret import Secret
+from kms import hpke
 from kms.curve import GENERATOR, Rng, decode_point, encode_point, encode_scalar, random_scalar
 from kms.dkg import canary
 from kms.dkg.complaints import complain, open_deal
@@ -58,6 +59,16 @@ def new_share(state: Ceremony, member: Member) -> Secret:
 def _join(state: Ceremony, member: Member) -> Iterator[Body]:
     if _seat(newcomers(state.plan), member) is not None:
         yield Join(encode_point(GENERATOR * _deal_secret(state, member)))
+
+
+def kem_seed(state: Ceremony, member: Member) -> Secret:
+    """The member's ML-KEM-768 key of a hybrid epoch."""
+    return Secret(_rng(state, member, b"kem key")(hpke.KEM_SEED_BYTES))
+
+
+def _kem(state: Ceremony, member: Member) -> Iterator[Body]:
+    if state.plan.hybrid and _seat(state.plan.receivers, member) is not None:
+        yield KemKey(hpke.kem_key(kem_seed(state, member).reveal()))
 
 
 def _commit(state: Ceremony, member: Member) -> Iterator[Body]:
@@ -189,7 +200,7 @@ def _seat(seats: tuple[CeremonySeat, ...], member: Member) -> CeremonySeat | Non
 
 
 _SPEECHES: Mapping[Phase, Mapping[str, Callable[[Ceremony, Member], Iterator[Body]]]] = {
-    Phase.JOINING: {"join": _join, "commit": _commit},
+    Phase.JOINING: {"join": _join, "kem": _kem, "commit": _commit},
     Phase.DEALING: {"deal": _deal},
     Phase.JUDGING: {"judgement": _judge},
     Phase.HANDING: {"hand": _hand},

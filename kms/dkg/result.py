@@ -9,6 +9,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import CeremonyFailed, MalformedValue
+from bytewise.protocol.jobs import HybridKeys
 from bytewise.protocol.messages import Shares, holders_digest
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U32, Blob, Digest
@@ -27,7 +28,9 @@ class Result(NamedTuple):
     commitments: tuple[Blob, ...]
     """Commitments of the epoch's shares afterwards; the first is the public key."""
     transcript: Digest
-    """What is signed: plan and log up to here, and these commitments."""
+    """What is signed: plan and log up to here, these commitments, and in a hybrid epoch its keys."""
+    hybrid: HybridKeys | None
+    """The keys of a hybrid epoch."""
 
     @property
     def public_key(self) -> Blob:
@@ -55,7 +58,7 @@ def weights(plan: Plan, qualified: tuple[int, ...]) -> Mapping[int, int]:
     return {index: lagrange(index, qualified, at) for index in qualified}
 
 
-def result_of(plan: Plan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]]) -> Result:
+def result_of(plan: Plan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]) -> Result:
     """The result of these polynomials; `CeremonyFailed` if they do not make one."""
     qualified = tuple(sorted(polynomials))
     try:
@@ -64,7 +67,8 @@ def result_of(plan: Plan, head: Digest, polynomials: Mapping[int, tuple[EccPoint
         raise CeremonyFailed(plan.digest.hex()[:16], str(error)) from None
     commitments = plan.source.commitments if plan.source is not None and plan.purpose is Purpose.REPAIR else dealt
     transcript = digests.labelled(Label.CEREMONY_TRANSCRIPT, head, *dealt, *commitments)
-    result = Result(qualified, dealt, commitments, transcript)
+    hybrid = HybridKeys(transcript, tuple(kem_keys[seat.index] for seat in plan.receivers)) if plan.hybrid else None
+    result = Result(qualified, dealt, commitments, hybrid.digest if hybrid else transcript, hybrid)
     _verify_key_kept(plan, result)
     return result
 

@@ -140,5 +140,5 @@ def epoch_document(state: Ceremony) -> EpochDocument:
         ShardRecord(seat.index, seat.address, seat.url, seat.certificate, encode_point(result.verification_key(seat.index)))
         for seat in plan.receivers
     )
-    record = EpochRecord(plan.epoch, result.public_key, plan.threshold, shards, plan.assurance)
+    record = EpochRecord(plan.epoch, result.public_key, plan.threshold, shards, plan.assurance, result.hybrid)
     return EpochDocument(record, result.commitments)

@@ -43,6 +43,8 @@ class Ceremony:
     keys: Mapping[int, Blob] = field(default_factory=_empty)
     """Deal keys of receivers that joined and were not found lying."""
     heir_key: Blob | None = None
+    kem_keys: Mapping[int, Blob] = field(default_factory=_empty)
+    """ML-KEM-768 keys of the receivers of a hybrid epoch."""
     commits: Mapping[int, Digest] = field(default_factory=_empty)
     deals: Mapping[int, Deal] = field(default_factory=_empty)
     polynomials: Mapping[int, tuple[EccPoint, ...]] = field(default_factory=_empty)
@@ -95,6 +97,7 @@ def out(state: Ceremony, address: str, why: str) -> Ceremony:
         polynomials=state.polynomials if fixed else _without(state.polynomials, dealers),
         commits=state.commits if fixed else _without(state.commits, dealers),
         keys=state.keys if state.phase is not Phase.JOINING else _without(state.keys, receivers),
+        kem_keys=state.kem_keys if state.phase is not Phase.JOINING else _without(state.kem_keys, receivers),
         hands=_without(state.hands, receivers),
         partials=_without(state.partials, receivers),
         signatures=_without(state.signatures, receivers),

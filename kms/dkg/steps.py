@@ -5,7 +5,7 @@ from dataclasses import replace
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose
-from bytewise.protocol.ceremony_log import Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement, Message
+from bytewise.protocol.ceremony_log import Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement, KemKey, Message
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, MalformedValue, ShardLied
 from bytewise.protocol.signing import verify_signature
 from kms.curve import decode_point
@@ -15,6 +15,7 @@ from kms.dkg.dealing import SEALED_BYTES, verify_deal
 from kms.dkg.result import signed_shares
 from kms.dkg.state import Ceremony, failed, newcomers, out, seat_of, second
 from kms.dleq import verify_partial
+from kms.mlkem import verify_key
 from kms.shares import verification_key
 
 
@@ -30,6 +31,18 @@ def join(state: Ceremony, message: Message, body: Join) -> Ceremony:
     if seat == state.plan.heir:
         return replace(state, heir_key=body.deal_key)
     return replace(state, keys={**state.keys, seat.index: body.deal_key})
+
+
+def kem(state: Ceremony, message: Message, body: KemKey) -> Ceremony:
+    """A receiver's ML-KEM-768 key, in a hybrid epoch."""
+    seat = seat_of(state, state.plan.receivers if state.plan.hybrid else (), message)
+    if (again := second(state, message)) is not None:
+        return again
+    try:
+        verify_key(body.key)
+    except MalformedValue as error:
+        return out(state, seat.address, str(error))
+    return replace(state, kem_keys={**state.kem_keys, seat.index: body.key})
 
 
 def commit(state: Ceremony, message: Message, body: Commit) -> Ceremony:

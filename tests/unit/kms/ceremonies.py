@@ -61,13 +61,14 @@ def plan_for(
     source: SharesSource | None = None,
     heir: CeremonySeat | None = None,
     budget: int = 1,
+    epoch: int = 3,
 ) -> Plan:
     """A plan for these parties: a new key, new shares of `source`, or the heir's share of it."""
     seats = tuple(seat(i, each) for i, each in enumerate(receivers, start=1))
     dealing = seats if dealers is None else tuple(seat(i, each) for i, each in sorted(dealers.items()))
     purpose = Purpose.GENERATE if source is None else Purpose.REPAIR if heir else Purpose.RESHARE
     return Plan(
-        purpose=purpose, chain_id=U256(31337), key_epochs=KEY_EPOCHS, epoch=U64(3), attempt=Digest(os.urandom(32)),
+        purpose=purpose, chain_id=U256(31337), key_epochs=KEY_EPOCHS, epoch=U64(epoch), attempt=Digest(os.urandom(32)),
         scribe=SCRIBE.address, dealers=dealing, receivers=seats, heir=heir, threshold=threshold, quorum=quorum,
         reveal_budget=budget, source=source, assurance="simulated",
     )  # fmt: skip

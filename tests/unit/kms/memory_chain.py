@@ -50,7 +50,7 @@ class MemoryChain:
         self.facts = ChainFacts(
             number=100, timestamp=NOW, clock=NOW, policy=policy, is_verifier=True, case=None, drawing=None,
             epoch_state=EpochState.ACTIVE,
-            assurance=document.record.assurance, public_key=document.record.public_key,
+            assurance=document.record.assurance, public_key=document.record.public_key, hybrid=document.record.hybrid,
         )  # fmt: skip
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:

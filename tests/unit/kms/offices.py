@@ -145,13 +145,14 @@ def plan(
     dealers: dict[int, Office] | None = None,
     source: SharesSource | None = None,
     heir: CeremonySeat | None = None,
+    epoch: int = 3,
 ) -> Plan:
     """A plan for these offices."""
     seats = tuple(each.seat(i) for i, each in enumerate(receivers, start=1))
     dealing = seats if dealers is None else tuple(each.seat(i) for i, each in sorted(dealers.items()))
     purpose = Purpose.GENERATE if source is None else Purpose.REPAIR if heir else Purpose.RESHARE
     return Plan(
-        purpose=purpose, chain_id=U256(31337), key_epochs=KEY_EPOCHS, epoch=U64(3), attempt=Digest(os.urandom(32)),
+        purpose=purpose, chain_id=U256(31337), key_epochs=KEY_EPOCHS, epoch=U64(epoch), attempt=Digest(os.urandom(32)),
         scribe=SCRIBE.address, dealers=dealing, receivers=seats, heir=heir, threshold=threshold, quorum=quorum,
         reveal_budget=1, source=source, assurance="simulated",
     )  # fmt: skip

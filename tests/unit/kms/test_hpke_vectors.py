@@ -17,6 +17,8 @@ from kms.shares import combine, split
 
 TYPED = json.loads((Path(__file__).parents[2] / "vectors" / "rfc9180_p256_base.json").read_text())
 
+PSK_MODE = json.loads((Path(__file__).parents[2] / "vectors" / "cfrg_hpke_p256_psk.json").read_text())
+
 
 def raw(name: str) -> bytes:
     return bytes.fromhex(TYPED[name])
@@ -77,3 +79,12 @@ def test_a_transport_key_opens_what_was_sealed_to_it_and_nothing_else(message: b
 def test_a_transport_key_that_is_no_point_is_refused(key: bytes) -> None:
     with pytest.raises(MalformedValue):
         hpke.seal_to_transport(key, b"", b"x")
+
+
+def test_the_psk_vector_passes_through_our_key_schedule() -> None:
+    value = {name: bytes.fromhex(text) for name, text in PSK_MODE.items() if name not in ("source", "checked_by", "aead_id")}
+    secret = hpke.shared_secret(decode_point(value["enc"]) * int.from_bytes(value["skRm"]), value["enc"], value["pkRm"])
+    context = hpke.key_schedule(secret, value["info"], PSK_MODE["aead_id"], hpke.Psk(value["psk"], value["psk_id"]))
+    assert (secret, context.key, context.base_nonce) == (value["shared_secret"], value["key"], value["base_nonce"])
+    assert context.open(value["ct"], value["aad"]) == value["pt"]
+    assert hpke.key_schedule(secret, value["info"], PSK_MODE["aead_id"]).open(value["ct"], value["aad"]) is None

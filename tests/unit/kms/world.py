@@ -42,6 +42,7 @@ from kms.api import build_app
 from kms.dealer import deal
 from kms.envelope import seal
 from kms.hpke import transport_keypair
+from kms.hybrid import recipients
 from kms.policy import anchor_domain, expected_report_data, key_domain
 from kms.release import Shard
 from kms.settings import DealSettings, DealShard
@@ -66,7 +67,9 @@ ENVIRONMENT = Environment(ZERO_DIGEST, "exact-1", "cpu", "none", (), (), Limits(
 class World:
     """Root, policy, dealt epoch of `count` shards with threshold `threshold`, chain, one enclave's quoter."""
 
-    def __init__(self, folder: Path, threshold: int = 2, count: int = 3, contracts: Contracts = CONTRACTS) -> None:
+    def __init__(
+        self, folder: Path, threshold: int = 2, count: int = 3, contracts: Contracts = CONTRACTS, epoch: int = 1
+    ) -> None:
         self.folder = folder
         self.contracts = contracts
         make_root(folder / "root")
@@ -75,7 +78,7 @@ class World:
         self.quoter = SimulatedQuoter(Platform(folder / "platform.key"), program(), SystemClock())
         self.ports = [free_port() for _ in range(count)]
         shards = tuple(DealShard(folder / f"shard-{n}", f"https://127.0.0.1:{p}") for n, p in enumerate(self.ports, 1))
-        self.settings = DealSettings(U64(1), threshold, "simulated", folder / "epoch.json", shards)
+        self.settings = DealSettings(U64(epoch), threshold, "simulated", folder / "epoch.json", shards)
         self.document = deal(self.settings, os.urandom)
         self.chain = MemoryChain(self.document, self.policy.digest)
         self.instance = Digest(os.urandom(32))
@@ -103,7 +106,7 @@ class World:
             first_standing(policy or self.policy), self.chain, self.records(index), clock or SystemClock(), rng, audits,
         )  # fmt: skip
 
-    def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int = 1, canary: int = 65) -> Case:
+    def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int | None = None, canary: int = 65) -> Case:
         """A receipt of the operator with its sealed envelope."""
         request = Request(
             REQUEST_VERSION, Digest(b"\x11" * 32), "tiny", ENVIRONMENT.digest,
@@ -114,15 +117,17 @@ class World:
         signature = CLIENT.sign(client_digest(request.req_hash, CHAIN_ID))
         return self.sealed(Payload(request, output, signature), seq, signer, epoch)
 
-    def sealed(self, payload: Payload, seq: int, signer: LocalSigner = OPERATOR, epoch: int = 1) -> Case:
+    def sealed(self, payload: Payload, seq: int, signer: LocalSigner = OPERATOR, epoch: int | None = None) -> Case:
         """A receipt for a payload, its envelope sealed to the epoch."""
+        record = self.document.record
+        epoch = record.epoch if epoch is None else epoch
         draft = Receipt(
             signer.address, U64(seq), payload.request.req_hash, payload.output.tokens_hash, Digest(b"\x22" * 32),
             payload.request.model_id, payload.request.environment, short_text("cpu"), U64(epoch), ZERO_DIGEST,
             U64(NOW - 200), U64(NOW + 100), U8(2), U8(2), plain_enclave_key(), U256(CHAIN_ID),
         )  # fmt: skip
-        anchor = anchor_domain(self.contracts)
-        envelope = seal(payload, self.document.record.public_key, seal_context(anchor, draft), epoch, os.urandom)
+        context = seal_context(anchor_domain(self.contracts), draft)
+        envelope = seal(payload, record.public_key, context, epoch, os.urandom, recipients(record))
         return self.named(payload, replace(draft, envelope_hash=envelope_hash(envelope)), envelope, signer)
 
     def named(self, payload: Payload, receipt: Receipt, envelope: bytes, signer: LocalSigner = OPERATOR) -> Case:

@@ -1,0 +1,32 @@
+"""Suites of sealed envelopes, and which of them a key epoch has: its number says so (design section 8).
+
+Receipt, ticket, release record and chain all name the epoch by its number. A suite that is part of it needs no field of its own
+in any of them, and nobody can be made to believe in another.
+"""
+
+from bytewise.protocol.errors import MalformedValue
+
+SUITE_P256 = 1
+"""DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, mode base, with a TDH2 proof."""
+
+SUITE_HYBRID = 2
+"""The same in mode PSK; the PSK is shared among the shards, each share under the ML-KEM-768 key of its shard."""
+
+_SUITE_BITS = 32
+"""The number of an epoch has its suite in the bits above these; none there means `SUITE_P256`."""
+
+KEM_KEY_BYTES = 1184
+"""ML-KEM-768 encapsulation key (FIPS 203, table 3)."""
+
+
+def hybrid_epoch(number: int) -> int:
+    """The hybrid key epoch of this number, counted from 1."""
+    return (SUITE_HYBRID << _SUITE_BITS) | number
+
+
+def suite_of(epoch: int) -> int:
+    """Suite of a key epoch's envelopes; `MalformedValue` if its number names one that this version does not know."""
+    named = epoch >> _SUITE_BITS
+    if named not in (0, SUITE_HYBRID):
+        raise MalformedValue("key epoch", f"{epoch} is of suite {named}, which this version does not know")
+    return named or SUITE_P256

@@ -1,0 +1,317 @@
+"""The hybrid suite: two halves, one plaintext whichever shards answer, and attackers who each win where their defence is gone."""
+
+import itertools
+import json
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
+from bytewise.protocol.keys import HybridPartial, Partial
+from bytewise.protocol.seal import HybridEnvelope, HybridPart
+from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of
+from bytewise.protocol.units import Blob, Digest
+from kms import envelope as envelopes
+from kms import hpke, hybrid, mlkem
+from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, random_scalar
+from kms.envelope import MAX_ENVELOPE_BYTES, PART_BYTES, open_with_point, seal_padded, verify_envelope
+from kms.hybrid import Place, Recipients
+from kms.shares import MAX_SHARDS, evaluate
+
+SECRET = random_scalar(os.urandom)
+PUBLIC = encode_point(GENERATOR * SECRET)
+CONTEXT, RECEIPT, EPOCH = Digest(b"\x01" * 32), Digest(b"\x02" * 32), hybrid_epoch(1)
+PLACE = Place(CONTEXT, EPOCH)
+PLAIN = b"the request and its answer".ljust(4096, b"\0")
+THRESHOLD, COUNT = 3, 5
+SEEDS = [os.urandom(hpke.KEM_SEED_BYTES) for _ in range(COUNT)]
+TO = Recipients(THRESHOLD, tuple(hpke.kem_key(seed) for seed in SEEDS))
+DATA = seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom, TO)
+NOTHING = Partial(0, Blob(b""), Blob(b""), Blob(b""))
+
+
+def verified(data: bytes = DATA, context: Digest = CONTEXT) -> HybridEnvelope:
+    found = verify_envelope(data, context, RECEIPT, SUITE_HYBRID)
+    assert isinstance(found, HybridEnvelope)
+    return found
+
+
+def given_by(index: int, envelope: HybridEnvelope, place: Place = PLACE) -> HybridPartial:
+    return hybrid.give(replace(NOTHING, index=index), envelope, place, SEEDS[index - 1], Digest(bytes(32)))
+
+
+def shares_of(envelope: HybridEnvelope, indices: tuple[int, ...]) -> dict[int, int]:
+    """What these shards give, those that have something to give."""
+    answers = {index: given_by(index, envelope).share for index in indices}
+    return {index: int.from_bytes(share) for index, share in answers.items() if share is not None}
+
+
+def opened(envelope: HybridEnvelope, indices: tuple[int, ...]) -> bytes:
+    """The plaintext as an enclave gets it that asked these shards; P-256's half is done by whoever knows the logarithm."""
+    psk = hybrid.recovered(shares_of(envelope, indices), envelope, TO, PLACE)
+    if psk is None:
+        raise EnvelopeDoesNotOpen(RECEIPT.hex())
+    return open_with_point(envelope, decode_point(envelope.enc) * SECRET, PUBLIC, CONTEXT, RECEIPT, psk)
+
+
+@pytest.mark.parametrize("indices", [each for n in (3, 4, 5) for each in itertools.combinations(range(1, 6), n)])
+def test_any_three_or_more_of_five_shards_give_the_same_plaintext(indices: tuple[int, ...]) -> None:
+    assert opened(verified(), indices) == PLAIN
+
+
+@pytest.mark.parametrize(("threshold", "count"), [(1, 1), (1, 2), (2, 3), (4, 7)])
+def test_every_size_opens(threshold: int, count: int) -> None:
+    seeds = [os.urandom(64) for _ in range(count)]
+    to = Recipients(threshold, tuple(hpke.kem_key(seed) for seed in seeds))
+    psk, parts = hybrid.share_out(to, PLACE, os.urandom)
+    envelope = replace(verified(), parts=parts)
+    shares = {}
+    for index, seed in enumerate(seeds, start=1):
+        answer = hybrid.give(replace(NOTHING, index=index), envelope, PLACE, seed, Digest(bytes(32)))
+        assert answer.share is not None
+        shares[index] = int.from_bytes(answer.share)
+    for subset in itertools.combinations(shares, threshold):
+        assert hybrid.recovered({index: shares[index] for index in subset}, envelope, to, PLACE) == psk
+
+
+def test_the_suite_is_the_epochs_and_a_seal_of_another_is_our_own_mistake() -> None:
+    assert [suite_of(each) for each in (0, 1, 2**32 - 1, EPOCH)] == [SUITE_P256] * 3 + [SUITE_HYBRID]
+    for epoch in (2**32, 3 << 32, 2**63):
+        with pytest.raises(MalformedValue, match="does not know"):
+            suite_of(epoch)
+    with pytest.raises(ConfigurationError, match="hybrid keys missing"):
+        seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom)
+    with pytest.raises(ConfigurationError, match="hybrid keys given"):
+        seal_padded(PLAIN, PUBLIC, CONTEXT, 1, os.urandom, TO)
+
+
+# --- who breaks P-256 ---
+
+
+def harvested(envelope: HybridEnvelope, shards: tuple[int, ...]) -> bytes | None:
+    """What a quantum computer reads of a stored envelope that also has these shards' ML-KEM keys: P-256 gives it the point."""
+    logarithm, shares = SECRET, shares_of(envelope, shards)
+    guess = hpke.Psk(encode_scalar(hybrid._value(shares, 0)), hybrid.parts_digest(envelope.parts)) if shares else hpke.NO_PSK
+    try:
+        return open_with_point(envelope, decode_point(envelope.enc) * logarithm, PUBLIC, CONTEXT, RECEIPT, guess)
+    except EnvelopeDoesNotOpen:
+        return None
+
+
+@pytest.mark.parametrize("shards", [each for n in (0, 1, 2) for each in itertools.combinations(range(1, 6), n)])
+def test_who_breaks_p256_opens_nothing_without_t_shards(shards: tuple[int, ...]) -> None:
+    assert harvested(verified(), shards) is None
+
+
+def test_who_breaks_p256_and_has_t_shards_opens_it() -> None:
+    assert harvested(verified(), (1, 3, 5)) == PLAIN
+
+
+def test_without_the_second_half_who_breaks_p256_opens_it() -> None:
+    plain = verify_envelope(seal_padded(PLAIN, PUBLIC, CONTEXT, 1, os.urandom), CONTEXT, RECEIPT)
+    assert open_with_point(plain, decode_point(plain.enc) * SECRET, PUBLIC, CONTEXT, RECEIPT) == PLAIN
+
+
+def test_who_breaks_mlkem_alone_opens_nothing() -> None:
+    envelope = verified()
+    psk = hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE)
+    assert psk is not None
+    for wrong in (GENERATOR, decode_point(envelope.enc), decode_point(envelope.ubar)):
+        with pytest.raises(EnvelopeDoesNotOpen):
+            open_with_point(envelope, wrong, PUBLIC, CONTEXT, RECEIPT, psk)
+
+
+@given(st.integers(0, ORDER - 1))
+@settings(max_examples=20)
+def test_fewer_than_t_shares_fit_every_secret(other: int) -> None:
+    """Shamir: for two shares of three there is a polynomial through them for each value at 0."""
+    known = shares_of(verified(), (2, 4))
+    through = {0: other, **known}
+    at_two, at_four = (sum(value * _weight(index, through, at) for index, value in through.items()) % ORDER for at in (2, 4))
+    assert (at_two, at_four) == (known[2], known[4])
+
+
+def _weight(index: int, points: dict[int, int], at: int) -> int:
+    weight = 1
+    for other in points:
+        if other != index:
+            weight = weight * (at - other) * pow(index - other, -1, ORDER) % ORDER
+    return weight
+
+
+# --- who changes an envelope ---
+
+
+def stripped(envelope: HybridEnvelope, suite: int) -> bytes:
+    """The first half alone."""
+    members = {name: value for name, value in _members(envelope).items() if name != "parts"}
+    return encode({**members, "suite": suite})
+
+
+def _members(envelope: HybridEnvelope) -> dict[str, object]:
+    found: dict[str, object] = json.loads(encode(envelope))
+    return found
+
+
+@pytest.mark.parametrize("suite", [SUITE_P256, SUITE_HYBRID])
+@pytest.mark.parametrize("believed", [SUITE_P256, SUITE_HYBRID])
+def test_a_stripped_envelope_is_refused_whatever_it_calls_itself(suite: int, believed: int) -> None:
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(stripped(verified(), suite), CONTEXT, RECEIPT, believed)
+
+
+def test_an_envelope_of_the_old_suite_passes_only_who_believes_what_it_says() -> None:
+    """Sealed by an operator that wants no second half: with a good proof, which its epoch's suite does not let count."""
+    weak = encode(replace(verify_envelope(seal_padded(PLAIN, PUBLIC, CONTEXT, 1, os.urandom), CONTEXT, RECEIPT)))
+    with pytest.raises(EnvelopeProofBad):
+        verify_envelope(weak, CONTEXT, RECEIPT, SUITE_HYBRID)
+    assert verify_envelope(weak, CONTEXT, RECEIPT, decode(envelopes.Envelope, weak).suite).suite == SUITE_P256
+
+
+def swapped(field: str) -> HybridEnvelope:
+    """One member of part 2 replaced by that of a second envelope of the same sender."""
+    other = verified(seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom, TO))
+    mine = verified()
+    part = replace(mine.parts[1], **{field: getattr(other.parts[1], field)})
+    return replace(mine, parts=(mine.parts[0], part, *mine.parts[2:]))
+
+
+@pytest.mark.parametrize("field", ["kem", "sealed", "commitment"])
+def test_the_proof_covers_every_member_of_every_part(field: str) -> None:
+    with pytest.raises(EnvelopeProofBad, match="proof does not hold"):
+        verified(encode(swapped(field)))
+
+
+def test_with_parts_outside_the_proof_anybody_swaps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = swapped("sealed")
+    monkeypatch.setattr(hybrid, "parts_digest", lambda _parts: Digest(bytes(32)))
+    data = seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom, TO)
+    forged = replace(verified(data), parts=changed.parts)
+    assert verified(encode(forged)).parts == changed.parts, "the control: a proof that does not cover the parts holds"
+    monkeypatch.undo()
+    with pytest.raises(EnvelopeProofBad):
+        verified(encode(forged))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2, 3, 4), (0, 1, 2, 3), (0, 1, 2, 3, 4, 4), ()])
+def test_parts_in_another_order_or_number_are_refused(order: tuple[int, ...]) -> None:
+    mine = verified()
+    with pytest.raises(EnvelopeProofBad):
+        verified(encode(replace(mine, parts=tuple(mine.parts[i] for i in order))))
+
+
+def test_parts_of_another_receipt_open_nothing() -> None:
+    place = Place(Digest(b"\x09" * 32), EPOCH)
+    assert given_by(1, verified()).share is not None
+    assert given_by(1, verified(), place).share is None
+    assert given_by(1, verified(), Place(CONTEXT, hybrid_epoch(2))).share is None
+
+
+@pytest.mark.parametrize("member", ["kem", "sealed"])
+@pytest.mark.parametrize("size", [0, -1, 1])
+def test_members_of_another_length_are_refused(member: str, size: int) -> None:
+    mine = verified()
+    value = getattr(mine.parts[0], member)
+    wrong = b"" if size == 0 else value[:-1] if size < 0 else value + b"\0"
+    parts = (replace(mine.parts[0], **{member: Blob(wrong)}), *mine.parts[1:])
+    with pytest.raises(EnvelopeProofBad, match="part 1"):
+        verified(encode(replace(mine, parts=parts)))
+
+
+def test_more_parts_than_there_can_be_shards_are_refused_and_as_many_fit() -> None:
+    to = Recipients(2, TO.keys * 12 + TO.keys[:4])
+    assert len(to.keys) == MAX_SHARDS
+    data = seal_padded(bytes(2**21), PUBLIC, CONTEXT, hybrid_epoch(2**32 - 1), os.urandom, to)
+    assert len(data) <= MAX_ENVELOPE_BYTES + MAX_SHARDS * PART_BYTES
+    assert len(verified(data).parts) == MAX_SHARDS
+    many = seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom, Recipients(2, (*to.keys, TO.keys[0])))
+    with pytest.raises(EnvelopeProofBad):
+        verified(many)
+
+
+@given(st.integers(0, len(DATA) - 1), st.integers(0, 255))
+@settings(max_examples=60)
+def test_no_single_byte_can_be_changed(at: int, value: int) -> None:
+    changed = bytearray(DATA)
+    changed[at] = value
+    if bytes(changed) != DATA:
+        with pytest.raises(EnvelopeProofBad):
+            verified(bytes(changed))
+
+
+# --- a sender that gives shards something else ---
+
+
+def sealed_badly(bad: dict[int, str], degree: int = THRESHOLD) -> HybridEnvelope:
+    """Parts of a sender that does as it likes with some of them; the envelope's own proof is good."""
+    coefficients = [random_scalar(os.urandom) for _ in range(degree)]
+    secret, parts = encode_scalar(coefficients[0]), []
+    for index, key in enumerate(TO.keys, start=1):
+        share = evaluate(coefficients, index)
+        honest = hybrid._part(secret, index, share, key, PLACE)
+        other = hybrid._part(secret, index, (share + 1) % ORDER, key, PLACE)
+        unread = mlkem.encapsulate(key, os.urandom(32)).ciphertext
+        parts.append(
+            {
+                "": honest,
+                "garbage": HybridPart(Blob(os.urandom(1088)), Blob(os.urandom(48)), honest.commitment),
+                "another secret": replace(honest, kem=unread),
+                "another share": replace(other, commitment=honest.commitment),
+                "another commitment": replace(honest, commitment=other.commitment),
+                "off the polynomial": other,
+                "not from the secret": _fresh_part(index, share, key),
+            }[bad.get(index, "")]
+        )
+    return replace(verified(), parts=tuple(parts))
+
+
+def _fresh_part(index: int, share: int, key: Blob) -> HybridPart:
+    """A part that its shard opens well, of a message that does not follow from the PSK."""
+    return hybrid._part(os.urandom(32), index, share, key, PLACE)
+
+
+FAULTS = ("garbage", "another secret", "another share", "another commitment", "off the polynomial", "not from the secret")
+UNREADABLE = FAULTS[:4]
+
+
+@given(st.dictionaries(st.integers(1, COUNT), st.sampled_from(FAULTS), max_size=COUNT), st.integers(1, COUNT))
+@settings(max_examples=40, deadline=None)
+def test_whichever_shards_answer_the_outcome_is_the_same(bad: dict[int, str], degree: int) -> None:
+    envelope = sealed_badly(bad, degree)
+    shares = shares_of(envelope, tuple(range(1, COUNT + 1)))
+    assert set(shares) == {index for index in range(1, COUNT + 1) if bad.get(index) not in UNREADABLE}
+    outcomes = {
+        hybrid.recovered({index: shares[index] for index in subset}, envelope, TO, PLACE)
+        for subset in itertools.combinations(shares, THRESHOLD)
+    }
+    fair = not bad and degree <= THRESHOLD
+    assert len(outcomes) <= 1 and (None in outcomes or fair or not outcomes)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_bad_part_is_found_by_who_never_asked_its_shard(fault: str) -> None:
+    envelope = sealed_badly({5: fault})
+    assert hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE) is None
+
+
+def test_without_making_the_parts_again_the_plaintext_depends_on_who_answered() -> None:
+    """The control: interpolation alone gives each set of shards its own PSK."""
+    envelope = sealed_badly({5: "off the polynomial"})
+    values = {hybrid._value(shares_of(envelope, subset), 0) for subset in itertools.combinations(range(1, 6), THRESHOLD)}
+    assert len(values) > 1
+
+
+def test_a_share_above_the_order_is_none() -> None:
+    """Two encodings of one share would let a sender make two honest shards contradict each other."""
+    mine, key = verified(), TO.keys[0]
+    encapsulated = mlkem.encapsulate(key, bytes(32))
+    value = (ORDER + 5).to_bytes(32, "big")
+    info = hybrid._info(1, encapsulated.ciphertext, PLACE)
+    sealed = hpke.key_schedule(encapsulated.secret, info, kem=hpke.ML_KEM_768).seal(value)
+    part = HybridPart(encapsulated.ciphertext, Blob(sealed), hybrid._commitment(value, 1, PLACE))
+    assert hpke.open_with_kem(SEEDS[0], info, part.kem + part.sealed) == value
+    assert given_by(1, replace(mine, parts=(part, *mine.parts[1:]))).share is None

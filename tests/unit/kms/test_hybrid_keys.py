@@ -1,0 +1,217 @@
+"""ML-KEM keys of shards: born in the ceremony that makes the epoch's key, sealed beside the share, gone when the share goes."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony_log import KemKey, say
+from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, MalformedValue
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.units import U64, Address, Blob
+from bytewise.service.clock import SystemClock
+from chain.epochs import pinned_epoch
+from kms import hpke, keyring
+from kms.backup import back_up, restore
+from kms.dkg.erasing import erase
+from kms.dkg.member import kem_seed
+from kms.dkg.scribe import epoch_document
+from kms.dkg.state import Phase
+from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
+from tests.unit.kms.offices import Fuse, OneEpoch, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import run
+from tests.unit.kms.world import World
+
+EPOCH = hybrid_epoch(1)
+KEY = os.urandom(32)
+
+
+def town(quorum: int = 3) -> Town:
+    parties = [party(n) for n in (1, 2, 3)]
+    return Town(plan_for(parties, 2, quorum, epoch=EPOCH), parties)
+
+
+def test_the_shards_of_a_hybrid_epoch_make_their_own_keys_and_sign_for_all_of_them() -> None:
+    made = town()
+    state = made.run()
+    assert state.phase is Phase.DONE and state.result is not None
+    document = epoch_document(state)
+    keys = document.record.hybrid
+    assert keys is not None
+    assert keys.keys == tuple(hpke.kem_key(kem_seed(state, each.member).reveal()) for each in made.parties)
+    assert state.result.transcript == keys.digest != keys.transcript
+    assert len(state.signatures) == 3
+
+
+def test_an_epoch_of_the_old_suite_has_none_and_its_log_says_nothing_of_them() -> None:
+    parties = [party(n) for n in (1, 2, 3)]
+    plain = Town(plan_for(parties, 2, 3), parties)
+    state = plain.run()
+    assert epoch_document(state).record.hybrid is None and {each.kind for each in plain.log} & {"kem"} == set()
+
+
+def test_a_kem_key_has_no_place_in_another_suite() -> None:
+    parties = [party(n) for n in (1, 2, 3)]
+    plain = Town(plan_for(parties, 2, 3), parties)
+    with pytest.raises(CeremonyRefused, match="no seat"):
+        plain.post(say(parties[0].signer, plain.state.id, KemKey(hpke.kem_key(os.urandom(64)))))
+
+
+def without_kem(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
+    return () if isinstance(body, KemKey) else (body,)
+
+
+def bad_kem(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
+    return (KemKey(Blob(b"\xff" * 1184)),) if isinstance(body, KemKey) else (body,)
+
+
+def two_kems(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
+    return (body, KemKey(hpke.kem_key(os.urandom(64)))) if isinstance(body, KemKey) else (body,)
+
+
+@pytest.mark.parametrize(("meddle", "named"), [(without_kem, False), (bad_kem, True), (two_kems, True)])
+def test_without_the_key_of_every_shard_there_is_no_hybrid_epoch(meddle: object, named: bool) -> None:
+    made = town(quorum=2)
+    made.parties[1].meddle = meddle  # type: ignore[assignment]
+    state = made.run()
+    assert state.phase is Phase.FAILED and "2 ML-KEM keys, 3 needed" in state.reason
+    assert (made.parties[1].signer.address in state.lies) == named
+
+
+def test_a_hybrid_epoch_is_not_dealt_again_and_its_size_leaves_no_doubt_about_blame() -> None:
+    held, source = generated(2, 3)
+    for heir in (None, plan_for(held, 2, 3).receivers[0]):
+        with pytest.raises(CeremonyRefused, match="make a new epoch"):
+            plan_for(held[1:] if heir else held, 2, 2, dealers=dict(enumerate(held, 1)), source=source, heir=heir, epoch=EPOCH)
+    with pytest.raises(CeremonyRefused, match="needs 3 shards"):
+        plan_for(held[:2], 2, 2, epoch=EPOCH)
+    with pytest.raises(MalformedValue, match="does not know"):
+        plan_for(held, 2, 3, epoch=3 << 32)
+
+
+def test_a_shard_that_dies_at_every_moment_has_share_and_key_of_one_ceremony(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 3)
+    shards[0].fuse = Fuse(lit=True)
+    agreed = plan(shards, 2, 3, epoch=EPOCH)
+    state = run(scribe_of(tmp_path, agreed, shards), phase_s=60)
+    scribe = scribe_of(tmp_path, agreed, shards)
+    while "after end" not in shards[0].fuse.burnt:
+        scribe.turn()
+    assert {"before kem", "after kem"} <= set(shards[0].fuse.burnt)
+    assert all(len(words) == 1 for words in shards[0].words.values())
+    document = epoch_document(state)
+    assert document.record.hybrid is not None
+    for index, each in enumerate(shards, start=1):
+        held = keyring.open_share(each.folder, document)
+        assert (held.index, hpke.kem_key(held.kem_seed())) == (index, document.record.hybrid.keys[index - 1])
+        assert len(list(each.folder.glob("kem-*"))) == 1
+
+
+class Station:
+    """Shard 1 of a dealt hybrid epoch, what the chain says, and a sealed file."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.chain, record = world, OneEpoch(), world.document.record
+        self.folder, self.records = world.settings.shards[0].folder, world.records(1)
+        holders, commitments = tuple(each.address for each in record.shards), Blob(b"".join(world.document.commitments))
+        self.chain.epoch = _on_chain(record.public_key, commitments, holders, record.threshold)
+        self.file = world.folder / "shard.backup"
+
+    def kem(self) -> Path:
+        """The sealed key."""
+        return self.folder / f"kem-{EPOCH}.sealed"
+
+
+def _on_chain(public_key: Blob, commitments: Blob, holders: tuple[Address, ...], threshold: int) -> EpochOnChain:
+    return EpochOnChain(EpochState.ACTIVE, public_key, commitments, holders, threshold, 0)
+
+
+@pytest.fixture()
+def station(tmp_path: Path) -> Station:
+    return Station(World(tmp_path, epoch=EPOCH))
+
+
+def test_the_key_lies_sealed_and_opens_for_its_epoch_and_index_alone(station: Station) -> None:
+    held = keyring.open_share(station.folder, station.world.document)
+    seed, raw = held.kem_seed(), station.kem().read_bytes()
+    assert seed not in raw and seed.hex() not in repr(held) and station.kem().stat().st_mode & 0o777 == 0o600
+    key = hpke.kem_key(seed)
+    assert keyring.find_kem(station.folder, EPOCH, 1, key).reveal() == seed
+    for epoch, index, wanted in ((EPOCH, 2, key), (EPOCH + 1, 1, key), (EPOCH, 1, hpke.kem_key(os.urandom(64)))):
+        with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
+            keyring.find_kem(station.folder, epoch, index, wanted)
+    station.kem().write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    with pytest.raises(ConfigurationError):
+        keyring.open_share(station.folder, station.world.document)
+
+
+def test_a_shard_that_lost_its_key_does_not_serve(station: Station) -> None:
+    station.kem().unlink()
+    with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
+        station.world.shard(1)
+
+
+def test_an_old_epoch_needs_none(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    held = keyring.open_share(world.settings.shards[0].folder, world.document)
+    with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
+        held.kem_seed()
+
+
+def test_a_backup_has_the_key_and_a_restore_brings_it_back(station: Station) -> None:
+    back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
+    seed = keyring.open_share(station.folder, station.world.document).kem_seed()
+    assert seed not in station.file.read_bytes()
+    for path in station.folder.iterdir():
+        if not path.name.startswith("kms.sqlite"):
+            path.unlink()
+    done = restore(station.file, KEY, station.folder, station.records, station.chain)
+    assert station.kem().name in done.written and done.dropped == ()
+    assert keyring.open_share(station.folder, station.world.document).kem_seed() == seed
+
+
+@pytest.mark.parametrize("what", ["retired", "held by others now"])
+def test_a_restore_leaves_out_the_key_of_a_share_that_the_chain_wants_no_more(station: Station, what: str) -> None:
+    back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
+    gone = {"state": EpochState.RETIRED} if what == "retired" else {"shards": (Address("0x" + "77" * 20),)}
+    station.chain.epoch = replace(station.chain.epoch, **gone)  # type: ignore[arg-type]
+    for name in (f"share-{EPOCH}.json", station.kem().name):
+        (station.folder / name).unlink()
+    done = restore(station.file, KEY, station.folder, station.records, station.chain)
+    assert set(done.dropped) == {f"share-{EPOCH}.json", station.kem().name} and not station.kem().exists()
+
+
+def test_the_end_of_an_epoch_erases_the_key_with_the_share(station: Station) -> None:
+    station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
+    said = erase(station.folder, station.world.document, station.chain, SystemClock())
+    assert said.statement.erased == 1 and not station.kem().exists()
+    assert not list(station.folder.glob("share-*"))
+
+
+def test_an_attempt_that_never_came_into_force_is_erased_with_its_key(station: Station) -> None:
+    station_share = keyring.open_share(station.folder, station.world.document)
+    keyring.seal_share(station.folder, EPOCH, 1, 5, os.urandom, "-0a1b")
+    keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), os.urandom, "-0a1b")
+    assert erase(station.folder, station.world.document, station.chain, SystemClock()).statement.erased == 1
+    assert sorted(path.name for path in station.folder.glob("kem-*")) == [station.kem().name]
+    assert keyring.open_share(station.folder, station.world.document).kem_seed() == station_share.kem_seed()
+
+
+def test_only_keys_for_which_the_chain_has_signatures_are_sealed_to(station: Station) -> None:
+    """An edited address book, which names an attacker's key, is refused before anything is sealed to it."""
+    record = station.world.document.record
+    assert record.hybrid is not None
+    raw = {
+        "state": EpochState.ACTIVE, "assurance": 1, "publicKey": bytes(record.public_key), "threshold": record.threshold,
+        "shards": tuple(each.address for each in record.shards), "transcript": bytes(record.hybrid.digest),
+    }  # fmt: skip
+    assert pinned_epoch(EPOCH, raw, lambda _epoch: record) == record
+    stolen = replace(record.hybrid, keys=(hpke.kem_key(os.urandom(64)), *record.hybrid.keys[1:]))
+    with pytest.raises(ConfigurationError, match="hybrid keys of key epoch"):
+        pinned_epoch(EPOCH, raw, lambda _epoch: replace(record, hybrid=stolen))
+    with pytest.raises(ConfigurationError, match="hybrid keys of key epoch"):
+        pinned_epoch(EPOCH, {**raw, "transcript": bytes(32)}, lambda _epoch: record)
+    plain = replace(record, epoch=U64(1), hybrid=None)
+    assert pinned_epoch(1, {**raw, "transcript": bytes(32)}, lambda _epoch: plain) == plain

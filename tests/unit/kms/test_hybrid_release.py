@@ -1,0 +1,307 @@
+"""Hybrid epochs end to end: shards over HTTPS, the client's sealing, the enclave's opening; every liar is named, and no other."""
+
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import (
+    BytewiseError,
+    ConfigurationError,
+    EnvelopeDoesNotOpen,
+    EnvelopeProofBad,
+    MalformedValue,
+    NoKey,
+    PartDoesNotOpen,
+    ShardLied,
+)
+from bytewise.protocol.jobs import EpochRecord, HybridKeys
+from bytewise.protocol.keys import Decision, HybridPartial, Partial
+from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.seal import Envelope, HybridPart, envelope_hash, unpad
+from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.units import U64, Blob, Digest
+from bytewise.storage.migrate import migrate
+from kms import envelope as envelopes
+from kms import hpke, hybrid
+from kms.client import ShardKeySource
+from kms.curve import ORDER
+from kms.dkg.scribe import epoch_document
+from kms.envelope import seal_padded, verify_receipt_envelope
+from kms.hybrid import Place, recipients
+from kms.policy import Admitted, anchor_domain
+from kms.release import Shard
+from tests.unit.kms.memory_chain import Case, MemoryChain
+from tests.unit.kms.offices import Office, OneEpoch, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import run
+from tests.unit.kms.world import World
+
+EPOCH = hybrid_epoch(1)
+SHARDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """2 of 3 shards of a hybrid epoch."""
+    return World(tmp_path_factory.mktemp("hybrid"), epoch=EPOCH)
+
+
+class Blame:
+    """Remembers who failed and how."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[int, type[BytewiseError]]] = []
+
+    def __call__(self, index: int, error: BytewiseError) -> None:
+        self.failures.append((index, type(error)))
+
+
+class OtherShare(Shard):
+    """Gives another share than the envelope commits to."""
+
+    def _given(self, partial: Partial, request: object, admitted: Admitted) -> Partial | HybridPartial:
+        given = super()._given(partial, request, admitted)  # type: ignore[arg-type]
+        assert isinstance(given, HybridPartial)
+        return replace(given, share=Blob(os.urandom(32)))
+
+
+class FalseAccuser(Shard):
+    """Says that its part does not open."""
+
+    def _given(self, partial: Partial, request: object, admitted: Admitted) -> Partial | HybridPartial:
+        given = super()._given(partial, request, admitted)  # type: ignore[arg-type]
+        assert isinstance(given, HybridPartial)
+        return replace(given, share=None)
+
+
+def opened(world: World, case: Case, kinds: Mapping[int, type[Shard]], blame: Blame | None = None, **changes: object) -> bytes:
+    """What the enclave gets of these shards, each of its kind."""
+    shards = []
+    for index, kind in kinds.items():
+        shard = world.shard(index)
+        shard.__class__ = kind
+        shards.append((index, shard))
+    source = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=2, on_failure=blame or Blame())
+    with world.serving(*shards):
+        return source.open(replace(world.job(case), **changes), world.secret)  # type: ignore[arg-type]
+
+
+def disputed(world: World, case: Case | None = None) -> Case:
+    case = case or world.case()
+    world.chain.open(case)
+    return case
+
+
+def honest(indices: tuple[int, ...] = SHARDS) -> dict[int, type[Shard]]:
+    return dict.fromkeys(indices, Shard)
+
+
+@pytest.mark.parametrize("up", list(itertools.combinations(SHARDS, 2)))
+def test_any_two_shards_open_the_envelope(world: World, up: tuple[int, ...]) -> None:
+    case = disputed(world)
+    assert case.receipt.key_epoch == EPOCH
+    assert unpad(opened(world, case, honest(up))) == case.payload
+
+
+def test_one_shard_gives_no_key(world: World) -> None:
+    with pytest.raises(NoKey):
+        opened(world, disputed(world), honest((2,)))
+
+
+def test_a_key_that_the_shards_made_together_opens_what_is_sealed_to_it(tmp_path: Path) -> None:
+    """Ceremony, sealing, release and opening, each of our programs' own; no key of either half was ever in one place."""
+    world, chain = World(tmp_path / "world"), OneEpoch()
+    migrate(f"sqlite:///{tmp_path / 'template.sqlite'}")
+    folders = [each.folder for each in world.settings.shards]
+    shards = [Office(each, i, chain, tmp_path / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)]
+    state = run(scribe_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
+    world.document = epoch_document(state)
+    world.chain = MemoryChain(world.document, world.policy.digest)
+    case = disputed(world)
+    for up in itertools.combinations(SHARDS, 2):
+        assert unpad(opened(world, case, honest(up))) == case.payload
+
+
+@pytest.mark.parametrize("liar", [1, 2])
+def test_a_wrong_share_is_the_shards_lie(world: World, liar: int) -> None:
+    case, blame = disputed(world), Blame()
+    assert unpad(opened(world, case, {**honest(), liar: OtherShare}, blame)) == case.payload
+    assert blame.failures == [(liar, ShardLied)]
+
+
+def test_a_shard_that_accuses_falsely_is_named_when_the_envelope_is_open(world: World) -> None:
+    case, blame = disputed(world), Blame()
+    assert unpad(opened(world, case, {**honest(), 1: FalseAccuser}, blame)) == case.payload
+    assert blame.failures == [(1, PartDoesNotOpen), (1, ShardLied)]
+
+
+def test_fewer_than_t_false_accusers_never_make_an_operator_guilty(world: World) -> None:
+    """One of three accuses, one is down: there is no key, and no verdict about the operator."""
+    with pytest.raises(NoKey):
+        opened(world, disputed(world), {1: FalseAccuser, 2: Shard})
+
+
+def sabotaged(world: World, spoil: Callable[[int, HybridPart], HybridPart]) -> Case:
+    """An operator's receipt whose parts it spoiled before it proved the envelope."""
+    whole = hybrid.share_out
+
+    def share_out(*given: object) -> tuple[hpke.Psk, tuple[HybridPart, ...]]:
+        psk, parts = whole(*given)  # type: ignore[arg-type]
+        spoilt = tuple(spoil(index, part) for index, part in enumerate(parts, start=1))
+        return hpke.Psk(psk.value, hybrid.parts_digest(spoilt)), spoilt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hybrid, "share_out", share_out)
+        return disputed(world, world.case())
+
+
+def garbage_for(*indices: int) -> Callable[[int, HybridPart], HybridPart]:
+    def spoil(index: int, part: HybridPart) -> HybridPart:
+        return HybridPart(Blob(os.urandom(1088)), Blob(os.urandom(48)), part.commitment) if index in indices else part
+
+    return spoil
+
+
+@pytest.mark.parametrize("bad", [each for n in (1, 2, 3) for each in itertools.combinations(SHARDS, n)])
+def test_a_part_that_is_not_as_it_should_be_is_the_operators_fault_whoever_answers(world: World, bad: tuple[int, ...]) -> None:
+    """One is found because all parts are made again; more than n - t because so many shards say so."""
+    case = sabotaged(world, garbage_for(*bad))
+    for up in (SHARDS, *([each for each in itertools.combinations(SHARDS, 2) if not set(each) & set(bad)])):
+        with pytest.raises(EnvelopeDoesNotOpen):
+            opened(world, case, honest(up))
+
+
+def test_without_making_the_parts_again_the_sabotage_stays_unseen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: shard 3 could never have opened this, and nobody would know until shard 1 or 2 is down."""
+    case = sabotaged(world, garbage_for(3))
+
+    def trusting(shares: Mapping[int, int], envelope: object, _to: object, _place: object) -> hpke.Psk:
+        secret = hybrid._value(shares, 0).to_bytes(32, "big")
+        return hpke.Psk(secret, hybrid.parts_digest(envelope.parts))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(hybrid, "recovered", trusting)
+    assert unpad(opened(world, case, honest((1, 2)))) == case.payload
+    with pytest.raises(NoKey):
+        opened(world, case, honest((1, 3)))
+    monkeypatch.undo()
+    with pytest.raises(EnvelopeDoesNotOpen):
+        opened(world, case, honest((1, 2)))
+
+
+def of_old_suite(world: World) -> Case:
+    """An operator that leaves the second half out: a good envelope of suite 1 that calls itself of the hybrid epoch."""
+    case = world.case()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(envelopes, "suite_of", lambda _epoch: 1)
+        data = seal_padded(bytes(4096), world.document.record.public_key, world.context(case), EPOCH, os.urandom)
+    receipt = replace(case.receipt, envelope_hash=envelope_hash(data))
+    return disputed(world, world.named(case.payload, receipt, data))
+
+
+def turned_away(world: World, case: Case) -> None:
+    """Asserts that a shard finds the envelope bad, and that nothing was released."""
+    shard = world.shard(1)
+    with pytest.raises(EnvelopeProofBad):
+        world.release(shard, case)
+    assert case.id not in {entry.record.receipt_id for entry in shard.log(0).entries}
+
+
+def test_a_downgrade_is_refused_by_shard_and_enclave(world: World) -> None:
+    case = of_old_suite(world)
+    turned_away(world, case)
+    with pytest.raises(EnvelopeProofBad):
+        opened(world, case, honest())
+
+
+def test_a_downgrade_passes_a_build_that_believes_the_envelope(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = of_old_suite(world)
+    monkeypatch.setattr(envelopes, "suite_of", lambda _epoch: 1)
+    found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
+    assert type(found) is Envelope
+
+
+def resealed(world: World, shards: int) -> Case:
+    """A good envelope with parts for so many shards."""
+    case, record = world.case(), world.document.record
+    to = recipients(record)
+    assert to is not None
+    wider = to._replace(keys=(to.keys * 2)[:shards])
+    data = seal_padded(bytes(4096), record.public_key, world.context(case), EPOCH, os.urandom, wider)
+    receipt: Receipt = replace(case.receipt, envelope_hash=envelope_hash(data))
+    return disputed(world, world.named(case.payload, receipt, data))
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_another_number_of_parts_is_refused_by_shard_and_enclave(world: World, shards: int) -> None:
+    case = resealed(world, shards)
+    turned_away(world, case)
+    with pytest.raises(EnvelopeProofBad):
+        opened(world, case, honest())
+
+
+def with_keys(record: EpochRecord, hybrid_keys: HybridKeys) -> EpochRecord:
+    return replace(record, hybrid=hybrid_keys)
+
+
+def test_an_enclave_that_was_told_other_keys_blames_no_operator(world: World) -> None:
+    """Its duty process lies: parts made again would differ, but no shard has those keys."""
+    record, blame = world.document.record, Blame()
+    assert record.hybrid is not None
+    other = replace(record.hybrid, keys=(hpke.kem_key(os.urandom(64)), *record.hybrid.keys[1:]))
+    with pytest.raises(NoKey):
+        opened(world, disputed(world), honest(), blame, epoch=with_keys(record, other))
+    assert blame.failures == [(index, ShardLied) for index in SHARDS]
+
+
+def test_a_shard_whose_keys_are_not_the_chains_releases_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=EPOCH)
+    case = disputed(world)
+    for other in (None, HybridKeys(Digest(bytes(32)), world.document.record.hybrid.keys)):  # type: ignore[union-attr]
+        world.chain.facts = replace(world.chain.facts, hybrid=other)
+        shard = world.shard(1)
+        with pytest.raises(ConfigurationError, match="another key epoch"):
+            world.release(shard, case)
+        assert shard.log(0).entries == ()
+
+
+def test_a_job_with_the_record_of_an_old_epoch_is_our_own_mistake(world: World) -> None:
+    record = replace(world.document.record, epoch=U64(1), hybrid=None)
+    with pytest.raises(ConfigurationError, match="not of suite 2"):
+        opened(world, disputed(world), honest(), epoch=record)
+
+
+def test_the_record_of_an_epoch_has_hybrid_keys_exactly_if_its_number_says_so(world: World) -> None:
+    record = world.document.record
+    keys = record.hybrid
+    assert keys is not None
+    for wrong in (
+        {"hybrid": None},
+        {"epoch": U64(1)},
+        {"hybrid": replace(keys, keys=keys.keys[:2])},
+        {"hybrid": replace(keys, keys=(Blob(b"short"), *keys.keys[1:]))},
+        {"threshold": 3},
+    ):
+        with pytest.raises(MalformedValue, match="key epoch"):
+            replace(record, **wrong)
+
+
+def test_a_release_is_recorded_before_a_part_is_opened(world: World) -> None:
+    case, shard = disputed(world), world.shard(1)
+    world.release(shard, case)
+    entry = shard.log(0).entries[-1].record
+    assert (entry.decision, entry.key_epoch, entry.receipt_id) == (Decision.RELEASED, EPOCH, case.id)
+
+
+def test_an_answer_shows_neither_share_nor_key(world: World) -> None:
+    case, shard = disputed(world), world.shard(1)
+    raw = encode(world.release(shard, case))
+    place = Place(world.context(case), EPOCH)
+    found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
+    given = hybrid.give(Partial(1, Blob(b""), Blob(b""), Blob(b"")), found, place, shard._share.kem_seed(), Digest(bytes(32)))  # type: ignore[arg-type]
+    assert given.share is not None and int.from_bytes(given.share) < ORDER
+    for secret in (given.share, shard._share.kem_seed()):
+        assert secret.hex().encode() not in raw and secret not in raw
