@@ -1,0 +1,59 @@
+"""An operator seals to both halves of a hybrid epoch, and to the one key of any other, without being told more than the epoch."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.compare import Generated
+from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.seal import HybridEnvelope, envelope_hash, unpad
+from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.units import Digest
+from bytewise.service.clock import SystemClock
+from kms.client import ShardKeySource
+from kms.envelope import verify_receipt_envelope
+from kms.policy import anchor_domain
+from serving.pipeline import Hands, Pipeline, Sealed
+from serving.recipe import Offer
+from tests.unit.kms.memory_chain import OPERATOR, Case
+from tests.unit.kms.world import ENVIRONMENT, World
+from tests.unit.serving.test_standing import OPEN
+
+
+class Folder:
+    """`BlobStore` of one blob."""
+
+    def put(self, data: bytes) -> str:
+        self.data = data
+        return "here"
+
+    def get(self, locator: str) -> bytes:
+        return self.data
+
+
+def sealed_by_an_operator(world: World, epoch: EpochRecord) -> tuple[Case, Sealed]:
+    """What the pipeline puts on DA for an answer; engine, words and books have no part in that."""
+    payload = world.case().payload
+    hands = Hands(
+        engine=None, words=None, operator=OPERATOR, gateway=OPERATOR, blobs=Folder(), books=None, journal=None, watch=None,  # type: ignore[arg-type]
+        clock=SystemClock(), rng=os.urandom, anchor=anchor_domain(world.contracts),
+    )  # fmt: skip
+    nothing = Digest(bytes(32))
+    offer = Offer("tiny", payload.request.model_id, nothing, nothing, ENVIRONMENT, world.contracts.chain_id, 60)
+    pipeline = Pipeline(offer, hands, 100, accept_simulated=True)
+    sealed = pipeline._seal(payload, Generated(payload.output, (nothing, nothing, nothing)), 1, OPEN, epoch)
+    return world.named(payload, sealed.receipt, sealed.envelope), sealed
+
+
+@pytest.mark.parametrize("number", [1, hybrid_epoch(1)])
+def test_what_an_operator_seals_the_shards_of_its_epoch_open(tmp_path: Path, number: int) -> None:
+    world = World(tmp_path, epoch=number)
+    case, sealed = sealed_by_an_operator(world, world.document.record)
+    assert (sealed.receipt.key_epoch, sealed.receipt.envelope_hash) == (number, envelope_hash(sealed.envelope))
+    found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
+    assert isinstance(found, HybridEnvelope) == (number != 1)
+    world.chain.open(case)
+    with world.serving(*[(index, world.shard(index)) for index in (1, 3)]):
+        opened = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=1).open(world.job(case), world.secret)
+    assert unpad(opened) == case.payload
