@@ -99,7 +99,8 @@ def _uniform(seed: bytes) -> Polynomials:
 def _centred(randomness: bytes, count: int) -> Polynomials:
     """`SamplePolyCBD` (algorithm 8) of `PRF`, both with eta 2, for the first numbers."""
     drawn = b"".join(hashlib.shake_256(randomness + bytes((number,))).digest(128) for number in range(count))
-    return (_bits(drawn, 1).reshape(-1, 4) @ np.array((1, 1, -1, -1))).reshape(count, 128, 2)
+    values: Polynomials = _bits(drawn, 1).reshape(-1, 4) @ np.array((1, 1, -1, -1))
+    return values.reshape(count, 128, 2)
 
 
 def _products(rows: Polynomials, vector: Polynomials) -> Polynomials:

@@ -11,51 +11,30 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
-from bytewise.protocol.keys import HybridPartial, Partial
-from bytewise.protocol.seal import HybridEnvelope, HybridPart
+from bytewise.protocol.seal import Envelope, HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of
 from bytewise.protocol.units import Blob, Digest
-from kms import envelope as envelopes
-from kms import hpke, hybrid, mlkem
-from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, random_scalar
+from kms import hpke, hybrid
+from kms.curve import GENERATOR, ORDER, decode_point, encode_scalar
 from kms.envelope import MAX_ENVELOPE_BYTES, PART_BYTES, open_with_point, seal_padded, verify_envelope
 from kms.hybrid import Place, Recipients
-from kms.shares import MAX_SHARDS, evaluate
-
-SECRET = random_scalar(os.urandom)
-PUBLIC = encode_point(GENERATOR * SECRET)
-CONTEXT, RECEIPT, EPOCH = Digest(b"\x01" * 32), Digest(b"\x02" * 32), hybrid_epoch(1)
-PLACE = Place(CONTEXT, EPOCH)
-PLAIN = b"the request and its answer".ljust(4096, b"\0")
-THRESHOLD, COUNT = 3, 5
-SEEDS = [os.urandom(hpke.KEM_SEED_BYTES) for _ in range(COUNT)]
-TO = Recipients(THRESHOLD, tuple(hpke.kem_key(seed) for seed in SEEDS))
-DATA = seal_padded(PLAIN, PUBLIC, CONTEXT, EPOCH, os.urandom, TO)
-NOTHING = Partial(0, Blob(b""), Blob(b""), Blob(b""))
-
-
-def verified(data: bytes = DATA, context: Digest = CONTEXT) -> HybridEnvelope:
-    found = verify_envelope(data, context, RECEIPT, SUITE_HYBRID)
-    assert isinstance(found, HybridEnvelope)
-    return found
-
-
-def given_by(index: int, envelope: HybridEnvelope, place: Place = PLACE) -> HybridPartial:
-    return hybrid.give(replace(NOTHING, index=index), envelope, place, SEEDS[index - 1], Digest(bytes(32)))
-
-
-def shares_of(envelope: HybridEnvelope, indices: tuple[int, ...]) -> dict[int, int]:
-    """What these shards give, those that have something to give."""
-    answers = {index: given_by(index, envelope).share for index in indices}
-    return {index: int.from_bytes(share) for index, share in answers.items() if share is not None}
-
-
-def opened(envelope: HybridEnvelope, indices: tuple[int, ...]) -> bytes:
-    """The plaintext as an enclave gets it that asked these shards; P-256's half is done by whoever knows the logarithm."""
-    psk = hybrid.recovered(shares_of(envelope, indices), envelope, TO, PLACE)
-    if psk is None:
-        raise EnvelopeDoesNotOpen(RECEIPT.hex())
-    return open_with_point(envelope, decode_point(envelope.enc) * SECRET, PUBLIC, CONTEXT, RECEIPT, psk)
+from kms.shares import MAX_SHARDS
+from tests.unit.kms.hybrids import (
+    CONTEXT,
+    DATA,
+    EPOCH,
+    NOTHING,
+    PLACE,
+    PLAIN,
+    PUBLIC,
+    RECEIPT,
+    SECRET,
+    TO,
+    given_by,
+    opened,
+    shares_of,
+    verified,
+)
 
 
 @pytest.mark.parametrize("indices", [each for n in (3, 4, 5) for each in itertools.combinations(range(1, 6), n)])
@@ -169,7 +148,7 @@ def test_an_envelope_of_the_old_suite_passes_only_who_believes_what_it_says() ->
     weak = encode(replace(verify_envelope(seal_padded(PLAIN, PUBLIC, CONTEXT, 1, os.urandom), CONTEXT, RECEIPT)))
     with pytest.raises(EnvelopeProofBad):
         verify_envelope(weak, CONTEXT, RECEIPT, SUITE_HYBRID)
-    assert verify_envelope(weak, CONTEXT, RECEIPT, decode(envelopes.Envelope, weak).suite).suite == SUITE_P256
+    assert verify_envelope(weak, CONTEXT, RECEIPT, decode(Envelope, weak).suite).suite == SUITE_P256
 
 
 def swapped(field: str) -> HybridEnvelope:
@@ -217,7 +196,7 @@ def test_members_of_another_length_are_refused(member: str, size: int) -> None:
     mine = verified()
     value = getattr(mine.parts[0], member)
     wrong = b"" if size == 0 else value[:-1] if size < 0 else value + b"\0"
-    parts = (replace(mine.parts[0], **{member: Blob(wrong)}), *mine.parts[1:])
+    parts = (replace(mine.parts[0], **{member: Blob(wrong)}), *mine.parts[1:])  # type: ignore[arg-type]
     with pytest.raises(EnvelopeProofBad, match="part 1"):
         verified(encode(replace(mine, parts=parts)))
 
@@ -241,77 +220,3 @@ def test_no_single_byte_can_be_changed(at: int, value: int) -> None:
     if bytes(changed) != DATA:
         with pytest.raises(EnvelopeProofBad):
             verified(bytes(changed))
-
-
-# --- a sender that gives shards something else ---
-
-
-def sealed_badly(bad: dict[int, str], degree: int = THRESHOLD) -> HybridEnvelope:
-    """Parts of a sender that does as it likes with some of them; the envelope's own proof is good."""
-    coefficients = [random_scalar(os.urandom) for _ in range(degree)]
-    secret, parts = encode_scalar(coefficients[0]), []
-    for index, key in enumerate(TO.keys, start=1):
-        share = evaluate(coefficients, index)
-        honest = hybrid._part(secret, index, share, key, PLACE)
-        other = hybrid._part(secret, index, (share + 1) % ORDER, key, PLACE)
-        unread = mlkem.encapsulate(key, os.urandom(32)).ciphertext
-        parts.append(
-            {
-                "": honest,
-                "garbage": HybridPart(Blob(os.urandom(1088)), Blob(os.urandom(48)), honest.commitment),
-                "another secret": replace(honest, kem=unread),
-                "another share": replace(other, commitment=honest.commitment),
-                "another commitment": replace(honest, commitment=other.commitment),
-                "off the polynomial": other,
-                "not from the secret": _fresh_part(index, share, key),
-            }[bad.get(index, "")]
-        )
-    return replace(verified(), parts=tuple(parts))
-
-
-def _fresh_part(index: int, share: int, key: Blob) -> HybridPart:
-    """A part that its shard opens well, of a message that does not follow from the PSK."""
-    return hybrid._part(os.urandom(32), index, share, key, PLACE)
-
-
-FAULTS = ("garbage", "another secret", "another share", "another commitment", "off the polynomial", "not from the secret")
-UNREADABLE = FAULTS[:4]
-
-
-@given(st.dictionaries(st.integers(1, COUNT), st.sampled_from(FAULTS), max_size=COUNT), st.integers(1, COUNT))
-@settings(max_examples=40, deadline=None)
-def test_whichever_shards_answer_the_outcome_is_the_same(bad: dict[int, str], degree: int) -> None:
-    envelope = sealed_badly(bad, degree)
-    shares = shares_of(envelope, tuple(range(1, COUNT + 1)))
-    assert set(shares) == {index for index in range(1, COUNT + 1) if bad.get(index) not in UNREADABLE}
-    outcomes = {
-        hybrid.recovered({index: shares[index] for index in subset}, envelope, TO, PLACE)
-        for subset in itertools.combinations(shares, THRESHOLD)
-    }
-    fair = not bad and degree <= THRESHOLD
-    assert len(outcomes) <= 1 and (None in outcomes or fair or not outcomes)
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_one_bad_part_is_found_by_who_never_asked_its_shard(fault: str) -> None:
-    envelope = sealed_badly({5: fault})
-    assert hybrid.recovered(shares_of(envelope, (1, 2, 3)), envelope, TO, PLACE) is None
-
-
-def test_without_making_the_parts_again_the_plaintext_depends_on_who_answered() -> None:
-    """The control: interpolation alone gives each set of shards its own PSK."""
-    envelope = sealed_badly({5: "off the polynomial"})
-    values = {hybrid._value(shares_of(envelope, subset), 0) for subset in itertools.combinations(range(1, 6), THRESHOLD)}
-    assert len(values) > 1
-
-
-def test_a_share_above_the_order_is_none() -> None:
-    """Two encodings of one share would let a sender make two honest shards contradict each other."""
-    mine, key = verified(), TO.keys[0]
-    encapsulated = mlkem.encapsulate(key, bytes(32))
-    value = (ORDER + 5).to_bytes(32, "big")
-    info = hybrid._info(1, encapsulated.ciphertext, PLACE)
-    sealed = hpke.key_schedule(encapsulated.secret, info, kem=hpke.ML_KEM_768).seal(value)
-    part = HybridPart(encapsulated.ciphertext, Blob(sealed), hybrid._commitment(value, 1, PLACE))
-    assert hpke.open_with_kem(SEEDS[0], info, part.kem + part.sealed) == value
-    assert given_by(1, replace(mine, parts=(part, *mine.parts[1:]))).share is None

@@ -176,7 +176,7 @@ def test_a_backup_has_the_key_and_a_restore_brings_it_back(station: Station) -> 
 def test_a_restore_leaves_out_the_key_of_a_share_that_the_chain_wants_no_more(station: Station, what: str) -> None:
     back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
     gone = {"state": EpochState.RETIRED} if what == "retired" else {"shards": (Address("0x" + "77" * 20),)}
-    station.chain.epoch = replace(station.chain.epoch, **gone)  # type: ignore[arg-type]
+    station.chain.epoch = replace(station.chain.epoch, **gone)
     for name in (f"share-{EPOCH}.json", station.kem().name):
         (station.folder / name).unlink()
     done = restore(station.file, KEY, station.folder, station.records, station.chain)
@@ -215,3 +215,18 @@ def test_only_keys_for_which_the_chain_has_signatures_are_sealed_to(station: Sta
         pinned_epoch(EPOCH, {**raw, "transcript": bytes(32)}, lambda _epoch: record)
     plain = replace(record, epoch=U64(1), hybrid=None)
     assert pinned_epoch(1, {**raw, "transcript": bytes(32)}, lambda _epoch: plain) == plain
+
+
+def test_the_record_of_an_epoch_has_hybrid_keys_exactly_if_its_number_says_so(tmp_path: Path) -> None:
+    record = World(tmp_path, epoch=EPOCH).document.record
+    keys = record.hybrid
+    assert keys is not None
+    for wrong in (
+        {"hybrid": None},
+        {"epoch": U64(1)},
+        {"hybrid": replace(keys, keys=keys.keys[:2])},
+        {"hybrid": replace(keys, keys=(Blob(b"short"), *keys.keys[1:]))},
+        {"threshold": 3},
+    ):
+        with pytest.raises(MalformedValue, match="key epoch"):
+            replace(record, **wrong)

@@ -14,12 +14,11 @@ from bytewise.protocol.errors import (
     ConfigurationError,
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
-    MalformedValue,
     NoKey,
     PartDoesNotOpen,
     ShardLied,
 )
-from bytewise.protocol.jobs import EpochRecord, HybridKeys
+from bytewise.protocol.jobs import HybridKeys
 from bytewise.protocol.keys import Decision, HybridPartial, Partial
 from bytewise.protocol.receipt import Receipt
 from bytewise.protocol.seal import Envelope, HybridPart, envelope_hash, unpad
@@ -243,17 +242,13 @@ def test_another_number_of_parts_is_refused_by_shard_and_enclave(world: World, s
         opened(world, case, honest())
 
 
-def with_keys(record: EpochRecord, hybrid_keys: HybridKeys) -> EpochRecord:
-    return replace(record, hybrid=hybrid_keys)
-
-
 def test_an_enclave_that_was_told_other_keys_blames_no_operator(world: World) -> None:
     """Its duty process lies: parts made again would differ, but no shard has those keys."""
     record, blame = world.document.record, Blame()
     assert record.hybrid is not None
     other = replace(record.hybrid, keys=(hpke.kem_key(os.urandom(64)), *record.hybrid.keys[1:]))
     with pytest.raises(NoKey):
-        opened(world, disputed(world), honest(), blame, epoch=with_keys(record, other))
+        opened(world, disputed(world), honest(), blame, epoch=replace(record, hybrid=other))
     assert blame.failures == [(index, ShardLied) for index in SHARDS]
 
 
@@ -272,21 +267,6 @@ def test_a_job_with_the_record_of_an_old_epoch_is_our_own_mistake(world: World) 
     record = replace(world.document.record, epoch=U64(1), hybrid=None)
     with pytest.raises(ConfigurationError, match="not of suite 2"):
         opened(world, disputed(world), honest(), epoch=record)
-
-
-def test_the_record_of_an_epoch_has_hybrid_keys_exactly_if_its_number_says_so(world: World) -> None:
-    record = world.document.record
-    keys = record.hybrid
-    assert keys is not None
-    for wrong in (
-        {"hybrid": None},
-        {"epoch": U64(1)},
-        {"hybrid": replace(keys, keys=keys.keys[:2])},
-        {"hybrid": replace(keys, keys=(Blob(b"short"), *keys.keys[1:]))},
-        {"threshold": 3},
-    ):
-        with pytest.raises(MalformedValue, match="key epoch"):
-            replace(record, **wrong)
 
 
 def test_a_release_is_recorded_before_a_part_is_opened(world: World) -> None:
