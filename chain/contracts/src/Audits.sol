@@ -79,7 +79,9 @@ contract Audits is IAudits {
         // Anybody may bring a result, so also for a batch that the receipt is not in: its verifier puts that right.
         bool again = audited.result != 0 && (msg.sender != a.verifier || audited.outHash != 0);
         if (again) revert AlreadyAudited(a.receiptId, a.verifier);
-        _checkUnseen(a.receiptId, audited.result != 0);
+        // The same for another batch shows nothing that the first did not: who was run ahead of may put that right at any time.
+        bool same = audited.result == a.result && audited.commitment == a.commitment;
+        if (!same) _checkUnseen(a.receiptId, audited.result != 0);
         IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
         _checkVerifier(a.verifier, b);
         _checkSigner(a, sig);
@@ -190,7 +192,7 @@ contract Audits is IAudits {
     }
 
     /// @dev Votes show what a request leads to, the first of them in the first REVEAL: from then on a result could be a copy.
-    ///      A verifier's second result is refused with the dispute itself: it knew the answer when it brought the first.
+    ///      A verifier's second, different result is refused with the dispute itself: it knew the answer when it brought the first.
     function _checkUnseen(bytes32 receiptId, bool again) private view {
         (bytes32 dispute, Phase phase,,) = DISPUTES.receiptStatus(receiptId);
         if (phase == Phase.NONE) return;

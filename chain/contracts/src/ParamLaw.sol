@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Committee, Money, ParamSet, Shares, Times} from "./Types.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {TestChains} from "./TestChains.sol";
 import {IParams} from "./interfaces/IParams.sol";
 
@@ -91,8 +92,8 @@ library ParamLaw {
         _within(t.executionBound, 1, MAX_WINDOW, "executionBound");
         _within(t.unbondDelay, 1, MAX_UNBOND_DELAY, "unbondDelay");
         _within(t.withdrawDelay, 0, MAX_WITHDRAW_DELAY, "withdrawDelay");
-        // Convictions that wait in one airgap are counted together at least.
-        _within(t.breakerTime, t.airgap, MAX_BREAKER_TIME, "breakerTime");
+        // Convictions that wait unpaid at the same time are counted together at least.
+        _within(t.breakerTime, uint256(t.appealTime) + t.airgap, MAX_BREAKER_TIME, "breakerTime");
     }
 
     /// @dev What a test may shorten: else a vote could make new batches undisputable, unanswerable or final within seconds,
@@ -140,12 +141,13 @@ library ParamLaw {
         _within(s.maxBatch, 1, MAX_BATCH, "maxBatch");
     }
 
-    /// @dev Whatever an account may lose in one round, its least stake holds: a verifier may hold every seat.
+    /// @dev Whatever an account may lose in one round, its least stake holds: a verifier may hold every seat. And it is no more
+    ///      than a lie costs an operator: who joined with less than a vote asks later still holds its seats.
     function _checkStakes(Money memory m, uint256 mostSeats) private pure {
         _within(m.minOperatorStake, 1, MAX_OPERATOR_STAKE, "minOperatorStake");
         _within(m.slashAmount, 1, m.minOperatorStake, "slashAmount");
-        _require(m.minVerifierStake != 0, "minVerifierStake");
-        uint256 most = m.minVerifierStake / mostSeats;
+        _within(m.minVerifierStake, 1, MAX_OPERATOR_STAKE, "minVerifierStake");
+        uint256 most = Math.min(m.minVerifierStake, m.slashAmount) / mostSeats;
         _within(m.absentPenalty, 0, most, "absentPenalty");
         _within(m.noRevealPenalty, 0, most, "noRevealPenalty");
         _within(m.wrongPenalty, 0, most, "wrongPenalty");

@@ -235,6 +235,20 @@ contract AuditsTest is AnchorBase {
         that(stored != late, "stored");
     }
 
+    /// @dev Anybody may bring a result for a batch that the receipt is not in, and then have it disputed.
+    function test_a_result_in_the_wrong_batch_is_put_right_whatever_runs(uint8 phase, uint16 round) public {
+        posted(header(2, 1, "root"));
+        vm.roll(block.number + 3);
+        AuditResult memory a = resultOf(0, 1, matched());
+        bytes memory sig = signed(VERIFIER_KEY, audits.hashAudit(a));
+        audits.post(a, sig, 1);
+        bench.put(a.receiptId, Phase(phase % (uint8(type(Phase).max) + 1)), Verdict.NONE);
+        bench.advance(a.receiptId, round % 3);
+        vm.prank(verifier(0));
+        audits.post(a, sig, 0);
+        that(audits.audit(a.receiptId, a.verifier).batchId == 0, "put right");
+    }
+
     function convicts(Verdict v) private pure returns (bool) {
         return v == Verdict.OVERTURNED || v == Verdict.INVALID || v == Verdict.UNAVAILABLE;
     }

@@ -118,6 +118,7 @@ contract ParamsTest is Check {
     function test_committees_are_odd_and_grow(uint8[3] memory seats, uint8 rounds) public {
         ParamSet memory p = Defaults.parameters();
         (p.committee.rounds, p.money.minVerifierStake) = (uint8(1 + rounds % 3), 100 ether);
+        (p.money.noRevealPenalty, p.money.wrongPenalty) = (0.02 ether, 0.02 ether);
         bool ok = true;
         for (uint256 i = 0; i < 3; ++i) {
             p.committee.seats[i] = i < p.committee.rounds ? uint16(seats[i]) : 0;
@@ -131,6 +132,7 @@ contract ParamsTest is Check {
     function test_a_committee_is_never_larger_than_a_mask(uint16 seats) public {
         ParamSet memory p = Defaults.parameters();
         (p.committee.seats[2], p.money.minVerifierStake) = (seats, 100 ether);
+        (p.money.noRevealPenalty, p.money.wrongPenalty) = (0.02 ether, 0.02 ether);
         create(p, seats > 31 && seats <= 255 && seats % 2 == 1, "seats");
     }
 
@@ -169,9 +171,28 @@ contract ParamsTest is Check {
         create(p, uint256(x) * 63 <= p.money.minVerifierStake, key);
     }
 
+    /// @dev Who joined before a vote asked for more stake has less: what its seats cost does not follow.
+    function test_no_seat_of_a_round_costs_more_than_a_lie(uint96 least, uint96 penalty, uint8 which) public {
+        ParamSet memory p = Defaults.parameters();
+        p.money.minVerifierStake = uint96(bound(least, 10 ether, 1_000_000 ether));
+        uint96 x = penalty % (p.money.minVerifierStake / 63);
+        bytes32[3] memory keys = [bytes32("absentPenalty"), "noRevealPenalty", "wrongPenalty"];
+        if (which % 3 == 0) p.money.absentPenalty = x;
+        else if (which % 3 == 1) p.money.noRevealPenalty = x;
+        else p.money.wrongPenalty = x;
+        create(p, uint256(x) * 63 <= p.money.slashAmount, keys[which % 3]);
+    }
+
+    function test_a_verifier_is_not_asked_for_more_than_a_million(uint96 least) public {
+        ParamSet memory p = Defaults.parameters();
+        p.money.minVerifierStake = uint96(bound(least, 10 ether, 2_000_000 ether));
+        create(p, p.money.minVerifierStake <= 1_000_000 ether, "minVerifierStake");
+    }
+
     function test_what_an_operator_can_lose_it_has_staked(uint96 amount, uint8 which) public {
         ParamSet memory p = Defaults.parameters();
         (p.money.feePerSeat, p.money.privacyPrice, p.money.demandBond, p.money.bounty) = (1, 0, 1, 0);
+        (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0, 0, 0);
         uint96 x = amount % (2 * p.money.minOperatorStake);
         vm.assume(x == 0 || x >= 100);
         bytes32[4] memory keys = [bytes32("slashAmount"), "receiptCollateral", "withheldPenalty", "unanchoredPenalty"];
@@ -284,10 +305,10 @@ contract ParamsTest is Check {
         create(p, false, keys[which % 4]);
     }
 
-    function test_a_breaker_counts_over_an_airgap_at_least(uint32 time) public {
+    function test_a_breaker_counts_for_as_long_as_a_conviction_waits(uint32 time) public {
         ParamSet memory p = Defaults.parameters();
         p.times.breakerTime = time % 2 days;
-        create(p, p.times.breakerTime >= p.times.airgap, "breakerTime");
+        create(p, p.times.breakerTime >= p.times.appealTime + p.times.airgap, "breakerTime");
     }
 
     function test_shares_and_counts_have_bounds(uint8 which, uint16 value) public {
