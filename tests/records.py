@@ -22,7 +22,9 @@ from bytewise.protocol.appraisal import (
     TrustedMeasurement,
 )
 from bytewise.protocol.encoding import field_types
+from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
 from bytewise.protocol.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
+from bytewise.protocol.suites import KEM_KEY_BYTES, hybrid_epoch
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, WIDTHS, Address, Blob, Decimal, Digest
 
 digests = st.binary(min_size=32, max_size=32).map(Digest)
@@ -98,6 +100,8 @@ def record(cls: type) -> st.SearchStrategy[Any]:
         return outputs()
     if cls is DecodePolicy:
         return decode_policies()
+    if cls is EpochRecord:
+        return epoch_records()
     special = _SPECIAL.get(cls)
     fields = {name: of_type(kind) for name, kind in field_types(cls).items()}
     return st.builds(cls, **(fields | (special() if special else {})))
@@ -107,6 +111,17 @@ def between(least: int, most: int, decimals: int = 6) -> st.SearchStrategy[Decim
     """Canonical decimals from `least` to `most`."""
     unit = 10**decimals
     return st.integers(least * unit, most * unit).map(lambda n: canonical(Fraction(n, unit)))
+
+
+def epoch_records() -> st.SearchStrategy[EpochRecord]:
+    """Valid key epochs: the number says whether they have hybrid keys, one for each shard."""
+    shards = st.lists(record(ShardRecord), min_size=3, max_size=3).map(tuple)
+    parts = {"public_key": of_type(Blob), "threshold": st.integers(1, 2), "shards": shards, "assurance": texts}
+    numbers = st.integers(0, 2**32 - 1)
+    keys = st.lists(st.binary(min_size=KEM_KEY_BYTES, max_size=KEM_KEY_BYTES).map(Blob), min_size=3, max_size=3).map(tuple)
+    plain = st.builds(EpochRecord, epoch=numbers.map(U64), hybrid=st.none(), **parts)
+    hybrids = st.builds(HybridKeys, digests, keys)
+    return plain | st.builds(EpochRecord, epoch=numbers.map(lambda n: U64(hybrid_epoch(n))), hybrid=hybrids, **parts)
 
 
 def decode_policies() -> st.SearchStrategy[DecodePolicy]:

@@ -21,7 +21,11 @@ from bytewise.protocol.units import MAX_SAFE_INTEGER, WIDTHS, Address, Blob, Dec
 T = TypeVar("T")
 
 _FIELDS: dict[type, dict[str, Any]] = {}
+_LATER: dict[type, frozenset[str]] = {}
 _TEXTS = {*WIDTHS, Digest, Blob, Address, Decimal, str}
+
+LATER = {"later": True}
+"""Metadata of a field that documents did not always have: absent where it is None, so that old bytes stay what they were."""
 
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Largest document that is parsed: above any list or artifact manifest, below what exhausts memory."""
@@ -87,18 +91,23 @@ def verify_depth(data: bytes) -> bytes:
 
 def to_json(record: Any) -> dict[str, Any]:
     """The record as a JSON object; `MalformedValue` names a field whose value is outside its type."""
-    hints = field_types(type(record))
-    return {name: _write(kind, getattr(record, name), name) for name, kind in hints.items()}
+    values = {name: getattr(record, name) for name in field_types(type(record))}
+    absent = {name for name in _later(type(record)) if values[name] is None}
+    return {name: _write(kind, values[name], name) for name, kind in field_types(type(record)).items() if name not in absent}
 
 
 def from_json(cls: type[T], value: Any) -> T:
-    """The record of a JSON object with exactly its fields."""
-    hints = field_types(cls)
+    """The record of a JSON object with exactly its fields; of those that came `LATER`, with those that are not None."""
+    hints, later = field_types(cls), _later(cls)
     if not isinstance(value, dict):
         raise MalformedValue(cls.__name__, "not an object")
-    if value.keys() != hints.keys():
-        raise WrongFields(cls.__name__, sorted(hints.keys() - value.keys()), sorted(value.keys() - hints.keys())[:5])
-    return cls(**{name: _read(kind, value[name], f"{cls.__name__}.{name}") for name, kind in hints.items()})
+    missing, unknown = hints.keys() - later - value.keys(), value.keys() - hints.keys()
+    if missing or unknown:
+        raise WrongFields(cls.__name__, sorted(missing), sorted(unknown)[:5])
+    for name in later & value.keys():
+        if value[name] is None:
+            raise MalformedValue(f"{cls.__name__}.{name}", "null, where it is left out instead")
+    return cls(**{name: _read(kind, value[name], f"{cls.__name__}.{name}") for name, kind in hints.items() if name in value})
 
 
 def field_types(cls: type) -> dict[str, Any]:
@@ -107,6 +116,12 @@ def field_types(cls: type) -> dict[str, Any]:
         hints = typing.get_type_hints(cls)
         _FIELDS[cls] = {field.name: hints[field.name] for field in dataclasses.fields(cast(Any, cls))}
     return _FIELDS[cls]
+
+
+def _later(cls: type) -> frozenset[str]:
+    if cls not in _LATER:
+        _LATER[cls] = frozenset(field.name for field in dataclasses.fields(cast(Any, cls)) if field.metadata.get("later"))
+    return _LATER[cls]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

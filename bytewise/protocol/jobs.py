@@ -4,10 +4,11 @@ One message is canonical JSON behind a 4-byte big-endian length. The duty proces
 for that transport key, sends `RunJob`, gets `JobResult`. Nothing else leaves the enclave.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
+from bytewise.protocol.encoding import LATER
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.messages import Ticket
@@ -78,7 +79,7 @@ class EpochRecord:
     """Ascending by index."""
     assurance: str
     """`simulated` or `hardware`, as the chain labels the epoch."""
-    hybrid: HybridKeys | None = None
+    hybrid: HybridKeys | None = field(default=None, metadata=LATER)
     """Exactly in an epoch of the hybrid suite."""
 
     def __post_init__(self) -> None:

@@ -170,8 +170,11 @@ def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place) -> N
     assert "this step is not before" in str(chain.anchor_demand_refused(who, young, bond, chain.head()))
     assert "bond" in str(chain.anchor_demand_refused(who, late, bond + 1, chain.head()))
     before = chain.head()
+    place.anvil.automine(False)
     for function in ("close", "activate"):
         send(place.anvil.client, governance(place.network, function), tip_wei=10**9)
+        place.anvil.mine()
+    place.anvil.automine(True)
     assert "ModelNotActive" in str(chain.anchor_demand_refused(who, late, bond, before + 1))
     assert chain.anchor_demand_refused(who, late, bond, before + 2) is None
 

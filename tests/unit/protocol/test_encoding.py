@@ -24,6 +24,7 @@ from bytewise.protocol.encoding import (
     verify_depth,
 )
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.messages import AuditResult, Ticket
 from bytewise.protocol.receipt import EmptyLeaf, SignedReceipt
 from bytewise.protocol.request import DecodePolicy, Request
@@ -280,3 +281,14 @@ def test_a_field_type_that_the_encoding_does_not_know_is_our_own_mistake() -> No
     odd = dataclasses.make_dataclass("Odd", [("when", complex)], frozen=True)
     with pytest.raises(TypeError):
         encode(odd(1j))
+
+
+def test_a_field_that_came_later_is_absent_where_it_is_none() -> None:
+    """An epoch document that was written before hybrid epochs is read, and has the bytes it had."""
+    old = b'{"assurance":"simulated","epoch":"7","public_key":"0x04","shards":[],"threshold":2}'
+    found = decode(EpochRecord, old)
+    assert found.hybrid is None and encode(found) == old
+    with pytest.raises(MalformedValue, match=r"EpochRecord\.hybrid.*left out"):
+        decode(EpochRecord, old.replace(b'"public', b'"hybrid":null,"public'))
+    with pytest.raises(WrongFields, match="threshold"):
+        decode(EpochRecord, old.replace(b',"threshold":2', b""))
