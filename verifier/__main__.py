@@ -67,7 +67,9 @@ class World:
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
         self.da = ControlledStore(DaClient(settings.da_urls, settings.da_timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
-        self.archive, self.leaves = archive, LeafBook(self.network.anchor_domain)
+        self.archive = archive
+        # Nobody else reads it.
+        self.leaves = LeafBook(self.network.anchor_domain) if settings.role is Role.WATCHTOWER else None
         self.records = Records(
             self.chain, documents, self.da, archive, cursor, self.network, settings.fetch_deadline_s, leaves=self.leaves
         )  # fmt: skip
@@ -110,7 +112,7 @@ class World:
 
     def reporter(self) -> Reporter | None:
         """The part that reports equivocation; a watchtower's."""
-        if self.settings.role is not Role.WATCHTOWER:
+        if self.leaves is None:
             return None
         first_block, me = int(self.network.deploy_block), self.signer.address
         return Reporter(self.chain, first_block, me, self.leaves, self.archive, self.given)

@@ -24,7 +24,7 @@ class Arrears:
 
     def step(self, docket: Docket, known: Mapping[Digest, DemandRecord]) -> Iterator[Expire]:
         """What the chain would take now: ours, for a share is ours; in turns also others', whose maker may not want it taken."""
-        self._refusals.begin(docket)
+        self._refusals.begin()
         mine = is_my_turn(docket, self._moves)
         for subject, each in known.items():
             punished = each.state is DemandState.EXPIRED and each.kind is not DemandKind.ENVELOPE

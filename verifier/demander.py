@@ -83,7 +83,7 @@ class Demander:
         self._own.follow(docket)
         overdue = self._records.overdue(docket, policy.tries)
         unwon = {each for each in known if self._own.is_unwon(each)}
-        self._refusals.begin(docket)
+        self._refusals.begin()
         missing, is_needed = tuple(self._missing(overdue, docket)), partial(self._is_needed, docket=docket)
         chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
         unserved = self._unserved(docket) if self._means.disputes else ()

@@ -4,17 +4,20 @@ Both are signed by their operator, so whoever holds both has a proof that needs 
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault
-from bytewise.protocol.receipt import Receipt, ReceiptList, SignedLeaf, verify_receipt
+from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedLeaf, SignedReceipt, verify_receipt
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Blob
 
 MAX_LEAVES = 20_000
 """Leaves kept at a time, the oldest go: anchored receipts are in the archive, these are what does not fit there."""
+MAX_DOUBLES = 5_000
+"""Contradictions kept at a time: more than clients can hand over, or those would come back at each step and push others out."""
 
 
 class Number(NamedTuple):
@@ -39,6 +42,8 @@ class LeafBook:
         self._anchor = anchor
         self._first: OrderedDict[Number, SignedLeaf] = OrderedDict()
         self._doubles: dict[Number, Double] = {}
+        self._refused: dict[Number, None] = {}
+        """Contradictions of which the chain wanted nothing, in the order in which it first said so."""
 
     @property
     def doubles(self) -> Mapping[Number, Double]:
@@ -56,16 +61,32 @@ class LeafBook:
             self._doubles[number] = Double(one.record, one.signature, two)
         if len(self._first) > MAX_LEAVES:
             self._first.popitem(last=False)
+        if len(self._doubles) > MAX_DOUBLES:
+            # What was refused makes room for what was not asked about yet.
+            oldest = next(iter(self._refused or self._doubles))
+            self._refused.pop(oldest, None)
+            del self._doubles[oldest]
 
-    def note_list(self, data: bytes) -> None:
-        """Takes what is signed in the bytes of a list that does not fit its batch; of bytes that are no list, nothing."""
-        try:
-            entries = decode(ReceiptList, data).entries
-        except Fault:
-            return
-        for each in entries:
+    def note_refused(self, number: Number) -> None:
+        """The chain would take nothing for a contradiction: it is the first to go when there are too many."""
+        if number in self._doubles:
+            self._refused.setdefault(number)
+
+    def note_list(self, header: BatchHeader, data: bytes) -> None:
+        """Takes what the operator signed in the bytes of a list that does not fit its batch; of other bytes, nothing."""
+        for each in islice(_own_entries(header, data), header.count):
             try:
                 verify_receipt(self._anchor, each)
             except Fault:
                 continue
             self.note(SignedLeaf(each.receipt, each.signature))
+
+
+def _own_entries(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:
+    """Of the batch's operator and numbers: whoever posts may put anything else into a list, signed by keys of a minute."""
+    try:
+        entries = decode(ReceiptList, data).entries
+    except Fault:
+        return
+    numbers = range(header.first_seq, header.first_seq + header.count)
+    yield from (each for each in entries if each.receipt.operator == header.operator and each.receipt.seq in numbers)

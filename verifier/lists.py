@@ -71,7 +71,7 @@ class Lists:
         checked = verify_leaves(self._anchor, header, leaves, data, environment)
         if self._leaf_book is not None:
             # What the list says beside what the batch is: both are signed.
-            self._leaf_book.note_list(data)
+            self._leaf_book.note_list(header, data)
             for each in leaves:
                 self._leaf_book.note(each)
         return checked

@@ -3,7 +3,7 @@
 What clients handed over is compared with what is anchored, and lists that do not fit with what their batches turned out to be.
 """
 
-from functools import partial
+import functools
 
 from bytewise.ports import ChainView, Sender
 from bytewise.protocol.actions import Action, ReportEquivocation
@@ -14,7 +14,7 @@ from bytewise.protocol.receipt import SignedLeaf, SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.archive import Archive
 from verifier.given import Given
-from verifier.leaf_book import LeafBook, Number
+from verifier.leaf_book import MAX_DOUBLES, LeafBook, Number
 from verifier.refusals import Refusals
 
 
@@ -34,9 +34,10 @@ class Reporter:
 
     def step(self, docket: Docket) -> tuple[Action, ...]:
         """What to report: what the chain would punish now. What it has punished it refuses, and is asked for seldom."""
-        self._refusals.begin(docket)
+        self._refusals.begin()
         self._compare(() if self._given is None else tuple(self._given.receipts().values()))
-        due = [each for each in self._leaves.doubles if self._is_due(each, docket)]
+        numbers = {_name(each): each for each in self._leaves.doubles}
+        due = [numbers[name] for name in self._refusals.in_turn(numbers) if self._is_due(name, numbers[name], docket)]
         between = self._first_block, docket.number
         # As with demands, each time is an act of its own: the one before is in the outbox for good.
         return tuple(ReportEquivocation(*each, self._chain.times_reported(*each, *between)) for each in due)
@@ -54,8 +55,17 @@ class Reporter:
         for signed in (*(each.signed for each in anchored), *given):
             self._leaves.note(SignedLeaf(signed.receipt, signed.signature))
 
-    def _is_due(self, number: Number, docket: Docket) -> bool:
-        name = Digest(keccak256(bytes.fromhex(number.operator[2:]) + number.seq.to_bytes(8, "big")))
-        double = self._leaves.doubles[number]
-        ask = partial(self._chain.report_refused, self._me, *double[:2], double.second, docket.number)
+    def _is_due(self, name: Digest, number: Number, docket: Docket) -> bool:
+        def ask() -> str | None:
+            double = self._leaves.doubles[number]
+            why = self._chain.report_refused(self._me, *double[:2], double.second, docket.number)
+            if why is not None:
+                self._leaves.note_refused(number)
+            return why
+
         return not self._refusals.is_refused(name, ask, docket)
+
+
+@functools.lru_cache(MAX_DOUBLES)
+def _name(number: Number) -> Digest:
+    return Digest(keccak256(bytes.fromhex(number.operator[2:]) + number.seq.to_bytes(8, "big")))

@@ -1,23 +1,28 @@
 """An operator that signed two leaves with one number is reported by whoever saw both, once, and nobody else is."""
 
+import functools
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from bytewise.protocol.actions import Action, ReportEquivocation
 from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode, to_json
 from bytewise.protocol.merkle import batch_leaf, batch_root
 from bytewise.protocol.receipt import EmptyLeaf, ReceiptList, SignedLeaf, SignedReceipt, list_subject, receipt_id
-from bytewise.protocol.signing import verify_signature
+from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import U32, U64, U256, Blob
 from tests.unit.verifier.demands import BOND, STRANGER, TOWER
 from tests.unit.verifier.town import WORLD, Town
-from tests.world import ANCHOR, CHAIN_ID, word
+from tests.world import ANCHOR, CHAIN_ID, signer, word
+from verifier import leaf_book
 from verifier.act import Performer
 from verifier.given import Given
-from verifier.leaf_book import MAX_LEAVES, LeafBook
-from verifier.refusals import REMEMBERED_S
+from verifier.leaf_book import LeafBook, Number
+from verifier.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.reporter import Reporter
 
 WHO = WORLD.operator.address
@@ -109,19 +114,91 @@ def test_a_list_that_hides_what_its_batch_is_made_of_is_a_proof_with_the_answer_
     assert second == (lost.receipt, lost.signature, empty, leaves[1].signature)
 
 
-def test_only_what_its_operator_signed_contradicts_it() -> None:
+def other(signed: SignedReceipt, name: str = "other", key: LocalSigner = WORLD.operator) -> SignedReceipt:
+    """Another receipt with the same number, signed as well."""
+    record = replace(signed.receipt, operator=key.address, out_hash=word(name))
+    return SignedReceipt(record, key.sign(receipt_id(ANCHOR, record)), "eigenda:standard:0x02")
+
+
+def leaf(signed: SignedReceipt) -> SignedLeaf:
+    return SignedLeaf(signed.receipt, signed.signature)
+
+
+def note_list(book: LeafBook, *entries: SignedReceipt, count: int = 1) -> None:
+    """A list of the operator's batch, which begins with number 1."""
+    header, _ = WORLD.batch(entries)
+    book.note_list(replace(header, operator=WHO, first_seq=U64(1), count=U32(count)), encode(ReceiptList(WHO, U64(1), entries)))
+
+
+@functools.cache
+def true_receipt() -> SignedReceipt:
     request = WORLD.request(1)
-    true = WORLD.sign(WORLD.receipt(1, request, WORLD.engine.generate(request)), "eigenda:standard:0x02")
+    return WORLD.sign(WORLD.receipt(1, request, WORLD.engine.generate(request)), "eigenda:standard:0x02")
+
+
+def test_only_what_its_operator_signed_contradicts_it() -> None:
+    true = true_receipt()
     forged = replace(true, receipt=replace(true.receipt, out_hash=word("other")))
     book = LeafBook(ANCHOR)
-    book.note(SignedLeaf(true.receipt, true.signature))
-    for data in (b"no list", encode(ReceiptList(WHO, U64(1), (forged,)))):
-        book.note_list(data)
+    book.note(leaf(true))
+    note_list(book, forged)
+    header, _ = WORLD.batch((true,))
+    book.note_list(header, b"no list")
     assert book.doubles == {}
+    note_list(book, other(true))
+    assert list(book.doubles) == [(WHO, 1)]
 
 
-def test_a_flood_of_leaves_does_not_fill_the_memory() -> None:
+def test_a_list_speaks_for_its_own_operator_and_numbers_only() -> None:
+    """Whoever posts a batch can put anything into its list: keys of a minute, and numbers without end."""
+    true, stranger = true_receipt(), signer("a key of a minute")
     book = LeafBook(ANCHOR)
-    for seq in range(1, MAX_LEAVES + 10):
-        book.note(SignedLeaf(EmptyLeaf(WHO, U64(seq), U256(CHAIN_ID)), Blob(b"")))
-    assert len(book._first) == MAX_LEAVES and book.doubles == {}
+    note_list(book, other(true, "one", stranger), other(true, "two", stranger), count=9)
+    beyond = replace(true, receipt=replace(true.receipt, seq=U64(2)))
+    note_list(book, other(beyond, "one"), other(beyond, "two"))
+    note_list(book, true, other(true), other(true, "more"), count=1)
+    assert book.doubles == {} and list(book._first) == [(WHO, 1)], "one entry for each receipt that the chain counted"
+
+
+def test_a_flood_of_contradictions_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaf_book, "MAX_LEAVES", 60)
+    monkeypatch.setattr(leaf_book, "MAX_DOUBLES", 40)
+    true, book = true_receipt(), LeafBook(ANCHOR)
+    for seq in range(1, 100):
+        first = replace(true.receipt, seq=U64(seq))
+        for record in (first, replace(first, out_hash=word("other"))):
+            book.note(SignedLeaf(record, Blob(b"")))
+        if seq in (7, 3):
+            book.note_refused(Number(WHO, seq))
+        if seq == 42:
+            assert not {3, 7} & {each.seq for each in book.doubles} and 1 in {each.seq for each in book.doubles}
+    assert len(book._first) == 60 and len(book.doubles) == 40 and len(book._refused) <= 40
+
+
+def test_a_true_contradiction_is_asked_about_behind_a_thousand_that_are_refused(tmp_path: Path) -> None:
+    town, true = Town(tmp_path), true_receipt()
+    for seq in range(2, 1002):
+        first = replace(true.receipt, seq=U64(seq))
+        town.chain.unreported[(WHO, seq)] = "AlreadyPunished"
+        for record in (first, replace(first, out_hash=word("other"))):
+            town.leaves.note(SignedLeaf(record, Blob(b"")))
+    part = reporter(town)
+    # As long as blocks last that ask about 8 each: every one of them was refused, and the first are due again.
+    assert {part.step(town.chain.pass_time(12)) for _ in range(1000 // QUESTIONS_PER_STEP)} == {()}
+    assert len({*town.chain.trials}) == 1000, "each once before any of them a second time"
+    town.leaves.note(leaf(true))
+    town.leaves.note(leaf(other(true)))
+    assert part.step(town.chain.pass_time(12)) == (ONE,)
+
+
+def test_what_is_refused_again_and_again_is_asked_about_ever_more_seldom(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    hand_over(town, town.signed(1), town.signed(1, cheat=True))
+    town.chain.unreported[(WHO, 1)] = "AlreadyPunished"
+    part, asked = reporter(town), []
+    for _ in range(6 * MAX_REMEMBERED_S // REMEMBERED_S):
+        before = len(town.chain.trials)
+        part.step(town.chain.pass_time(REMEMBERED_S))
+        asked.append(len(town.chain.trials) - before)
+    waits = [b - a for a, b in itertools.pairwise(i for i, each in enumerate(asked) if each)]
+    assert waits[:6] == [1, 2, 4, 8, 16, 16] and MAX_REMEMBERED_S == 16 * REMEMBERED_S
