@@ -3,6 +3,7 @@
 import datetime
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -16,6 +17,9 @@ LIFETIME_S = 600
 
 SKEW_S = 60
 """The certificate starts this much earlier, for peers whose clock is behind; one whose clock is ahead has as much less of it."""
+
+UNREADABLE = (ValueError, x509.InvalidVersion, UnsupportedAlgorithm)
+"""What reading a certificate raises that TLS took: OpenSSL is laxer about versions than the parser."""
 
 
 class EphemeralKey:
@@ -52,12 +56,12 @@ def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
     """
     try:
         key = certificate.public_key()
-    except ValueError:
-        raise ChannelRefused("certificate", "its key does not parse") from None
+        start = int(certificate.not_valid_before_utc.timestamp())
+        end = int(certificate.not_valid_after_utc.timestamp())
+    except UNREADABLE as error:
+        raise ChannelRefused("certificate", f"does not parse: {type(error).__name__}") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ChannelRefused("certificate", "its key is not on P-256")
-    start = int(certificate.not_valid_before_utc.timestamp())
-    end = int(certificate.not_valid_after_utc.timestamp())
     if end - start > LIFETIME_S:
         raise ChannelRefused("certificate", f"valid for {end - start} s, at most {LIFETIME_S}")
     if not start <= now < end:

@@ -8,13 +8,14 @@ import socket
 from collections.abc import Callable
 from typing import TypeVar
 
+from cryptography import x509
 from OpenSSL import SSL, crypto
 
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.tee.binding import EXPORTER_BYTES, EXPORTER_LABEL, MAX_PROOF_BYTES
-from bytewise.tee.ephemeral import EphemeralKey, key_name, verify_certificate
+from bytewise.tee.ephemeral import UNREADABLE, EphemeralKey, key_name, verify_certificate
 
 MAX_STRANGER_BYTES = MAX_PROOF_BYTES + 64 * 1024
 """Most bytes that are taken from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
@@ -43,7 +44,7 @@ class TlsSession:
         self._tls = SSL.Connection(self._context(own), None)
         (self._tls.set_accept_state if server else self._tls.set_connect_state)()
         self._run(self._tls.do_handshake, until)
-        certificate = self._tls.get_peer_certificate(as_cryptography=True)
+        certificate = self._shown_certificate()
         # A resumed handshake shows no certificate: what it would give is one of a session before.
         if not self._shown or certificate is None:
             raise ChannelRefused("handshake", "resumes another session")
@@ -83,6 +84,12 @@ class TlsSession:
         except (SSL.Error, ChannelBroken):
             pass  # the other end is gone, which is what was wanted
         self._peer.close()
+
+    def _shown_certificate(self) -> x509.Certificate | None:
+        try:
+            return self._tls.get_peer_certificate(as_cryptography=True)
+        except UNREADABLE as error:
+            raise ChannelRefused("certificate", f"does not parse: {type(error).__name__}") from None
 
     def _context(self, own: EphemeralKey) -> SSL.Context:
         context = SSL.Context(SSL.TLS_METHOD)

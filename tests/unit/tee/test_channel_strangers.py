@@ -4,15 +4,20 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from OpenSSL import SSL, crypto
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError, ChannelBroken, ChannelRefused, Fault
 from bytewise.protocol.units import Digest
+from bytewise.service.clock import SystemClock
 from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, Statement
-from bytewise.tee.channel import accept
+from bytewise.tee.channel import accept, connect
+from bytewise.tee.ephemeral import EphemeralKey, verify_certificate
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.tee.bench import Bench
 from tests.unit.tee.channels import DATA, HELLO, PATIENCE_S, PROOF, SHARD, Ends, Task, Wire, plain_hello
@@ -52,6 +57,78 @@ def test_whatever_comes_instead_of_tls_breaks_the_channel_and_nothing_else(ends:
     ours.shutdown(socket.SHUT_WR)
     assert isinstance(asked.ended().error, ChannelBroken)
     ours.close()
+
+
+# --- certificates that TLS takes and a parser does not ---
+
+Patch = Callable[[bytes], bytes]
+_VERSION_3, _P256, _EC_KEY = (bytes.fromhex(each) for each in ("a003020102", "06082a8648ce3d030107", "06072a8648ce3d0201"))
+
+
+def version_4(der: bytes) -> bytes:
+    return der.replace(_VERSION_3, bytes.fromhex("a003020103"), 1)
+
+
+def unknown_curve(der: bytes) -> bytes:
+    return der.replace(_P256, _P256[:-1] + b"\x77", 1)
+
+
+def unknown_kind_of_key(der: bytes) -> bytes:
+    return der.replace(_EC_KEY, _EC_KEY[:-1] + b"\x77", 1)
+
+
+def negative_serial(der: bytes) -> bytes:
+    first = der.index(_VERSION_3) + len(_VERSION_3) + 2
+    return der[:first] + bytes([der[first] | 0x80]) + der[first + 1 :]
+
+
+def odd_tls(peer: socket.socket, patch: Patch, *, server: bool) -> None:
+    """A TLS end with a real key in a patched certificate; OpenSSL does not look at the signature of one that signed itself."""
+    own, context = EphemeralKey(SystemClock().now()), SSL.Context(SSL.TLS_METHOD)
+    der = own.certificate.public_bytes(Encoding.DER)
+    assert patch(der) != der
+    context.use_certificate(crypto.load_certificate(crypto.FILETYPE_ASN1, patch(der)))
+    context.use_privatekey(own.key)
+    context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
+    tls = SSL.Connection(context, peer)
+    (tls.set_accept_state if server else tls.set_connect_state)()
+    try:
+        tls.do_handshake()
+        peer.shutdown(socket.SHUT_WR)
+        tls.recv(1)
+    except SSL.Error:
+        pass  # refused, which the other end's error tells better
+    peer.close()
+
+
+@pytest.mark.parametrize("server", [False, True], ids=["accept", "connect"])
+def test_a_certificate_of_a_version_that_there_is_not_refuses_the_channel(server: bool, ends: Ends) -> None:
+    ours, theirs = socket.socketpair()
+    act, end = (connect, ends.enclave) if server else (accept, ends.shard)
+    asked = Task(lambda: act(theirs, end, timeout_s=PATIENCE_S))
+    stranger = Task(lambda: odd_tls(ours, version_4, server=server))
+    error = asked.ended().error
+    stranger.result()
+    assert isinstance(error, ChannelRefused) and "InvalidVersion" in str(error)
+
+
+@pytest.mark.parametrize("patch", [unknown_curve, unknown_kind_of_key])
+def test_a_key_that_we_do_not_know_is_refused(patch: Patch) -> None:
+    """Our OpenSSL does not even use such keys; another one might."""
+    now = SystemClock().now()
+    der = EphemeralKey(now).certificate.public_bytes(Encoding.DER)
+    with pytest.raises(ChannelRefused, match="does not parse"):
+        verify_certificate(x509.load_der_x509_certificate(patch(der)), now)
+
+
+def test_a_serial_number_is_nobodys_business(ends: Ends) -> None:
+    """A negative one is refused or not, as the parser's version likes; no other kind of error comes of it."""
+    ours, theirs = socket.socketpair()
+    asked = Task(lambda: accept(theirs, ends.shard, timeout_s=PATIENCE_S))
+    stranger = Task(lambda: odd_tls(ours, negative_serial, server=False))
+    error = asked.ended().error
+    stranger.result()
+    assert isinstance(error, ChannelRefused | ChannelBroken)
 
 
 # --- ends that take their time, or send too much ---
