@@ -1,7 +1,7 @@
 """A shard's side of ceremonies: takes the log from the scribe, stores it, answers what it has to say, prepares its new share.
 
-Order of what is made durable: the sealed seed before anything depends on it, the log before anything is said about it, each word
-before it is sent, the new share before the ceremony counts as ended. After a crash between any two the next exchange goes on.
+Order of what is made durable: the sealed seed before anything depends on it, the log before anything is said about it, the new
+share before it is signed for, each word before it is sent. After a crash between any two the next exchange goes on.
 """
 
 import threading
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol import digests
-from bytewise.protocol.ceremony import Plan, SignedPlan, verify_plan
+from bytewise.protocol.ceremony import CeremonySeat, Plan, SignedPlan, verify_plan
 from bytewise.protocol.ceremony_log import (
     MAX_EXCHANGE_BYTES,
     MAX_EXCHANGE_MARKS,
+    Confirm,
     Exchange,
     ExchangeAnswer,
     Message,
@@ -116,6 +117,9 @@ class Desk:
             self._end(state, kept)
             return ()
         bodies = due(state, self._member(state, kept))
+        if any(isinstance(body, Confirm) for body in bodies):
+            # The chain may see this word, and we a log without it in which the ceremony failed: the scribe chooses.
+            self._store(state, kept)
         return tuple(self._records.keep(say(self._holding.signer, state.id, body)) for body in bodies)
 
     def _member(self, state: Ceremony, kept: Kept) -> Member:
@@ -134,16 +138,12 @@ class Desk:
         return Secret(held.scalar().to_bytes(32, "big")) if held.index == own.index else None
 
     def _end(self, state: Ceremony, kept: Kept) -> None:
-        """Stores the new share beside the old one, and forgets the seed only then."""
+        """Forgets the seed; who could not sign for its new share gets it now, if the ceremony made one."""
         plan, own = state.plan, self._holding.signer.address
-        seat = next((each for each in ((plan.heir,) if plan.heir else plan.receivers) if each.address == own), None)
         how = state.phase.name.lower()
-        if state.phase is Phase.DONE and seat is not None:
+        if state.phase is Phase.DONE and any(each.address == own for each in _getting(plan)):
             try:
-                member = self._member(state, kept)
-                share = new_share(state, member)
-                self._store_kem(state, seat.index, member)
-                self._store(state, seat.index, share)
+                self._store(state, kept)
             except ShareMissing as error:
                 how = "missing"
                 telemetry.log_error("kms.share_missing", error)
@@ -151,12 +151,17 @@ class Desk:
         self._states.pop(state.id, None)
         telemetry.log("kms.ceremony_ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.lies))
 
-    def _store(self, state: Ceremony, index: int, share: Secret) -> None:
-        plan, result, folder = state.plan, state.result, self._holding.folder
+    def _store(self, state: Ceremony, kept: Kept) -> None:
+        """Puts the new share, and its ML-KEM key, beside the old one, once; `ShareMissing` if the ceremony gave us none."""
+        plan, result, folder, own = state.plan, state.result, self._holding.folder, self._holding.signer.address
+        member = self._member(state, kept)
+        share = new_share(state, member)
         if result is None:
-            raise ShareMissing(index, "no result")
+            raise ShareMissing(own, "no result")
+        index = next(each.index for each in _getting(plan) if each.address == own)
+        self._store_kem(state, index, member)
         try:
-            keyring.find_share(folder, plan.epoch, result.commitments)  # a crash after this file and before the end
+            keyring.find_share(folder, plan.epoch, result.commitments)  # stored when it was signed for, or before a crash
         except ConfigurationError:
             value = int.from_bytes(share.reveal())
             keyring.seal_share(folder, plan.epoch, index, value, self._rng, f"-{state.id.hex()[:16]}")
@@ -170,6 +175,11 @@ class Desk:
             keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index])  # a crash after this file and before the share
         except ConfigurationError:
             keyring.seal_kem(folder, plan.epoch, index, seed, self._rng, f"-{state.id.hex()[:16]}")
+
+
+def _getting(plan: Plan) -> tuple[CeremonySeat, ...]:
+    """Who gets a share to keep."""
+    return plan.receivers if plan.heir is None else (plan.heir,)
 
 
 def _bound(ceremony: Digest) -> Digest:

@@ -1,0 +1,92 @@
+"""A scribe that collects every word of a resharing, tells the shards that it failed, and gives them to a curator."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony_log import Confirm, Consent, Message, read_message
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.signing import verify_signature
+from bytewise.protocol.units import Address, Blob
+from bytewise.storage.ceremonies import Kept
+from kms import keyring
+from kms.curve import GENERATOR, encode_point
+from kms.dkg.desk import Desk
+from kms.dkg.result import signed_shares
+from kms.dkg.scribe import Scribe
+from kms.dkg.state import Ceremony, Phase
+from kms.shares import combine_values
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run
+
+
+class LyingScribe(Scribe):
+    """Keeps the words of the last phase to itself, and ends the ceremony for everybody else without them."""
+
+    withheld: tuple[Message, ...] = ()
+
+    def _hear(self, address: Address, message: Message) -> bool:
+        if self.state.phase is not Phase.CONFIRMING:
+            return super()._hear(address, message)
+        self.withheld += (message,)
+        return False
+
+
+def moved_by(chain: OneEpoch, before: Ceremony, words: tuple[Message, ...]) -> tuple[Blob, ...]:
+    """The commitments that the chain means when a curator shows it these words, as `KeyEpochs.reshare` judges them."""
+    plan, result, bodies = before.plan, before.result, [read_message(each) for each in words]
+    assert result is not None
+    what = signed_shares(plan, result)
+    for kind, seats, needed in ((Confirm, plan.receivers, plan.quorum), (Consent, plan.dealers, chain.epoch.threshold)):
+        signed = [(m.sender, b.signature) for m, b in zip(words, bodies, strict=True) if isinstance(b, kind)]
+        assert {sender for sender, _ in signed} <= {seat.address for seat in seats} and len(set(signed)) >= needed
+        for sender, signature in signed:
+            verify_signature("shares", what, signature, sender)
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(result.commitments)), version=plan.version)
+    return result.commitments
+
+
+def betrayed(folder: Path, shards: list[Office], chain: OneEpoch) -> tuple[Blob, ...]:
+    """A key is dealt again, its scribe lies about the end, a curator moves the chain; the commitments in force."""
+    source = on_chain(chain, run(scribe_of(folder, plan(shards, 2, 2), shards)))
+    agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
+    honest = scribe_of(folder, agreed, shards)
+    scribe = LyingScribe(agreed, SCRIBE, honest._records, honest._links)
+    states: list[Ceremony] = []
+    turns = Turns()
+
+    def clock() -> float:
+        states.append(scribe.state)
+        return turns.clock()
+
+    assert scribe.run(PHASE_S, 1.0, clock, turns.wait).phase is Phase.FAILED
+    words = tuple({(each.sender, each.kind): each for each in scribe.withheld}.values())
+    return moved_by(chain, next(each for each in reversed(states) if each.phase is Phase.CONFIRMING), words)
+
+
+def test_a_scribe_that_hides_the_shards_words_from_them_takes_no_key_away(tmp_path: Path) -> None:
+    """What a shard signed for it has, whatever it is told of the ceremony later; the chain decides which shares are erased."""
+    shards, chain = offices(tmp_path, 2)
+    commitments = betrayed(tmp_path, shards, chain)
+    shares = {index: each.share(3, commitments) for index, each in numbered(shards).items()}
+    assert encode_point(GENERATOR * combine_values(shares)) == commitments[0]
+    assert keyring.erase_others(shards[0].folder, 3, commitments) == 1
+    assert shards[0].share(3, commitments) == shares[1]
+
+
+def test_desks_that_store_at_a_good_end_only_lose_the_key_to_that_scribe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: the same scribe and curator, and desks that do not store before they sign."""
+    at_the_end = Desk._store
+
+    def store(desk: Desk, state: Ceremony, kept: Kept) -> None:
+        if state.phase is Phase.DONE:
+            at_the_end(desk, state, kept)
+
+    monkeypatch.setattr(Desk, "_store", store)
+    shards, chain = offices(tmp_path, 2)
+    commitments = betrayed(tmp_path, shards, chain)
+    for each in shards:
+        with pytest.raises(ConfigurationError):
+            each.share(3, commitments)
