@@ -139,12 +139,12 @@ class ChainView(Protocol):
         """Why the chain would not take a report of `who` that an operator signed two leaves with one number; None if it would."""
         ...
 
-    def times_reported(self, operator: Address, seq: int, from_block: int, to_block: int) -> int:
-        """How often something was taken in these blocks for two leaves that an operator signed with one number."""
+    def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report in these blocks for which something was taken; a number can be there often."""
         ...
 
-    def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
-        """How often a demand was ended in these blocks without an answer: more than once where stake was missing."""
+    def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of demands that were ended in these blocks without an answer: more than once where stake was missing."""
         ...
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:

@@ -124,17 +124,17 @@ class DocketReader(Trials):
         with reading_answer("Demanded"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
-    def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
-        """How often a demand was ended in these blocks without an answer."""
+    def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        """Subjects of demands that were ended in these blocks without an answer, once for each time."""
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Expired"], from_block, to_block)
         with reading_answer("Expired"):
-            return sum(log.values["subject"] == subject for log in logs)
+            return tuple(Digest(log.values["subject"]) for log in logs)
 
-    def times_reported(self, operator: Address, seq: int, from_block: int, to_block: int) -> int:
-        """How often something was taken in these blocks for two leaves that an operator signed with one number."""
+    def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report in these blocks for which something was taken."""
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Equivocation"], from_block, to_block)
         with reading_answer("Equivocation"):
-            return sum((log.values["operator"], log.values["seq"]) == (operator, seq) for log in logs)
+            return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""

@@ -71,14 +71,18 @@ class Demander:
         """What clients gave us, as of this step."""
 
     def step(self, docket: Docket) -> tuple[Action, ...]:
-        """What to demand, to end and to dispute."""
+        """What to demand, to end and to dispute. Arrears come last: nothing runs out for them."""
         self._book.follow(docket)
-        me, policy, known = self._means.me, self._means.policy, self._book.known
+        me, known = self._means.me, self._book.known
         if self._means.fetches:
             self._follow_up.step(docket, known)
-        actions: list[Action] = [*decide_ends(docket, known, me, self._means.moves), *self._arrears.step(docket, known)]
-        if policy.budget_wei == 0 or docket.paused:
-            return tuple(actions)
+        actions: list[Action] = [*decide_ends(docket, known, me, self._means.moves)]
+        if self._means.policy.budget_wei > 0 and not docket.paused:
+            actions += self._wanted(docket)
+        return (*actions, *self._arrears.step(docket, known))
+
+    def _wanted(self, docket: Docket) -> list[Action]:
+        me, policy, known = self._means.me, self._means.policy, self._book.known
         self._handed_over = {} if self._given is None else self._given.receipts()
         self._own.follow(docket)
         overdue = self._records.overdue(docket, policy.tries)
@@ -88,9 +92,8 @@ class Demander:
         chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
         unserved = self._unserved(docket) if self._means.disputes else ()
         self._certainty.begin({*unserved, *(each.subject for each in chosen)})
-        actions += [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
-        actions += self._disputes(unserved, docket)
-        return tuple(actions)
+        demands = [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
+        return [*demands, *self._disputes(unserved, docket)]
 
     def ask(self, action: Demand, sender: Sender) -> None:
         """Sends a demand with what it has to show."""

@@ -9,13 +9,15 @@ from bytewise.ports import ChainView, Sender
 from bytewise.protocol.actions import Action, ReportEquivocation
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.docket import Docket
-from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.errors import Fault, TryAgain, Unavailable
 from bytewise.protocol.receipt import SignedLeaf, SignedReceipt
 from bytewise.protocol.units import Address, Digest
+from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
 from verifier.given import Given
 from verifier.leaf_book import MAX_DOUBLES, LeafBook, Number
 from verifier.refusals import Refusals
+from verifier.tally import Tally
 
 
 class Reporter:
@@ -25,7 +27,7 @@ class Reporter:
         self, chain: ChainView, first_block: int, me: Address, leaves: LeafBook, archive: Archive, given: Given | None = None
     ) -> None:
         self._chain = chain
-        self._first_block = first_block
+        self._times = Tally[tuple[Address, int]](chain, chain.reported, first_block)
         self._me = me
         self._leaves = leaves
         self._archive = archive
@@ -37,10 +39,8 @@ class Reporter:
         self._refusals.begin()
         self._compare(() if self._given is None else tuple(self._given.receipts().values()))
         numbers = {_name(each): each for each in self._leaves.doubles}
-        due = [numbers[name] for name in self._refusals.in_turn(numbers) if self._is_due(name, numbers[name], docket)]
-        between = self._first_block, docket.number
-        # As with demands, each time is an act of its own: the one before is in the outbox for good.
-        return tuple(ReportEquivocation(*each, self._chain.times_reported(*each, *between)) for each in due)
+        found = (self._decided(name, numbers[name], docket) for name in self._refusals.in_turn(numbers))
+        return tuple(each for each in found if each is not None)
 
     def report(self, action: ReportEquivocation, sender: Sender) -> None:
         """Sends both leaves."""
@@ -55,15 +55,24 @@ class Reporter:
         for signed in (*(each.signed for each in anchored), *given):
             self._leaves.note(SignedLeaf(signed.receipt, signed.signature))
 
-    def _is_due(self, name: Digest, number: Number, docket: Docket) -> bool:
-        def ask() -> str | None:
-            double = self._leaves.doubles[number]
-            why = self._chain.report_refused(self._me, *double[:2], double.second, docket.number)
-            if why is not None:
-                self._leaves.note_refused(number)
-            return why
+    def _decided(self, name: Digest, number: Number, docket: Docket) -> ReportEquivocation | None:
+        try:
+            if self._refusals.is_refused(name, functools.partial(self._ask, number, docket), docket):
+                return None
+            # As with demands, each time is an act of its own: the one before is in the outbox for good.
+            return ReportEquivocation(*number, self._times.times(number, docket))
+        except (Fault, Unavailable) as error:
+            # One that cannot be counted now keeps back no other.
+            telemetry.count("bytewise_report_failures_total", error=type(error).__name__)
+            telemetry.log_error("report.not_tried", error, operator=number.operator, seq=number.seq)
+            return None
 
-        return not self._refusals.is_refused(name, ask, docket)
+    def _ask(self, number: Number, docket: Docket) -> str | None:
+        double = self._leaves.doubles[number]
+        why = self._chain.report_refused(self._me, *double[:2], double.second, docket.number)
+        if why is not None:
+            self._leaves.note_refused(number)
+        return why
 
 
 @functools.lru_cache(MAX_DOUBLES)

@@ -123,7 +123,7 @@ def test_a_penalty_that_found_no_stake_is_taken_when_stake_returns(anvil: Anvil,
         tower.ticks(3)
         left = court.reader.holdings(who.address, court.reader.head()).stake_wei
         assert left == (0, penalty // 4)[step], "what was missing, and no more"
-    assert court.reader.times_ended(subject, 0, court.reader.head()) == 3 and court.reader.money(court.reader.head()).sums
+    assert court.reader.expired(0, court.reader.head()).count(subject) == 3 and court.reader.money(court.reader.head()).sums
 
 
 def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(anvil: Anvil, tmp_path: Path) -> None:

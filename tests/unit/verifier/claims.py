@@ -4,6 +4,7 @@ import functools
 from dataclasses import replace
 
 from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.receipt import Receipt, SignedLeaf, SignedReceipt, list_subject, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR, signer
@@ -39,10 +40,14 @@ class Claims:
         """Ended demands of whose penalty the chain would take something now."""
         self.unreported: dict[tuple[Address, int], str] = {}
         """Why the chain takes no report about an operator's number."""
-        self.reports: dict[tuple[Address, int], int] = {}
-        """How often something was taken for an operator's number."""
-        self.times: dict[Digest, int] = {}
-        """How often a demand was ended."""
+        self.reports: list[tuple[tuple[Address, int], int]] = []
+        """Each time that something was taken for an operator's number, with its block."""
+        self.expiries: list[tuple[Digest, int]] = []
+        """Each time that a demand was ended without an answer, with its block."""
+        self.readable = True
+        """Whether a node gives events of reports and ends."""
+        self.reads: list[tuple[int, int]] = []
+        """Blocks of which it gave them."""
         self.trials: list[Digest] = []
         """Receipts for which it was asked."""
 
@@ -59,6 +64,8 @@ class Claims:
         block, record = self.claims[subject]
         self.claims[subject] = block, replace(record, state=state)
         self.ended[subject] = min(self.timestamp, record.deadline)
+        if state is DemandState.EXPIRED:
+            self.end_again(subject)
 
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
         self.trials.append(receipt_id(ANCHOR, signed.receipt))
@@ -72,11 +79,26 @@ class Claims:
         self.trials.append(receipt_id(ANCHOR, first))
         return self.unreported.get((first.operator, int(first.seq)))
 
-    def times_reported(self, operator: Address, seq: int, from_block: int, to_block: int) -> int:
-        return self.reports.get((operator, seq), 0)
+    def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        self._read(from_block, to_block)
+        return tuple(each for each, block in self.reports if from_block <= block <= to_block)
 
-    def times_ended(self, subject: Digest, from_block: int, to_block: int) -> int:
-        return self.times.get(subject, 1)
+    def end_again(self, subject: Digest) -> None:
+        """Something more is taken for a demand that nobody answered."""
+        self.expiries.append((subject, self.number))
+
+    def report(self, operator: Address, seq: int) -> None:
+        """Something is taken for an operator's number."""
+        self.reports.append(((operator, seq), self.number))
+
+    def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
+        self._read(from_block, to_block)
+        return tuple(each for each, block in self.expiries if from_block <= block <= to_block)
+
+    def _read(self, from_block: int, to_block: int) -> None:
+        if not self.readable:
+            raise TryAgain("chain", "no events now")
+        self.reads.append((from_block, to_block))
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         return tuple(subject for subject, (block, _) in self.claims.items() if from_block <= block <= to_block)

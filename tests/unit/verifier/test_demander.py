@@ -35,6 +35,7 @@ from tests.world import ANCHOR, CHAIN_ID, word
 from verifier.certainty import HAND_IN_S, PAUSE_S
 from verifier.lists import CHECKED, FAULTY, NEW
 from verifier.refusals import REMEMBERED_S
+from verifier.tally import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
 def test_a_withheld_list_is_demanded_after_several_tries_and_not_again(tmp_path: Path) -> None:
@@ -192,9 +193,47 @@ def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some
     town.chain.owing |= {listed, word("theirs"), envelope}
     assert step(town, part) == (), "a refusal is remembered"
     assert step(town, part, REMEMBERED_S) == (Expire(listed, 1),)
-    town.chain.times[listed] = 2
+    town.chain.end_again(listed)
     assert step(town, part) == (Expire(listed, 2),), "another time is another act"
     assert Expire(word("theirs"), 1) in step(town, demander(town, moves=MovePolicy(turns=1)))
+
+
+def test_a_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    withheld(town)
+    town.chain.demand(word("old"), DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.end(word("old"), DemandState.EXPIRED)
+    town.chain.owing.add(word("old"))
+    town.chain.readable = False
+    part = demander(town)
+    found = steps(town, part)
+    assert DemandList(0, BOND) in found and word("old") in town.chain.trials, "the chain would take it, and gives no events"
+    assert not any(isinstance(each, Expire) for each in found)
+    town.chain.readable = True
+    assert step(town, part)[-1] == Expire(word("old"), 1), "after all that something runs out for"
+
+
+def test_ends_are_counted_from_events_that_are_read_once(tmp_path: Path) -> None:
+    town, late = Town(tmp_path), word("late")
+    town.chain.demand(late, DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.end(late, DemandState.EXPIRED)
+    town.chain.owing |= {late, word("later")}
+    part = demander(town, replace(POLICY, budget_wei=0))
+    town.chain.number += BLOCKS_PER_READ + SETTLED_BLOCKS
+    assert step(town, part) == (Expire(late, 1),)
+    settled = town.chain.number - SETTLED_BLOCKS
+    assert town.chain.reads == [(1, BLOCKS_PER_READ), (BLOCKS_PER_READ + 1, settled), (settled + 1, town.chain.number)]
+    town.chain.reads.clear()
+    town.chain.end_again(late)
+    town.chain.demand(word("later"), DemandKind.ANCHOR, TOWER, BOND)
+    town.chain.end(word("later"), DemandState.EXPIRED)
+    assert set(step(town, part)) == {Expire(late, 2), Expire(word("later"), 1)}, "another time is another act"
+    assert sum(last - first + 1 for first, last in town.chain.reads) <= SETTLED_BLOCKS + 2, "once for both"
+    town.chain.reads.clear()
+    town.chain.branch, town.chain.expiries = "other", town.chain.expiries[1:]
+    assert Expire(late, 1) in step(town, part) and town.chain.reads[0][0] == 1, (
+        "a deep reorganisation: again from the first block"
+    )
 
 
 def test_a_demand_that_left_the_chain_is_forgotten(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_what_the_chain_has_punished_is_left_alone(tmp_path: Path) -> None:
     assert len(town.chain.trials) == 1
     del town.chain.unreported[(WHO, 1)]
     assert part.step(town.chain.pass_time(REMEMBERED_S)) == (ONE,), "it had no stake, say, and has some now"
-    town.chain.reports[(WHO, 1)] = 1
+    town.chain.report(WHO, 1)
     again = ReportEquivocation(WHO, 1, 1)
     assert part.step(town.chain.pass_time(1)) == (again,), "some was taken, and there is more now: an act of its own"
     send(town, part, ONE, again)
@@ -202,3 +202,13 @@ def test_what_is_refused_again_and_again_is_asked_about_ever_more_seldom(tmp_pat
         asked.append(len(town.chain.trials) - before)
     waits = [b - a for a, b in itertools.pairwise(i for i, each in enumerate(asked) if each)]
     assert waits[:6] == [1, 2, 4, 8, 16, 16] and MAX_REMEMBERED_S == 16 * REMEMBERED_S
+
+
+def test_a_report_that_cannot_be_counted_now_is_decided_later(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    hand_over(town, town.signed(1), town.signed(1, cheat=True))
+    town.chain.readable = False
+    part = reporter(town)
+    assert part.step(town.chain.pass_time(1)) == () and town.chain.trials != []
+    town.chain.readable = True
+    assert part.step(town.chain.pass_time(1)) == (ONE,)
