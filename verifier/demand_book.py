@@ -1,15 +1,18 @@
 """What is demanded of anybody, as the chain shows it. Nothing of it is stored: a start reads it again."""
 
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from bytewise.ports import ChainView
-from bytewise.protocol.demands import DemandRecord, DemandState
+from bytewise.protocol.demands import DemandKind, DemandRecord, DemandState
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 SUBJECTS_PER_CALL = 256
 """Demands read at once."""
+MAX_UNPAID = 4096
+"""Old demands whose penalty is not known to be paid; those demanded first go."""
 
 
 class DemandBook:
@@ -22,6 +25,7 @@ class DemandBook:
         self._next_block = first_block
         self._last: tuple[int, Digest] | None = None
         self._known: dict[Digest, DemandRecord] = {}
+        self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
         self._old: set[Digest] = set()
         """Subjects that somebody asked us about and that were demanded longer ago."""
 
@@ -29,6 +33,15 @@ class DemandBook:
     def known(self) -> Mapping[Digest, DemandRecord]:
         """As of the last docket that was followed."""
         return self._known
+
+    @property
+    def unpaid(self) -> Mapping[Digest, DemandRecord]:
+        """Demands that cost a penalty because nobody answered, however long ago, until it is known to be paid in full."""
+        return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
+
+    def note_paid(self, subject: Digest) -> None:
+        """The penalty of a demand was taken in full."""
+        self._unpaid.pop(subject, None)
 
     def was_demanded(self, subject: Digest, docket: Docket) -> bool:
         """Whether it ever was, however long ago: a subject is demanded once, and an anchor is owed for good."""
@@ -46,6 +59,7 @@ class DemandBook:
             telemetry.log("demands.reread", from_block=self._first_block)
             self._next_block, self._last = self._first_block, None
             self._known.clear()
+            self._unpaid.clear()
             self._old.clear()
         if self._next_block > docket.number:
             return
@@ -68,4 +82,12 @@ class DemandBook:
         since = docket.clock - self._keep_s
         old = [name for name, each in self._known.items() if each.state is not DemandState.OPEN and each.opened_at <= since]
         for name in old:
-            del self._known[name]
+            record = self._known.pop(name)
+            if _is_punished(record):
+                self._unpaid[name] = record
+        while len(self._unpaid) > MAX_UNPAID:
+            self._unpaid.popitem(last=False)
+
+
+def _is_punished(demand: DemandRecord) -> bool:
+    return demand.state is DemandState.EXPIRED and demand.kind is not DemandKind.ENVELOPE

@@ -63,7 +63,7 @@ class Demander:
         self._follow_up = FollowUp(chain, records, monotonic)
         self._certainty = Certainty(control)
         self._refusals = Refusals()
-        self._arrears = Arrears(chain, int(network.deploy_block), means.me, means.moves)
+        self._arrears = Arrears(chain, self._book, int(network.deploy_block), means.me, means.moves)
         self._own = OwnDisputes(chain, network, means.me)
         self._ordered: set[Digest] = set()
         """Receipts that we decided to dispute, until the chain shows it."""
@@ -79,7 +79,7 @@ class Demander:
         actions: list[Action] = [*decide_ends(docket, known, me, self._means.moves)]
         if self._means.policy.budget_wei > 0 and not docket.paused:
             actions += self._wanted(docket)
-        return (*actions, *self._arrears.step(docket, known))
+        return (*actions, *self._arrears.step(docket))
 
     def _wanted(self, docket: Docket) -> list[Action]:
         me, policy, known = self._means.me, self._means.policy, self._book.known

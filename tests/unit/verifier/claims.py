@@ -38,6 +38,8 @@ class Claims:
         """Why the chain takes no demand that a receipt be anchored, by receipt."""
         self.owing: set[Digest] = set()
         """Ended demands of whose penalty the chain would take something now."""
+        self.paid: set[Digest] = set()
+        """Those whose penalty was taken in full."""
         self.unreported: dict[tuple[Address, int], str] = {}
         """Why the chain takes no report about an operator's number."""
         self.reports: list[tuple[tuple[Address, int], int]] = []
@@ -73,6 +75,8 @@ class Claims:
 
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
         self.trials.append(subject)
+        if subject in self.paid:
+            return "AlreadyPunished"
         return None if subject in self.owing else "NothingToSlash"
 
     def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:

@@ -32,9 +32,10 @@ from tests.unit.verifier.demands import (
 )
 from tests.unit.verifier.town import WINDOW_S, WORLD, Town
 from tests.world import ANCHOR, CHAIN_ID, word
+from verifier import demand_book
 from verifier.certainty import HAND_IN_S, PAUSE_S
 from verifier.lists import CHECKED, FAULTY, NEW
-from verifier.refusals import REMEMBERED_S
+from verifier.refusals import MAX_REMEMBERED_S, REMEMBERED_S
 from verifier.tally import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
@@ -196,6 +197,35 @@ def test_a_penalty_that_found_too_little_stake_is_taken_again_when_there_is_some
     town.chain.end_again(listed)
     assert step(town, part) == (Expire(listed, 2),), "another time is another act"
     assert Expire(word("theirs"), 1) in step(town, demander(town, moves=MovePolicy(turns=1)))
+
+
+def test_a_penalty_is_taken_however_late_stake_returns_and_is_then_left_alone(tmp_path: Path) -> None:
+    town, late, paid = Town(tmp_path), word("late"), word("paid")
+    for subject in (late, paid):
+        town.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND)
+        town.chain.end(subject, DemandState.EXPIRED)
+    town.chain.paid.add(paid)
+    for _ in range(2):
+        # The second time as after a start.
+        part = demander(town, replace(POLICY, budget_wei=0))
+        assert step(town, part, 3 * POLICY.budget_s) == ()
+        for _ in range(3):
+            town.chain.trials.clear()
+            assert step(town, part, MAX_REMEMBERED_S) == ()
+        assert town.chain.trials == [late], "what is paid is asked about no more"
+    town.chain.owing.add(late)
+    assert step(town, part, MAX_REMEMBERED_S) == (Expire(late, 1),)
+
+
+def test_penalties_that_nobody_pays_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demand_book, "MAX_UNPAID", 5)
+    town, subjects = Town(tmp_path), [word("late", i) for i in range(7)]
+    for subject in subjects:
+        town.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND)
+        town.chain.end(subject, DemandState.EXPIRED)
+    part = demander(town, replace(POLICY, budget_wei=0))
+    step(town, part, 3 * POLICY.budget_s)
+    assert town.chain.trials == subjects[2:]
 
 
 def test_a_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) -> None:
