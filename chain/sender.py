@@ -96,7 +96,7 @@ class TransactionSender:
         if item.state not in _ENDS.values() or not same:
             return item
         old_enough = self.outbox.lane.clock.now() - item.updated_at >= self._policy.replan_after_s
-        if not old_enough or len(self.outbox.attempts(item.id)) >= self._policy.max_attempts:
+        if not old_enough or self._spent(item):
             return item
         if repeatable and not self._void(item):
             return item
@@ -123,6 +123,13 @@ class TransactionSender:
             step = self._start if item.nonce is None else self._follow
             apart(item.intent.function, functools.partial(step, item, used, head))
         return len(self.outbox.open_rows())
+
+    def _spent(self, item: Item) -> bool:
+        """Whether an act was signed too often to be planned again. What only freed its nonce was no try of it."""
+        if sum(not is_empty(each.raw) for each in self.outbox.attempts(item.id)) < self._policy.max_attempts:
+            return False
+        telemetry.log("sender.not_planned", id=item.id, function=item.intent.function, why="signed too often")
+        return True
 
     def _void(self, item: Item) -> bool:
         """Whether no version that was ever signed can be mined any more: its nonce was used in a block that is final."""

@@ -8,6 +8,7 @@ import pytest
 from bytewise.protocol.errors import TryAgain
 from bytewise.storage.outbox import Item, State
 from chain.params import DEVNET
+from chain.sender import SenderPolicy
 from chain.transactions import is_empty
 from tests.anvil import Anvil
 from tests.devnet import mine, pump
@@ -68,24 +69,47 @@ def test_an_act_without_such_a_time_waits(anvil: Anvil, tmp_path: Path) -> None:
     assert desk.row(1).state is State.CONFIRMED
 
 
+def sign_while_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(raw: bytes) -> Any:
+        raise TryAgain("chain", "away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.sender.transactions.client, "broadcast", away)
+        desk.sender.pump()
+
+
 def test_signed_bytes_that_no_node_took_in_time_free_their_nonce_instead(
     anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our line broke between the signature and the broadcast."""
     desk = desk_with_a_batch(anvil, tmp_path)
-    client = desk.sender.transactions.client
-
-    def away(raw: bytes) -> Any:
-        raise TryAgain("chain", "away")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(client, "broadcast", away)
-        desk.sender.pump()
+    sign_while_away(desk, monkeypatch)
     assert desk.row(1).state is State.SIGNED
     later(desk, WITHIN_S + 2)
     pump(anvil, [desk.sender])
     last = desk.outbox.attempts(desk.row(1).id)[-1]
     assert desk.row(1).state is State.EXPIRED and is_empty(last.raw) and last.broadcast_at is not None
+
+
+def test_what_frees_a_nonce_is_no_try_of_its_act_and_an_act_that_was_tried_too_often_is_named(
+    anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Our line breaks each time that the act is decided again: half of what was signed for it were fillers."""
+    desk, now = desk_with_a_batch(anvil, tmp_path), 0
+    for tries in range(1, SenderPolicy().max_attempts + 1):
+        sign_while_away(desk, monkeypatch)
+        now += WITHIN_S + 2 + REPLAN_S
+        later(desk, now)
+        pump(anvil, [desk.sender])
+        assert desk.row(1).state is State.EXPIRED
+        now += REPLAN_S
+        later(desk, now)
+        signed = [is_empty(each.raw) for each in desk.outbox.attempts(desk.row(1).id)]
+        assert signed.count(False) == tries <= signed.count(True)
+        assert "sender.not_planned" not in "".join(capsys.readouterr())
+        planned = demand(desk).state is State.PLANNED
+        assert planned is (tries < SenderPolicy().max_attempts), tries
+    assert "sender.not_planned" in "".join(capsys.readouterr())
 
 
 def test_what_a_node_has_is_followed_however_late_its_block_is(anvil: Anvil, tmp_path: Path) -> None:
