@@ -6,7 +6,7 @@ from typing import Any
 from bytewise.protocol.errors import ConfigurationError, UnknownKeyEpoch
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochOnChain, EpochState
-from bytewise.protocol.units import Blob
+from bytewise.protocol.units import Blob, digest
 from chain.client import reading_answer
 
 ASSURANCE = {1: "simulated", 2: "hardware"}
@@ -23,6 +23,7 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
             shards=tuple(raw["shards"]),
             threshold=raw["threshold"],
             version=raw["version"],
+            transcript=digest(raw["transcript"]),
         )
 
 

@@ -1,13 +1,10 @@
-"""`python -m kms deal --config FILE` (a devnet's dealer, once), `enrol` (a shard's keys and its entry for others), `serve`,
-`erase` (every share of the epoch but the one that the chain means), and `approve` (a governor's signature under an appraisal
-policy)."""
+"""`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), and `approve` (a
+governor's signature under an appraisal policy). `bytewise kms init` makes a shard's folder and its settings."""
 
 import argparse
-import secrets
 import sys
 from pathlib import Path
 
-from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.network import Network
 from bytewise.service import telemetry
@@ -21,40 +18,24 @@ from chain.reader import DocketReader
 from kms import keyring
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
-from kms.dealer import deal
 from kms.dkg.erasing import erase
 from kms.serve import serve_shard
-from kms.settings import ApproveSettings, DealSettings, EnrolSettings, ShardSettings
+from kms.settings import ApproveSettings, ShardSettings
 
 
 def main() -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("deal", "enrol", "erase", "serve", "approve"))
+    parser.add_argument("command", choices=("erase", "serve", "approve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
     telemetry.configure(f"kms-{given.command}")
     try:
-        run = {"deal": _deal, "enrol": _enrol, "erase": _erase, "serve": _serve, "approve": _approve}[given.command]
+        run = {"erase": _erase, "serve": _serve, "approve": _approve}[given.command]
         return run(given.config)
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
         return EXIT_BUG
-
-
-def _deal(config: Path) -> int:
-    document = deal(load_settings(DealSettings, config), secrets.token_bytes)
-    telemetry.log("kms.dealt", epoch=document.record.epoch, shards=len(document.record.shards))
-    return EXIT_CLEAN
-
-
-def _enrol(config: Path) -> int:
-    settings = load_settings(EnrolSettings, config)
-    keyring.enrol(settings.folder, settings.url, secrets.token_bytes)
-    own = keyring.entry(settings.folder, settings.url)
-    settings.out_file.write_bytes(encode(own))
-    telemetry.log("kms.enrolled", address=own.address, url=own.url)
-    return EXIT_CLEAN
 
 
 def _approve(config: Path) -> int:

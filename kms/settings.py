@@ -1,4 +1,4 @@
-"""Settings of a shard and of the dealer ceremony (files read by `bytewise.service.settings.load_settings`)."""
+"""Settings of a shard and of key ceremonies (files read by `bytewise.service.settings.load_settings`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,50 +6,6 @@ from pathlib import Path
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
-
-
-@dataclass(frozen=True, slots=True)
-class DealShard:
-    """One shard of a ceremony."""
-
-    folder: Path
-    """Its own folder: keys that are missing are drawn there."""
-    url: str
-    """HTTPS base address under which it will serve."""
-
-
-@dataclass(frozen=True, slots=True)
-class DealSettings:
-    """`python -m kms deal`."""
-
-    epoch: U64
-    """Number of the key epoch."""
-    threshold: int
-    """Partials needed to open."""
-    assurance: str
-    """`simulated` or `hardware`."""
-    out_file: Path
-    """Where the public epoch document goes."""
-    shards: tuple[DealShard, ...]
-    """In order of their indices 1 to n."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.threshold <= len(self.shards):
-            raise ConfigurationError("deal", f"threshold {self.threshold} of {len(self.shards)} shards")
-        if self.assurance not in ("simulated", "hardware"):
-            raise ConfigurationError("deal", f"assurance {self.assurance}")
-
-
-@dataclass(frozen=True, slots=True)
-class EnrolSettings:
-    """`python -m kms enrol`."""
-
-    folder: Path
-    """The shard's own folder: keys that are missing are drawn there."""
-    url: str
-    """HTTPS base address under which it will serve."""
-    out_file: Path
-    """Where its entry goes, which is public: whoever plans a ceremony needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +49,7 @@ class CeremonySettings:
     out_file: Path
     """Where the epoch document goes."""
     entries: tuple[Path, ...] = ()
-    """Entries of the receivers (`python -m kms enrol`) in order of their indices; in a refresh and a repair none."""
+    """Entries of the receivers (`bytewise kms init`) in order of their indices; in a refresh and a repair none."""
     source_file: Path | None = None
     """Epoch document whose shares are dealt again, or repaired."""
     source_version: int = 0

@@ -10,7 +10,7 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState, ShardInfo
-from bytewise.protocol.units import ZERO_ADDRESS, Digest
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from chain.reader import DocketReader
 from kms.client import ShardClient
 
@@ -49,8 +49,11 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     """Prints a collected state."""
     console.print(f"block {state['block']}: key epoch {state['active_epoch'] or 'none'} is active", style="bold")
     for epoch in state["epochs"]:
-        title = f"key epoch {epoch['epoch']}: {epoch['state']}, shares of version {epoch['version']}"
-        table = Table(title=f"{title}, any {epoch['threshold']} open", title_justify="left")
+        title = (
+            f"key epoch {epoch['epoch']}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
+        )
+        signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
+        table = Table(title=f"{title}; {signed}", title_justify="left")
         for heading in ("shard", "account", "address", "says"):
             table.add_column(heading, overflow="fold")
         for shard in epoch["shards"]:
@@ -74,6 +77,7 @@ def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask:
         "epoch": record.epoch,
         "state": on_chain.state.name,
         "version": on_chain.version,
+        "confirmed": on_chain.transcript != ZERO_DIGEST,
         "threshold": record.threshold,
         "shards": shards,
         "wrong": wrong,

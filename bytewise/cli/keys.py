@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli import key_log, key_shard
+from bytewise.cli import key_init, key_log, key_shard
 from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
 from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.network import Network
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
@@ -26,6 +28,7 @@ from kms.settings import CeremonySettings
 
 app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
 app.add_typer(key_log.app, name="log")
+app.command()(key_init.init)
 app.command()(key_shard.status)
 app.command()(key_shard.backup)
 app.command()(key_shard.restore)
@@ -74,18 +77,20 @@ def open_(
     Exit codes: 0 in force, 3 the ceremony is not done, 5 the node does not answer, 64 asked wrongly.
     """
     state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
-    document, curator = epoch_document(state), load_signer(key)
     client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
-    reader = DocketReader(client, verify_code(client, book))
+    write_network(network, put_in_force(client, verify_code(client, book), load_signer(key), state))
+    print(f"key epoch {state.plan.epoch}, shares of version {state.plan.version}, is in force and in {network}")
+
+
+def put_in_force(client: ChainClient, book: Network, curator: LocalSigner, state: Ceremony) -> Network:
+    """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again."""
+    document, reader = epoch_document(state), DocketReader(client, book)
     signed = Signed(transcript_of(state), share_signatures(state), share_consents(state))
     head = reader.head()
     policy, found = reader.docket(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
     if state.plan.purpose is Purpose.GENERATE:
-        after = open_epoch(client, book, curator, document, policy, signed, found)
-    else:
-        after = reshare_epoch(client, book, curator, document, signed, found)
-    write_network(network, after)
-    print(f"key epoch {document.record.epoch}, shares of version {state.plan.version}, is in force and in {network}")
+        return open_epoch(client, book, curator, document, policy, signed, found)
+    return reshare_epoch(client, book, curator, document, signed, found)
 
 
 @app.command()

@@ -39,7 +39,7 @@ class Decision(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EpochDocument:
-    """What a dealer ceremony publishes: the epoch's record and the commitments that prove every share."""
+    """What a key ceremony publishes: the epoch's record and the commitments that prove every share."""
 
     record: EpochRecord
     """Public key, threshold, shards, assurance."""
@@ -207,6 +207,8 @@ class EpochOnChain:
     """Shards that open."""
     version: int
     """How often the key was dealt again."""
+    transcript: Digest
+    """Of the ceremony for whose shares enough of their holders signed on the chain; zero if nobody has shown that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Searches processes and files for a secret text in every form in which software tends to keep it (proc(5))."""
+"""Searches processes and files for a secret in every form in which software tends to keep it (proc(5))."""
 
 import base64
 import json
@@ -31,6 +31,12 @@ def forms(text: str, token_ids: Sequence[int]) -> dict[str, bytes]:
         encoded = base64.b64encode(b"\0" * offset + raw)
         found[f"base64+{offset}"] = encoded[(offset * 8 + 5) // 6 : len(encoded) - 4]
     return found
+
+
+def scalar_forms(value: int) -> dict[str, bytes]:
+    """How software may write a number of 32 bytes: both byte orders, hex, decimal."""
+    raw = value.to_bytes(32, "big")
+    return {"big": raw, "little": raw[::-1], "hex": raw.hex().encode(), "decimal": str(value).encode()}
 
 
 def in_memory(pid: int, needles: dict[str, bytes]) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from bytewise.cli.connect import Connection, connected, receipt_argument
-from bytewise.cli.demo.plan import OPERATORS, VERIFIERS
+from bytewise.cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
 from bytewise.cli.finding import find_receipt
 from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import ZERO_DIGEST, Digest
@@ -23,6 +23,9 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from kms.chain_view import BEACON_DELAY_BLOCKS
+from kms.curve import GENERATOR, encode_point
+from kms.keyring import load_document, open_share
+from kms.shares import combine_values
 from tests.e2e import memory
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +103,22 @@ def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
     owners = {path.relative_to(demo.folder).parts[0] for path in hits}
     assert "client" in owners, "the client keeps its opening (positive control)"
     assert owners <= {"client", "honest"}, hits
+
+
+def test_nobody_holds_the_key_that_the_shards_made(demo: Run) -> None:
+    document = load_document(demo.folder / "epoch.json")
+    held = {n: open_share(demo.folder / f"shard{n}", document).scalar() for n in range(1, SHARDS + 1)}
+    key = combine_values({n: held[n] for n in range(1, THRESHOLD + 1)})
+    assert encode_point(GENERATOR * key) == document.record.public_key
+    for number, own in held.items():
+        pid = demo.pids[f"shard{number}"]
+        assert memory.in_memory(pid, memory.scalar_forms(own)), "a shard must hold its own share (positive control)"
+        others = {f"{n} {form}": data for n in held if n != number for form, data in memory.scalar_forms(held[n]).items()}
+        assert memory.in_memory(pid, others) == set(), number
+    for name, pid in (*demo.pids.items(), ("the demo", demo.director)):
+        assert memory.in_memory(pid, memory.scalar_forms(key)) == set(), name
+    secrets = {f"{n} {form}": data for n, each in {**held, 0: key}.items() for form, data in memory.scalar_forms(each).items()}
+    assert memory.in_files(demo.folder, secrets) == {}
 
 
 @pytest.mark.parametrize(("operator", "code"), [("honest", 0), ("dishonest", 2)])

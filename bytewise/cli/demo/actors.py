@@ -4,13 +4,12 @@ import socket
 from typing import Any
 
 from bytewise.cli.demo.build import MODEL_NAME, Models
-from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS, Options
+from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, VERIFIERS, Options
 from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import HOST, Site, write_toml
 
 ANVIL = "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 READY_S = 180.0
-AUDITS_PER_EPOCH = 1000
 
 
 def start_chain(site: Site, network: Network) -> None:
@@ -37,18 +36,6 @@ def start_enclaves(site: Site, network: Network, models: Models) -> None:
         }  # fmt: skip
         path = write_toml(site.of(name) / "enclave.toml", config)
         network.python(f"{name}-enclave", "verifier.enclave", "--config", str(path))
-
-
-def start_shards(site: Site, network: Network) -> None:
-    """The key shards; they need the address book."""
-    for index in range(1, SHARDS + 1):
-        actor = f"shard{index}"
-        config = {
-            "host": HOST, "port": site.ports.shards[index - 1], "folder": site.of(actor), "epoch_file": site.epoch_file,
-            "policy_file": site.policy_file, "network_file": site.network_file, "rpc_url": site.rpc_url,
-            "database_url": site.database(actor), "audits_per_epoch": AUDITS_PER_EPOCH, "production": False,
-        }  # fmt: skip
-        network.python(actor, "kms", "serve", "--config", str(write_toml(site.of(actor) / "shard.toml", config)))
 
 
 def start_operators(site: Site, network: Network, models: Models, options: Options) -> None:

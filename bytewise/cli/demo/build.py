@@ -9,18 +9,17 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import hashes
 
-from bytewise.cli.demo import plan
+from bytewise.cli.demo import ceremony, plan
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
 from bytewise.cli.demo.processes import Network as Processes
-from bytewise.cli.demo.site import Site, write_toml
+from bytewise.cli.demo.site import Site
 from bytewise.inference import artifact, known_answers
 from bytewise.inference.determinism import environment
 from bytewise.protocol import digests
 from bytewise.protocol.appraisal import AppraisalPolicy
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import Bug
-from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
@@ -114,17 +113,6 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
     return signers
 
 
-def deal_keys(site: Site, processes: Processes) -> EpochDocument:
-    """Runs the dealer ceremony as a process of its own; when it has ended no process holds the key."""
-    config = {
-        "epoch": 1, "threshold": plan.THRESHOLD, "assurance": "simulated", "out_file": site.epoch_file,
-        "shards": [{"folder": site.of(f"shard{i}"), "url": site.shard_url(i)} for i in range(1, SHARDS + 1)],
-    }  # fmt: skip
-    processes.python("dealer", "kms", "deal", "--config", str(write_toml(site.of("kms") / "deal.toml", config)))
-    processes.expect_success("dealer", BUILD_TIMEOUT_S)
-    return decode(EpochDocument, site.epoch_file.read_bytes())
-
-
 def make_policy(site: Site) -> AppraisalPolicy:
     """The policy that accepts this run's simulated root and this source tree's enclave."""
     policy = simulated_policy(site.of("tee"), CHAIN_ID, 1)
@@ -141,7 +129,7 @@ def make_environment(site: Site, models: Models) -> Environment:
 
 def migrate_databases(site: Site) -> None:
     """Migrates one database and gives every actor its own copy."""
-    actors = [*OPERATORS, *VERIFIERS, "watchtower", "challenger", *(f"shard{i}" for i in range(1, SHARDS + 1))]
+    actors = [*OPERATORS, *VERIFIERS, "watchtower", "challenger", "kms", *(f"shard{i}" for i in range(1, SHARDS + 1))]
     template = site.folder / "template.db"
     migrate(f"sqlite:///{template}")
     for actor in actors:
@@ -150,26 +138,29 @@ def migrate_databases(site: Site) -> None:
 
 
 def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], models: Models) -> Built:
-    """Deploys the contracts, funds and stakes everybody, puts policy and key in force, has model and environment certified."""
+    """Deploys the contracts, has the shards make the key while policy and stakes come, has model and environment certified."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
     policy, place = make_policy(site), make_environment(site, models)
     pool, served = plan.pool_of(place), artifact.load(models.served)
     with ThreadPoolExecutor(1) as threads:
-        dealt = threads.submit(deal_keys, site, processes)
+        migrating = threads.submit(migrate_databases, site)
         fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
         _mine(client, 2)
         vote = Vote(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
         network = deploy.deploy(client, deployer, deploy.survey(client, deployer.address, plan.PARAMS, plan.SHAPE, [pool], vote))
-        proposals = [
-            deploy.environment_proposal(place, pool, _vectors()),
-            deploy.Proposed(served.model_id, ZERO_DIGEST, _vectors(), encode(served.manifest)),
-        ]
-        measurements = [each.measurement for each in policy.measurements]
-        appraisal = Policy(policy.digest, policy.serial, encode(policy))
-        epochs = [dealt.result(BUILD_TIMEOUT_S)]
-        network = deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal, epochs)
+        migrating.result(BUILD_TIMEOUT_S)
+    write_network(site.network_file, network)
+    ceremony.begin(site, processes)
+    proposals = [
+        deploy.environment_proposal(place, pool, _vectors()),
+        deploy.Proposed(served.model_id, ZERO_DIGEST, _vectors(), encode(served.manifest)),
+    ]
+    measurements = [each.measurement for each in policy.measurements]
+    appraisal = Policy(policy.digest, policy.serial, encode(policy))
+    deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal, [])
     deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
+    network = ceremony.finish(site, processes, client, network, deployer)
     _certify(client, network, deployer, [signers[name] for name in VERIFIERS], [place.digest, served.model_id])
     write_network(site.network_file, network)
     return Built(network, place, {name: signer.address for name, signer in signers.items()})

@@ -16,6 +16,8 @@ VERIFIERS = ("ada", "ben", "cleo", "dan", "eva")
 OPERATORS = ("honest", "dishonest")
 SHARDS = 3
 THRESHOLD = 2
+EPOCH = 1
+"""Of the key that the shards make."""
 CHAIN_ID = 31337
 MAX_TOKENS = 64
 """Answers are this long: the model has more to say about each question."""

@@ -77,6 +77,11 @@ class Network:
         if code != 0:
             raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
 
+    def stop(self, name: str) -> None:
+        """SIGTERM; `ConfigurationError` unless it then ends with 0."""
+        self._running[name].terminate()
+        self.expect_success(name, ENDING_S)
+
     def check(self) -> None:
         """`ConfigurationError` naming the first process that ended by itself."""
         for name, process in self._running.items():

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 from rich.console import Console
 
-from bytewise.cli.demo import actors, build, facts, plan
+from bytewise.cli.demo import actors, build, ceremony, facts, plan
 from bytewise.cli.demo.build import MODEL_NAME, Built
 from bytewise.cli.demo.client import Answer, Client
 from bytewise.cli.demo.director import Director, Fates
@@ -26,7 +26,7 @@ from bytewise.cli.demo.view import Story
 from bytewise.cli.status import whole_docket
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Unavailable
-from bytewise.protocol.units import Address, hex0x
+from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
@@ -82,13 +82,10 @@ class Demo:
         models = build.make_models(site, network)
         actors.start_enclaves(site, network, models)
         say("models are made and converted; five enclaves verify the artifact while contracts are deployed")
-        with ThreadPoolExecutor(1) as pool:
-            migrating = pool.submit(build.migrate_databases, site)
-            built = build.build(site, network, signers, models)
-            migrating.result(build.BUILD_TIMEOUT_S)
-        say("contracts are deployed, the key is dealt to three shards (any two open one receipt), stakes are bonded")
+        built = build.build(site, network, signers, models)
+        say("contracts are deployed, stakes are bonded; three shards made a key that nobody holds (any two open one receipt)")
         actors.start_operators(site, network, models, self.options)
-        actors.start_shards(site, network)
+        ceremony.start_shards(site, network)
         actors.start_members(site, network, self.options)
         actors.wait_ready(site, network)
         for name in OPERATORS:
@@ -171,6 +168,7 @@ class Demo:
         checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
         judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
         judged |= _accepted(reader, self.site, self.answers)
+        judged |= _signed_for(reader)
         judged |= facts.gated(self._gate())
         answers = facts.answers_document(self.answers)
         return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
@@ -206,6 +204,12 @@ def _accepted(reader: DocketReader, site: Site, answers: list[Answer]) -> dict[s
             final.add(identifier)
     engine.dispose()
     return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
+
+
+def _signed_for(reader: DocketReader) -> dict[str, bool]:
+    """Whether the chain has seen the signatures of those who hold the key's shares."""
+    signed = reader.epoch_on_chain(plan.EPOCH, reader.head()).transcript != ZERO_DIGEST
+    return {"the shards of the key signed on-chain for the shares that they made together": signed}
 
 
 def versions() -> dict[str, str]:

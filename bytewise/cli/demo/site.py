@@ -86,6 +86,11 @@ class Site:
         return self.folder / "epoch.json"
 
     @property
+    def scribe_key(self) -> Path:
+        """Account of who keeps the log of the key ceremony."""
+        return self.folder / "kms" / "scribe.key"
+
+    @property
     def policy_file(self) -> Path:
         """The appraisal policy."""
         return self.folder / "policy.json"

@@ -25,8 +25,8 @@ from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Vote
 from chain.transactions import send_all
 from kms import keyring
-from kms.dealer import deal
 from tests.anvil import Anvil
+from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.memory_chain import NOW

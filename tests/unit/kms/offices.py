@@ -11,7 +11,7 @@ from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import EpochOnChain, EpochState
-from bytewise.protocol.units import U64, U256, Address, Blob, Digest
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies, Kept
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
@@ -21,7 +21,7 @@ from kms.dkg.desk import Desk, Holding
 from kms.dkg.scribe import Scribe
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 
-NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0, 0)
+NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0, 0, ZERO_DIGEST)
 
 
 class Crash(BaseException):

@@ -12,7 +12,7 @@ from sqlalchemy import delete
 
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.keys import EpochOnChain, EpochState
-from bytewise.protocol.units import Address, Blob
+from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
@@ -39,7 +39,7 @@ class Station:
         record = world.document.record
         self.chain.epoch = EpochOnChain(
             EpochState.ACTIVE, record.public_key, Blob(b"".join(world.document.commitments)),
-            tuple(each.address for each in record.shards), record.threshold, 0,
+            tuple(each.address for each in record.shards), record.threshold, 0, ZERO_DIGEST,
         )  # fmt: skip
         self.file = world.folder / "shard.backup"
         self.back_up()

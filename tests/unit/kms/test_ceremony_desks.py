@@ -46,8 +46,9 @@ def on_chain(chain: OneEpoch, state: Ceremony) -> SharesSource:
     assert state.result is not None
     holders = tuple(seat.address for seat in state.plan.receivers)
     chain.epoch = EpochOnChain(
-        EpochState.ACTIVE, state.result.public_key, Blob(b"".join(state.result.commitments)), holders, state.plan.threshold, 0
-    )
+        EpochState.ACTIVE, state.result.public_key, Blob(b"".join(state.result.commitments)), holders, state.plan.threshold, 0,
+        state.result.transcript,
+    )  # fmt: skip
     return SharesSource(0, state.result.commitments)
 
 

@@ -26,7 +26,6 @@ from bytewise.protocol.units import Blob
 from bytewise.service.settings import child_environment, library_variables
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import make_root
 from chain.book import read_network, write_network
@@ -37,7 +36,7 @@ from kms.curve import GENERATOR, encode_point
 from kms.shares import combine_values
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import founded, reader, signer
-from tests.e2e.memory import in_files, in_memory
+from tests.e2e.memory import in_files, in_memory, scalar_forms
 from tests.unit.kms.world import free_port, wait_until
 
 if not library_variables(("BYTEWISE_SOAK_KMS",)):
@@ -60,17 +59,13 @@ class Shards:
         return self.folder / f"shard-{number}"
 
     def _enrol(self, number: int, scribe: LocalSigner) -> ShardEntry:
-        folder, port = self.of(number), free_port()
-        folder.mkdir()
-        (folder / "enrol.toml").write_text(f'folder = "."\nurl = "https://127.0.0.1:{port}"\nout_file = "entry.json"\n')
-        self._python("enrol", folder / "enrol.toml").wait(60)
-        url = f"sqlite:///{folder / 'kms.sqlite'}"
-        migrate(url)
-        (folder / "serve.toml").write_text(
-            f'host = "127.0.0.1"\nport = {port}\nfolder = "."\nepoch_file = "../epoch.json"\npolicy_file = "../policy.json"\n'
-            f'network_file = "../network.json"\nrpc_url = "{self.anvil.url}"\ndatabase_url = "{url}"\naudits_per_epoch = 10\n'
-            f'production = false\nfinality = "latest"\nscribe = "{scribe.address}"\n'
-        )
+        folder, url = self.of(number), f"https://127.0.0.1:{free_port()}"
+        network = ["--network", str(self.folder / "network.json"), "--rpc", self.anvil.url]
+        assert main(["kms", "init", str(folder), "--url", url, "--scribe", scribe.address, *network, "--simulated"]) == Exit.OK
+        text = (folder / "serve.toml").read_text().replace('finality = "finalized"', 'finality = "latest"')
+        for name in ("epoch", "policy"):
+            text = text.replace(f'"{name}.json"', f'"../{name}.json"')
+        (folder / "serve.toml").write_text(text)
         return decode(ShardEntry, (folder / "entry.json").read_bytes())
 
     def start(self, number: int) -> None:
@@ -174,7 +169,7 @@ def test_three_processes_one_of_them_killed_make_the_key_of_an_epoch_that_none_o
     assert (found.state, found.public_key, found.threshold) == (EpochState.ACTIVE, document.record.public_key, 2)
     assert found.commitments == b"".join(document.commitments) and book.epochs[-1] == document
     with running(shards, serving=True):
-        forms = needles(held[1])
+        forms = scalar_forms(held[1])
         assert in_memory(shards.processes[1].pid, forms), "a scanner that finds nothing proves nothing"
         nowhere(shards, held, key)
         renewed = renew(shards, document)
@@ -211,16 +206,10 @@ def put_in_force(shards: Shards, config: str) -> None:
     assert main([*command, "--network", str(folder / "network.json"), "--rpc", shards.anvil.url]) == Exit.OK
 
 
-def needles(value: int) -> dict[str, bytes]:
-    """How software may write a scalar."""
-    raw = value.to_bytes(32, "big")
-    return {"big": raw, "little": raw[::-1], "hex": raw.hex().encode(), "decimal": str(value).encode()}
-
-
 def nowhere(shards: Shards, held: dict[int, int], key: int) -> None:
     """Asserts that no process holds the key or another's share, and that no file holds any of them."""
     for number, process in shards.processes.items():
-        others = {f"share {n} {form}": needle for n in held if n != number for form, needle in needles(held[n]).items()}
-        assert in_memory(process.pid, needles(key) | others) == set()
-    shown = {f"{n} {form}": needle for n, value in (*held.items(), (0, key)) for form, needle in needles(value).items()}
+        others = {f"share {n} {form}": needle for n in held if n != number for form, needle in scalar_forms(held[n]).items()}
+        assert in_memory(process.pid, scalar_forms(key) | others) == set()
+    shown = {f"{n} {form}": needle for n, value in (*held.items(), (0, key)) for form, needle in scalar_forms(value).items()}
     assert in_files(shards.folder, shown) == {}

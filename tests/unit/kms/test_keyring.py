@@ -13,8 +13,7 @@ from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.keys import SealedShare
 from bytewise.protocol.units import U64, Blob
 from kms import keyring
-from kms.dealer import deal
-from kms.settings import DealSettings, DealShard
+from tests.dealer import DealSettings, DealShard, deal
 from tests.unit.kms.world import World
 
 
@@ -91,9 +90,3 @@ def test_a_share_of_another_ceremony_does_not_fit_the_commitments(fresh: World, 
 def test_a_held_share_does_not_show_itself(world: World) -> None:
     held = keyring.open_share(world.settings.shards[0].folder, world.document)
     assert str(held.scalar()) not in repr(held) and not hasattr(held, "__dict__")
-
-
-@pytest.mark.parametrize(("threshold", "assurance"), [(0, "simulated"), (2, "simulated"), (1, "real")])
-def test_an_impossible_ceremony_is_refused(threshold: int, assurance: str) -> None:
-    with pytest.raises(ConfigurationError):
-        DealSettings(U64(1), threshold, assurance, Path("x"), (DealShard(Path("y"), "https://127.0.0.1:1"),))

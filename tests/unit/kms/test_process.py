@@ -1,4 +1,4 @@
-"""Shards as processes of their own: dealt by a ceremony that ends, serving HTTPS, stopping cleanly."""
+"""Shards as processes of their own: serving HTTPS, stopping cleanly."""
 
 import signal
 import subprocess
@@ -13,7 +13,6 @@ from bytewise.protocol.keys import ShardInfo
 from bytewise.protocol.seal import unpad
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.service.settings import child_environment
-from kms import keyring
 from kms.client import ShardClient, ShardKeySource
 from tests.unit.kms.world import World, wait_until
 
@@ -81,28 +80,6 @@ def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
     ended = subprocess.run(module, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
     assert ended.returncode != 0
     assert b"simulated on chain 31337" in ended.stderr
-
-
-@pytest.mark.e2e
-def test_the_ceremony_is_one_process_that_leaves_only_sealed_shares(tmp_path: Path) -> None:
-    path = tmp_path / "deal.toml"
-    path.write_text(
-        'epoch = 3\nthreshold = 2\nassurance = "simulated"\nout_file = "epoch.json"\n'
-        + "".join(f'[[shards]]\nfolder = "s{n}"\nurl = "https://127.0.0.1:{7000 + n}"\n' for n in (1, 2, 3))
-    )
-    command = [sys.executable, "-m", "kms", "deal", "--config", str(path)]
-    first = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
-    assert first.returncode == 0, first.stderr
-    document = keyring.load_document(tmp_path / "epoch.json")
-    assert (document.record.epoch, document.record.threshold, len(document.record.shards)) == (3, 2, 3)
-    scalars = [keyring.open_share(tmp_path / f"s{n}", document).scalar() for n in (1, 2, 3)]
-    written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()) + first.stdout + first.stderr
-    for scalar in scalars:
-        raw = scalar.to_bytes(32, "big")
-        assert raw not in written and raw.hex().encode() not in written and str(scalar).encode() not in written
-    again = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
-    assert again.returncode != 0
-    assert keyring.load_document(tmp_path / "epoch.json") == document
 
 
 def test_the_client_side_loads_no_server_database_or_chain_client() -> None:

@@ -39,13 +39,12 @@ from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
 from kms import keyring
 from kms.api import build_app
-from kms.dealer import deal
 from kms.envelope import seal
 from kms.hpke import transport_keypair
 from kms.hybrid import recipients
 from kms.policy import anchor_domain, expected_report_data, key_domain
 from kms.release import Shard
-from kms.settings import DealSettings, DealShard
+from tests.dealer import DealSettings, DealShard, deal
 from tests.unit.kms.memory_chain import (
     AUDIT_RATE_BPS,
     CHAIN_ID,

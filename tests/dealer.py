@@ -1,17 +1,42 @@
-"""The devnet's dealer ceremony: one process draws the key, deals the shares, publishes the epoch, and ends (design section 8).
+"""A key epoch for tests in one step: this process draws the key and deals its shares. No program of ours does that."""
 
-While it runs, this process knows the key; when it has ended, no process does. A distributed key generation replaces it.
-"""
+from dataclasses import dataclass
+from pathlib import Path
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import U64, Digest
 from kms import hpke, keyring
 from kms.curve import Rng, encode_point, random_scalar
-from kms.settings import DealSettings
 from kms.shares import split, verification_key
+
+
+@dataclass(frozen=True, slots=True)
+class DealShard:
+    """One shard."""
+
+    folder: Path
+    """Its own folder: keys that are missing are drawn there."""
+    url: str
+    """HTTPS base address under which it will serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class DealSettings:
+    """What is dealt, and where to."""
+
+    epoch: U64
+    """Number of the key epoch."""
+    threshold: int
+    """Partials needed to open."""
+    assurance: str
+    """`simulated` or `hardware`."""
+    out_file: Path
+    """Where the public epoch document goes."""
+    shards: tuple[DealShard, ...]
+    """In order of their indices 1 to n."""
 
 
 def deal(settings: DealSettings, rng: Rng) -> EpochDocument:

@@ -1,0 +1,72 @@
+"""The demo's key: three shard processes make it among themselves, as `docs/ceremonies.md` says. Nobody ever holds it."""
+
+import secrets
+from pathlib import Path
+
+from bytewise.cli.demo import plan
+from bytewise.cli.demo.plan import SHARDS
+from bytewise.cli.demo.processes import Network as Processes
+from bytewise.cli.demo.site import HOST, Site, write_toml
+from bytewise.cli.keys import put_in_force
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.network import Network
+from bytewise.protocol.signing import LocalSigner
+from bytewise.service.settings import load_settings
+from chain.client import ChainClient
+from chain.keys import load_signer, save_signer
+from kms import keyring
+from kms.dkg.conduct import concluded
+from kms.settings import CeremonySettings
+
+SCRIBE = "scribe"
+PHASE_S = 120.0
+"""Of each phase: many times what it takes, for the shards start while everybody else does."""
+CEREMONY_S = 300.0
+AUDITS_PER_EPOCH = 1000
+
+
+def begin(site: Site, processes: Processes) -> None:
+    """Draws each shard's own keys, and starts the shards and the scribe who brings them together; all need the address book."""
+    save_signer(site.scribe_key, LocalSigner(secrets.token_bytes(32)))
+    entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
+    config = {
+        "epoch": plan.EPOCH, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1,
+        "assurance": "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "scribe_key_file": site.scribe_key,
+        "database_url": site.database("kms"), "plan_file": site.of("kms") / "plan.json", "out_file": site.epoch_file,
+        "entries": entries,
+    }  # fmt: skip
+    start_shards(site, processes)
+    processes.python(SCRIBE, "bytewise.cli", "kms", "dkg", "--config", str(write_toml(_config(site), config)))
+
+
+def finish(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:
+    """Waits for the ceremony's end, stops the shards, and puts the epoch in force; the address book with it."""
+    processes.expect_success(SCRIBE, CEREMONY_S)
+    for index in range(1, SHARDS + 1):
+        processes.stop(f"shard{index}")
+    return put_in_force(client, network, curator, concluded(load_settings(CeremonySettings, _config(site))))
+
+
+def start_shards(site: Site, processes: Processes) -> None:
+    """The key shards; they need the address book. Before there is an epoch they only take part in making its key."""
+    scribe = load_signer(site.scribe_key).address
+    for index in range(1, SHARDS + 1):
+        actor = f"shard{index}"
+        config = {
+            "host": HOST, "port": site.ports.shards[index - 1], "folder": site.of(actor), "epoch_file": site.epoch_file,
+            "policy_file": site.policy_file, "network_file": site.network_file, "rpc_url": site.rpc_url,
+            "database_url": site.database(actor), "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "scribe": scribe,
+        }  # fmt: skip
+        processes.python(actor, "kms", "serve", "--config", str(write_toml(site.of(actor) / "shard.toml", config)))
+
+
+def _enrolled(site: Site, index: int) -> Path:
+    folder, url = site.of(f"shard{index}"), site.shard_url(index)
+    keyring.enrol(folder, url, secrets.token_bytes)
+    entry = folder / "entry.json"
+    entry.write_bytes(encode(keyring.entry(folder, url)))
+    return entry
+
+
+def _config(site: Site) -> Path:
+    return site.of("kms") / "dkg.toml"

@@ -1,0 +1,191 @@
+"""`bytewise kms init`: the folder of a new key shard, with keys, database, and settings that explain themselves."""
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import typer
+
+from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, address_book
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.units import Address, address
+from bytewise.service.settings import load_settings
+from bytewise.storage.migrate import migrate
+from kms import keyring
+from kms.settings import ShardSettings
+
+RPC_URLS = [RPC_URL]
+SETTINGS, ENTRY, DATABASE = "serve.toml", "entry.json", "shard.sqlite"
+AUDITS_PER_EPOCH = 1000
+"""For a start: what it costs is one proven partial each."""
+
+_TEMPLATE = """\
+# Settings of the key shard at {url}, made by `bytewise kms init`.
+# Start it with `python -m kms serve --config` and the path of this file. A relative path here is one beside this file.
+
+# Where it listens. Others reach it at the address in entry.json, which differs behind a proxy.
+host = {host}
+port = {port}
+
+# Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
+folder = "."
+# What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
+# PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
+database_url = {database_url}
+
+# The epoch that it serves. Until a ceremony has made it (`bytewise kms dkg`) the shard only takes part in ceremonies; then put
+# the document here and restart.
+epoch_file = "epoch.json"
+# Which enclaves get keys, signed by the governors below; needed as soon as there is an epoch.
+policy_file = "policy.json"
+# Contracts and key epochs of the network.
+network_file = {network_file}
+
+# Nodes of the chain, best your own. With several, what fewer than `rpc_quorum` of them say alike is not acted on: set rpc_urls
+# and rpc_quorum in place of rpc_url.
+{rpc}
+# rpc_quorum = 2
+# Which blocks decide a release: "finalized", or "latest" on a chain that finalizes none.
+finality = "finalized"
+
+# The only account whose key ceremonies it takes part in.
+scribe = {scribe}
+# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise kms reshare --plan`) before.
+# approved = ["0x..."]
+
+# Who approves appraisal policies, and how many of them must.
+{governance}
+
+# Light audits that it serves in one epoch at most. Seats of disputes are never refused for it.
+audits_per_epoch = {audits}
+# true refuses simulated evidence, policies and epochs, and blocks that are not final.
+production = {production}
+"""
+
+
+class Choices(NamedTuple):
+    """What only the operator knows."""
+
+    url: str
+    """HTTPS address at which others will reach the shard."""
+    scribe: str
+    """Account of who keeps the logs of ceremonies."""
+    network_file: Path
+    """Address book."""
+    rpc: list[str]
+    """Nodes."""
+    governors: list[str]
+    """Accounts that approve policies; none only with `simulated`."""
+    needed: int
+    """How many of them must."""
+    simulated: bool
+    """Whether this is a shard of a test network."""
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder; what it holds is secret.")],
+    url: Annotated[str, typer.Option("--url", help="Address at which others will reach this shard: https://host:port.")],
+    scribe: Annotated[str, typer.Option("--scribe", help="Account of who conducts key ceremonies (`bytewise kms dkg`).")],
+    network: NetworkOption = NETWORK_FILE,
+    rpc: Annotated[list[str], typer.Option("--rpc", help="URL of a node; repeat it to ask several.")] = RPC_URLS,
+    governor: Annotated[list[str] | None, typer.Option("--governor", help="Account that approves policies; repeat it.")] = None,
+    needed: Annotated[
+        int | None, typer.Option("--governors-needed", min=1, help="How many must sign a policy; by default more than half.")
+    ] = None,
+    simulated: Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")] = False,
+) -> None:
+    """Make the folder of a new key shard: keys that only it has, its database, and settings with a comment for each.
+
+    Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `python -m kms serve --config
+    FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
+    FOLDER is secret: shares are sealed under FOLDER/storage.key, so a copy of the folder is a copy of the share.
+    `docs/ceremonies.md` tells the whole story.
+
+    Exit codes: 0 made, 64 asked wrongly (the folder exists, say) and nothing was made.
+    """
+    governors = governor or []
+    choices = Choices(url, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated)
+    address_book(network)
+    account = make_folder(folder.absolute(), choices)
+    print(
+        f"shard {account} in {folder}: give {folder / ENTRY} to the scribe, then python -m kms serve --config {folder / SETTINGS}"
+    )
+
+
+def make_folder(folder: Path, choices: Choices) -> str:
+    """All of it or nothing; the new shard's account. `ConfigurationError` if the folder exists or a choice cannot be right."""
+    if not choices.simulated and not choices.governors:
+        raise ConfigurationError("--governor", "missing: who approves policies? (`--simulated` for a test network)")
+    if choices.governors and not choices.needed <= len(set(choices.governors)):
+        raise ConfigurationError("--governors-needed", f"{choices.needed} of {len(set(choices.governors))}")
+    text = settings_text(folder, choices)
+    with _becoming(folder) as draft:
+        keyring.enrol(draft, choices.url, secrets.token_bytes)
+        entry = keyring.entry(draft, choices.url)
+        (draft / ENTRY).write_bytes(encode(entry))
+        (draft / SETTINGS).write_text(text)
+        load_settings(ShardSettings, draft / SETTINGS)
+        migrate(f"sqlite:///{draft / DATABASE}")
+    return entry.address
+
+
+def settings_text(folder: Path, choices: Choices) -> str:
+    """The settings file, TOML; `ConfigurationError` for an address that is none."""
+    host, port = _place(choices.url)
+    one = len(choices.rpc) == 1
+    governors = [_account("--governor", each) for each in choices.governors]
+    governed = f"policy_governors = {_toml(governors)}\npolicy_threshold = {choices.needed}"
+    return _TEMPLATE.format(
+        url=choices.url, host=_toml(host), port=port, database_url=_toml(f"sqlite:///{folder / DATABASE}"),
+        network_file=_toml(str(choices.network_file.absolute())), scribe=_toml(_account("--scribe", choices.scribe)),
+        rpc=f"rpc_url = {_toml(choices.rpc[0])}" if one else f"rpc_urls = {_toml(choices.rpc)}",
+        governance=governed if governors else '# policy_governors = ["0x..."]\n# policy_threshold = 1',
+        audits=AUDITS_PER_EPOCH, production=_toml(not choices.simulated),
+    )  # fmt: skip
+
+
+def _account(option: str, text: str) -> Address:
+    try:
+        return address(text)
+    except MalformedValue:
+        raise ConfigurationError(option, f"{text[:80]} is not 0x and 40 hex digits") from None
+
+
+def _place(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or url != f"https://{parts.netloc}" or parts.username is not None:
+        raise ConfigurationError("--url", f"{url[:80]} is not https://host:port")
+    return host, port
+
+
+@contextmanager
+def _becoming(folder: Path) -> Iterator[Path]:
+    """A folder beside it that takes its name at the end; gone if that is not reached."""
+    if folder.exists():
+        raise ConfigurationError(str(folder), "exists; keys in it are never overwritten")
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ConfigurationError(str(folder), error.strerror or "cannot be made") from None
+    try:
+        yield draft
+        os.rename(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _toml(value: Any) -> str:
+    # JSON's strings, numbers, booleans and lists of strings are TOML's.
+    return json.dumps(value)

@@ -1,0 +1,122 @@
+"""`bytewise kms init`: a folder from which a shard starts, all of it or nothing."""
+
+import dataclasses
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli import key_init
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.ceremony import ShardEntry
+from bytewise.protocol.encoding import decode
+from bytewise.service.settings import load_settings
+from bytewise.storage.engine import check_revision, open_database
+from chain.book import write_network
+from kms import keyring
+from kms.settings import ShardSettings
+from tests.unit.verifier.town import NETWORK
+
+SCRIBE, GOVERNORS = "0x" + "5c" * 20, ["0x" + f"{n:02x}" * 20 for n in (1, 2, 3)]
+URL = "https://shard-1.example:7001"
+
+Init = Callable[..., int]
+"""Runs the verb with a folder's name and options; the exit code."""
+
+
+@pytest.fixture
+def init(tmp_path: Path) -> Init:
+    write_network(tmp_path / "network.json", NETWORK)
+
+    def run(name: str, *options: str) -> int:
+        given = ["--url", URL, "--scribe", SCRIBE, "--network", str(tmp_path / "network.json"), *options]
+        return main(["kms", "init", str(tmp_path / name), *given])
+
+    return run
+
+
+def governed(*more: str) -> list[str]:
+    return [word for each in GOVERNORS for word in ("--governor", each)] + list(more)
+
+
+def test_a_shard_of_a_test_network_gets_keys_a_database_and_settings_that_load(init: Init, tmp_path: Path) -> None:
+    assert init("shard", "--simulated") == Exit.OK
+    folder = tmp_path / "shard"
+    settings = load_settings(ShardSettings, folder / "serve.toml")
+    assert (settings.host, settings.port, settings.scribe) == ("shard-1.example", 7001, SCRIBE)
+    assert settings.folder.samefile(folder) and settings.network_file == tmp_path / "network.json"
+    assert settings.rpc.urls == (key_init.RPC_URL,) and not settings.production and settings.finality == "finalized"
+    assert not settings.epoch_file.exists(), "before a ceremony it takes part in ceremonies only"
+    check_revision(open_database(settings.database_url))
+    entry = decode(ShardEntry, (folder / "entry.json").read_bytes())
+    assert entry == keyring.entry(folder, URL)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.key", "tls.key"))
+
+
+def test_a_shard_of_a_real_network_starts_only_with_governors_and_several_nodes_are_a_quorum(init: Init, tmp_path: Path) -> None:
+    assert init("shard", *governed(), "--rpc", "http://a", "--rpc", "http://b", "--rpc", "http://c") == Exit.OK
+    settings = load_settings(ShardSettings, tmp_path / "shard" / "serve.toml")
+    assert settings.production and settings.policy_governors == tuple(GOVERNORS) and settings.policy_threshold == 2
+    assert (settings.rpc.urls, settings.rpc.quorum) == (("http://a", "http://b", "http://c"), 2)
+
+
+def test_two_shards_share_no_key(init: Init, tmp_path: Path) -> None:
+    assert init("one", "--simulated") == init("two", "--simulated") == Exit.OK
+    for name in ("storage.key", "signing.key", "tls.key"):
+        assert (tmp_path / "one" / name).read_bytes() != (tmp_path / "two" / name).read_bytes()
+
+
+def test_every_setting_of_a_shard_is_explained_or_belongs_to_one_that_is(init: Init, tmp_path: Path) -> None:
+    assert init("shard", *governed()) == Exit.OK
+    lines = (tmp_path / "shard" / "serve.toml").read_text().splitlines()
+    named = {line.removeprefix("# ").partition(" = ")[0] for line in lines if " = " in line}
+    assert {field.name for field in dataclasses.fields(ShardSettings)} - named == {"rpc_urls"}
+    assert "set rpc_urls" in "\n".join(lines)
+
+
+def test_a_folder_that_exists_is_left_as_it_is(init: Init, tmp_path: Path) -> None:
+    assert init("shard", "--simulated") == Exit.OK
+    before = {path.name: path.read_bytes() for path in (tmp_path / "shard").iterdir()}
+    assert init("shard", "--simulated") == Exit.USAGE
+    assert {path.name: path.read_bytes() for path in (tmp_path / "shard").iterdir()} == before
+
+
+WRONG = {
+    "no governors of a real network": [],
+    "more governors needed than there are": governed("--governors-needed", "4"),
+    "one governor counted twice": ["--governor", GOVERNORS[0], "--governor", GOVERNORS[0], "--governors-needed", "2"],
+    "a governor that is no account": ["--governor", "0x12"],
+    "a scribe that is no account": ["--simulated", "--scribe", "scribe"],
+    "no TLS": ["--simulated", "--url", "http://127.0.0.1:7001"],
+    "no port": ["--simulated", "--url", "https://127.0.0.1"],
+    "a port that is none": ["--simulated", "--url", "https://127.0.0.1:70010"],
+    "a path behind the address": ["--simulated", "--url", "https://127.0.0.1:7001/shard"],
+    "a name before the address": ["--simulated", "--url", "https://me@127.0.0.1:7001"],
+    "one node twice": ["--simulated", "--rpc", "http://a", "--rpc", "http://a"],
+    "an address book that is none": ["--simulated", "--network", __file__],
+    "no address book": ["--simulated", "--network", "nowhere.json"],
+}
+
+
+@pytest.mark.parametrize("options", WRONG.values(), ids=WRONG.keys())
+def test_what_cannot_be_right_makes_nothing(init: Init, tmp_path: Path, options: list[str]) -> None:
+    assert init("shard", *options) == Exit.USAGE
+    assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
+
+
+def test_a_folder_within_one_that_is_not_there_makes_nothing(init: Init, tmp_path: Path) -> None:
+    assert init("nowhere/shard", "--simulated") == Exit.USAGE
+    assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
+
+
+def test_what_fails_on_the_way_leaves_nothing(init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(url: str) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(key_init, "migrate", full)
+    with pytest.raises(OSError, match="No space left"):
+        init("shard", "--simulated")
+    assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
