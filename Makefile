@@ -38,7 +38,7 @@ PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -169,6 +169,9 @@ prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledg
 
 bench-chain: install $(PLOTS_READY) ## gas of every step of a dispute, of draws and certificates; writes bench/results/gas.json and .png (ARGS=--check)
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain $(ARGS)
+
+bench-kms: install ## key release by shard processes over TLS, beside its elliptic-curve arithmetic; writes bench/results/kms.json (ARGS='--rounds 50')
+	@$(PY) -m bench.kms $(ARGS)
 
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)

@@ -1,6 +1,7 @@
 """The enclave's side: asks shards one by one, checks everything they say, combines any t partials, opens the envelope.
 
-Nothing that a shard answers is believed: its release record must be signed and name our ticket, its partial must prove itself.
+Nothing that a shard answers is believed: its release record must be signed, name our ticket and stand in one log with those that
+it gave us before, and its partial must prove itself.
 A shard that lies or fails is named to `on_failure`, and the release goes on with the others.
 """
 
@@ -50,6 +51,7 @@ from kms.dleq import verify_partial
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.hybrid import Place
 from kms.policy import anchor_domain, expected_report_data, key_domain
+from kms.promises import Promises
 from kms.shares import combine
 
 TIMEOUT_S = 5.0
@@ -100,6 +102,7 @@ class ShardKeySource:
         self._on_failure = on_failure
         self._timeout_s = timeout_s
         self._attempts = attempts
+        self._promises = Promises()
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
         """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold."""
@@ -167,7 +170,9 @@ class ShardKeySource:
         bound = expected_report_data(job.contracts, job.ticket, ticket_hash, transport_key, nonce, job.policy)
         evidence = self._quoter.quote(bound)
         answer = client.release(_request(job, nonce, evidence, transport_key))
-        _verify_record(job, shard, answer, ticket_hash, evidence)
+        record, digest = _verify_record(job, shard, answer, ticket_hash, evidence)
+        self._promises.keep(shard.index, record, digest)
+        telemetry.log("kms.promised", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
         info = partial_info(shard.address, job.ticket.receipt_id, ticket_hash, job.ticket.key_epoch)
         return _piece(job, shard, envelope, hpke.open_from_transport(transport_secret, info, answer.sealed_partial))
 
@@ -253,7 +258,9 @@ def _request(job: RunJob, nonce: Digest, evidence: Blob, transport_key: Blob) ->
     )  # fmt: skip
 
 
-def _verify_record(job: RunJob, shard: ShardRecord, answer: ReleaseAnswer, ticket_hash: Digest, evidence: bytes) -> Release:
+def _verify_record(
+    job: RunJob, shard: ShardRecord, answer: ReleaseAnswer, ticket_hash: Digest, evidence: bytes
+) -> tuple[Release, Digest]:
     record, ticket = answer.record, job.ticket
     wanted = (
         ("receipt", record.receipt_id, ticket.receipt_id),
@@ -270,7 +277,7 @@ def _verify_record(job: RunJob, shard: ShardRecord, answer: ReleaseAnswer, ticke
             raise ReleaseNotRecorded(shard.index, f"names another {what}")
     digest = typed_digest(key_domain(job.contracts), record)
     verify_signature(f"release record of shard {shard.index}", digest, answer.signature, shard.address)
-    return record
+    return record, digest
 
 
 def _verify_epoch_keys(job: RunJob, partials: Mapping[int, Piece]) -> EccPoint:

@@ -47,7 +47,7 @@ def test_a_shard_of_a_test_network_gets_keys_a_database_and_settings_that_load(i
     settings = load_settings(ShardSettings, folder / "serve.toml")
     assert (settings.host, settings.port, settings.scribe) == ("shard-1.example", 7001, SCRIBE)
     assert settings.folder.samefile(folder) and settings.network_file == tmp_path / "network.json"
-    assert settings.rpc.urls == (key_init.RPC_URL,) and not settings.production and settings.finality == "finalized"
+    assert settings.rpc.urls == ("http://127.0.0.1:8545",) and not settings.production and settings.finality == "finalized"
     assert not settings.epoch_file.exists(), "before a ceremony it takes part in ceremonies only"
     check_revision(open_database(settings.database_url))
     entry = decode(ShardEntry, (folder / "entry.json").read_bytes())

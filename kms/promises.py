@@ -1,0 +1,36 @@
+"""What shards promised one enclave: that their releases to it stand in one log, each behind those before.
+
+A release record is signed before the shard answers, with its place in the log and the digest of the record before it: a promise
+that it is, and stays, there. An enclave that lives for many jobs sees when a shard gives a place twice, goes back, or says that
+another record stands before the next one: its log was cut off or is kept twice, and its partial is not used.
+"""
+
+import threading
+
+from bytewise.protocol.errors import ReleaseNotRecorded
+from bytewise.protocol.messages import Release
+from bytewise.protocol.release_log import LogHead
+from bytewise.protocol.units import Address, Digest
+
+
+class Promises:
+    """The newest promise of each shard in each epoch. Thread-safe; forgets at the end of the process."""
+
+    def __init__(self) -> None:
+        self._heads: dict[tuple[Address, int], LogHead] = {}
+        self._lock = threading.Lock()
+
+    def keep(self, index: int, record: Release, digest: Digest) -> Release:
+        """The record of shard `index`, if it can stand in one log with those before; else `ReleaseNotRecorded`.
+
+        `digest` is the record's, whose signature was verified. Records of other enclaves may stand between two of ours.
+        """
+        place = (record.shard, int(record.key_epoch))
+        with self._lock:
+            head = self._heads.get(place)
+            if head is not None and record.index < head.next_index:
+                raise ReleaseNotRecorded(index, f"has place {record.index}, after one at {head.next_index - 1}")
+            if head is not None and record.index == head.next_index and record.previous != head.digest:
+                raise ReleaseNotRecorded(index, f"at place {record.index} does not follow the one that we were given")
+            self._heads[place] = LogHead(digest, record.index + 1)
+        return record
