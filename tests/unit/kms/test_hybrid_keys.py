@@ -10,7 +10,7 @@ from bytewise.protocol.ceremony_log import KemKey, say
 from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, MalformedValue
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.suites import hybrid_epoch
-from bytewise.protocol.units import U64, Address, Blob
+from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
 from chain.epochs import pinned_epoch
 from kms import hpke, keyring
@@ -125,7 +125,7 @@ class Station:
 
 
 def _on_chain(public_key: Blob, commitments: Blob, holders: tuple[Address, ...], threshold: int) -> EpochOnChain:
-    return EpochOnChain(EpochState.ACTIVE, public_key, commitments, holders, threshold, 0)
+    return EpochOnChain(EpochState.ACTIVE, public_key, commitments, holders, threshold, 0, ZERO_DIGEST)
 
 
 @pytest.fixture()

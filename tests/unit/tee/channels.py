@@ -122,7 +122,7 @@ def without(statement: Statement, removed: frozenset[str]) -> Statement:
         "exporter": {"exporter": b""}, "own_key": {"own_key": ZERO_DIGEST}, "peer_key": {"peer_key": ZERO_DIGEST},
         "peer_nonce": {"peer_nonce": ZERO_DIGEST},
     }  # fmt: skip
-    network = {"chain": {"chain_id": U256(1)}, "key_epochs": {"key_epochs": CONTRACTS.anchor}}
+    network: dict[str, dict[str, Any]] = {"chain": {"chain_id": U256(1)}, "key_epochs": {"key_epochs": CONTRACTS.anchor}}
     said = statement.hello
     for name in removed & hello.keys():
         said = dataclasses.replace(said, **hello[name])  # type: ignore[arg-type]
