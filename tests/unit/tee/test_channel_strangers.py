@@ -61,7 +61,7 @@ def test_whatever_comes_instead_of_tls_breaks_the_channel_and_nothing_else(ends:
 
 # --- certificates that TLS takes and a parser does not ---
 
-Patch = Callable[[bytes], bytes]
+Alteration = Callable[[bytes], bytes]
 _VERSION_3, _P256, _EC_KEY = (bytes.fromhex(each) for each in ("a003020102", "06082a8648ce3d030107", "06072a8648ce3d0201"))
 
 
@@ -82,12 +82,12 @@ def negative_serial(der: bytes) -> bytes:
     return der[:first] + bytes([der[first] | 0x80]) + der[first + 1 :]
 
 
-def odd_tls(peer: socket.socket, patch: Patch, *, server: bool) -> None:
+def odd_tls(peer: socket.socket, alter: Alteration, *, server: bool) -> None:
     """A TLS end with a real key in a patched certificate; OpenSSL does not look at the signature of one that signed itself."""
     own, context = EphemeralKey(SystemClock().now()), SSL.Context(SSL.TLS_METHOD)
     der = own.certificate.public_bytes(Encoding.DER)
-    assert patch(der) != der
-    context.use_certificate(crypto.load_certificate(crypto.FILETYPE_ASN1, patch(der)))
+    assert alter(der) != der
+    context.use_certificate(crypto.load_certificate(crypto.FILETYPE_ASN1, alter(der)))
     context.use_privatekey(own.key)
     context.set_verify(SSL.VERIFY_PEER, lambda *_: True)
     tls = SSL.Connection(context, peer)
@@ -112,13 +112,13 @@ def test_a_certificate_of_a_version_that_there_is_not_refuses_the_channel(server
     assert isinstance(error, ChannelRefused) and "InvalidVersion" in str(error)
 
 
-@pytest.mark.parametrize("patch", [unknown_curve, unknown_kind_of_key])
-def test_a_key_that_we_do_not_know_is_refused(patch: Patch) -> None:
+@pytest.mark.parametrize("alter", [unknown_curve, unknown_kind_of_key])
+def test_a_key_that_we_do_not_know_is_refused(alter: Alteration) -> None:
     """Our OpenSSL does not even use such keys; another one might."""
     now = SystemClock().now()
     der = EphemeralKey(now).certificate.public_bytes(Encoding.DER)
     with pytest.raises(ChannelRefused, match="does not parse"):
-        verify_certificate(x509.load_der_x509_certificate(patch(der)), now)
+        verify_certificate(x509.load_der_x509_certificate(alter(der)), now)
 
 
 def test_a_serial_number_is_nobodys_business(ends: Ends) -> None:
