@@ -18,6 +18,7 @@ abstract contract KeyActions is ShareActions {
     /// @notice An audit as its events told it.
     struct Told {
         uint8 result;
+        bytes32 commitment;
         bytes32 outHash; // 0 until opened
         bool paid;
     }
@@ -148,8 +149,10 @@ abstract contract KeyActions is ShareActions {
         Told storage told = _audits[id][who];
         if (e.topics[0] == IAudits.AuditPosted.selector) {
             that(told.outHash == 0, "audited again after it was opened");
-            _unseen(id, told.result != 0);
-            (told.result,,,) = abi.decode(e.data, (uint8, bytes32, uint64, bytes));
+            (uint8 result, bytes32 commitment,,) = abi.decode(e.data, (uint8, bytes32, uint64, bytes));
+            // The same, of another batch, shows nothing new.
+            if (result != told.result || commitment != told.commitment) _unseen(id, told.result != 0);
+            (told.result, told.commitment) = (result, commitment);
         } else if (e.topics[0] == IAudits.AuditOpened.selector) {
             that(told.result != 0 && told.outHash == 0, "opened what was not posted");
             told.outHash = abi.decode(e.data, (bytes32));
