@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BytewiseError, MalformedValue, RpcRefused, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.messages import Outcome
@@ -19,12 +20,17 @@ from tests.world import DISPUTES, word
 from verifier.lists import CHECKED, NEW, WITHHELD
 
 
-def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+def withheld(folder: Path) -> tuple[Town, Case]:
+    """A town with a disputed receipt whose envelope DA does not have, and the dispute."""
+    town = Town(folder)
     signed = town.signed(1)
     town.anchor(signed)
     del town.shelf.blobs[signed.locator]
-    dispute = town.dispute(signed)
+    return town, town.dispute(signed)
+
+
+def test_missing_bytes_are_the_vote_unavailable_only_after_the_fetch_deadline_and_without_a_job(tmp_path: Path) -> None:
+    town, dispute = withheld(tmp_path)
     with Seated(town) as member:
         member.tick(29)
         member.tick(0)
@@ -127,11 +133,7 @@ def test_one_failed_call_after_the_deadline_is_no_vote_yet(tmp_path: Path) -> No
 
 def test_a_seat_that_da_gives_nothing_at_all_does_not_vote_and_asks_again_while_there_is_time(tmp_path: Path) -> None:
     """Its own line, its proxies or DA as a whole: none of them is the operator's."""
-    town = Town(tmp_path)
-    signed = town.signed(1)
-    town.anchor(signed)
-    del town.shelf.blobs[signed.locator]
-    dispute = town.dispute(signed)
+    town, dispute = withheld(tmp_path)
     with Seated(town) as member:
         town.shelf.away = True
         for _ in range(10):
@@ -148,11 +150,7 @@ def test_a_seat_that_da_gives_nothing_at_all_does_not_vote_and_asks_again_while_
 def test_a_da_that_does_not_serve_right_before_and_right_after_the_question_proves_nothing(
     tmp_path: Path, serves: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town = Town(tmp_path)
-    signed = town.signed(1)
-    town.anchor(signed)
-    del town.shelf.blobs[signed.locator]
-    dispute = town.dispute(signed)
+    town, dispute = withheld(tmp_path)
     with Seated(town) as member:
         member.tick(29)
         answers = iter(serves)

@@ -1,6 +1,7 @@
 """The TLS under an attested channel: version 1.3, a certificate on both sides, and no session that outlives its connection."""
 
 import socket
+from contextlib import ExitStack
 from typing import ClassVar
 
 import pytest
@@ -19,12 +20,11 @@ from tests.unit.tee.channels import PATIENCE_S, Task
 def serve(peer: socket.socket, kind: type[TlsSession] = TlsSession) -> TlsSession:
     """Our end of a session that somebody else asked for; says one byte, so that the other has read all that came before."""
     now, until = SystemClock().now(), monotonic_s() + PATIENCE_S
-    try:
+    with ExitStack() as refused:
+        refused.callback(peer.close)
         session = kind(peer, EphemeralKey(now), server=True, now=now, until=until)
         session.write(b"!", until)
-    except Exception:
-        peer.close()
-        raise
+        refused.pop_all()
     return session
 
 
