@@ -7,12 +7,10 @@ from eth_account import Account
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 from eth_utils.exceptions import ValidationError
 
+from bytewise.protocol.appraisal import TEST_CHAIN_IDS
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, read_secret, write_secret
-
-TEST_CHAINS = frozenset({31337, 1337, 11155111, 17000, 560048})
-"""Chains on which money is worth nothing; `KeyEpochs` has the same list."""
 
 _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 
@@ -41,7 +39,7 @@ def save_signer(path: Path, signer: LocalSigner) -> None:
 
 def devnet_signer(chain_id: int, index: int) -> LocalSigner:
     """Account `index` of anvil, whose keys everybody knows; `ConfigurationError` on a chain with real money."""
-    if chain_id not in TEST_CHAINS:
+    if chain_id not in TEST_CHAIN_IDS:
         raise ConfigurationError("devnet account", f"not on chain {chain_id}")
     return LocalSigner(bytes(key_from_seed(_seed(), f"m/44'/60'/0'/0/{index}")))
 

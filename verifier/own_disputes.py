@@ -2,12 +2,10 @@
 
 from bytewise.ports import ChainView
 from bytewise.protocol.ballots import dispute_id
+from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.docket import Docket
-from bytewise.protocol.messages import Verdict
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Address, Digest
-
-_WON = (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)
 
 
 class OwnDisputes:
@@ -32,7 +30,7 @@ class OwnDisputes:
         if self._next_block <= docket.number:
             self._ours |= self._chain.alt_commits(self._me, self._next_block, docket.number).keys()
             self._next_block, self._last = docket.number + 1, (docket.number, docket.block_hash)
-        self._won |= {case.id for case in docket.cases if case.ended and case.verdict in _WON and case.id in self._ours}
+        self._won |= {case.id for case in docket.cases if case.ended and case.verdict in CONVICTIONS and case.id in self._ours}
 
     def has(self, receipt_id: Digest) -> bool:
         """Whether we put a bond on a receipt."""

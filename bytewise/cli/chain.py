@@ -14,6 +14,7 @@ from bytewise.cli.chain_status import collect, show
 from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
 from bytewise.cli.exits import Exit
 from bytewise.cli.verify import Output, OutputOption
+from bytewise.protocol.appraisal import TEST_CHAIN_IDS
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.signing import LocalSigner
@@ -22,7 +23,7 @@ from chain import deploy as deploying
 from chain.artifacts import interface
 from chain.book import verify_code, write_network
 from chain.client import ChainClient
-from chain.keys import TEST_CHAINS, devnet_signer, load_signer
+from chain.keys import devnet_signer, load_signer
 from chain.lengths import measured_block_s, read_lengths, verify_lengths
 from chain.params import DEVNET, changed, complete, read_changes
 from chain.plan import DEVNET_SHAPE, MAIN_NET, Vote
@@ -146,7 +147,7 @@ def _signer(chain_id: int, key: Path | None, devnet_account: int | None) -> Loca
 
 def _first(chain_id: int, file: Path | None) -> ParamSet:
     values = read_changes(file) if file else {}
-    return changed(DEVNET, values) if chain_id in TEST_CHAINS else complete(values)
+    return changed(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete(values)
 
 
 def _digest(text: str) -> Digest:

@@ -13,6 +13,7 @@ from bytewise.cli.connect import Connection
 from bytewise.cli.exits import Exit
 from bytewise.cli.finding import Found
 from bytewise.protocol.compare import Divergence
+from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.docket import Case
 from bytewise.protocol.encoding import from_json, verify_depth
 from bytewise.protocol.errors import (
@@ -184,7 +185,7 @@ def _from_chain(standing: Standing) -> Conclusion:
     verdict = Verdict.NONE if dispute is None or dispute.phase is not Phase.FINAL else dispute.verdict
     if verdict is Verdict.UPHELD:
         return Conclusion("UPHELD", Exit.OK, "a committee re-executed it and found the same bytes")
-    if verdict in (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE):
+    if verdict in CONVICTIONS:
         return Conclusion(verdict.name, Exit.MISMATCH, "the committee's verdict")
     if verdict is Verdict.REFUNDED:
         return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "the guardian ended the dispute; the receipt is void")

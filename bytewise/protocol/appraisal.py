@@ -14,7 +14,7 @@ from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64, U256, Blob, Digest
 
 TEST_CHAIN_IDS = frozenset({1337, 31337, 11155111, 17000, 560048})
-"""Chains on which simulated epochs may exist, as `KeyEpochs` has them (fence 4)."""
+"""Chains on which nothing is at stake, as `TestChains.sol` has them: simulated epochs may exist there (fence 4)."""
 
 SNP_TCB_BYTES = 8
 """Length of an SNP TCB version: one security number per byte."""
