@@ -105,3 +105,9 @@ class AccountActs(Acts):
         if amount_wei <= 0:
             raise ConfigurationError("amount", "must be above zero")
         self._act("Ledger", "fund", reference, (), value_wei=amount_wei, repeatable=True)
+
+    def feed_audits(self, amount_wei: int, reference: bytes) -> None:
+        """Gives to the pot that pays bounties of light audits; `reference` as in `fund`."""
+        if amount_wei <= 0:
+            raise ConfigurationError("amount", "must be above zero")
+        self._act("Audits", "feed", reference, (), value_wei=amount_wei, repeatable=True)

@@ -89,11 +89,23 @@ class Interface:
     def call(self, function: str, *arguments: Any) -> bytes:
         """Calldata; `MalformedValue` for arguments outside their types."""
         entry = self.functions[function]
-        return _hash(entry)[:4] + self._encode(function, entry["inputs"], arguments)
+        return self.selector(function) + self._encode(function, entry["inputs"], arguments)
 
     def arguments(self, function: str, data: bytes) -> tuple[Any, ...]:
         """Arguments of a call, without its selector, in order; `MalformedValue` if the bytes do not fit the ABI."""
         return tuple(_decode(f"{self.name}.{function}", self.functions[function]["inputs"], data).values())
+
+    def selector(self, function: str) -> bytes:
+        """First four bytes of a call."""
+        return _hash(self.functions[function])[:4]
+
+    def function_of(self, data: bytes) -> str | None:
+        """Name of the function that calldata calls, or None for one that this contract does not have."""
+        return next((name for name in self.functions if self.selector(name) == data[:4]), None)
+
+    def writing(self) -> dict[str, Any]:
+        """Functions that may change something, by name."""
+        return {name: entry for name, entry in self.functions.items() if entry["stateMutability"] in ("nonpayable", "payable")}
 
     def creation(self, *arguments: Any) -> bytes:
         """Data of the deploying transaction."""
@@ -121,7 +133,7 @@ class Interface:
 
     def _encode(self, where: str, inputs: Sequence[Any], arguments: Sequence[Any]) -> bytes:
         try:
-            return abi_encode([_kind(each) for each in inputs], arguments)
+            return abi_encode([kind_of(each) for each in inputs], arguments)
         except (EncodingError, TypeError, ValueError) as error:
             raise MalformedValue(f"{self.name}.{where}", str(error)[:200]) from None
 
@@ -144,7 +156,7 @@ def all_errors() -> Mapping[bytes, Any]:
 
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:
     try:
-        values = abi_decode([_kind(each) for each in parameters], data)
+        values = abi_decode([kind_of(each) for each in parameters], data)
     except (DecodingError, ValueError, OverflowError) as error:
         raise MalformedValue(where, str(error)[:200]) from None
     named = enumerate(zip(parameters, values, strict=True))
@@ -161,15 +173,16 @@ def _named(parameter: Mapping[str, Any], value: Any) -> Any:
     return value
 
 
-def _kind(parameter: Mapping[str, Any]) -> str:
+def kind_of(parameter: Mapping[str, Any]) -> str:
+    """The type of a parameter as signatures write it: tuples by what is in them."""
     if not parameter["type"].startswith("tuple"):
         return str(parameter["type"])
-    inner = ",".join(_kind(each) for each in parameter["components"])
+    inner = ",".join(kind_of(each) for each in parameter["components"])
     return f"({inner}){parameter['type'][5:]}"
 
 
 def _hash(entry: Mapping[str, Any]) -> bytes:
-    return keccak(f"{entry['name']}({','.join(_kind(each) for each in entry['inputs'])})".encode())
+    return keccak(f"{entry['name']}({','.join(kind_of(each) for each in entry['inputs'])})".encode())
 
 
 def _shown(value: Any) -> str:

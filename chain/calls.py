@@ -1,11 +1,16 @@
-"""Calls of contracts as the starter and governance make them: by name, with gas for what they carry."""
+"""Calls of contracts as the starter, the offices and governance make them: by name, with gas for what they carry."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
-from chain.artifacts import interface
+from bytewise.protocol.units import Address, Blob
+from chain.access import Chain
 from chain.book import address_of
+from chain.client import at_number
+from chain.plan import code
+from chain.rules import as_rule
 from chain.transactions import TX_GAS_CAP, Call
 
 CALL_GAS = 1_000_000
@@ -18,16 +23,49 @@ STORED_GAS_PER_BYTE = 800
 """Of bytes that are stored: 22,100 for each 32 of them, and calldata."""
 
 
-def call_of(
-    signer: LocalSigner,
-    network: Network,
-    contract: str,
-    function: str,
-    *arguments: Any,
-    value_wei: int = 0,
-    gas_per_byte: int = DOCUMENT_GAS_PER_BYTE,
-) -> Call:
-    """A call of the contract of that name in the address book."""
-    data = interface(contract).call(function, *arguments)
+class Act(NamedTuple):
+    """A call of a contract of the address book, before anybody signs it."""
+
+    contract: str
+    """Its name; `ShortTimelock` and `LongTimelock` are two of one code."""
+    function: str
+    arguments: tuple[Any, ...] = ()
+    value_wei: int = 0
+
+    @property
+    def calldata(self) -> Blob:
+        """What is sent; `MalformedValue` for arguments outside their types."""
+        return Blob(code(self.contract).call(self.function, *self.arguments))
+
+    def __str__(self) -> str:
+        return f"{self.contract}.{self.function}"
+
+
+def request_of(network: Network, who: Address, act: Act) -> dict[str, str]:
+    """The act as a call of `who` in JSON-RPC."""
+    at = address_of(network, act.contract)
+    return {"from": who, "to": at, "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
+
+
+def call_of(signer: LocalSigner, network: Network, act: Act, gas_per_byte: int = DOCUMENT_GAS_PER_BYTE) -> Call:
+    """The act as a transaction, with gas by what it carries: what it meets on the chain may not be there yet."""
+    data = act.calldata
     gas = min(CALL_GAS + gas_per_byte * len(data), TX_GAS_CAP)
-    return Call(signer, address_of(network, contract), data, value_wei, gas)
+    return Call(signer, address_of(network, act.contract), data, act.value_wei, gas)
+
+
+def measured(client: Chain, network: Network, signer: LocalSigner, act: Act) -> Call:
+    """The act as a transaction, with half more gas than it takes now; raises the rule that a refusal names."""
+    try:
+        gas = client.estimate(request_of(network, signer.address, act))
+    except ChainReverted as error:
+        raise as_rule(error) from error
+    return Call(signer, address_of(network, act.contract), act.calldata, act.value_wei, min(gas + gas // 2, TX_GAS_CAP))
+
+
+def dry_run(client: Chain, network: Network, who: Address, act: Act) -> None:
+    """Tries an act of `who` on the newest block without sending it; raises the rule that the contract's refusal names."""
+    try:
+        client.replay(request_of(network, who, act), at_number(client.head().number))
+    except ChainReverted as error:
+        raise as_rule(error) from error

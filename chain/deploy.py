@@ -20,8 +20,9 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Addresses, Network, Pool
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
+from chain import office_acts
 from chain.book import code_hashes, field_of
-from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, call_of
+from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
 from chain.client import ChainClient
 from chain.epoch_acts import activation, opening
 from chain.headers import header_rlp
@@ -158,13 +159,11 @@ def put_in_force(
 
     Items become ACTIVE by `activate`, once verifiers certified them.
     """
-    calls = [call_of(curator, network, "Registry", "addPool", pool.digest, pool.tree) for pool in network.pools]
-    calls += [call_of(curator, network, "Registry", "setMeasurement", each, True) for each in measurements]
-    calls += [
-        call_of(curator, network, "Registry", "propose", each.digest, each.pool, each.vectors, each.document)
-        for each in proposals
-    ]
-    calls.append(call_of(curator, network, "Registry", "setPolicy", policy.digest, policy.serial, policy.document))
+    acts = [office_acts.add_pool(pool.digest, pool.tree) for pool in network.pools]
+    acts += [office_acts.set_measurement(each, allowed=True) for each in measurements]
+    acts += [office_acts.propose_item(each.digest, each.pool, each.vectors, each.document) for each in proposals]
+    acts.append(office_acts.set_policy(policy.digest, policy.serial, policy.document))
+    calls = [call_of(curator, network, act) for act in acts]
     for document in epochs:
         calls += [opening(curator, network, document, policy.digest), activation(curator, network, document)]
     send_all(client, calls, timeout_s)
@@ -191,12 +190,12 @@ def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeo
     """Deposits every joiner's stake and registers it."""
     calls = []
     for each in joiners:
-        calls.append(call_of(each.signer, network, "StakeVault", "deposit", value_wei=each.stake_wei))
+        calls.append(call_of(each.signer, network, Act("StakeVault", "deposit", (), each.stake_wei)))
         if each.endpoint is not None:
-            calls.append(call_of(each.signer, network, "Registry", "registerOperator", each.endpoint))
+            calls.append(call_of(each.signer, network, Act("Registry", "registerOperator", (each.endpoint,))))
         else:
             machine = (each.pool, each.platform_id, each.measurement)
-            calls.append(call_of(each.signer, network, "Registry", "join", *machine))
+            calls.append(call_of(each.signer, network, Act("Registry", "join", machine)))
     send_all(client, calls, timeout_s)
 
 
@@ -208,9 +207,8 @@ def certify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
-    send_all(
-        client, [call_of(who, network, "Registry", "certify", *item) for who in verifiers for item in items.items()], timeout_s
-    )
+    words = [Act("Registry", "certify", item) for item in items.items()]
+    send_all(client, [call_of(who, network, word) for who in verifiers for word in words], timeout_s)
 
 
 def activate(
@@ -221,7 +219,7 @@ def activate(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Puts certified items in force."""
-    send_all(client, [call_of(curator, network, "Registry", "activate", item) for item in items], timeout_s)
+    send_all(client, [call_of(curator, network, office_acts.activate_item(item)) for item in items], timeout_s)
 
 
 def fund(client: ChainClient, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:

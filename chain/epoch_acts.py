@@ -9,10 +9,9 @@ from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
-from chain.calls import STORED_GAS_PER_BYTE, call_of
+from chain.calls import STORED_GAS_PER_BYTE, Act, call_of, dry_run
 from chain.client import ChainClient
 from chain.epochs import ASSURANCE
-from chain.sending import dry_run
 from chain.transactions import Call, send_all
 
 TIMEOUT_S = 60.0
@@ -47,7 +46,7 @@ def open_epoch(
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
-    confirming = call_of(curator, network, "KeyEpochs", "confirm", epoch, signed.transcript, list(signed.signatures))
+    confirming = call_of(curator, network, Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
     calls = [opening(curator, network, document, policy)] if found.state is EpochState.NONE else []
     calls += [confirming, activation(curator, network, document)] if found.state in states else []
     if calls:
@@ -72,7 +71,7 @@ def reshare_epoch(
     holders = [shard.address for shard in record.shards]
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)
     words = (signed.transcript, list(signed.signatures), list(signed.consents))
-    call = call_of(curator, network, "KeyEpochs", "reshare", *dealt, *words, gas_per_byte=STORED_GAS_PER_BYTE)
+    call = call_of(curator, network, Act("KeyEpochs", "reshare", (*dealt, *words)), STORED_GAS_PER_BYTE)
     if found.commitments != b"".join(document.commitments):
         send_all(client, [call], timeout_s)
     return _with(network, document)
@@ -89,8 +88,9 @@ def retire_epoch(
         return epoch
     if state is not EpochState.DRAINING:
         raise ConfigurationError(f"key epoch {epoch}", f"is {state.name}; what drains can be retired: rotate to another first")
-    dry_run(client, network, curator.address, "KeyEpochs", "retire", epoch)
-    send_all(client, [call_of(curator, network, "KeyEpochs", "retire", epoch)], timeout_s)
+    retiring = Act("KeyEpochs", "retire", (epoch,))
+    dry_run(client, network, curator.address, retiring)
+    send_all(client, [call_of(curator, network, retiring)], timeout_s)
     return epoch
 
 
@@ -105,9 +105,9 @@ def opening(curator: LocalSigner, network: Network, document: EpochDocument, pol
     assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
     holders = [shard.address for shard in record.shards]
     told = (record.epoch, record.public_key, b"".join(document.commitments), holders, record.threshold, assurance, policy)
-    return call_of(curator, network, "KeyEpochs", "openEpoch", *told, gas_per_byte=STORED_GAS_PER_BYTE)
+    return call_of(curator, network, Act("KeyEpochs", "openEpoch", told), STORED_GAS_PER_BYTE)
 
 
 def activation(curator: LocalSigner, network: Network, document: EpochDocument) -> Call:
     """Puts an epoch in force; the one before drains."""
-    return call_of(curator, network, "KeyEpochs", "activate", document.record.epoch)
+    return call_of(curator, network, Act("KeyEpochs", "activate", (document.record.epoch,)))

@@ -1,37 +1,38 @@
-"""`bytewise chain`: deploy the contracts, look at a deployment, look at and try parameters."""
+"""`bytewise chain`: deploy the contracts, look at a deployment; calls, votes and parameters are in modules of their own."""
 
-import dataclasses
 import enum
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli import chain_vote
+from bytewise.cli.chain_call import call
+from bytewise.cli.chain_params import params
 from bytewise.cli.chain_status import collect, show
 from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
 from bytewise.cli.exits import Exit
+from bytewise.cli.office import account_of, signer_of
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
-from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import Address, Digest, address, digest, unhex
+from bytewise.protocol.units import Digest, digest, unhex
 from chain import deploy as deploying
-from chain.artifacts import interface
 from chain.book import verify_code, write_network
 from chain.client import ChainClient
-from chain.keys import devnet_signer, load_signer
-from chain.lengths import measured_block_s, read_lengths, verify_lengths
 from chain.params import DEVNET, changed, complete, read_changes
 from chain.plan import DEVNET_SHAPE, MAIN_NET, Vote
 from chain.reader import DocketReader
-from chain.sending import dry_run
-from chain.structs import to_struct
 
-app = typer.Typer(no_args_is_help=True, help="Deploy the contracts; look at a deployment and its parameters.")
+app = typer.Typer(no_args_is_help=True, help="Deploy the contracts; look at a deployment; call and vote.")
+app.command()(params)
+app.command()(call)
+for verb in (chain_vote.propose, chain_vote.proposals, chain_vote.vote, chain_vote.queue, chain_vote.execute, chain_vote.cancel):
+    app.command()(verb)
 
 
 class ShapeName(enum.StrEnum):
@@ -41,7 +42,6 @@ class ShapeName(enum.StrEnum):
     MAIN = "main"
 
 
-SetOption = Annotated[Path | None, typer.Option("--set", help="TOML file with tables times, committee, money, shares.")]
 AccountOption = Annotated[str | None, typer.Option(help="Account, 0x-hex; the deployer's by default.")]
 
 
@@ -65,8 +65,8 @@ def deploy(
     Exit codes: 0 done, 5 the node does not answer, 64 asked wrongly (a parameter outside its bounds, say).
     """
     client = ChainClient(rpc, chain_id, TIMEOUT_S)
-    deployer = _signer(chain_id, key, devnet_account)
-    who = [_account(each) if each else deployer.address for each in (guardian, curator, votes)]
+    deployer = signer_of(chain_id, key, devnet_account)
+    who = [account_of(each) if each else deployer.address for each in (guardian, curator, votes)]
     vote = Vote(guardian=who[0], curator=who[1], holder=who[2])
     pools = [_digest(each) for each in pool or ()]
     chosen = DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
@@ -101,50 +101,6 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, outp
     raise typer.Exit(Exit.MISMATCH if state["irregular"] else Exit.OK)
 
 
-@app.command()
-def params(
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
-    version: Annotated[int, typer.Option("--version", min=0, help="0: the one in force.")] = 0,
-    changes: SetOption = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only check the changes against bounds and law.")] = False,
-    block_s: Annotated[int | None, typer.Option("--block-s", min=1, help="Seconds of a block; as measured by default.")] = None,
-) -> None:
-    """Show a version of the parameters; with --set, check changes on the chain and print the call that a proposal needs.
-
-    Exit codes: 0 shown or legal, 5 the node does not answer, 64 outside the bounds, against the static law, or too short for
-    the stake epochs of a pool.
-    """
-    book = address_book(network)
-    reader = DocketReader(ChainClient(rpc, book.chain_id, TIMEOUT_S), book)
-    head = reader.head()
-    present = reader.params(version or reader.params_version(head), head)
-    if changes is None:
-        print(_as_toml(present))
-        return
-    new = changed(present, read_changes(changes))
-    wanted = to_struct(new)
-    try:
-        # In the name of who would set them: the short timelock, after a vote.
-        dry_run(reader.client, book, book.addresses.short_timelock, "Params", "set", wanted)
-    except Fault as error:
-        raise ConfigurationError(changes.name, str(error)) from None
-    takes = block_s or measured_block_s(reader.client)
-    for pool in book.pools:
-        verify_lengths(new, read_lengths(reader.client, book, pool, takes))
-    data = interface("Params").call("set", wanted)
-    print("legal" if dry else f"target {book.addresses.params}\ncalldata 0x{data.hex()}")
-
-
-def _signer(chain_id: int, key: Path | None, devnet_account: int | None) -> LocalSigner:
-    if (key is None) == (devnet_account is None):
-        raise ConfigurationError("deployer", "give --key or --devnet-account, one of them")
-    if key is not None:
-        return load_signer(key)
-    assert devnet_account is not None, "one of the two is given"
-    return devnet_signer(chain_id, devnet_account)
-
-
 def _first(chain_id: int, file: Path | None) -> ParamSet:
     values = read_changes(file) if file else {}
     return changed(DEVNET, values) if chain_id in TEST_CHAIN_IDS else complete(values)
@@ -155,13 +111,6 @@ def _digest(text: str) -> Digest:
         return digest(unhex(text.lower()))
     except MalformedValue:
         raise ConfigurationError("--pool", "must be 0x and 64 hex digits") from None
-
-
-def _account(text: str) -> Address:
-    try:
-        return address(text.lower())
-    except MalformedValue:
-        raise ConfigurationError("account", f"{text} is none: 0x and 40 hex digits") from None
 
 
 def _print_plan(client: ChainClient, plan: list[deploying.Rehearsed]) -> None:
@@ -175,14 +124,3 @@ def _print_plan(client: ChainClient, plan: list[deploying.Rehearsed]) -> None:
     most = sum(each.limit for each in plan)
     fee = client.head().base_fee_wei
     print(f"at most {most:,} gas, {most * fee / 10**18:.6f} ETH at the base fee of now; no estimate: only after others")
-
-
-def _as_toml(params: ParamSet) -> str:
-    def written(value: Any) -> str:
-        return str(list(value)) if isinstance(value, tuple) else json.dumps(value)
-
-    parts = dataclasses.asdict(params)
-    return "\n\n".join(
-        f"[{part}]\n" + "\n".join(f"{name} = {written(value)}" for name, value in values.items())
-        for part, values in parts.items()
-    )

@@ -15,9 +15,9 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from chain.access import open_chain
 from chain.book import read_network, verify_code
+from chain.calls import Act, dry_run
 from chain.keys import load_signer
 from chain.reader import DocketReader
-from chain.sending import dry_run
 from serving.disputes import APPEAL
 from serving.settings import OperatorSettings
 
@@ -59,7 +59,7 @@ def appeal(
     if balance < case.appeal_bond_wei:
         raise ConfigurationError("balance", f"{account} has {balance} wei, an appeal takes {case.appeal_bond_wei}")
     try:
-        dry_run(client, network, account, "Disputes", "appeal", name, value_wei=case.appeal_bond_wei)
+        dry_run(client, network, account, Act("Disputes", "appeal", (name,), case.appeal_bond_wei))
     except Fault as error:
         raise ConfigurationError("DISPUTE", f"cannot be appealed now: {error}") from None
     print(_terms(case, balance))

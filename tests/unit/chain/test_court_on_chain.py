@@ -24,11 +24,11 @@ from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
 from chain.bls import BlsSigner
 from chain.book import read_network, verify_code, write_network
+from chain.calls import Act, dry_run
 from chain.certificates import certificate, seating, signing
 from chain.history import CourtHistory
 from chain.params import DEVNET
-from chain.sending import dry_run
-from chain.structs import to_struct
+from chain.voted_acts import set_params
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, founded, mine, word
@@ -136,7 +136,7 @@ def test_what_the_contracts_would_refuse_is_refused_before_it_is_sent(anvil: Anv
     opening = (struct_values(entry.receipt), entry.signature, 0, court.batch.proofs[0], word("alt"))
 
     def tried(contract: str, function: str, *arguments: object, value_wei: int = 0, who: LocalSigner = CHALLENGER) -> None:
-        dry_run(client, court.network, who.address, contract, function, *arguments, value_wei=value_wei)
+        dry_run(client, court.network, who.address, Act(contract, function, arguments, value_wei))
 
     bond = DEVNET.required_bond
     tried("Disputes", "open", *opening, value_wei=bond)
@@ -151,10 +151,10 @@ def test_what_the_contracts_would_refuse_is_refused_before_it_is_sent(anvil: Anv
     worse = dataclasses.replace(DEVNET, times=dataclasses.replace(DEVNET.times, unbond_delay=100))
     short = court.network.addresses.short_timelock
     with pytest.raises(MalformedValue, match="unbondDelay of 100 s is below the longest dispute"):
-        dry_run(client, court.network, short, "Params", "set", to_struct(worse))
-    dry_run(client, court.network, short, "Params", "set", to_struct(DEVNET))
+        dry_run(client, court.network, short, set_params(worse))
+    dry_run(client, court.network, short, set_params(DEVNET))
     with pytest.raises(ChainReverted, match="AccessManagedUnauthorized"):
-        tried("Params", "set", to_struct(DEVNET))
+        dry_run(client, court.network, CHALLENGER.address, set_params(DEVNET))
 
 
 def test_an_address_book_is_believed_only_if_the_chain_has_its_code(anvil: Anvil, tmp_path: Path) -> None:

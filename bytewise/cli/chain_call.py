@@ -1,0 +1,89 @@
+"""`bytewise chain call`: any call of the contracts, by names; what guardian, curator and everybody else may do at once."""
+
+from typing import Annotated
+
+import typer
+
+from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, RpcOption
+from bytewise.cli.office import DevnetOption, FromOption, KeyOption, Office, SendOption, deliver, office
+from bytewise.cli.verify import Output, OutputOption
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import Address
+from chain.arguments import read_arguments, signature
+from chain.artifacts import Interface
+from chain.book import address_of
+from chain.calls import Act
+from chain.plan import code, names
+from chain.roles import ROLES, holders
+
+ContractArgument = Annotated[str, typer.Argument(metavar="CONTRACT", help="As in docs/contracts.md: Guardian, Registry, …")]
+FunctionArgument = Annotated[
+    str | None, typer.Argument(metavar="FUNCTION", help="Without one: the functions of the contract are listed.")
+]
+ArgumentsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ARGUMENTS", help="Whole numbers, 0x-hex, true or false, text; JSON for lists; @FILE for what is long."
+    ),
+]
+
+
+def call(
+    contract: ContractArgument,
+    function: FunctionArgument = None,
+    arguments: ArgumentsArgument = None,
+    value: Annotated[int, typer.Option("--value", min=0, help="Wei that go with it.")] = 0,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URL,
+    sender: FromOption = None,
+    key: KeyOption = None,
+    devnet_account: DevnetOption = None,
+    send: SendOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Try a call in the name of who may make it, and print target and calldata to sign elsewhere; with --key and --send, send it.
+
+    A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried in the
+    name of whoever holds its role. Calls of a timelock's role are made by a vote: `bytewise chain propose`.
+
+    Exit codes: 0 the contract takes it (or took it), 5 the node does not answer, 64 asked wrongly, or refused by the contract.
+    """
+    interface = interface_of(contract)
+    if function is None:
+        print("\n".join(signature(entry) for _, entry in sorted(interface.writing().items())))
+        return
+    act = act_of(contract, function, arguments or [], value)
+    of = office(network, rpc, sender, key, devnet_account, send, output)
+    deliver(of if of.account else of._replace(account=_holder(of, act)), act)
+
+
+def act_of(contract: str, function: str | None, arguments: list[str], value_wei: int = 0) -> Act:
+    """The act that a user typed; `ConfigurationError` for a contract, function or argument that is none."""
+    known = interface_of(contract).writing()
+    if function is None or function not in known:
+        listed, given = ", ".join(sorted(known)) or "none", "" if function is None else f"; {function} is none that writes"
+        raise ConfigurationError("FUNCTION", f"name one function of {contract}: {listed}{given}")
+    return Act(contract, function, read_arguments(known[function], arguments), value_wei)
+
+
+def interface_of(contract: str) -> Interface:
+    """The interface of a contract of the address book; `ConfigurationError` for a name that it does not have."""
+    if contract not in names(()):
+        raise ConfigurationError("CONTRACT", f"{contract} is none of {', '.join(names(()))}")
+    return code(contract)
+
+
+def _holder(of: Office, act: Act) -> Address:
+    """Who holds the role that a call needs; `ConfigurationError` if anybody may make it, or only a vote."""
+    manager, at = of.network.addresses.access_manager, address_of(of.network, act.contract)
+    asked = (at, act.calldata[:4])
+    role: int = of.client.call("AccessManager", manager, "getTargetFunctionRole", *asked, block="latest")
+    name = ROLES.get(role, str(role))
+    # Role 0 is what the manager says of every function that it was told nothing about.
+    found = holders(of.reader, of.reader.head()).get(name, ()) if role else ()
+    timelocks = (of.network.addresses.short_timelock, of.network.addresses.long_timelock)
+    if any(each in timelocks for each in found):
+        raise ConfigurationError(str(act), f"is for {name}, which is a vote's: `bytewise chain propose {act.contract} …`")
+    if not found:
+        raise ConfigurationError("account", f"{act} has no role of its own: say who makes it, with --from or --key")
+    return found[0]

@@ -1,0 +1,133 @@
+"""How a verb hands over a call that somebody with an office makes: tried first, then printed for whoever signs, or sent."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from bytewise.cli.connect import TIMEOUT_S, address_book
+from bytewise.cli.verify import Output
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.network import Network
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address, address
+from chain.book import verify_code
+from chain.calls import Act, dry_run, measured, request_of
+from chain.client import ChainClient
+from chain.keys import devnet_signer, load_signer
+from chain.reader import DocketReader
+from chain.transactions import send_all
+
+SEND_TIMEOUT_S = 120.0
+"""For one transaction of a person: ten blocks of main net."""
+
+FromOption = Annotated[
+    str | None, typer.Option("--from", help="Account that will sign elsewhere, 0x-hex: the call is tried in its name.")
+]
+KeyOption = Annotated[Path | None, typer.Option("--key", help="Or: key file of that account, 0x-hex, readable by you alone.")]
+DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")]
+SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
+
+
+class Office(NamedTuple):
+    """Who asks, on which network."""
+
+    client: ChainClient
+    reader: DocketReader
+    signer: LocalSigner | None
+    account: Address | None
+    """Who will sign; None if nobody was named."""
+    send: bool
+    output: Output
+
+    @property
+    def network(self) -> Network:
+        """The address book."""
+        return self.reader.network
+
+    def named(self) -> Address:
+        """Who will sign; `ConfigurationError` if nobody was named."""
+        if self.account is None:
+            raise ConfigurationError("account", "who is to sign? Give --from, or --key")
+        return self.account
+
+
+def office(
+    file: Path, rpc: str, who: str | None, key: Path | None, devnet_account: int | None, send: bool, output: Output = Output.TABLE
+) -> Office:
+    """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
+    if sum(each is not None for each in (who, key, devnet_account)) > 1:
+        raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
+    book = address_book(file)
+    signer = signer_of(book.chain_id, key, devnet_account) if (key, devnet_account) != (None, None) else None
+    if send and signer is None:
+        raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
+    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    reader = DocketReader(client, verify_code(client, book))
+    named = account_of(who) if who else None
+    return Office(client, reader, signer, signer.address if signer else named, send, output)
+
+
+def deliver(of: Office, act: Act, more: Mapping[str, Any] | None = None) -> None:
+    """Tries an act in the name of who will sign, prints it, and sends it if that was asked; `more` is printed with it.
+
+    `ConfigurationError` with the contract's reason if it would refuse the act now.
+    """
+    who = of.named()
+    try:
+        dry_run(of.client, of.network, who, act)
+    except Fault as error:
+        raise ConfigurationError(str(act), f"refused for {who}: {error}") from None
+    request: dict[str, Any] = request_of(of.network, who, act)
+    if of.output is Output.JSON:
+        print(json.dumps({"chain_id": of.network.chain_id, **request, **(more or {})}))
+    else:
+        print(f"{act} may be called by {who}")
+        for name, value in (
+            *(more or {}).items(),
+            ("target", request["to"]),
+            ("value", act.value_wei),
+            ("calldata", request["data"]),
+        ):
+            print(printable(f"{name} {value}"))
+    if of.send and of.signer:
+        _send(of, of.signer, act)
+
+
+def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> LocalSigner:
+    """The key of a file, or of an account of anvil; `ConfigurationError` unless it is one of the two."""
+    if (key is None) == (devnet_account is None):
+        raise ConfigurationError("key", "give --key or --devnet-account, one of them")
+    if key is not None:
+        return load_signer(key)
+    assert devnet_account is not None, "one of the two is given"
+    return devnet_signer(chain_id, devnet_account)
+
+
+def account_of(text: str) -> Address:
+    """The account that a user typed; `ConfigurationError` if it is none."""
+    try:
+        return address(text.lower())
+    except MalformedValue:
+        raise ConfigurationError("account", f"{text} is none: 0x and 40 hex digits") from None
+
+
+def moment(unix_s: int) -> str:
+    """A time for people."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def printable(text: str) -> str:
+    """The text without control characters: anybody may propose anything, and a terminal obeys some."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _send(of: Office, signer: LocalSigner, act: Act) -> None:
+    try:
+        (receipt,) = send_all(of.client, [measured(of.client, of.network, signer, act)], SEND_TIMEOUT_S)
+    except ChainReverted as error:
+        raise ConfigurationError(str(act), f"reverted: {error}") from None
+    print(f"done in block {receipt.number}")

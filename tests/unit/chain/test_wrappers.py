@@ -1,0 +1,152 @@
+"""Every function of the contracts that people or actors may call has a wrapper by name, and every wrapper fits the ABI."""
+
+import ast
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest, address
+from chain import office_acts, voted_acts, voting
+from chain.artifacts import CONTRACTS, interface
+from chain.calls import Act
+from chain.params import DEVNET
+from chain.plan import ARTIFACT, DEVNET_SHAPE, Header, Site, Vote, code, names, steps
+from chain.voted_acts import Timelock
+from chain.voting import Contents, Support
+from tests.devnet import word
+from tests.source import calls, python_files
+
+BY_CONTRACTS = {
+    "AccessManager": "consumeScheduledOp",
+    "Disputes": "refund",
+    "FeeMarket": "use",
+    "Ledger": "advance burn close credit creditEach repay take",
+    "RandaoSource": "announce",
+    "ReceiptAnchor": "onDispute",
+    "Registry": "onStake",
+    "Settlement": "advance appealed end joined opened",
+    "StakeTree": "release setStake",
+    "StakeVault": "lock release reserve slash unlock",
+}
+"""What one contract calls of another; nobody else can use it."""
+
+BY_WALLETS = {
+    "AccessManager": "cancel execute multicall renounceRole schedule setGrantDelay setRoleGuardian setTargetAdminDelay",
+    "BytewiseGovernor": "castVoteBySig castVoteWithReason castVoteWithReasonAndParams castVoteWithReasonAndParamsBySig",
+    "GovernanceToken": "approve delegateBySig permit transfer transferFrom",
+    "TimelockController": "execute schedule renounceRole",
+}
+"""Of OpenZeppelin: other ways to what has a wrapper, delays inside the manager that a charter of ours never gives, and a token's
+own, which every wallet knows. `bytewise chain call` makes them all.
+"""
+
+RECEIVERS = {"onERC1155BatchReceived", "onERC1155Received", "onERC721Received"}
+"""Answers to tokens."""
+
+GOVERNED = {"setAuthority"}
+"""`AccessManager.updateAuthority` calls it."""
+
+HALF = {"Proceedings"}
+"""Its functions are called at `Disputes`."""
+
+PLANNERS = {"self._act": 0, "self._plan": 0, "self._again": 0, "Act": 0, "_call": 1}
+"""What makes a call, and which of its arguments is the contract. The function is the next constant."""
+STEPS = {"self._step", "self._vote"}
+"""The same, of `Disputes`."""
+
+
+def writing(contract: str) -> set[str]:
+    return set(interface(contract).writing()) - RECEIVERS - GOVERNED
+
+
+def wrapped() -> set[tuple[str, str]]:
+    """Every (contract, function) that a module of `chain` plans, sends or makes an act of."""
+    found = set()
+    for path in python_files("chain"):
+        for made, node in calls(path):
+            if made in STEPS:
+                found |= {("Disputes", name) for name in texts(node.args[:1])}
+            elif made in PLANNERS:
+                contract, *rest = node.args[PLANNERS[made] :]
+                found |= {(name, function) for name in named(contract) for function in functions_in(rest, path)}
+    return found | deployed()
+
+
+def named(contract: ast.expr) -> list[str]:
+    """The contract of a call: written out, or one of the timelocks."""
+    if isinstance(contract, ast.Name):
+        return {"timelock": ["TimelockController"], "GOVERNOR": [voting.GOVERNOR]}.get(contract.id, [])
+    return [ARTIFACT.get(each, each) for each in texts([contract])]
+
+
+def functions_in(arguments: Sequence[ast.expr], path: Any) -> list[str]:
+    """The function of a call: the first text among what follows the contract, or the texts that its variable can have."""
+    for each in arguments:
+        if found := texts([each]):
+            return found
+        if isinstance(each, ast.Name) and each.id == "function":
+            values = [node.value for node in ast.walk(ast.parse(path.read_text())) if assigns(node, "function")]
+            return texts([part for value in values if isinstance(value, ast.IfExp) for part in (value.body, value.orelse)])
+    return []
+
+
+def assigns(node: ast.AST, name: str) -> typing.TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
+
+
+def texts(nodes: Sequence[ast.expr]) -> list[str]:
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def deployed() -> set[tuple[str, str]]:
+    """What a deployment does once, in `chain.plan`."""
+    pools, who = [word("pool")], ZERO_ADDRESS
+    at, header = {name: address(f"0x{place:040x}") for place, name in enumerate(names(pools))}, Header(1, Blob(b"header"))
+    site = Site(who, at, DEVNET, DEVNET_SHAPE, (header, header), tuple(pools), Vote(who, who, who))
+    return {(step.contract.split()[0], step.verb) for step in steps(site) if step.to is not None}
+
+
+@pytest.mark.parametrize("contract", [name for name in CONTRACTS if name not in HALF])
+def test_every_function_that_somebody_may_call_has_a_wrapper(contract: str) -> None:
+    have = {function for name, function in wrapped() if name == contract}
+    elsewhere = {name for table in (BY_CONTRACTS, BY_WALLETS) for name in table.get(contract, "").split()}
+    assert writing(contract) - have - elsewhere == set(), "no wrapper in chain, and no reason here"
+    assert elsewhere & have == set() and elsewhere <= writing(contract), "a reason for what has a wrapper, or is not there"
+
+
+def test_a_function_without_a_wrapper_is_noticed() -> None:
+    assert ("Disputes", "refund") not in wrapped() and ("Guardian", "refund") in wrapped()
+    assert {("ReceiptAnchor", "equivocationWithEmpty"), ("Registry", "quit"), ("Disputes", "reveal")} <= wrapped()
+
+
+SAMPLES: dict[Any, Any] = {
+    int: 7, bool: True, str: "words", bytes: b"\x01\x02", Digest: word("digest"), Address: ZERO_ADDRESS, Blob: Blob(b"\3"),
+    ParamSet: DEVNET, Support: Support.ABSTAIN, Timelock: "LongTimelock", Sequence[bytes]: [b"\1\2\3\4"],
+    Contents: Contents([ZERO_ADDRESS], [0], [b"\1"], "why"),
+    Sequence[Any]: [[ZERO_ADDRESS], [0], [b"\1"], bytes(32), bytes(32), 9],
+}  # fmt: skip
+
+
+def makers() -> Iterator[tuple[str, Callable[..., Act]]]:
+    for module in (office_acts, voted_acts, voting):
+        for name, made in inspect.getmembers(module, inspect.isfunction):
+            if made.__module__ == module.__name__ and typing.get_type_hints(made).get("return") is Act:
+                yield name, made
+
+
+@pytest.mark.parametrize(("name", "maker"), list(makers()), ids=lambda each: each if isinstance(each, str) else "")
+def test_every_act_of_an_office_fits_the_abi_and_comes_back(name: str, maker: Callable[..., Act]) -> None:
+    kinds = {key: kind for key, kind in typing.get_type_hints(maker).items() if key != "return"}
+    act = maker(**{key: SAMPLES[kind] for key, kind in kinds.items()})
+    known = code(act.contract)
+    assert known.function_of(act.calldata) == act.function in known.writing()
+    assert len(known.arguments(act.function, act.calldata[4:])) == len(act.arguments), name
+
+
+def test_what_only_says_that_the_caller_may_not_is_an_error_of_a_contract() -> None:
+    errors = {entry["name"] for name in CONTRACTS for entry in interface(name).errors.values()}
+    assert errors >= voting.UNAUTHORIZED

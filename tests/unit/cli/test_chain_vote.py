@@ -1,0 +1,209 @@
+"""`bytewise chain call` and the verbs of a vote, on a chain: what an office may do at once, and what takes a vote."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import Address
+from chain import office_acts
+from chain.book import address_of, read_network, write_network
+from chain.deploy import deploy, survey
+from chain.keys import save_signer
+from chain.params import DEVNET
+from chain.plan import DEVNET_SHAPE, Vote
+from chain.voted_acts import set_money_mover
+from tests.anvil import Anvil, running_anvil
+from tests.devnet import POOL, signer, word
+
+GUARDIAN, CURATOR, VOTER = signer(1), signer(2), signer(0)
+DELAYS = Vote(GUARDIAN.address, CURATOR.address, VOTER.address, delay_blocks=2, period_blocks=8)
+
+
+class Desk:
+    """The command line in front of one deployment."""
+
+    def __init__(self, anvil: Anvil, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.anvil, self.folder, self._capsys = anvil, folder, capsys
+        self._where = ["--rpc", anvil.url, "--network", str(folder / "network.json")]
+
+    @property
+    def network(self) -> Network:
+        """The address book."""
+        return read_network(self.folder / "network.json")
+
+    def run(self, *arguments: str, wanted: Exit = Exit.OK) -> str:
+        """What a verb says, on one line; its exit code must be the wanted one."""
+        self._capsys.readouterr()
+        code = main(["chain", *arguments, *self._where])
+        captured = self._capsys.readouterr()
+        said = " ".join((captured.out + captured.err).split())
+        assert code == wanted, said
+        return said
+
+    def told(self, *arguments: str) -> Any:
+        """What a verb says to other programs."""
+        self._capsys.readouterr()
+        assert main(["chain", *arguments, *self._where, "--output", "json"]) == Exit.OK
+        return json.loads(self._capsys.readouterr().out)
+
+    def read(self, contract: str, function: str, *arguments: Any) -> Any:
+        """A view."""
+        return self.anvil.client.call(contract, address_of(self.network, contract), function, *arguments, block="latest")
+
+    def blocks(self, count: int) -> None:
+        """Blocks pass, a second each."""
+        self.anvil.mine(count)
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, Path]]:
+    """One deployment for all tests here, with short votes: guardian and curator are accounts of their own."""
+    folder = tmp_path_factory.mktemp("network")
+    with running_anvil() as anvil:
+        anvil.mine(2)
+        site = survey(anvil.client, VOTER.address, DEVNET, DEVNET_SHAPE, [POOL], DELAYS)
+        write_network(folder / "network.json", deploy(anvil.client, VOTER, site))
+        yield anvil, folder
+
+
+@pytest.fixture
+def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(*deployed, capsys)
+
+
+def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: Desk, tmp_path: Path) -> None:
+    save_signer(tmp_path / "guardian.key", GUARDIAN)
+    told = desk.told("call", "Guardian", "pause", "3600")
+    assert told["from"] == GUARDIAN.address and told["to"] == desk.network.addresses.guardian and told["value"] == "0x0"
+    assert bytes.fromhex(told["data"][2:]) == office_acts.pause(3600).calldata
+    assert desk.read("Guardian", "pausedUntil") == 0, "nothing was sent"
+    said = desk.run("call", "Guardian", "pause", "3600", "--key", str(tmp_path / "guardian.key"), "--send")
+    assert f"Guardian.pause may be called by {GUARDIAN.address}" in said and "done in block" in said
+    assert desk.read("Guardian", "pausedUntil") > desk.anvil.client.head().timestamp
+    assert "NotNow(paused=True)" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
+    desk.run("call", "Guardian", "unpause", "--key", str(tmp_path / "guardian.key"), "--send")
+    assert desk.read("Guardian", "pausedUntil") == 0
+    assert "CoolingDown" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
+
+
+def test_a_call_is_refused_before_anybody_signs_it(desk: Desk) -> None:
+    def refused(*arguments: str) -> str:
+        return desk.run(*arguments, wanted=Exit.USAGE)
+
+    stranger = ["--from", signer(5).address]
+    said = refused("call", "Guardian", "pause", "60", *stranger)
+    assert f"Guardian.pause: refused for {signer(5).address}" in said and "AccessManagedUnauthorized" in said
+    assert "is for SLASHER_ADMIN, which is a vote's" in refused("call", "Ledger", "setMover", signer(5).address, "true")
+    assert "say who makes it" in refused("call", "Ledger", "withdraw")
+    assert "NothingDue" in refused("call", "Ledger", "withdraw", *stranger)
+    assert "BadStatus" in refused("call", "Registry", "close", f"0x{word('nothing').hex()}")
+    assert "is none of Charter, AccessManager" in refused("call", "Guardien", "pause", "60")
+    assert "name one function of Guardian: pause, refund" in refused("call", "Guardian", "stop", "60")
+    assert "--from, --key and --devnet-account" in refused("call", "Guardian", "unpause", *stranger, "--devnet-account", "0")
+    assert "needs the key of who sends" in refused("call", "Guardian", "unpause", *stranger, "--send")
+    assert "0x12 is none" in refused("call", "Guardian", "unpause", "--from", "0x12")
+    assert "pause(uint64 duration)" in desk.run("call", "Guardian")
+
+
+def passed(desk: Desk, propose: list[str]) -> tuple[str, Any]:
+    """A proposal that the voter made and carried, queued: its number and what the list says of it."""
+    voter = ["--devnet-account", "0"]
+    number = desk.told("propose", *propose, "--from", VOTER.address)["proposal"]
+    desk.run("propose", *propose, *voter, "--send")
+    assert "is PENDING: its vote begins after block" in desk.run("vote", number, "for", *voter, wanted=Exit.USAGE)
+    desk.blocks(DELAYS.delay_blocks + 1)
+    stranger = desk.run("vote", number, "for", "--from", signer(5).address, wanted=Exit.USAGE)
+    assert f"{signer(5).address} had none" in stranger
+    desk.run("vote", number, "for", *voter, "--send")
+    assert "GovernorAlreadyCastVote" in desk.run("vote", number, "against", *voter, wanted=Exit.USAGE)
+    assert "is ACTIVE" in desk.run("queue", number, *voter, wanted=Exit.USAGE)
+    desk.blocks(DELAYS.period_blocks + 1)
+    desk.run("queue", number, *voter, "--send")
+    assert "the short timelock holds it until" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+    desk.anvil.pass_time(DELAYS.short_delay_s)
+    (listed,) = [each for each in desk.told("proposals") if each["proposal"] == number]
+    assert listed["state"] == "QUEUED" and listed["votes"] == {"for": str(DELAYS.supply), "against": "0", "abstain": "0"}
+    return number, listed
+
+
+def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: Desk, tmp_path: Path) -> None:
+    voter = ["--devnet-account", "0"]
+    change = tmp_path / "new.toml"
+    change.write_text("[times]\nwindow = 240\n")
+    asked = ["--params", str(change), "--block-s", "1", "--description", "a longer window"]
+    assert "GovernorInsufficientProposerVotes" in desk.run("propose", *asked, "--from", VOTER.address, wanted=Exit.USAGE)
+    desk.run("call", "GovernanceToken", "delegate", VOTER.address, *voter, "--send")
+    desk.blocks(1)
+    number, listed = passed(desk, asked)
+    assert len(listed["does"]) == 1 and listed["does"][0].startswith("Params.set(p={'times': {'window': 240")
+    desk.run("execute", number, *voter, "--send")
+    assert desk.read("Params", "version") == 2
+    assert "nothing of it waits" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+
+    mover = signer(7).address
+    calls = tmp_path / "calls.json"
+    listing = [
+        {"contract": "Ledger", "function": "setMover", "arguments": [mover, True]},
+        {"contract": "StakeVault", "function": "setMover", "arguments": [mover, "true"]},
+    ]
+    calls.write_text(json.dumps(listing))
+    number, listed = passed(desk, ["--calls", str(calls), "--description", "a new settlement"])
+    first = f"after {DELAYS.long_delay_s} s more: Ledger.setMover(who={mover}, allowed=True)"
+    assert listed["does"] == [first, first.replace("Ledger", "StakeVault")]
+    desk.run("execute", number, *voter, "--send")
+    assert "the long timelock holds it until" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+    assert not is_mover(desk, mover), "33 days for who wants to leave are not over"
+    desk.anvil.pass_time(DELAYS.long_delay_s)
+    assert "can be executed by the long timelock from" in desk.run("proposals")
+    desk.run("execute", number)
+    desk.run("execute", number, *voter, "--send")
+    assert is_mover(desk, mover)
+    assert "nothing of it waits" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
+
+
+def is_mover(desk: Desk, who: Address) -> bool:
+    """Whether the ledger takes an account for a mover."""
+    return bool(desk.read("Ledger", "isMover", who))
+
+
+def test_what_cannot_be_proposed_is_refused_with_the_contracts_reason(desk: Desk, tmp_path: Path) -> None:
+    def refused(*arguments: str) -> str:
+        return desk.run("propose", *arguments, "--description", "why", "--from", VOTER.address, wanted=Exit.USAGE)
+
+    assert "one of them" in refused()
+    assert "neither timelock may do this" in refused("Guardian", "pause", "60")
+    assert "ZeroAddress" in refused("Ledger", "setMover", "0x" + "0" * 40, "true"), "not that the short timelock may not"
+    assert "is none of Charter" in refused("Legder", "setMover", VOTER.address, "true")
+    assert "name one function of Ledger: " in refused("Ledger")
+    needs = desk.run("propose", "Ledger", "setMover", VOTER.address, "true", "--from", VOTER.address, wanted=Exit.USAGE)
+    assert "needs a call and a description" in needs
+    assert "is not on this network" in desk.run("vote", "17", "for", wanted=Exit.USAGE)
+    assert "is none of for, against, abstain" in desk.run("vote", "17", "yes", wanted=Exit.USAGE)
+    for content in ("nothing", '{"contract": "Ledger"}', '[{"contract": "Ledger"}]', "[" * 100_000):
+        (tmp_path / "calls.json").write_text(content)
+        assert "is no JSON list of" in refused("--calls", str(tmp_path / "calls.json"))
+
+
+def test_a_proposal_of_anybodys_words_is_shown_without_its_control_characters(desk: Desk) -> None:
+    desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
+    desk.blocks(1)
+    mine = ["--devnet-account", "0", "--send"]
+    words = ["--description", "\x1b[2Jnothing to see"]
+    number = desk.told("propose", "Registry", "setCourt", VOTER.address, *words, "--from", VOTER.address)["proposal"]
+    desk.run("propose", "Registry", "setCourt", VOTER.address, *words, *mine)
+    said = desk.run("proposals")
+    assert "\x1b" not in said and "[2Jnothing to see" in said
+    assert "GovernorUnableToCancel" in desk.run("cancel", number, "--from", signer(5).address, wanted=Exit.USAGE)
+    desk.run("cancel", number, *mine)
+    assert "is CANCELED: nothing" in desk.run("vote", number, "for", *mine, wanted=Exit.USAGE)
+
+
+def test_the_wrappers_say_what_the_command_line_says(desk: Desk) -> None:
+    told = desk.told("propose", "Ledger", "setMover", VOTER.address, "true", "--description", "d", "--from", VOTER.address)
+    assert set_money_mover(VOTER.address, allowed=True).calldata.hex() in told["data"]
