@@ -32,8 +32,9 @@ from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.signing import typed_digest
 from kms import keyring
 from kms.chain_view import ChainKeyView
-from kms.client import ShardClient, ShardKeySource
+from kms.client import ShardKeySource
 from kms.policy import expected_report_data, key_domain
+from kms.shard_client import ShardClient
 from tests.anvil import running_anvil
 from tests.devnet import reader
 from tests.unit.kms.on_chain import OnChain, put_on_chain, serving

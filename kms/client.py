@@ -5,27 +5,22 @@ it gave us before, and its partial must prove itself.
 A shard that lies or fails is named to `on_failure`, and the release goes on with the others.
 """
 
-import ssl
 import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-import httpx2
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.ports import Quoter
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import (
     BytewiseError,
     ConfigurationError,
     EnvelopeDoesNotOpen,
-    Fault,
     NoKey,
     PartDoesNotOpen,
     ReleaseNotRecorded,
     ShardLied,
-    ShardRefused,
-    TryAgain,
     Unavailable,
 )
 from bytewise.protocol.evidence import Evidence, evidence_digest
@@ -33,9 +28,7 @@ from bytewise.protocol.jobs import RunJob, ShardRecord
 from bytewise.protocol.keys import (
     Decision,
     HybridPartial,
-    Nonce,
     Partial,
-    Refusal,
     ReleaseAnswer,
     ReleaseRequest,
     partial_info,
@@ -52,16 +45,13 @@ from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.hybrid import Place
 from kms.policy import anchor_domain, expected_report_data, key_domain
 from kms.promises import Promises
+from kms.shard_client import TIMEOUT_S, Dial, ShardClient, dial
 from kms.shares import combine
 
-TIMEOUT_S = 5.0
-"""Of one HTTP exchange; a shard needs about 30 ms plus its chain reads."""
 ATTEMPTS = 6
 """Rounds over the shards that gave none and say that a retry may help: their chain view can be a block behind."""
 PAUSE_S = 0.5
 """Between rounds: half a block of the devnet."""
-MAX_ANSWER_BYTES = 64 * 1024
-"""A release answer has about 2 KB."""
 
 Failed = Callable[[int, BytewiseError], None]
 """Told the index of a shard and why it gave no partial."""
@@ -86,7 +76,7 @@ def _wait(seconds: float) -> bool:
 
 
 class ShardKeySource:
-    """Implements `bytewise.ports.KeySource`. `pause(seconds)` waits between attempts."""
+    """Implements `bytewise.ports.KeySource`. `pause(seconds)` waits between attempts, `dial` opens a stream to a shard."""
 
     def __init__(
         self,
@@ -96,8 +86,10 @@ class ShardKeySource:
         attempts: int = ATTEMPTS,
         pause: Callable[[float], object] = _wait,
         on_failure: Failed = log_failure,
+        dial: Dial = dial,
     ) -> None:
         self._quoter = quoter
+        self._dial = dial
         self._pause = pause
         self._on_failure = on_failure
         self._timeout_s = timeout_s
@@ -155,14 +147,14 @@ class ShardKeySource:
         partials: dict[int, Piece], failures: dict[int, BytewiseError],
     ) -> None:  # fmt: skip
         try:
-            with ShardClient(shard, self._timeout_s) as client:
+            with ShardClient(shard, self._timeout_s, dial=self._dial) as client:
                 partials[shard.index] = self._release(job, shard, client, envelope, transport_secret)
         except BytewiseError as error:
             failures[shard.index] = error
             self._on_failure(shard.index, error)
 
     def _release(
-        self, job: RunJob, shard: ShardRecord, client: "ShardClient", envelope: Envelope, transport_secret: bytes
+        self, job: RunJob, shard: ShardRecord, client: ShardClient, envelope: Envelope, transport_secret: bytes
     ) -> Piece:
         ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
         transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
@@ -175,59 +167,6 @@ class ShardKeySource:
         telemetry.log("kms.promised", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
         info = partial_info(shard.address, job.ticket.receipt_id, ticket_hash, job.ticket.key_epoch)
         return _piece(job, shard, envelope, hpke.open_from_transport(transport_secret, info, answer.sealed_partial))
-
-
-class ShardClient:
-    """HTTPS to one shard, trusting its pinned certificate and nothing else."""
-
-    def __init__(self, shard: ShardRecord, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
-        try:
-            context = ssl.create_default_context(cadata=shard.certificate)
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigurationError(f"certificate of shard {shard.index}", type(error).__name__) from None
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        self._url = shard.url
-        self._most = most
-        self._http = httpx2.Client(base_url=shard.url, verify=context, timeout=timeout_s, trust_env=False)
-
-    def __enter__(self) -> "ShardClient":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.close()
-
-    def nonce(self) -> Digest:
-        """A fresh nonce of the shard."""
-        return decode(Nonce, self.call("POST", "/v1/nonce", b"")).nonce
-
-    def release(self, request: ReleaseRequest) -> ReleaseAnswer:
-        """The shard's answer, not yet believed."""
-        return decode(ReleaseAnswer, self.call("POST", "/v1/release", encode(request)))
-
-    def call(self, method: str, path: str, body: bytes) -> bytes:
-        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it says so or cannot be reached."""
-        try:
-            with self._http.stream(method, path, content=body) as response:
-                data = bytearray()
-                for chunk in response.iter_bytes():
-                    data += chunk
-                    if len(data) > self._most:
-                        raise ShardRefused(self._url, "an answer above the cap")
-                status = response.status_code
-        except httpx2.HTTPError as error:
-            raise TryAgain(self._url, type(error).__name__) from None
-        if status == httpx2.codes.OK:
-            return bytes(data)
-        raise self._refusal(status, bytes(data))
-
-    def _refusal(self, status: int, data: bytes) -> BytewiseError:
-        try:
-            refusal = decode(Refusal, data)
-        except Fault:
-            return ShardRefused(self._url, f"status {status}")
-        if refusal.retryable:
-            return TryAgain(self._url, refusal.error)
-        return ShardRefused(self._url, f"{refusal.error} {refusal.rule}")
 
 
 def _piece(job: RunJob, shard: ShardRecord, envelope: Envelope, opened: bytes) -> Piece:

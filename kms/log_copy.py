@@ -16,7 +16,7 @@ from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address
-from kms.client import ShardClient
+from kms.shard_client import ShardClient
 
 MAX_PAGE_BYTES = 2**20
 """Largest answer of a shard that is taken: 200 records have some 350 KB."""

@@ -12,6 +12,7 @@ from bytewise.protocol.jobs import MAX_MESSAGE_BYTES
 
 _LENGTH_BYTES = 4
 _CHUNK_BYTES = 2**16
+_CARRIER = b"\0"
 
 
 def send(peer: socket.socket, message: object) -> None:
@@ -39,6 +40,30 @@ def receive(peer: socket.socket, *expected: type) -> Any:
             return encoding.from_json(cls, value)
     names = sorted(value)[:5] if isinstance(value, dict) else []
     raise WrongFields(" | ".join(cls.__name__ for cls in expected), [], names)
+
+
+def send_stream(peer: socket.socket, stream: socket.socket) -> None:
+    """Hands a connected stream over a unix-domain socket: one zero byte with its descriptor; `TryAgain` if the peer is gone."""
+    try:
+        socket.send_fds(peer, [_CARRIER], [stream.fileno()])
+    except OSError as error:
+        raise TryAgain("job socket", type(error).__name__) from None
+
+
+def receive_stream(peer: socket.socket) -> socket.socket:
+    """The stream that comes next; `TryAgain` if the peer is gone or stalls, `MalformedValue` for anything but one stream."""
+    try:
+        data, descriptors, flags, _ = socket.recv_fds(peer, len(_CARRIER), 1)
+        streams = [socket.socket(fileno=each) for each in descriptors]
+        for each in streams:
+            each.set_inheritable(False)
+    except OSError as error:
+        raise TryAgain("job socket", type(error).__name__) from None
+    if data == _CARRIER and len(streams) == 1 and not flags & socket.MSG_CTRUNC and streams[0].type is socket.SOCK_STREAM:
+        return streams[0]
+    for each in streams:
+        each.close()
+    raise MalformedValue("job socket", "wanted is one stream")
 
 
 def _read(peer: socket.socket, size: int) -> bytes:

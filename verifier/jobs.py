@@ -1,13 +1,22 @@
-"""The duty process's side of the job socket; implements `bytewise.ports.EnclaveJobs`."""
+"""The duty process's side of the job socket; implements `bytewise.ports.EnclaveJobs`.
+
+While a job runs it also opens the enclave's streams to shards. The enclave names a shard by its index in the job's own epoch
+record, and so cannot have anything else dialled.
+"""
 
 import socket
 from pathlib import Path
 from typing import Any
 
-from bytewise.protocol.errors import MalformedValue, TryAgain
-from bytewise.protocol.jobs import JobFailed, JobResult, Prepare, Prepared, RunJob
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.units import Digest
+from bytewise.service.clock import monotonic_s
+from kms import shard_client
 from verifier import frames
+
+DIAL_TIMEOUT_S = 5.0
+"""For a connection to one shard."""
 
 
 class JobSocket:
@@ -40,9 +49,7 @@ class JobSocket:
         if peer is None:
             raise TryAgain("enclave", "no prepared job")
         try:
-            peer.settimeout(self._job_timeout_s)
-            frames.send(peer, job)
-            result: JobResult = self._receive(peer, JobResult)
+            result = self._served(peer, job, monotonic_s() + self._job_timeout_s)
         finally:
             self.close()
         return verify_result(job, result)
@@ -53,14 +60,40 @@ class JobSocket:
             self._peer.close()
             self._peer = None
 
-    def _receive(self, peer: socket.socket, expected: type) -> Any:
-        answer = frames.receive(peer, expected, JobFailed)
+    def _served(self, peer: socket.socket, job: RunJob, until: float) -> JobResult:
+        frames.send(peer, job)
+        while True:
+            left = until - monotonic_s()
+            if left <= 0:
+                raise TryAgain("enclave", "out of time")
+            peer.settimeout(left)
+            answer = self._receive(peer, JobResult, Dial)
+            if isinstance(answer, JobResult):
+                return answer
+            _dial(peer, job, answer)
+
+    def _receive(self, peer: socket.socket, *expected: type) -> Any:
+        answer = frames.receive(peer, *expected, JobFailed)
         if isinstance(answer, JobFailed):
             self.close()
             if answer.retryable:
                 raise TryAgain("enclave", answer.error)
             raise MalformedValue("job", f"the enclave refused it: {answer.error}")
         return answer
+
+
+def _dial(peer: socket.socket, job: RunJob, asked: Dial) -> None:
+    shard = next((each for each in job.epoch.shards if each.index == asked.index), None)
+    if shard is None:
+        raise MalformedValue("job", f"the enclave asked for shard {asked.index}, which is not of its epoch")
+    try:
+        stream = shard_client.dial(shard, DIAL_TIMEOUT_S)
+    except (OSError, ConfigurationError) as error:
+        frames.send(peer, Dialled(type(error).__name__))
+        return
+    with stream:
+        frames.send(peer, Dialled(""))
+        frames.send_stream(peer, stream)
 
 
 def verify_result(job: RunJob, result: JobResult) -> JobResult:

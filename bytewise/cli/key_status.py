@@ -12,7 +12,7 @@ from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from chain.reader import DocketReader
-from kms.client import ShardClient
+from kms.shard_client import ShardClient
 
 SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
 """States in which shards must answer."""

@@ -10,8 +10,6 @@ from decimal import Decimal as PlainDecimal
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
-
 from bytewise.inference.families import MOST_PARTS, Family, family_of, verify
 from bytewise.inference.generation import token_ids
 from bytewise.inference.manifest import Architecture
@@ -106,10 +104,11 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
     if isinstance(layers, int) and layers > MOST_PARTS:
         # Now: the library makes lists of that length.
         raise UnsupportedModel(f"config.json: more than {MOST_PARTS} layers")
-    try:
-        # Imported here: whoever only runs an artifact need not wait for it.
-        from transformers import AutoConfig
+    # Imported here: whoever only runs an artifact need not wait for them, nor hold the HTTP client that they bring along.
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers import AutoConfig
 
+    try:
         config = AutoConfig.for_model(**raw)
     except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         # What the library's validators raise; each means that the file is not what the class expects.

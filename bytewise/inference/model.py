@@ -9,7 +9,6 @@ import functools
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 
 from bytewise.inference.artifact import Artifact
@@ -26,6 +25,9 @@ from bytewise.protocol.units import Decimal, fraction
 
 def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
     """The patched model and the output head on a device; `ArtifactMismatch` if a tensor is missing or misshapen."""
+    # Imported with the library: it brings an HTTP client along, which an enclave must not hold beside keys and envelopes.
+    from huggingface_hub.errors import StrictDataclassError
+
     shape = artifact.manifest.architecture
     tensors = {name: tensor.to(device) for name, tensor in artifact.tensors.items()}
     try:

@@ -1,7 +1,8 @@
 """Messages between the duty process and its enclave, over a job socket (design sections 2 and 7).
 
 One message is canonical JSON behind a 4-byte big-endian length. The duty process sends `Prepare`, gets `Prepared`, signs a ticket
-for that transport key, sends `RunJob`, gets `JobResult`. Nothing else leaves the enclave.
+for that transport key, sends `RunJob`, opens a stream to a shard for each `Dial` and gets `JobResult`. Nothing else leaves the
+enclave.
 """
 
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """Everything that an enclave needs to judge one receipt; it fetches nothing but partials."""
+    """Everything that an enclave needs to judge one receipt; it fetches nothing but partials, over streams that it is given."""
 
     ticket: Ticket
     """The right, for the prepared transport key."""
@@ -139,6 +140,22 @@ class RunJob:
     """Seed of the round; zero for an audit."""
     policy: Digest
     """Digest of the appraisal policy in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Asks the duty process for a stream to one shard of the job's epoch: an enclave has no network of its own."""
+
+    index: int
+    """Evaluation point of the shard, as the job's epoch record has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """What became of it."""
+
+    error: str
+    """Empty if the connected stream follows: a zero byte that carries its descriptor. Otherwise the class of the error."""
 
 
 @dataclass(frozen=True, slots=True)

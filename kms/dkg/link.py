@@ -7,7 +7,7 @@ from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES, MAX_EXCHANGE_MARK
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.units import Blob
-from kms.client import ShardClient
+from kms.shard_client import ShardClient
 
 
 class HttpsLink:

@@ -25,6 +25,7 @@ from kms.client import ShardKeySource
 from verifier.enclave import server
 from verifier.enclave.session import Bench
 from verifier.enclave.settings import EnclaveSettings
+from verifier.enclave.switchboard import Switchboard
 
 EXIT_BUG = 70
 """EX_SOFTWARE of sysexits, as every actor's."""
@@ -60,8 +61,9 @@ def _bench(settings: EnclaveSettings) -> Bench:
     # Whoever finds a fraud asks torch, too: what that imports is loaded now, not while a deadline runs.
     library()
     quoter = _quoter(settings)
-    keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s)
-    return Bench(engine, engine.artifact.model_id, keys, quoter, settings.chain_id, os.urandom, engine.profile)
+    switchboard = Switchboard()
+    keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s, dial=switchboard.dial)
+    return Bench(engine, engine.artifact.model_id, keys, quoter, settings.chain_id, os.urandom, engine.profile, switchboard)
 
 
 def _environment(settings: EnclaveSettings) -> Environment | None:

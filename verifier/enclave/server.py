@@ -57,6 +57,7 @@ def _converse(peer: socket.socket, bench: Bench) -> None:
     try:
         ask = frames.receive(peer, Prepare)
         session = Session(bench, ask.receipt_id)
+        bench.switchboard.peer = peer
         frames.send(peer, session.prepare())
         frames.send(peer, session.run(frames.receive(peer, RunJob)))
     except (Fault, Unavailable) as error:

@@ -17,6 +17,7 @@ from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
 from kms.hpke import transport_keypair
 from verifier.enclave.judge import Judgement, JudgingEngine, judge, verify_job
+from verifier.enclave.switchboard import Switchboard
 
 
 class Bench:
@@ -24,8 +25,9 @@ class Bench:
 
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
-        rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1,
+        rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, switchboard: Switchboard | None = None,
     ) -> None:  # fmt: skip
+        """`switchboard`: by which `keys` reach shards, told of each conversation; None if they need none."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -33,6 +35,7 @@ class Bench:
         self.chain_id = chain_id
         self.rng = rng
         self.profile = profile
+        self.switchboard = switchboard or Switchboard()
         self.instance = Digest(rng(32))
 
 

@@ -6,7 +6,6 @@ The library is imported at first use: the other profile's engine need not wait f
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
 from bytewise.inference.paths import HeadRow
@@ -51,6 +50,7 @@ def head_row(logits: Tensor) -> HeadRow:
 
 
 def _build(artifact: PinnedArtifact) -> Any:
+    from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
     from transformers.utils import logging

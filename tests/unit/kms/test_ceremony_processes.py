@@ -31,8 +31,8 @@ from bytewise.tee_simulated.root import make_root
 from chain.book import read_network, write_network
 from chain.keys import save_signer
 from kms import keyring
-from kms.client import ShardClient
 from kms.curve import GENERATOR, encode_point
+from kms.shard_client import ShardClient
 from kms.shares import combine_values
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import founded, reader, signer

@@ -1,11 +1,12 @@
 """The enclave's client against real HTTPS shards: it opens with any t, names who lied, and gives up only below t."""
 
+import http
 import itertools
 import os
+import socket
 from collections.abc import Iterable
 from dataclasses import replace
 
-import httpx2
 import pytest
 
 from bytewise.protocol.encoding import decode, encode
@@ -21,7 +22,7 @@ from bytewise.protocol.errors import (
     ShardRefused,
     TryAgain,
 )
-from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.jobs import RunJob, ShardRecord
 from bytewise.protocol.keys import Refusal, ReleaseAnswer, ShardInfo
 from bytewise.protocol.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
@@ -29,12 +30,13 @@ from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
-from kms.client import ShardClient, ShardKeySource
+from kms.client import ShardKeySource
 from kms.curve import encode_scalar
 from kms.envelope import seal_padded
 from kms.keyring import HeldShare
 from kms.policy import anchor_domain, key_domain
 from kms.release import Shard
+from kms.shard_client import ShardClient, dial
 from tests.unit.kms.memory_chain import CONTRACTS, Case
 from tests.unit.kms.world import World
 
@@ -220,9 +222,52 @@ def test_info_and_log_are_public_and_errors_name_their_rule(world: World) -> Non
 def test_a_body_above_the_cap_gets_a_canonical_error(world: World) -> None:
     record = world.document.record.shards[0]
     with world.serving((1, world.shard(1))), ShardClient(record) as client:
-        response = client._http.post("/v1/release", content=bytes(17 * 2**20))
-        assert response.status_code == httpx2.codes.FORBIDDEN
-        assert decode(Refusal, response.content) == Refusal("NotCanonical", "R-02", False)
+        status, body = client.exchange("POST", "/v1/release", bytes(17 * 2**20))
+        assert status == http.HTTPStatus.FORBIDDEN
+        assert decode(Refusal, body) == Refusal("NotCanonical", "R-02", False)
+
+
+def test_a_line_that_ended_is_opened_again_by_whoever_dials(world: World) -> None:
+    record, twins = world.document.record.shards[0], []
+
+    def outside(shard: ShardRecord, timeout_s: float) -> socket.socket:
+        stream = dial(shard, timeout_s)
+        twins.append(stream.dup())
+        return stream
+
+    with world.serving((1, world.shard(1))), ShardClient(record, dial=outside) as client:
+        assert [decode(ShardInfo, client.call("GET", "/v1/info", b"")).index for _ in range(3)] == [1, 1, 1]
+        assert len(twins) == 1
+        twins[0].shutdown(socket.SHUT_RDWR)
+        assert decode(ShardInfo, client.call("GET", "/v1/info", b"")).index == 1
+        for twin in twins:
+            twin.close()  # or the stream would stay open when the client closes it
+    assert len(twins) == 2
+
+
+NO_ADDRESSES = (
+    "",
+    "http://a:1",
+    "https://",
+    "https://h:99999",
+    "https://h/path",
+    "https://u@h",
+    "https://a..b",
+    "https://[",
+    "h",
+)
+
+
+@pytest.mark.parametrize("url", NO_ADDRESSES)
+def test_an_address_that_is_none_is_our_own_mistake(world: World, url: str) -> None:
+    with pytest.raises(ConfigurationError, match="address of shard 1"):
+        ShardClient(replace(world.document.record.shards[0], url=url))
+
+
+def test_an_answer_above_the_cap_is_not_taken(world: World) -> None:
+    with world.serving((1, world.shard(1))), ShardClient(world.document.record.shards[0], most=100) as client:
+        with pytest.raises(ShardRefused, match="above the cap"):
+            client.call("GET", "/v1/info", b"")
 
 
 def test_the_signing_key_of_a_shard_is_the_one_that_the_epoch_names(world: World) -> None:

@@ -17,9 +17,9 @@ from bytewise.protocol.units import Digest
 from chain.deploy import join
 from chain.params import ETHER
 from kms.chain_view import ChainKeyView
-from kms.client import ShardClient
 from kms.policy import key_domain
 from kms.settings import ShardSettings
+from kms.shard_client import ShardClient
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import STAKE_WEI, reader, signer
 from tests.unit.kms.on_chain import OPERATOR, VERIFIERS, OnChain, joiner, put_on_chain, serving

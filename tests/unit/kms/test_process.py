@@ -13,7 +13,8 @@ from bytewise.protocol.keys import ShardInfo
 from bytewise.protocol.seal import unpad
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.service.settings import child_environment
-from kms.client import ShardClient, ShardKeySource
+from kms.client import ShardKeySource
+from kms.shard_client import ShardClient
 from tests.unit.kms.world import World, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,0 +1,142 @@
+"""An enclave without a network: its streams to shards are opened by the duty process, for shards of the job and nothing else."""
+
+import contextlib
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import MalformedValue, NoKey, TryAgain
+from bytewise.protocol.jobs import Dial, Dialled, JobResult, Prepare, Prepared, RunJob
+from bytewise.protocol.messages import Outcome
+from bytewise.protocol.seal import unpad
+from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
+from kms.client import ShardKeySource
+from tests.unit.kms.world import World
+from verifier import frames
+from verifier.enclave import server
+from verifier.enclave.switchboard import Switchboard
+from verifier.jobs import JobSocket
+
+Told = list[object]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def ask(world: World) -> Iterator[Callable[[RunJob, Callable[[socket.socket, RunJob], None]], JobResult]]:
+    """Runs a job against an enclave that does what it is told when it has the job, and then says that no key was to be had."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s"
+        listening = server.listen(path)
+        listening.settimeout(20)
+
+        def ask(job: RunJob, inside: Callable[[socket.socket, RunJob], None]) -> JobResult:
+            def enclave() -> None:
+                peer, _ = listening.accept()
+                with peer:
+                    peer.settimeout(20)
+                    frames.receive(peer, Prepare)
+                    frames.send(peer, Prepared(world.instance, world.public))
+                    got = frames.receive(peer, RunJob)
+                    inside(peer, got)
+                    with contextlib.suppress(TryAgain):  # who found the enclave at fault has hung up
+                        frames.send(peer, _no_key(got))
+
+            thread = threading.Thread(target=enclave)
+            thread.start()
+            try:
+                duty = JobSocket(path, prepare_timeout_s=20, job_timeout_s=20)
+                duty.prepare(job.ticket.receipt_id)
+                return duty.run(job)
+            finally:
+                thread.join(timeout=20)
+
+        yield ask
+        listening.close()
+
+
+def _no_key(job: RunJob) -> JobResult:
+    ticket = job.ticket
+    return JobResult(
+        ticket.subject, ticket.round, ticket.receipt_id, ticket.voter, U8(Outcome.NO_KEY), U8(0), ZERO_DIGEST, ZERO_DIGEST,
+        ZERO_DIGEST, Blob(b""),
+    )  # fmt: skip
+
+
+def _keys(world: World, peer: socket.socket) -> ShardKeySource:
+    board = Switchboard()
+    board.peer = peer
+    return ShardKeySource(world.quoter, attempts=2, pause=lambda _: None, on_failure=lambda *_: None, dial=board.dial)
+
+
+def test_an_envelope_is_opened_over_streams_that_were_handed_in(world: World, ask: Callable[..., JobResult]) -> None:
+    case, told = world.case(), Told()
+    world.chain.open(case)
+
+    def inside(peer: socket.socket, job: RunJob) -> None:
+        told.append(unpad(_keys(world, peer).open(job, world.secret)))
+
+    with world.serving((1, world.shard(1)), (3, world.shard(3))):
+        assert ask(world.job(case), inside).outcome == Outcome.NO_KEY
+    assert told == [case.payload]
+
+
+def test_shards_that_are_not_there_are_told_and_the_job_goes_on(world: World, ask: Callable[..., JobResult]) -> None:
+    def inside(peer: socket.socket, job: RunJob) -> None:
+        with pytest.raises(NoKey, match="shard 3 TryAgain"):
+            _keys(world, peer).open(job, world.secret)
+
+    assert ask(world.job(world.case()), inside).outcome == Outcome.NO_KEY
+
+
+def test_only_shards_of_the_jobs_own_epoch_are_dialled(world: World, ask: Callable[..., JobResult]) -> None:
+    def inside(peer: socket.socket, job: RunJob) -> None:
+        frames.send(peer, Dial(4))
+        with pytest.raises(TryAgain):
+            frames.receive(peer, Dialled)
+
+    with pytest.raises(MalformedValue, match="shard 4"):
+        ask(world.job(world.case()), inside)
+
+
+def test_without_a_job_nobody_dials(world: World) -> None:
+    with pytest.raises(TryAgain, match="no job"):
+        Switchboard().dial(world.document.record.shards[0], 1)
+
+
+@pytest.mark.parametrize("what", ["nothing", "a byte alone", "another byte", "two streams", "a datagram socket"])
+def test_anything_but_one_stream_is_refused(what: str) -> None:
+    left, right = socket.socketpair()
+    stream, other = socket.socketpair()
+    datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with left, right, stream, other, datagram:
+        match what:
+            case "nothing":
+                left.close()
+            case "a byte alone":
+                left.sendall(b"\0")
+            case "another byte":
+                socket.send_fds(left, [b"\1"], [stream.fileno()])
+            case "two streams":
+                socket.send_fds(left, [b"\0"], [stream.fileno(), other.fileno()])
+            case _:
+                socket.send_fds(left, [b"\0"], [datagram.fileno()])
+        with pytest.raises(MalformedValue):
+            frames.receive_stream(right)
+
+
+def test_a_stream_arrives_connected() -> None:
+    left, right = socket.socketpair()
+    stream, other = socket.socketpair()
+    with left, right, stream, other:
+        frames.send_stream(left, stream)
+        with frames.receive_stream(right) as came:
+            other.sendall(b"hello")
+            assert came.recv(5) == b"hello" and not came.get_inheritable()
