@@ -36,6 +36,9 @@ PLOTS_READY := $(PEERS)/.plots
 # What proves properties of the contracts, in an environment of its own too.
 PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
+# A fuzzer, which sees what the project's own environment has beside it.
+FUZZER := build/fuzz-site
+FUZZER_READY := $(FUZZER)/.installed
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
 
 .PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
@@ -153,8 +156,15 @@ bench-verdicts: install $(PLOTS_READY) ## whom the paper's verdict rule harms, a
 soak-determinism: install ## 10,000 runs under every setting, one hash for each prompt; writes bench/results (ARGS='--runs 1000')
 	@$(PY) -m bench.soak_determinism $(ARGS)
 
-soak-kms: install ## a key made by shard processes on a chain, one killed; hundreds of mixes of liars and partitions
-	@BYTEWISE_SOAK_KMS=1 $(PY) -m pytest -q tests/unit/kms/test_ceremony.py tests/unit/kms/test_ceremony_processes.py $(ARGS)
+$(FUZZER_READY): tests/fuzz/fuzzer.txt | $(PACKAGES_READY)
+	@echo '==> a fuzzer into $(FUZZER) (once)'
+	@$(PY) -m pip install --quiet --progress-bar off --no-deps --upgrade --target $(FUZZER) -r $<
+	@touch $@
+
+soak-kms: install $(FUZZER_READY) ## keys made by killed and lying shards, timing, and ten million inputs of every decoder; writes bench/results/fuzz-kms.json (FUZZ='--inputs 100000')
+	@BYTEWISE_SOAK_KMS=1 $(PY) -m pytest -q tests/unit/kms/test_ceremony.py tests/unit/kms/test_ceremony_processes.py \
+		tests/unit/kms/test_timing.py $(ARGS)
+	@nice $(PY) -m bench.soak_fuzz $(FUZZ)
 
 $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
 	@echo '==> a solver into $(PROVERS) (once)'

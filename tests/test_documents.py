@@ -28,6 +28,7 @@ COMPLETE = (
     "docs/claims.md",
     "docs/dependencies.md",
     "docs/bad-inputs.md",
+    "docs/attacks.md",
 )
 
 
@@ -110,18 +111,37 @@ def test_every_dependency_has_its_line_and_every_line_its_dependency() -> None:
     assert sorted(listed) == sorted([*(re.split(r"[\[=]", each)[0] for each in declared), *packages])
 
 
+ATTACKS = (ROOT / "docs" / "attacks.md").read_text()
+ATTACK = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 BAD_INPUTS = (ROOT / "docs" / "bad-inputs.md").read_text()
 NAMED_TEST = re.compile(r"`([\w./-]+\.(?:py|sol))::(\w+)`")
 
 
-def test_every_test_that_answers_a_bad_input_exists() -> None:
-    named = set(NAMED_TEST.findall(BAD_INPUTS))
-    missing = [
+def missing_tests(document: str) -> list[str]:
+    """Tests that a document names and that are not there."""
+    return [
         f"{path}::{name}"
-        for path, name in named
+        for path, name in set(NAMED_TEST.findall(document))
         if not (ROOT / path).is_file() or not re.search(rf"^\s*(def|function) {name}\(", (ROOT / path).read_text(), re.MULTILINE)
     ]
-    assert len(named) > 50 and missing == []
+
+
+@pytest.mark.parametrize("document", [BAD_INPUTS, ATTACKS], ids=["bad inputs", "attacks"])
+def test_every_test_that_answers_a_bad_input_exists(document: str) -> None:
+    assert len(NAMED_TEST.findall(document)) > 50 and missing_tests(document) == []
+
+
+def test_a_test_that_is_not_there_is_missed() -> None:
+    assert missing_tests("`tests/test_documents.py::test_a_test_that_is_not_there_is_missed`") == []
+    for name in ("tests/test_documents.py::test_a_test", "tests/test_nothing.py::test_nothing"):
+        assert missing_tests(f"`{name}`") == [name]
+
+
+def test_each_of_28_attacks_has_a_defence_a_test_and_a_control() -> None:
+    rows = ATTACK.findall(ATTACKS)
+    assert [int(number) for number, *_ in rows] == list(range(1, 29))
+    for number, _, defence, test, control in rows:
+        assert re.search(r"`[\w/]+\.(py|md)`", defence) and NAMED_TEST.search(test) and NAMED_TEST.search(control), number
 
 
 def test_every_bad_input_and_every_attack_names_its_tests() -> None:

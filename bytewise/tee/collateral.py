@@ -1,11 +1,11 @@
 """Intel's collateral as its services hand it out, and when it was issued."""
 
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol.errors import EvidenceMalformed
 from bytewise.protocol.evidence import Collateral
 from bytewise.protocol.units import Blob
+from bytewise.tee.certificates import read_chain, read_list
 from bytewise.tee.strict_json import read_object, unix_second
 
 MAX_COLLATERAL_BYTES = 1 << 20
@@ -35,19 +35,12 @@ def issued_at(collateral: Collateral) -> int:
     """Unix second at which the newest part was issued, as it says itself: not to be believed before it is verified for then."""
     documents = (("TCB info", collateral.tcb_info), ("QE identity", collateral.qe_identity))
     dates = [unix_second(str(read_object(data, what).get("issueDate"))) for what, data in documents]
-    for crl in (collateral.root_crl, collateral.pck_crl):
-        try:
-            dates.append(int(x509.load_der_x509_crl(crl).last_update_utc.timestamp()))
-        except ValueError:
-            raise EvidenceMalformed("revocation list does not parse") from None
+    dates += [int(read_list(crl).last_update_utc.timestamp()) for crl in (collateral.root_crl, collateral.pck_crl)]
     return max(dates)
 
 
 def _first(given: dict[str, object], name: str) -> Blob:
-    try:
-        first = x509.load_pem_x509_certificates(_text(given, name).encode())[0]
-    except ValueError:
-        raise EvidenceMalformed(f"collateral: {name} does not parse") from None
+    first = read_chain(_text(given, name).encode())[0]
     return Blob(first.public_bytes(Encoding.DER))
 
 

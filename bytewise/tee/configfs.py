@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
 from bytewise.protocol.evidence import REPORT_DATA_BYTES, SNP_REPORT_BYTES, Evidence, SnpCertificates
 from bytewise.protocol.units import Blob
+from bytewise.tee.certificates import read_chain
 from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, from_service
 
 REPORTS = Path("/sys/kernel/config/tsm/report")
@@ -119,6 +119,6 @@ class ConfigfsQuoter:
 
     def _certificate(self, name: str) -> Blob:
         try:
-            return Blob(x509.load_pem_x509_certificate(self._endorsement(name)).public_bytes(Encoding.DER))
-        except ValueError:
+            return Blob(read_chain(self._endorsement(name))[0].public_bytes(Encoding.DER))
+        except EvidenceMalformed:
             raise ConfigurationError(name, "is no certificate") from None

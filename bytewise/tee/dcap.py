@@ -24,6 +24,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.evidence import Collateral
 from bytewise.protocol.units import Blob, Digest
+from bytewise.tee.certificates import read_certificate, read_chain, read_list
 from bytewise.tee.claims import Claims
 
 SIMULATED_MARK = b"SIMULATED TEE - NOT INTEL/AMD".ljust(48, b"\0")
@@ -141,7 +142,7 @@ def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now
     # The library says of an expired or revoked chain no more than that it fails; which it was matters to whoever has to act.
     # Nothing here is verified, and nothing is accepted for it.
     chain = _certificates(dcap_qvl.Quote.parse(bytes(quote)).cert_chain_pem_bytes() or b"")
-    others = (x509.load_der_x509_certificate(each) for each in (rule.root, collateral.pck_ca, collateral.tcb_signer))
+    others = [read_certificate(each) for each in (rule.root, collateral.pck_ca, collateral.tcb_signer)]
     for each in (*chain, *others):
         if now < each.not_valid_before_utc.timestamp():
             raise EvidenceFromFuture(f"a certificate is valid from {each.not_valid_before_utc:%Y-%m-%d %H:%M:%S}")
@@ -149,21 +150,21 @@ def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now
             raise EvidenceExpired(f"a certificate was valid until {each.not_valid_after_utc:%Y-%m-%d %H:%M:%S}")
     if chain and _lists(collateral.pck_crl, chain[0].serial_number):
         raise TcbRefused("the platform's key was revoked")
-    if _lists(collateral.root_crl, x509.load_der_x509_certificate(collateral.pck_ca).serial_number):
+    if _lists(collateral.root_crl, others[1].serial_number):
         raise TcbRefused("the authority of platform keys was revoked")
 
 
 def _lists(crl: bytes, serial: int) -> bool:
     try:
-        return x509.load_der_x509_crl(crl).get_revoked_certificate_by_serial_number(serial) is not None
-    except ValueError:
+        return read_list(crl).get_revoked_certificate_by_serial_number(serial) is not None
+    except EvidenceMalformed:
         return False
 
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(pem.rstrip(b"\0"))
-    except ValueError:
+        return read_chain(pem.rstrip(b"\0"))
+    except EvidenceMalformed:
         return []
 
 
@@ -175,10 +176,7 @@ def _status(text: str) -> TcbStatus:
 
 
 def _pem(der: bytes) -> str:
-    try:
-        return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM).decode()
-    except ValueError:
-        raise EvidenceMalformed("certificate does not parse") from None
+    return read_certificate(der).public_bytes(Encoding.PEM).decode()
 
 
 def _text(data: bytes) -> str:

@@ -3,7 +3,6 @@
 import datetime
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -11,15 +10,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from bytewise.protocol import digests
 from bytewise.protocol.errors import ChannelRefused
 from bytewise.protocol.units import Digest
+from bytewise.tee.certificates import UNREADABLE
 
 LIFETIME_S = 600
 """From the first to the last second of a certificate, and the longest life of a channel."""
 
 SKEW_S = 60
 """The certificate starts this much earlier, for peers whose clock is behind; one whose clock is ahead has as much less of it."""
-
-UNREADABLE = (ValueError, x509.InvalidVersion, UnsupportedAlgorithm)
-"""What reading a certificate raises that TLS took: OpenSSL is laxer about versions than the parser."""
 
 
 class EphemeralKey:

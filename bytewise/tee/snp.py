@@ -25,6 +25,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.evidence import SNP_REPORT_BYTES, SNP_SIGNED_BYTES, SnpCertificates
 from bytewise.protocol.units import Blob
+from bytewise.tee.certificates import UNREADABLE, read_certificate, read_list
 from bytewise.tee.claims import Claims
 
 MAX_CERTIFICATE_BYTES = 4096
@@ -184,7 +185,7 @@ def _verify_guest(rule: PlatformRule, report: Report) -> None:
 def _value(certificate: x509.Certificate, name: x509.ObjectIdentifier) -> bytes:
     try:
         found = certificate.extensions.get_extension_for_oid(name).value
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, *UNREADABLE):
         raise EvidenceMalformed(f"chip certificate without extension {name.dotted_string}") from None
     return found.value if isinstance(found, x509.UnrecognizedExtension) else b""
 
@@ -192,19 +193,13 @@ def _value(certificate: x509.Certificate, name: x509.ObjectIdentifier) -> bytes:
 def _certificate(der: bytes) -> x509.Certificate:
     if len(der) > MAX_CERTIFICATE_BYTES:
         raise EvidenceMalformed(f"certificate of {len(der)} bytes")
-    try:
-        return x509.load_der_x509_certificate(der)
-    except ValueError:
-        raise EvidenceMalformed("certificate does not parse") from None
+    return read_certificate(der)
 
 
 def _list(der: bytes) -> x509.CertificateRevocationList:
     if len(der) > MAX_CRL_BYTES:
         raise EvidenceMalformed(f"revocation list of {len(der)} bytes")
-    try:
-        return x509.load_der_x509_crl(der)
-    except ValueError:
-        raise EvidenceMalformed("revocation list is missing or does not parse") from None
+    return read_list(der)
 
 
 def _rsa_key(root: bytes) -> rsa.RSAPublicKey:

@@ -9,10 +9,12 @@ from bytewise.protocol.errors import EvidenceMalformed, NotCanonical
 
 
 def read_object(data: bytes, what: str) -> dict[str, Any]:
-    """The object that the bytes are; `EvidenceMalformed` for anything else, repeated keys, floats and deep nesting."""
+    """The object that the bytes are; `EvidenceMalformed` for anything else: repeated keys, floats, deep nesting, broken text."""
     try:
         verify_depth(data)
         value = json.loads(data, object_pairs_hook=_once, parse_float=_refuse, parse_constant=_refuse)
+        # An escape can stand for half of a character, which no bytes are.
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError, NotCanonical):
         raise EvidenceMalformed(f"{what}: no strict JSON") from None
     if not isinstance(value, dict):

@@ -15,7 +15,8 @@ from bytewise.protocol.errors import ChannelBroken, ChannelRefused
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.tee.binding import EXPORTER_BYTES, EXPORTER_LABEL, MAX_PROOF_BYTES
-from bytewise.tee.ephemeral import UNREADABLE, EphemeralKey, key_name, verify_certificate
+from bytewise.tee.certificates import UNREADABLE
+from bytewise.tee.ephemeral import EphemeralKey, key_name, verify_certificate
 
 MAX_STRANGER_BYTES = MAX_PROOF_BYTES + 64 * 1024
 """Most bytes that are taken from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
@@ -88,6 +89,7 @@ class TlsSession:
     def _shown_certificate(self) -> x509.Certificate | None:
         try:
             return self._tls.get_peer_certificate(as_cryptography=True)
+        # OpenSSL is laxer about versions than the parser.
         except UNREADABLE as error:
             raise ChannelRefused("certificate", f"does not parse: {type(error).__name__}") from None
 

@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 from bytewise.protocol.appraisal import SignedPolicy
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, Fault
-from bytewise.protocol.evidence import Collateral, Evidence, ResultQuote
+from bytewise.protocol.evidence import Collateral, Evidence, ResultQuote, SnpCertificates
 from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import Blob
 from bytewise.tee.collateral import from_service, issued_at
 from bytewise.tee.dcap import refusal, verify_quote
 from bytewise.tee.gpu import verify_gpu
+from bytewise.tee.snp import certificate_time, verify_report
 from bytewise.tee.strict_json import read_object, unix_second
+from tests.unit.tee.amd import NOW, Amd
 from tests.unit.tee.bench import Bench
 from tests.unit.tee.test_attacks import GPU_CLAIMS
+from tests.unit.tee.test_channel_strangers import Alteration, unknown_curve, unknown_kind_of_key, version_4
+from tests.unit.tee.test_snp import rule
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=9),
@@ -75,6 +79,14 @@ def test_json_and_dates_of_vendors(data: bytes, text: str) -> None:
         pass
 
 
+@pytest.mark.parametrize("document", [b'{"a":"\\ud800"}', b'{"\\udfff":1}', b'{"a":[{"b":"\\ud800x"}]}'])
+def test_half_a_character_is_no_strict_json(document: bytes) -> None:
+    """Python reads it and cannot write it again: what is made of it fails somewhere else."""
+    with pytest.raises(EvidenceMalformed):
+        read_object(document, "a document")
+    assert read_object(b'{"a":"\\ud83d\\ude00"}', "a document") == {"a": "\U0001f600"}
+
+
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:00", "2026-01-01T00:00:00+01:00", "2026-01-01", "now", "", "9" * 40])
 def test_a_time_that_is_not_in_utc_is_none(text: str) -> None:
     with pytest.raises(EvidenceMalformed):
@@ -111,3 +123,35 @@ def test_records_of_attestation(data: bytes) -> None:
 def test_whatever_the_library_says_is_a_refusal_with_a_bounded_text(said: str) -> None:
     found = refusal(said)
     assert isinstance(found, EvidenceRefused) and len(str(found)) < 300
+
+
+@pytest.mark.parametrize("alter", [version_4, unknown_curve, unknown_kind_of_key])
+@pytest.mark.parametrize("name", ["pck_ca", "tcb_signer"])
+def test_a_certificate_of_intels_that_the_parser_does_not_take_is_malformed(bench: Bench, alter: Alteration, name: str) -> None:
+    sound = bench.evidence.collateral
+    assert sound is not None
+    odd = alter(getattr(sound, name))
+    assert odd != getattr(sound, name)
+    with pytest.raises(EvidenceMalformed):
+        verify_quote(bench.policy.rules[0], bench.evidence.quote, dataclasses.replace(sound, **{name: Blob(odd)}), bench.now)
+
+
+def unknown_p384(der: bytes) -> bytes:
+    return der.replace(bytes.fromhex("2b81040022"), bytes.fromhex("2b81040077"), 1)
+
+
+def unknown_rsa(der: bytes) -> bytes:
+    return der.replace(bytes.fromhex("2a864886f70d010101"), bytes.fromhex("2a864886f70d010177"), 1)
+
+
+@pytest.mark.parametrize("alter", [version_4, unknown_p384, unknown_rsa])
+def test_a_certificate_of_amds_that_the_parser_does_not_take_is_malformed(alter: Alteration) -> None:
+    """The signer's key is looked at before its own certificate is verified: anybody's bytes come that far."""
+    amd = Amd()
+    sound = amd.certificates()
+    odd = SnpCertificates(Blob(alter(sound.ask)), Blob(alter(sound.vcek)), sound.crl)
+    assert odd != sound
+    with pytest.raises(EvidenceMalformed):
+        verify_report(rule(amd), amd.report(), odd, NOW)
+    with pytest.raises(EvidenceMalformed):
+        certificate_time(rule(amd), odd)

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.protocol import appraisal
 from bytewise.protocol.appraisal import (
     AppraisalPolicy,
     Coverage,
@@ -196,6 +197,19 @@ def test_attack_27_a_platform_cannot_be_said_to_cover_what_it_cannot(amd: Amd) -
     assert TrustedMeasurement(PlatformKind.SNP, amd_measurement(amd), (Coverage.IMAGE,), "the image", GpuUse.NONE)
     with pytest.raises(ConfigurationError, match="no statement"):
         TrustedMeasurement(PlatformKind.SNP, amd_measurement(amd), (Coverage.IMAGE,), "", GpuUse.NONE)
+
+
+def test_attack_27_control_a_measurement_of_firmware_passes_any_image_where_the_policy_may_list_it(
+    amd: Amd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider's firmware is measured and loads whatever it is given: two images, one report, and both get the key."""
+    monkeypatch.setitem(appraisal.CAN_COVER, PlatformKind.SNP_AWS, frozenset(Coverage))
+    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    listed = TrustedMeasurement(PlatformKind.SNP_AWS, amd_measurement(amd), (Coverage.IMAGE,), "the image", GpuUse.NONE)
+    policy = AppraisalPolicy(U64(1), (U256(1),), (rule(amd),), (listed,), False)
+    for _image in ("ours", "the attacker's"):
+        evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report()), None, amd.certificates(), Blob(b"")))
+        assert verify_evidence(policy, evidence, Guest().report_data, NOW, 1).program == listed
 
 
 def amd_measurement(amd: Amd) -> Digest:

@@ -1,0 +1,45 @@
+"""One target under atheris, in a process of its own (see `bench.soak_fuzz`): libFuzzer ends it, so its counts are in a file.
+
+python -m bench.fuzz_worker NAME COUNTS FOLDER [libFuzzer's options]
+"""
+
+import mmap
+import struct
+import sys
+import time
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["bytewise.protocol", "bytewise.tee", "kms"]):
+    from tests.fuzz.targets import TARGETS
+
+COUNTS = struct.Struct("<QQQ")
+"""Inputs so far, those that were taken, nanoseconds of the slowest."""
+
+
+def main() -> None:
+    """Runs libFuzzer, which does not return."""
+    name, counts, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    one, corpus = TARGETS[name](folder / "world")
+    seeds = folder / "corpus"
+    seeds.mkdir()
+    for number, seed in enumerate(corpus):
+        (seeds / f"seed-{number}").write_bytes(seed)
+    counts.write_bytes(bytes(COUNTS.size))
+    with counts.open("r+b") as file:
+        shared = mmap.mmap(file.fileno(), COUNTS.size)
+    total = [0, 0, 0]
+
+    def look(data: bytes) -> None:
+        started = time.perf_counter_ns()
+        taken = one(data)
+        total[:] = total[0] + 1, total[1] + taken, max(total[2], time.perf_counter_ns() - started)
+        COUNTS.pack_into(shared, 0, *total)
+
+    atheris.Setup([sys.argv[0], str(seeds), *sys.argv[4:]], look)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Every decoder of keys and evidence that reads bytes from outside, under a coverage-guided fuzzer: part of `make soak-kms`.
+
+Each target of `tests/fuzz` gets a process of atheris (libFuzzer) and its share of the inputs. A decoder must take an input, and
+then say the same bytes again, or refuse it by a named error of ours, within ten seconds and 2 GB. Any other exception, a panic of
+a library, a hang or a crash is a finding: it ends that target, and the input that caused it is kept.
+"""
+
+import argparse
+import json
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.machine import describe
+from tests.fuzz.targets import TARGETS
+
+RESULTS = Path(__file__).parent / "results" / "fuzz-kms.json"
+FINDINGS = Path("build/fuzz-findings")
+LIBRARIES = Path("build/fuzz-site")
+"""Where `make` puts atheris: beside the project's own environment, never in it."""
+INPUTS = 10_000_000
+SHARES = {
+    "points and scalars": 200, "channel frames": 200, "strict json": 200, "channel certificate": 100, "answers of a shard": 100,
+    "sealed messages and keys": 60, "gpu claims": 40, "channel hello": 20, "ceremony answers": 10, "ceremony plan": 10,
+    "documents": 10,
+}  # fmt: skip
+"""Inputs of a target, relative to the others: most go where an input costs microseconds, and every other target gets `LEAST`."""
+LEAST = 1
+TIMEOUT_S, MEMORY_MB, LONGEST_BYTES = 10, 2048, 4096
+COUNTS = struct.Struct("<QQQ")
+"""As `bench.fuzz_worker` has them."""
+
+
+def fuzzer_version() -> str:
+    """Of atheris, as it is installed."""
+    return next(iter(metadata.distributions(name="atheris", path=[str(LIBRARIES)]))).version
+
+
+class Found(NamedTuple):
+    """What became of one target."""
+
+    inputs: int
+    taken: int
+    seconds: int
+    slowest_ms: float
+    finding: str
+    """Empty, or the last lines of what the process said."""
+
+
+def share(name: str, inputs: int) -> int:
+    """How many inputs a target gets."""
+    weights = {each: SHARES.get(each, LEAST) for each in TARGETS}
+    return -(-inputs * weights[name] // sum(weights.values()))
+
+
+def fuzz(name: str, runs: int, seed: int) -> Found:
+    """One target in a process of its own."""
+    FINDINGS.mkdir(parents=True, exist_ok=True)
+    kept = FINDINGS.resolve() / name.replace(" ", "-")
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as said:
+        counts = Path(folder) / "counts"
+        options = (
+            f"-runs={runs}", f"-seed={seed}", f"-max_len={LONGEST_BYTES}", f"-timeout={TIMEOUT_S}", f"-rss_limit_mb={MEMORY_MB}",
+            f"-artifact_prefix={kept}-", "-verbosity=0",
+        )  # fmt: skip
+        started = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.fuzz_worker", name, str(counts), folder, *options],
+            env=os.environ | {"PYTHONPATH": str(LIBRARIES)}, stdout=said, stderr=said, check=False,
+        )  # fmt: skip
+        said.seek(0)
+        finding = said.read()[-3000:] if done.returncode else ""
+        inputs, taken, slowest = COUNTS.unpack(counts.read_bytes()) if counts.exists() else (0, 0, 0)
+    return Found(inputs, taken, round(time.monotonic() - started), round(slowest / 1e6, 1), finding)
+
+
+def main() -> int:
+    """Exit code 0 if every target had its inputs and none was a finding."""
+    parser = argparse.ArgumentParser(prog="python -m bench.soak_fuzz", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--inputs", type=int, default=INPUTS, help="how many, over all targets (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of libFuzzer; 0: another one each time (%(default)s)")
+    parser.add_argument("--only", choices=TARGETS, action="append", help="this target; may be given several times")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
+    options = parser.parse_args()
+    report: dict[str, Any] = {
+        "machine": describe(),
+        "atheris": fuzzer_version(),
+        "inputs": 0,
+        "seconds": 0,
+        "findings": 0,
+        "targets": {},
+    }
+    for name in options.only or TARGETS:
+        found = fuzz(name, share(name, options.inputs), options.seed)
+        report["targets"][name] = found._asdict()
+        report["inputs"] += found.inputs
+        report["seconds"] += found.seconds
+        report["findings"] += bool(found.finding)
+        report["peak_memory_mb"] = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        print(
+            f"{name}: {found.inputs} inputs, {found.taken} taken, {found.seconds} s{found.finding}", file=sys.stderr, flush=True
+        )
+    print(json.dumps({key: report[key] for key in ("inputs", "seconds", "findings", "peak_memory_mb")}))
+    return 1 if report["findings"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Key ceremonies: what a shard reads of a scribe, a scribe of a shard, and what a member can say that every rule then sees."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from bytewise.protocol.ceremony import Plan, announce
+from bytewise.protocol.ceremony_log import (
+    MAX_EXCHANGE_MARKS,
+    Exchange,
+    ExchangeAnswer,
+    Message,
+    read_message,
+)
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.units import Blob
+from kms.dkg.ceremony import apply, begin
+from kms.dkg.state import Ceremony
+from tests.fuzz.edits import mutant
+from tests.fuzz.target import Target, corpus, same, target
+from tests.unit.kms.ceremonies import SCRIBE, Party, Town, generated, party, plan_for, seat
+from tests.unit.kms.offices import Office, offices, plan, scribe_of
+
+
+class Moment(NamedTuple):
+    """A message as it was said, and where."""
+
+    state: Ceremony
+    signer: LocalSigner
+    message: Message
+
+
+class Recorder(Town):
+    """A town that remembers each message with the state before it."""
+
+    def __init__(self, plan_: Plan, parties: Sequence[Party]) -> None:
+        super().__init__(plan_, parties)
+        self.moments: list[Moment] = []
+
+    def post(self, message: Message) -> None:
+        """Remembers, then posts."""
+        signers = {each.signer.address: each.signer for each in self.parties} | {SCRIBE.address: SCRIBE}
+        self.moments.append(Moment(self.state, signers[message.sender], message))
+        super().post(message)
+
+
+def _towns() -> Iterator[Recorder]:
+    parties = [party(number) for number in (1, 2, 3)]
+    yield Recorder(plan_for(parties, 2, 3), parties)
+    yield Recorder(plan_for(parties, 2, 3, epoch=hybrid_epoch(3)), parties)
+    held, source = generated(2, 3)
+    dealers = dict(enumerate(held, start=1))
+    yield Recorder(plan_for(held, 2, 3, dealers=dealers, source=source), held)
+    helpers, heir = held[:2], replace(held[2], share=None)
+    yield Recorder(
+        plan_for(helpers, 2, 2, dealers=dict(enumerate(helpers, start=1)), source=source, heir=seat(3, heir)), [*helpers, heir]
+    )
+
+
+def moments() -> list[Moment]:
+    """Every message of a new key of each suite, of a refresh and of a repair."""
+    towns = list(_towns())
+    for town in towns:
+        town.run()
+    return [moment for town in towns for moment in town.moments]
+
+
+def messages(_folder: Path) -> Target:
+    """Bodies that a member signs: into the log, which then says what became of it, or refused."""
+    known = moments()
+
+    def one(data: bytes) -> bool:
+        state, signer, message = known[data[0] % len(known) if data else 0]
+        altered = replace(message, body=Blob(mutant(data[1:], [message.body])))
+        try:
+            after = apply(state, replace(altered, signature=signer.sign(altered.digest)))
+        except (Fault, Unavailable):
+            return False
+        if after.length != state.length + 1 or after.head == state.head:
+            raise AssertionError("a message that the log does not show")
+        return True
+
+    return Target(one, tuple(bytes([i]) + each for i, found in enumerate(known) for each in corpus([found.message.body])))
+
+
+def plans(_folder: Path) -> Target:
+    """Plans that a scribe signs, whatever they say."""
+    seeds = [encode(town.plan) for town in _towns()]
+
+    def read(data: bytes) -> None:
+        found = same(decode(Plan, data), data)
+        begin(found)
+        announce(SCRIBE, found)
+
+    return target(read, seeds)
+
+
+class Tapped(Office):
+    """An office that keeps what it was asked and what it answered."""
+
+    asked: list[bytes]
+    answered: list[bytes]
+
+    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+        """As the scribe reaches it."""
+        answer = super().exchange(asked)
+        self.asked.append(encode(asked))
+        self.answered.append(encode(answer))
+        return answer
+
+
+def _tapped(folder: Path) -> tuple[Tapped, list[Office]]:
+    parties, chain = offices(folder, 3)
+    first = Tapped(folder / "shard-1", 1, chain, folder / "template.sqlite", 7001)
+    first.asked, first.answered = [], []
+    return first, [first, *parties[1:]]
+
+
+def exchanges(folder: Path) -> Target:
+    """The body of `POST /v1/ceremony` at a shard with its store on a disk."""
+    first, parties = _tapped(folder)
+    agreed = plan(parties, 2, 3)
+    scribe = scribe_of(folder, agreed, parties)
+    for _ in range(3):
+        scribe.turn()
+    desk = first.restart()
+    return target(desk.exchange, first.asked, (Fault, Unavailable))
+
+
+def exchange_answers(folder: Path) -> Target:
+    """What a scribe reads of a shard."""
+    first, parties = _tapped(folder)
+    scribe_of(folder, plan(parties, 2, 3), parties).turn()
+
+    def read(data: bytes) -> None:
+        for message in same(decode(ExchangeAnswer, data, MAX_EXCHANGE_MARKS), data).messages:
+            read_message(message)
+
+    return target(read, first.answered)

@@ -1,0 +1,199 @@
+"""Attacks on keys (`docs/attacks.md` names all 28), each beside its control: the same attack wins once its defence is removed."""
+
+import contextlib
+import json
+import os
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from Crypto.PublicKey.ECC import EccPoint
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytewise.protocol.encoding import parse
+from bytewise.protocol.errors import (
+    BudgetSpent,
+    ConfigurationError,
+    EpochClosed,
+    MalformedValue,
+    NotCanonical,
+    RequestHashMismatch,
+    StaleBackup,
+)
+from bytewise.protocol.keys import MAX_RELEASE_MARKS, Decision, EpochState
+from bytewise.protocol.opening import verify_opening
+from bytewise.protocol.seal import pad
+from bytewise.protocol.units import Digest
+from kms import backup, keyring, policy
+from kms.curve import FIELD, GENERATOR, ORDER, decode_point, encode_point, random_scalar
+from kms.shares import combine_values, lagrange, split, verify_share
+from tests.e2e.memory import in_files, scalar_forms
+from tests.unit.kms.memory_chain import NOW
+from tests.unit.kms.test_backup import Station
+from tests.unit.kms.world import ENVIRONMENT, World, refused
+
+Affine = tuple[int, int] | None
+"""A point of some curve y² = x³ - 3x + b by its coordinates; None: the identity. The formulas never use b."""
+
+
+# --- 11: points that are none ---
+
+
+def add(left: Affine, right: Affine) -> Affine:
+    """The textbook's addition, which asks no point where it comes from."""
+    if left is None or right is None:
+        return right if left is None else left
+    (x1, y1), (x2, y2) = left, right
+    if x1 == x2 and (y1 + y2) % FIELD == 0:
+        return None
+    rise, run = (3 * x1 * x1 - 3, 2 * y1) if left == right else (y2 - y1, x2 - x1)
+    slope = rise * pow(run, -1, FIELD) % FIELD
+    x = (slope * slope - x1 - x2) % FIELD
+    return x, (slope * (x1 - x) - y1) % FIELD
+
+
+def multiplied(point: Affine, scalar: int) -> Affine:
+    """Scalar times point, bit by bit."""
+    total: Affine = None
+    for bit in bin(scalar)[2:]:
+        total = add(total, total)
+        total = add(total, point) if bit == "1" else total
+    return total
+
+
+def test_attack_11_points_off_the_curve_and_second_encodings_are_refused() -> None:
+    identity, compressed = b"\x04" + bytes(64), encode_point(GENERATOR)[:33]
+    plus_field = b"\x04" + (int(GENERATOR.x)).to_bytes(32) + (int(GENERATOR.y) + 1).to_bytes(32)
+    order_two = b"\x04" + (5).to_bytes(32) + bytes(32)
+    for data in (identity, compressed, plus_field, order_two, encode_point(GENERATOR) + b"\0", b""):
+        with pytest.raises(MalformedValue):
+            decode_point(data)
+
+
+def test_attack_11_control_an_answer_to_a_point_of_order_two_tells_the_lowest_bit_of_a_share() -> None:
+    """(5, 0) is on another curve, where it has order two: whoever multiplies it unasked gives a share away, factor by factor."""
+    assert multiplied((int(GENERATOR.x), int(GENERATOR.y)), 7) == (int((GENERATOR * 7).x), int((GENERATOR * 7).y))
+    for share in (random_scalar(os.urandom) for _ in range(8)):
+        assert (multiplied((5, 0), share) is None) == (share % 2 == 0)
+    # And the library itself reads (0, 0) as the identity: its product tells that nothing was hidden.
+    assert (EccPoint(0, 0, "p256") * random_scalar(os.urandom)).is_point_at_infinity()
+
+
+# --- 16: t - 1 shards together ---
+
+
+@given(st.integers(1, ORDER - 1), st.integers(1, ORDER - 1), st.integers(2, 5))
+@settings(deadline=None, max_examples=10)
+def test_attack_16_fewer_than_t_shares_fit_every_key_and_t_fit_one(secret: int, other: int, threshold: int) -> None:
+    """Control: one share more, and no other key fits."""
+    shares, commitments = split(secret, threshold, threshold + 1, os.urandom)
+    few = {index: shares[index] for index in range(1, threshold)}
+    # The polynomial through the few and through any other key at 0 gives the next shard a share that nobody can call wrong.
+    completed = {**few, threshold: through({0: other, **few}, threshold)}
+    assert combine_values(completed) == other
+    assert combine_values({**few, threshold: shares[threshold]}) == secret
+    if other != secret:
+        with pytest.raises(ConfigurationError):
+            verify_share(threshold, completed[threshold], commitments)
+
+
+def through(values: dict[int, int], at: int) -> int:
+    """The value at a place of the polynomial through these values."""
+    return sum(value * lagrange(index, tuple(values), at) for index, value in values.items()) % ORDER
+
+
+# --- 17, 18, 21: what a shard remembers ---
+
+
+def test_attack_17_instances_are_counted_over_restarts_and_not_where_the_count_is_lost(fresh: World) -> None:
+    case = fresh.case()
+    fresh.chain.open(case, seat_mask=1)
+
+    def ask() -> Decision:
+        shard, ticket = fresh.shard(1), fresh.ticket(case, instance=Digest(os.urandom(32)))
+        return Decision(fresh.release(shard, case, ticket=ticket).record.decision)
+
+    assert [ask(), ask()] == [Decision.RELEASED] * 2
+    with pytest.raises(BudgetSpent):
+        ask()
+    # Control: a count that a restart empties is an oracle, two answers at a time.
+    for path in (fresh.folder / "shard-1").glob("kms.sqlite*"):
+        path.unlink()
+    assert ask() is Decision.RELEASED
+
+
+def test_attack_18_a_retired_key_opens_nothing_and_everything_where_the_state_is_not_asked(
+    fresh: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
+    refused(EpochClosed, fresh, shard, fresh.request(shard, case))
+    monkeypatch.setattr(policy, "_verify_epoch", lambda ticket, state: state)
+    assert fresh.release(shard, case).record.decision == Decision.RELEASED
+
+
+@pytest.fixture
+def station(fresh: World) -> Station:
+    """Shard 1 with a log and a backup."""
+    return Station(fresh)
+
+
+def test_attack_21_an_old_backup_brings_no_share_back_and_does_where_the_chain_is_not_asked(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    station.deal_again()
+    station.lose()
+    with pytest.raises(StaleBackup):
+        station.restore()
+    assert station.content() == {}
+    # Control: two such shards, and the key is what it was before the resharing that was to make old shares worthless.
+    monkeypatch.setattr(backup, "_drop_stale", lambda draft, shard, view: iter(()))
+    station.restore()
+    assert keyring.find_share(station.folder, 1, station.world.document.commitments).index == 1
+
+
+# --- 19: an operator that seals something else than its receipt says ---
+
+
+def test_attack_19_a_receipt_over_other_content_is_invalid_and_judged_where_hashes_are_not_made_again(world: World) -> None:
+    honest, sealed = world.case(1), world.case(2, canary=70).payload
+    with pytest.raises(RequestHashMismatch):
+        verify_opening(honest.receipt, honest.id, pad(sealed), ENVIRONMENT, NOW)
+    # Control: an enclave that hashes nothing itself has the hashes of what was sealed, and judges a question that nobody asked.
+    believed = replace(honest.receipt, req_hash=sealed.request.req_hash, tokens_hash=sealed.output.tokens_hash)
+    assert verify_opening(believed, honest.id, pad(sealed), ENVIRONMENT, NOW) == sealed
+
+
+# --- 24: what lies on the disk ---
+
+
+def test_attack_24_a_sealed_share_is_in_no_file_and_an_unsealed_one_is_found(fresh: World) -> None:
+    share = keyring.open_share(fresh.folder / "shard-1", fresh.document).scalar()
+    forms = scalar_forms(share)
+    assert in_files(fresh.folder, forms) == {}
+    # Control: the same scan, and a shard that stores its share as it is, in any of the forms that a program writes.
+    for name, form in forms.items():
+        (fresh.folder / "shard-1" / "share.bin").write_bytes(b"before" + form + b"after")
+        assert in_files(fresh.folder, forms), name
+
+
+# --- 23: a small body that is a large object ---
+
+
+def test_attack_23_pieces_are_counted_before_they_are_built_and_fill_memory_where_they_are_not() -> None:
+    bomb = b"[" + b"{}," * 2**16 + b"0]"
+
+    def peak(read: Callable[[], object]) -> int:
+        tracemalloc.start()
+        try:
+            with contextlib.suppress(NotCanonical):
+                read()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(lambda: parse(bomb, MAX_RELEASE_MARKS)) < len(bomb) // 10
+    assert peak(lambda: json.loads(bomb)) > 10 * len(bomb)

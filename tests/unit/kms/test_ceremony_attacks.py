@@ -1,0 +1,119 @@
+"""Attacks on key ceremonies (13 to 15 of `docs/attacks.md`), each beside its control: it wins once its defence is removed."""
+
+import contextlib
+import os
+
+import pytest
+
+from bytewise.protocol.ceremony_log import Deal, Judgement, read_message
+from bytewise.protocol.errors import CeremonyRefused, DealerLied
+from bytewise.protocol.units import Digest
+from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
+from kms.dkg import steps
+from kms.dkg.complaints import open_deal
+from kms.dkg.dealing import commitment_digest, prepare, verify_deal, weighted_sum, weighted_value
+from kms.dkg.state import Phase
+from kms.shares import combine_values, evaluate
+from tests.unit.kms.ceremonies import Town, party, plan_for
+from tests.unit.kms.liars import ALL
+
+# --- 13: the last dealer, and two deals ---
+
+
+def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_with_it_is_a_liar() -> None:
+    name, wanted = Digest(os.urandom(32)), 0
+    others = weighted_sum({1: 1, 2: 1}, {i: [GENERATOR * random_scalar(os.urandom)] for i in (1, 2)})
+    first = prepare(name, 3, random_scalar(os.urandom), 2, os.urandom)
+    committed = commitment_digest(name, 3, first.commitments, first.e, first.f)
+    # Control: it saw the others' constants, and tries its own until the sum has the low bits that it wants.
+    tries = (prepare(name, 3, random_scalar(os.urandom), 2, os.urandom) for _ in range(1000))
+    chosen = next(each for each in tries if sum_of(others[0], each.commitments[0])[-1] % 8 == wanted)
+    assert sum_of(others[0], chosen.commitments[0])[-1] % 8 == wanted
+    with pytest.raises(DealerLied, match="other commitments than it committed to"):
+        verify_deal(name, 3, Deal(chosen.commitments, chosen.e, chosen.f, ()), committed, 2, ())
+    assert verify_deal(name, 3, Deal(first.commitments, first.e, first.f, ()), committed, 2, ())
+
+
+def sum_of(left: bytes, right: bytes) -> bytes:
+    return encode_point(decode_point(left) + decode_point(right))
+
+
+def ceremony_with(kind: str) -> Town:
+    """2 of 3 shards make a key, the first of them in its own way."""
+    parties = [party(n) for n in (1, 2, 3)]
+    parties[0].meddle = ALL[kind]
+    return Town(plan_for(parties, 2, 2), parties)
+
+
+def test_attack_13_a_dealer_that_deals_twice_is_out_and_stays_in_where_only_the_newest_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = ceremony_with("two deals")
+    named.run()
+    assert set(named.state.lies) == {named.parties[0].signer.address}
+    # Control: rules that let a second message take the place of the first name nobody.
+    monkeypatch.setattr(steps, "second", lambda state, message: None)
+    with pytest.raises(AssertionError):
+        unnamed = ceremony_with("two deals")
+        unnamed.run()
+        assert "said two different things" in str(unnamed.state.lies)
+
+
+# --- 14: two sets of dealers ---
+
+
+def test_attack_14_shares_of_two_sets_of_dealers_make_no_key_and_the_log_gives_one_set() -> None:
+    """Control: each receiver sums what it happens to have. Ours sum what the log qualified, and sign that with the transcript."""
+    name = Digest(os.urandom(32))
+    dealt = {i: prepare(name, i, random_scalar(os.urandom), 2, os.urandom) for i in (1, 2, 3)}
+
+    def share(receiver: int, dealers: tuple[int, ...]) -> int:
+        values = {i: evaluate(dealt[i].coefficients, receiver) for i in dealers}
+        return weighted_value(dict.fromkeys(dealers, 1), values)
+
+    keys = {sum(dealt[i].coefficients[0] for i in dealers) % ORDER for dealers in ((1, 2, 3), (1, 2))}
+    assert combine_values({1: share(1, (1, 2, 3)), 2: share(2, (1, 2))}) not in keys
+    assert combine_values({1: share(1, (1, 2)), 2: share(2, (1, 2))}) in keys
+    town = ceremony_with("other transcript")
+    town.run()
+    assert town.state.phase is Phase.DONE and "another transcript" in town.state.lies[town.parties[0].signer.address]
+
+
+# --- 15: complaints that open an honest dealer ---
+
+
+def flooded() -> Town:
+    """Two of five shards complain falsely about the same honest dealer; two values of its polynomial are the polynomial."""
+    parties = [party(n) for n in range(1, 6)]
+    for each in parties[1:3]:
+        each.meddle = ALL["false complaint"]
+    town = Town(plan_for(parties, 2, 3, budget=1), parties)
+    with contextlib.suppress(CeremonyRefused):  # who judges after the end is refused
+        town.run()
+    return town
+
+
+def read_off(town: Town, dealer: int) -> int:
+    """The value at 0 of a dealer's polynomial, from the complaints in the log."""
+    deal, values = town.state.deals[dealer], {}
+    polynomial = [decode_point(each) for each in deal.commitments]
+    for message in town.log:
+        body = read_message(message)
+        for said in body.complaints if isinstance(body, Judgement) else ():
+            receiver = next(seat.index for seat in town.plan.receivers if seat.address == message.sender)
+            sealed = next(each for each in deal.sealed if each.receiver == receiver)
+            key = town.state.keys[receiver]
+            values[receiver] = open_deal(town.state.id, dealer, sealed, decode_point(said.point), key, polynomial)
+    return combine_values(values)
+
+
+def test_attack_15_a_flood_of_complaints_ends_the_ceremony_and_opens_a_dealer_where_there_is_no_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    town = flooded()
+    assert town.state.phase is Phase.FAILED and len(town.state.revealed) == 2 and town.state.result is None
+    # Control: without a budget the ceremony goes on, and a part of the key that it makes stands in its log.
+    monkeypatch.setattr(steps, "failed", lambda state, reason: state)
+    town = flooded()
+    assert town.state.phase is Phase.DONE and town.state.result is not None and 1 in town.state.result.qualified
+    assert encode_point(GENERATOR * read_off(town, 1)) == town.state.deals[1].commitments[0]
