@@ -67,9 +67,10 @@ class AccountActs(Acts):
         """Proposes an environment (with its pool) or a model (pool zero)."""
         self._act("Registry", "propose", digest, (digest, pool, vectors, document))
 
-    def certify_item(self, digest: Digest, vectors: Digest) -> None:
-        """Says that this verifier reproduced an environment or a model."""
-        self._act("Registry", "certify", digest, (digest, vectors))
+    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> None:
+        """Says that this verifier reproduced an environment or a model, once for each proposal, which ends at `certify_until`."""
+        subject = digest + vectors + certify_until.to_bytes(8, "big")
+        self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
     def register_bls(self, signer: BlsSigner) -> None:
         """Registers this account's key for certificates, or replaces it."""

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from bytewise.cli import chain, dispute, keys, model, pinned, verify
+from bytewise.cli import certify, chain, dispute, keys, model, pinned, verify
 from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
 from bytewise.cli.exits import Exit, exit_for
@@ -30,6 +30,7 @@ duties = typer.Typer(no_args_is_help=True, help="Duties of a committee member.")
 app.add_typer(model.app, name="model")
 model.app.command()(pinned.pin)
 model.app.command()(pinned.fingerprint)
+model.app.command()(certify.vectors)
 app.add_typer(chain.app, name="chain")
 app.add_typer(keys.app, name="kms")
 app.add_typer(receipts, name="receipt")
@@ -40,6 +41,7 @@ app.command()(demo)
 app.command()(gate)
 app.command("verify")(verify.verify)
 receipts.command("show")(verify.show)
+duties.command("certify")(certify.certify)
 
 
 @app.command()

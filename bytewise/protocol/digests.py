@@ -86,6 +86,8 @@ class Label(enum.Enum):
     WEIGHTS = "bytewise/v1/model-make"
     RETRY = "bytewise/v1/retried-request"
     VECTORS = "bytewise/v1/profile-vectors"
+    MODEL_VECTORS = "bytewise/v1/model-vectors"
+    VECTOR_QUESTION = "bytewise/v1/question-of-vectors"
 
 
 def sha256(data: bytes) -> Digest:

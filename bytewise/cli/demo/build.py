@@ -13,8 +13,10 @@ from bytewise.cli.demo import ceremony, plan
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS, VERIFIERS
 from bytewise.cli.demo.processes import Network as Processes
 from bytewise.cli.demo.site import Site
-from bytewise.inference import artifact, known_answers
+from bytewise.inference import artifact
 from bytewise.inference.determinism import environment
+from bytewise.inference.profiles import open_engine
+from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import encode
@@ -143,25 +145,27 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
     deployer = devnet_signer(CHAIN_ID, 0)
     policy, place = make_policy(site), make_environment(site, models)
     pool, served = plan.pool_of(place), artifact.load(models.served)
-    with ThreadPoolExecutor(1) as threads:
-        migrating = threads.submit(migrate_databases, site)
+    with ThreadPoolExecutor(2) as threads:
+        migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, models.served)
         fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
         _mine(client, 2)
         vote = Vote(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
         network = deploy.deploy(client, deployer, deploy.survey(client, deployer.address, plan.PARAMS, plan.SHAPE, [pool], vote))
         migrating.result(BUILD_TIMEOUT_S)
+        vectors = computing.result(BUILD_TIMEOUT_S)
     write_network(site.network_file, network)
     ceremony.begin(site, processes)
     proposals = [
-        deploy.environment_proposal(place, pool, _vectors()),
-        deploy.Proposed(served.model_id, ZERO_DIGEST, _vectors(), encode(served.manifest)),
+        deploy.environment_proposal(place, pool, vectors),
+        deploy.Proposed(served.model_id, ZERO_DIGEST, vectors, encode(served.manifest)),
     ]
     measurements = [each.measurement for each in policy.measurements]
     appraisal = Policy(policy.digest, policy.serial, encode(policy))
     deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal, [])
     deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
     network = ceremony.finish(site, processes, client, network, deployer)
-    _certify(client, network, deployer, [signers[name] for name in VERIFIERS], [place.digest, served.model_id])
+    items = dict.fromkeys([place.digest, served.model_id], vectors)
+    _certify(client, network, deployer, [signers[name] for name in VERIFIERS], items)
     write_network(site.network_file, network)
     return Built(network, place, {name: signer.address for name, signer in signers.items()})
 
@@ -174,7 +178,7 @@ def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measuremen
 
 
 def _certify(
-    client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: list[Digest]
+    client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: dict[Digest, Digest]
 ) -> None:
     """Stake weighs from the next stake epoch on; then who has it says what it reproduced, and the curator puts it in force."""
     reader = DocketReader(client, network)
@@ -183,13 +187,13 @@ def _certify(
     if pool is None:
         raise Bug("the curator has not added the pool")
     _mine(client, pool.epoch_end - head + 1)
-    deploy.certify(client, network, verifiers, dict.fromkeys(items, _vectors()))
-    deploy.activate(client, network, curator, items)
+    deploy.certify(client, network, verifiers, items)
+    deploy.activate(client, network, curator, list(items))
 
 
-def _vectors() -> Digest:
-    # Every enclave has computed these known answers before it says that it is ready.
-    return digests.sha256(Path(known_answers.__file__).read_bytes())
+def _vectors(served: Path) -> Digest:
+    # All verifiers of the demo are on this machine: what one `bytewise duty certify` computes, each would.
+    return vectors_of(open_engine(served, None)).digest
 
 
 def _mine(client: ChainClient, blocks: int) -> None:

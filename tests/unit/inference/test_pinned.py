@@ -11,9 +11,10 @@ from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.pinned.fingerprint import fingerprint
 from bytewise.inference.pinned.model import FloatModel, head_row
 from bytewise.inference.pinned.switches import pinned
+from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.compare import DivergenceClass, Generated
-from bytewise.protocol.environment import Version
+from bytewise.protocol.environment import PROFILE_PINNED_1, Version
 from bytewise.protocol.errors import CannotExecute, OutsideLimits
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Request, output_for
@@ -72,6 +73,12 @@ def test_a_true_claim_matches_without_any_teacher_forced_pass(place: Place, requ
     assert (found.truth, found.divergence, found.verify_passes) == (truth, None, 0)
     assert again.confirm(request_, found) is found
     assert again.vectors() == place.engine.vectors()
+
+
+def test_a_models_vectors_are_of_its_environment(place: Place) -> None:
+    found = vectors_of(place.engine)
+    assert found.environment == place.environment.digest and found.profile == PROFILE_PINNED_1
+    assert vectors_of(PinnedEngine(place.artifact, place.environment)).differences(found) == ()
 
 
 @pytest.mark.parametrize("position", [0, 4, NEW - 1])

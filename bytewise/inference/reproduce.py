@@ -1,0 +1,33 @@
+"""The vectors of a model on this machine's engine: computed by whoever proposes it, and again by everybody who certifies it."""
+
+from collections.abc import Callable
+
+from bytewise.inference.pinned.engine import PinnedEngine
+from bytewise.inference.profiles import AnyEngine
+from bytewise.protocol.errors import NotExact
+from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.protocol.vectors import KINDS, Answer, Vectors, questions
+
+Tell = Callable[[str, int, int], None]
+"""Called with the name of the next question, how many are done, and how many there are."""
+
+
+def vectors_of(engine: AnyEngine, tell: Tell | None = None) -> Vectors:
+    """The engine's answers to the questions of its model, each also checked as a claim, after the profile's own vectors.
+
+    `NotExact` or `CannotExecute` if this machine cannot tell.
+    """
+    environment = engine.environment.digest if isinstance(engine, PinnedEngine) else ZERO_DIGEST
+    model_id, shape = engine.artifact.model_id, engine.artifact.manifest.architecture
+    profile_vectors = engine.vectors()
+    answers, asked = [], questions(model_id, environment, shape.vocabulary, shape.max_context)
+    for place, (name, request) in enumerate(zip(KINDS, asked, strict=True)):
+        if tell is not None:
+            tell(name, place, len(asked))
+        made = engine.generate(request)
+        # The other way through the engine, and the one that a vote comes from.
+        checked = engine.verify(request, made.output, made.out_hash)
+        if checked.divergence is not None:
+            raise NotExact(f"the answer to vector {place + 1} ({name}) is not the one that this engine confirms")
+        answers.append(Answer(made.output.tokens_hash, made.trace_root))
+    return Vectors(engine.profile, profile_vectors, model_id, environment, tuple(answers))

@@ -1,0 +1,161 @@
+"""A verifier certifies what its own engine reproduced, and nothing else: a real model, a real registry, and wrong bytes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol import encoding
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
+from bytewise.protocol.vectors import Answer, Vectors
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.lane import Lane
+from bytewise.storage.outbox import Outbox
+from chain.book import write_network
+from chain.calls import call_of
+from chain.keys import save_signer
+from chain.office_acts import propose_item
+from chain.sender import SenderPolicy
+from chain.sending import contract_sender
+from chain.transactions import send_all
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
+from tests.unit.inference.models import small_artifact
+
+MEMBER = VERIFIERS[0]
+
+
+class Place(NamedTuple):
+    """A network with verifiers, a model with its vectors, and one member's settings."""
+
+    anvil: Anvil
+    network: Network
+    folder: Path
+    model_id: Digest
+
+    @property
+    def vectors(self) -> Vectors:
+        """As the proposer published them."""
+        return encoding.decode(Vectors, (self.folder / "vectors.json").read_bytes())
+
+    def propose(self, item: Digest, pool: Digest, vectors: Digest, document: bytes = b"{}") -> None:
+        """Somebody proposes an item."""
+        act = propose_item(item, pool, vectors, document)
+        send_all(self.anvil.client, [call_of(signer(12), self.network, act)], 60)
+
+    def certify(self, item: Digest, *options: str, wanted: Exit = Exit.OK) -> None:
+        """The verb; its exit code must be the wanted one."""
+        where = [str(self.folder / "model" / "artifact"), "--config", str(self.folder / "node.json")]
+        assert main(["duty", "certify", hex0x(item), *where, *options]) == wanted
+
+    def planned(self) -> int:
+        """Acts that the member is to send."""
+        return len(Outbox(self.lane()).all())
+
+    def lane(self) -> Lane:
+        """The member's."""
+        return Lane(open_database(f"sqlite:///{self.folder / 'actor.db'}"), SystemClock(), CHAIN_ID, MEMBER.address)
+
+    def runs(self) -> None:
+        """The member's process sends what it was ordered."""
+        policy = SenderPolicy(confirmations=1)
+        sender = contract_sender(self.anvil.client, self.network, self.lane(), MEMBER, "verifier", policy)
+        for _ in range(4):
+            sender.pump()
+            mine(self.anvil, 1)
+        sender.transactions.outbox.lane.release()
+
+    def certified(self, item: Digest) -> int:
+        """Units that stand for it."""
+        return reader(self.anvil, self.network).item(item, self.anvil.client.head().number).certified
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("member")
+    with running_anvil() as anvil:
+        network = deployed(anvil)
+        write_network(folder / "network.json", network)
+        save_signer(folder / "account.key", MEMBER)
+        (folder / "actor.db").write_bytes(empty_database())
+        settings = {
+            "role": "verifier", "rpc_url": anvil.url, "network_file": "network.json", "key_file": "account.key",
+            "database": f"sqlite:///{folder / 'actor.db'}", "journal_key_file": "journal.key",
+            "da_urls": ["http://127.0.0.1:1"], "enclave_socket": "s",
+        }  # fmt: skip
+        (folder / "node.json").write_bytes(encoding.encode(settings))
+        made = small_artifact(folder / "model", 7)
+        assert main(["model", "vectors", str(folder / "model" / "artifact"), str(folder / "vectors.json")]) == Exit.OK
+        yield Place(anvil, network, folder, made.model_id)
+
+
+def test_a_model_is_certified_by_who_computed_the_same(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.propose(place.model_id, ZERO_DIGEST, place.vectors.digest)
+    before = place.planned()
+    place.certify(place.model_id, "--dry-run")
+    assert place.planned() == before and "all vectors are the same" in capsys.readouterr().out
+    place.certify(place.model_id)
+    assert place.planned() == before + 1 and place.certified(place.model_id) == 0
+    place.runs()
+    assert place.certified(place.model_id) > 0
+    place.certify(place.model_id, wanted=Exit.USAGE)
+    assert "AlreadyCertified" in capsys.readouterr().err
+
+
+def test_an_environment_is_certified_with_a_model_that_it_serves(place: Place) -> None:
+    other = replace(ENVIRONMENT, driver="another")
+    place.propose(other.digest, POOL, place.vectors.digest, encoding.encode(other))
+    place.certify(other.digest, "--vectors", str(place.folder / "vectors.json"))
+    place.runs()
+    assert place.certified(other.digest) > 0
+
+
+def test_one_other_byte_is_not_certified_and_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """A proposer that published what no engine gives: the digest on the chain is its, and its file fits."""
+    number = 2
+    true = place.vectors.answers[number]
+    wrong = Answer(true.tokens_hash, Digest(bytes([true.trace_root[0] ^ 1]) + true.trace_root[1:]))
+    answers = tuple(wrong if i == number else each for i, each in enumerate(place.vectors.answers))
+    forged, item, file = replace(place.vectors, answers=answers), replace(ENVIRONMENT, driver="forged"), "forged.json"
+    (place.folder / file).write_bytes(encoding.encode(forged))
+    place.propose(item.digest, POOL, forged.digest, encoding.encode(item))
+    before = place.planned()
+    place.certify(item.digest, "--vectors", str(place.folder / file), wanted=Exit.MISMATCH)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"not certified: this engine gives {hex0x(place.vectors.digest)}" in said
+    assert f"vector {number + 1} (" in said and "another computation" in said and said.count("vector ") == 1
+    place.certify(item.digest, wanted=Exit.MISMATCH)
+    assert "--vectors FILE of the proposer shows which" in " ".join(capsys.readouterr().err.split())
+    assert place.planned() == before
+
+
+def test_what_cannot_be_certified_is_named_before_anything_is_computed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    def refused(item: Digest, *options: str) -> str:
+        place.certify(item, *options, wanted=Exit.USAGE)
+        return " ".join(capsys.readouterr().err.split())
+
+    assert "is NONE, not PROPOSED" in refused(word("nothing"))
+    assert "is ACTIVE, not PROPOSED" in refused(ENVIRONMENT.digest)
+    place.propose(word("another model"), ZERO_DIGEST, place.vectors.digest)
+    assert f"is model {hex0x(place.model_id)}, not" in refused(word("another model"))
+    place.propose(word("no document"), POOL, place.vectors.digest)
+    assert "no document of it" in refused(word("no document"))
+    none = place.folder / "none.json"
+    none.write_text("{}")
+    assert "are no vectors" in refused(word("another model"), "--vectors", str(none))
+    changed = replace(place.vectors, profile_vectors=word("other"))
+    none.write_bytes(encoding.encode(changed))
+    assert f"are {hex0x(changed.digest)}, proposed is" in refused(word("another model"), "--vectors", str(none))
+    assert main(["duty", "certify", "0x12", "x", "--config", str(place.folder / "node.json")]) == Exit.USAGE
+    assert "exists already" in told_by_vectors(place, "vectors.json", capsys)
+
+
+def told_by_vectors(place: Place, out: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["model", "vectors", str(place.folder / "model" / "artifact"), str(place.folder / out)]) == Exit.USAGE
+    return capsys.readouterr().err
