@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytewise.protocol.ballots import Commit
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.errors import (
@@ -20,12 +21,13 @@ from bytewise.protocol.errors import (
     WrongPhase,
 )
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.units import ZERO_DIGEST, Address, address
+from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
 from chain import artifacts
 from chain.answers import _GO_ON, _MEANINGS, classify
 from chain.artifacts import Reason, interface
 from chain.bls import BlsSigner, PublicKey, aggregate, committee_key
 from chain.certificates import certificate, seating, signing
+from chain.dispute_acts import COMMITS_PER_CALL, SignedCommit, parts_of
 from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
 from chain.rules import _RULES, as_rule
@@ -111,6 +113,21 @@ def test_a_plan_creates_before_it_wires_and_every_argument_fits() -> None:
     assert tuple(created) == names(pools) and planned[-1].verb == "establish"
     assert [step.verb for step in planned[len(created) : -1]] == ["wire"] * 9
     assert isinstance(DEVNET_SHAPE, Shape)
+
+
+@given(count=st.integers(0, 255), most=st.integers(1, 255))
+def test_commitments_go_in_as_few_transactions_as_may_be(count: int, most: int) -> None:
+    commit = Commit(word("dispute"), U16(1), U256(1), word("vote"))
+    commits = [SignedCommit(commit, address(f"0x{i + 1:040x}"), Blob(b"")) for i in range(count)]
+    parts = parts_of(commits, most)
+    assert [each for part in parts for each in part] == commits and len(parts) == -(-count // most)
+    assert all(0 < len(part) <= most for part in parts)
+
+
+def test_commitments_of_several_rounds_are_not_brought_together() -> None:
+    rounds = [Commit(word("dispute"), U16(i), U256(1), word("vote")) for i in (1, 2)]
+    with pytest.raises(MalformedValue, match="several rounds"):
+        parts_of([SignedCommit(each, address("0x" + "11" * 20), Blob(b"")) for each in rounds], COMMITS_PER_CALL)
 
 
 def keyed(count: int) -> tuple[list[Seat], dict[Address, BlsSigner]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol import digests, merkle
-from bytewise.protocol.ballots import certified_digest, sealed
+from bytewise.protocol.ballots import Commit, certified_digest, sealed
 from bytewise.protocol.court.count import key_of, said_by
 from bytewise.protocol.errors import (
     BondMismatch,
@@ -22,10 +22,12 @@ from bytewise.protocol.network import CodeHash
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
+from bytewise.storage.outbox import State
 from chain.bls import BlsSigner
 from chain.book import read_network, verify_code, write_network
 from chain.calls import Act, dry_run
 from chain.certificates import certificate, seating, signing
+from chain.dispute_acts import SignedCommit
 from chain.history import CourtHistory
 from chain.params import DEVNET
 from chain.voted_acts import set_params
@@ -70,6 +72,30 @@ def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: 
         operator.stake_wei == court.reader.stake_at(OPERATORS[0].address, head - 1, head)
         and operator.credit_wei == ending.to_operator
     )
+
+
+def test_whoever_brings_commitments_brings_all_of_them_in_as_many_parts_as_they_need(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path)
+    court.open(0, word("wrong guess"))
+    case = court.until(Phase.COMMIT)
+    keys = {each.address: each for each in VERIFIERS}
+    votes = [court.vote(case, each.voter, claimed(court, 0)) for each in case.members]
+    assert len(votes) > 2
+    made = [Commit(v.dispute, v.round, v.seat_mask, typed_digest(court.domain, v)) for v in votes]
+    signed = [
+        SignedCommit(c, v.voter, keys[v.voter].sign(typed_digest(court.domain, c))) for c, v in zip(made, votes, strict=True)
+    ]
+    helper = court.of(CHALLENGER)
+    helper.commit_for(signed[:1])
+    court.pump()
+    helper.commit_for(signed, most=2)
+    court.pump()
+    sent = [item for item in helper.transactions.outbox.all() if item.intent.function == "commitFor"]
+    assert len(sent) == 1 + -(-len(votes) // 2) and all(item.state is State.CONFIRMED for item in sent)
+    shown = {each.voter: each.commitment for each in court.case().members}
+    assert all(sealed(typed_digest(court.domain, v), v.voter, v.seat_mask) == shown[v.voter] for v in votes)
+    with pytest.raises(MalformedValue, match="two are of one voter"):
+        helper.commit_for([signed[0], signed[0]])
 
 
 def test_a_lie_is_overturned_by_a_certificate_and_its_price_withdrawn(anvil: Anvil, tmp_path: Path) -> None:
