@@ -112,6 +112,7 @@ abstract contract Checks is Watch {
         same(out, mirror.unbondingOf(a), "unbonding by events");
         same(vault.lockedOf(a), mirror.lockedOf(a), "locks by events");
         same(vault.collateralOf(a), mirror.collateralOf(a), "collateral by events");
+        same(vault.obligedOf(a), mirror.obligedOf(a), "obligations by events");
         same(vault.keptOf(a), mirror.keptOf(a), "what stays, by events");
         (, uint256 slash) = params.feeAndSlash(params.version());
         same(vault.freeStakeOf(a), mirror.freeOf(a, slash), "what receipts can bind, by events");
@@ -130,6 +131,7 @@ abstract contract Checks is Watch {
             IReceiptAnchor.Batch memory b = anchor.batch(one.batchId);
             if (!b.released) collateral += b.count * params.money(b.paramsVersion).receiptCollateral;
         }
+        same(vault.obligedOf(a), _owedBy(a), "obligations are those of open demands to anchor");
         same(vault.lockedOf(a), locks, "locks are those of open disputes");
         same(vault.collateralOf(a), collateral, "collateral is that of open batches");
     }

@@ -141,6 +141,7 @@ abstract contract Ending is KeyActions {
             uint256 active = vault.stakeOf(people[i]);
             same(vault.lockedOf(people[i]), 0, "a lock stays for ever");
             same(vault.collateralOf(people[i]), 0, "collateral stays for ever");
+            same(vault.obligedOf(people[i]), 0, "an obligation stays for ever");
             // The queue may be full; what is due makes room.
             if (active != 0) may(people[i], address(vault), 0, abi.encodeCall(vault.requestUnbond, (active)), "home");
         }

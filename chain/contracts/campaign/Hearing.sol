@@ -5,7 +5,6 @@ import {Finding, Money, Phase, Standing, Vote} from "../src/Types.sol";
 import {Vm} from "../test/Vm.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
@@ -54,7 +53,7 @@ abstract contract Hearing is People, Recount {
             else if (by == address(settlement)) _ofSettlement(logs[i]);
             else if (by == address(guardian)) _ofGuardian(logs[i]);
             else if (by == address(params)) ruled = true;
-            else if (logs[i].topics[0] == IReceiptAnchor.Demanded.selector) demanded.push(logs[i].topics[1]);
+            else if (by == address(anchor)) _ofAnchor(logs[i]);
             else _ofOthers(logs[i]);
         }
     }
@@ -88,6 +87,9 @@ abstract contract Hearing is People, Recount {
         bool moved_ = e.topics[0] == IRegistry.VerifierJoined.selector || e.topics[0] == IRegistry.VerifierLeft.selector;
         if (moved_) movers.push(address(uint160(uint256(e.topics[1]))));
     }
+
+    /// @dev Batches and demands: `Owing`.
+    function _ofAnchor(Vm.Log memory e) internal virtual;
 
     /// @dev What later parts of the campaign keep books of.
     function _ofOthers(Vm.Log memory e) internal virtual {}

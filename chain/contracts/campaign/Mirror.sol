@@ -13,6 +13,7 @@ contract Mirror {
     mapping(address who => uint256) public unbondingOf;
     mapping(address who => uint256) public lockedOf;
     mapping(address who => uint256) public collateralOf;
+    mapping(address who => uint256) public obligedOf;
     /// @dev The largest stake that batches were anchored with since the account last had none open.
     mapping(address who => uint256) private _leastOf;
     mapping(bytes32 ref => uint256) public slashedBy;
@@ -161,7 +162,9 @@ contract Mirror {
     /// @dev Of what a report slashed, a reporter has a share of what no dispute had locked then.
     function _reported(bytes32 ref, uint256 amount) private {
         _reportedBy[ref] += amount;
-        if (_reportedBy[ref] > _unlockedBy[ref] * MOST_ALPHA_BPS / 10_000) _wrong("a report shares what disputes lock");
+        if (_reportedBy[ref] > _unlockedBy[ref] * MOST_ALPHA_BPS / 10_000) {
+            _wrong("a report shares what disputes lock");
+        }
     }
 
     function _ofBound(bytes32 kind, address who, Vm.Log memory e, uint256 amount) private {
@@ -176,6 +179,10 @@ contract Mirror {
             collateralOf[who] += amount;
         } else if (kind == IStakeSource.Released.selector) {
             collateralOf[who] -= amount;
+        } else if (kind == IStakeSource.Obliged.selector) {
+            obligedOf[who] += amount;
+        } else if (kind == IStakeSource.Discharged.selector) {
+            obligedOf[who] -= amount;
         }
     }
 
@@ -233,7 +240,7 @@ contract Mirror {
     }
 
     function _bound(address who) private view returns (uint256) {
-        return lockedOf[who] + collateralOf[who];
+        return lockedOf[who] + collateralOf[who] + obligedOf[who];
     }
 
     function _wrong(string memory what) private {

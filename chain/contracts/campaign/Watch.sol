@@ -4,11 +4,11 @@ pragma solidity 0.8.37;
 import {Committee, Phase, Standing, Times, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Deadlines} from "./Deadlines.sol";
-import {Hearing} from "./Hearing.sol";
+import {Owing} from "./Owing.sol";
 import {Table} from "./Table.sol";
 
 /// @title After every call: each dispute that it touched moved along the table, by a count made a second time
-abstract contract Watch is Hearing {
+abstract contract Watch is Owing {
     /// @notice An operator convicted of a wrong answer.
     struct Conviction {
         address operator;

@@ -43,8 +43,8 @@ abstract contract BatchStore is IReceiptAnchor {
         address operator;
         uint64 number; // batch, or sequence number of a receipt that is not anchored
         uint32 paramsVersion;
-        bytes32 pool; // ANCHOR: without it nobody can post
         uint32 stoppedAtStart; // ANCHOR: the pool's stopped seconds
+        uint24 service; // ANCHOR: without which nobody can post
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -72,8 +72,8 @@ abstract contract BatchStore is IReceiptAnchor {
         return _batches[batchId];
     }
 
-    function _service(Stored storage b) internal view returns (Service storage) {
-        return _services[b.service];
+    function _service(uint24 place) internal view returns (Service storage) {
+        return _services[place];
     }
 
     function _isVoid(uint64 batchId) internal view returns (bool) {
@@ -96,7 +96,7 @@ abstract contract BatchStore is IReceiptAnchor {
         b.blockNumber = SafeCast.toUint40(block.number);
         b.paramsVersion = version;
         b.stoppedAtStart = SafeCast.toUint32(stopped);
-        b.service = _serviceOf(h, pool);
+        b.service = _serviceOf(h.environment, h.modelId, h.keyEpoch, pool);
         b.root = h.root;
         b.listHash = h.listHash;
     }
@@ -104,7 +104,7 @@ abstract contract BatchStore is IReceiptAnchor {
     /// @dev A batch as the interface shows it.
     function _shown(uint64 batchId) internal view returns (Batch memory shown) {
         Stored storage b = _known(batchId);
-        Service storage s = _service(b);
+        Service storage s = _service(b.service);
         shown.operator = b.operator;
         shown.anchoredAt = b.anchoredAt;
         shown.blockNumber = b.blockNumber;
@@ -122,11 +122,11 @@ abstract contract BatchStore is IReceiptAnchor {
         shown.modelId = s.modelId;
     }
 
-    function _serviceOf(BatchHeader calldata h, bytes32 pool) private returns (uint24) {
-        bytes32 hash = keccak256(abi.encode(h.environment, h.modelId, h.keyEpoch));
+    function _serviceOf(bytes32 environment, bytes32 modelId, uint64 keyEpoch, bytes32 pool) internal returns (uint24) {
+        bytes32 hash = keccak256(abi.encode(environment, modelId, keyEpoch));
         uint256 place = _servicePlace[hash];
         if (place == 0) {
-            _services.push(Service(h.environment, h.modelId, pool, h.keyEpoch));
+            _services.push(Service(environment, modelId, pool, keyEpoch));
             place = _services.length;
             _servicePlace[hash] = place;
         }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {LowLevelCall} from "@openzeppelin/contracts/utils/LowLevelCall.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {Leaves} from "./Leaves.sol";
 import {Reports} from "./Reports.sol";
-import {Money, Receipt, Status} from "./Types.sol";
+import {Receipt} from "./Types.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
@@ -22,8 +20,6 @@ abstract contract Demands is Reports {
     IRegistry public immutable REGISTRY;
     /// @notice Key epochs.
     IKeyEpochs public immutable EPOCHS;
-    /// @dev `Leaves`, which knows what an answer to a demand for a list is.
-    address private immutable LEAVES = address(new Leaves());
 
     modifier running() {
         _checkRunning();
@@ -50,7 +46,7 @@ abstract contract Demands is Reports {
     function answerList(uint64 batchId, bytes calldata, Receipt[] calldata, bytes[] calldata) external {
         Stored storage b = _known(batchId);
         // Or a list of anything would do, and a root that nobody else can open would make its receipts final unseen.
-        Address.functionStaticCall(LEAVES, msg.data);
+        _asked(LEAVES);
         // List and leaves as they came, so that who answers through another contract shows them too.
         _answer(listSubject(batchId), Kind.LIST, msg.data[4:]);
         --b.holds;
@@ -91,8 +87,13 @@ abstract contract Demands is Reports {
         if (r.seq <= last) revert NumberAnchored(r.seq, last);
         // What the network itself closed meanwhile is no fault of the operator.
         bytes32 pool = _checkServable(r.environment, r.modelId, r.keyEpoch);
-        StoredDemand storage d = _open(Kind.ANCHOR, anchorSubject(id), r.operator, r.seq, PARAMS.version());
-        (d.pool, d.stoppedAtStart) = (pool, SafeCast.toUint32(_stoppedSeconds(pool)));
+        bytes32 subject = anchorSubject(id);
+        StoredDemand storage d = _demands[subject];
+        // Before the deadline is computed of it.
+        d.stoppedAtStart = SafeCast.toUint32(_stoppedSeconds(pool));
+        d.service = _serviceOf(r.environment, r.modelId, r.keyEpoch, pool);
+        _open(Kind.ANCHOR, subject, r.operator, r.seq, PARAMS.version());
+        VAULT.oblige(r.operator, _penaltyOf(d), subject);
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -128,7 +129,7 @@ abstract contract Demands is Reports {
     /// @inheritdoc IReceiptAnchor
     function disputable(bytes32 receiptId_, uint64 batchId) external view returns (uint64, uint32, bytes32) {
         Stored storage b = _known(batchId);
-        return (windowEnd(receiptId_, batchId), b.paramsVersion, _service(b).pool);
+        return (windowEnd(receiptId_, batchId), b.paramsVersion, _service(b.service).pool);
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -142,16 +143,17 @@ abstract contract Demands is Reports {
         if (d.kind == Kind.ANCHOR) shown.seq = d.number;
         else shown.batchId = d.number;
         shown.openedAt = d.openedAt;
-        shown.deadline = d.state == State.EXPIRED ? d.closedAt : SafeCast.toUint64(_deadline(d));
+        shown.deadline = d.state >= State.EXPIRED ? d.closedAt : SafeCast.toUint64(_deadline(d));
         shown.paramsVersion = d.paramsVersion;
-        shown.bond = _money(d.paramsVersion).demandBond;
+        (uint256 bond,,) = PARAMS.demandMoney(d.paramsVersion);
+        shown.bond = uint96(bond);
     }
 
     /// @dev Last second to question any receipt of a batch but those whose envelopes were demanded.
     function _batchEnd(uint64 batchId) internal view returns (uint256) {
         Stored storage b = _known(batchId);
         // The clock less the pool's stops never goes back, so a window that was over stays over.
-        uint256 stopped = _stoppedSeconds(_service(b).pool) - b.stoppedAtStart;
+        uint256 stopped = _stoppedSeconds(_service(b.service).pool) - b.stoppedAtStart;
         return uint256(b.startedAt) + PARAMS.window(b.paramsVersion) + stopped + _heldFor(listSubject(batchId));
     }
 
@@ -165,13 +167,13 @@ abstract contract Demands is Reports {
 
     /// @dev Environment, model and epoch take batches, and the environment's pool can judge them.
     function _checkServable(bytes32 environment, bytes32 modelId, uint64 epoch) internal view returns (bytes32 pool) {
-        IRegistry.Item memory item = REGISTRY.item(environment);
-        // A model is an item too, without a pool.
-        if (item.status != Status.ACTIVE || item.pool == 0) revert EnvironmentNotActive(environment);
-        if (REGISTRY.item(modelId).status != Status.ACTIVE) revert ModelNotActive(modelId);
+        bool environmentOpen;
+        bool modelOpen;
+        (pool, environmentOpen, modelOpen) = REGISTRY.service(environment, modelId);
+        if (!environmentOpen) revert EnvironmentNotActive(environment);
+        if (!modelOpen) revert ModelNotActive(modelId);
         if (!EPOCHS.isOpenForInclusion(epoch)) revert EpochNotOpen(epoch);
-        if (!REGISTRY.isSeatable(item.pool)) revert PoolTooSmall(item.pool);
-        return item.pool;
+        if (!REGISTRY.isSeatable(pool)) revert PoolTooSmall(pool);
     }
 
     function _clock() internal view returns (uint64) {
@@ -186,19 +188,16 @@ abstract contract Demands is Reports {
         if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
     }
 
-    function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version)
-        private
-        returns (StoredDemand storage d)
-    {
-        d = _demands[subject];
+    function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version) private {
+        StoredDemand storage d = _demands[subject];
         if (d.state != State.NONE) revert AlreadyDemanded(subject);
-        uint96 bond = _money(version).demandBond;
+        (uint256 bond,,) = PARAMS.demandMoney(version);
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
         (d.by, d.openedAt) = (msg.sender, SafeCast.toUint40(_clock()));
         (d.kind, d.state) = (kind, State.OPEN);
         (d.operator, d.number, d.paramsVersion) = (operator, number, version);
         LEDGER.take{value: msg.value}(subject, msg.sender, ILedger.Source.DEMAND_BOND);
-        emit Demanded(subject, kind, operator, msg.sender, SafeCast.toUint64(_deadline(d)), bond);
+        emit Demanded(subject, kind, operator, msg.sender, SafeCast.toUint64(_deadline(d)), uint96(bond));
     }
 
     function _answer(bytes32 subject, Kind kind, bytes memory answer) private {
@@ -208,17 +207,19 @@ abstract contract Demands is Reports {
         uint256 deadline = _deadline(d);
         if (clock > deadline) revert TooLate(clock, deadline);
         (d.state, d.closedAt) = (State.ANSWERED, SafeCast.toUint40(clock));
-        _bondTo(subject, msg.sender, ILedger.Reason.DEMAND_ANSWERED);
+        _settle(subject, d, msg.sender, ILedger.Reason.DEMAND_ANSWERED);
         emit Answered(subject, kind, msg.sender, answer);
     }
 
-    /// @dev Nobody answered: the bond goes back, the window goes on.
+    /// @dev Nobody answered: the bond goes back, the window goes on. Whether the operator could not is decided here, once and
+    ///      for all: what is closed now may be open again tomorrow.
     function _close(bytes32 subject, StoredDemand storage d) private {
         uint64 clock = _clock();
         uint256 deadline = _deadline(d);
         if (clock <= deadline) revert TooEarly(clock, deadline + 1);
-        (d.state, d.closedAt) = (State.EXPIRED, SafeCast.toUint40(deadline));
-        _bondTo(subject, d.by, ILedger.Reason.BOND_BACK);
+        State end = d.kind == Kind.ANCHOR && _couldNotPost(d, deadline) ? State.EXCUSED : State.EXPIRED;
+        (d.state, d.closedAt) = (end, SafeCast.toUint40(deadline));
+        _settle(subject, d, d.by, ILedger.Reason.BOND_BACK);
         if (d.kind == Kind.ENVELOPE) _endHold(d);
         if (d.kind != Kind.LIST) return;
         --_known(d.number).holds;
@@ -229,12 +230,15 @@ abstract contract Demands is Reports {
     ///      nothing: EigenLayer's stake remembers a slash that was refused, to take it later, and would take the next call's too.
     function _expireFirst(bytes32 subject, StoredDemand storage d) private {
         _close(subject, d);
-        try this.expire(subject) {}
-        catch (bytes memory why) {
-            // Any other reason, no gas among them, undoes all.
-            if (bytes4(why) != NothingToSlash.selector) LowLevelCall.bubbleRevert(why);
-            emit Expired(subject, d.kind, 0);
+        if (d.state == State.EXPIRED) {
+            try this.expire(subject) {
+                return;
+            } catch (bytes memory why) {
+                // Any other reason, no gas among them, undoes all.
+                if (bytes4(why) != NothingToSlash.selector) LowLevelCall.bubbleRevert(why);
+            }
         }
+        emit Expired(subject, d.kind, 0);
     }
 
     /// @dev The collateral of the batch stays as long as the longest window of its receipts.
@@ -244,8 +248,20 @@ abstract contract Demands is Reports {
         if (held > _longestHeld[d.number]) _longestHeld[d.number] = held;
     }
 
-    function _bondTo(bytes32 subject, address who, ILedger.Reason reason) private {
-        LEDGER.credit(subject, who, _money(_demands[subject].paramsVersion).demandBond, reason);
+    /// @dev The bond to `who`, and no stake waits for an answer any more: before the penalty, which takes it or not.
+    function _settle(bytes32 subject, StoredDemand storage d, address who, ILedger.Reason reason) private {
+        (uint256 bond,, uint256 unanchoredPenalty) = PARAMS.demandMoney(d.paramsVersion);
+        LEDGER.credit(subject, who, bond, reason);
+        if (d.kind == Kind.ANCHOR) VAULT.discharge(d.operator, unanchoredPenalty, subject);
+    }
+
+    /// @dev The pool stood still while the demand was open, and what the receipt was made with was closed before the deadline, or is
+    ///      now, where nobody knows since when. Not: the pool cannot judge now, for that operators can bring about.
+    function _couldNotPost(StoredDemand storage d, uint256 deadline) private view returns (bool) {
+        Service storage s = _service(d.service);
+        if (_stoppedSeconds(s.pool) == d.stoppedAtStart) return false;
+        (, bool environmentOpen, bool modelOpen) = REGISTRY.service(s.environment, s.modelId);
+        return !environmentOpen || !modelOpen || EPOCHS.inclusionEnd(s.keyEpoch) < deadline;
     }
 
     function _checkWindow(uint64 end) private view {
@@ -257,14 +273,15 @@ abstract contract Demands is Reports {
         (uint32 maxAnchorDelay, uint32 cure) = PARAMS.demandTimes(d.paramsVersion);
         if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
         // Nobody can post while the pool cannot judge. Or who opens it for one transaction, to demand, would leave no time to answer.
-        return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(d.pool) - d.stoppedAtStart;
+        return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(_service(d.service).pool) - d.stoppedAtStart;
     }
 
     /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.
     function _penaltyOf(StoredDemand storage d) private view returns (uint256) {
         if (d.kind == Kind.ENVELOPE) return 0;
-        Money memory m = _money(d.paramsVersion);
-        if (d.kind == Kind.ANCHOR) return m.unanchoredPenalty;
-        return Math.max(m.slashAmount, uint256(m.withheldPenalty) * _known(d.number).count);
+        (, uint256 withheldPenalty, uint256 unanchoredPenalty) = PARAMS.demandMoney(d.paramsVersion);
+        if (d.kind == Kind.ANCHOR) return unanchoredPenalty;
+        (uint256 slashAmount,) = PARAMS.reportTerms(d.paramsVersion);
+        return Math.max(slashAmount, withheldPenalty * _known(d.number).count);
     }
 }

@@ -142,10 +142,15 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
 
     /// @inheritdoc IKeyEpochs
     function isOpenForInclusion(uint64 epoch) external view returns (bool) {
+        return GUARDIAN.clock() <= inclusionEnd(epoch);
+    }
+
+    /// @inheritdoc IKeyEpochs
+    function inclusionEnd(uint64 epoch) public view returns (uint256) {
         Epoch storage e = _epochs[epoch];
-        if (e.state == EpochState.ACTIVE) return true;
-        if (e.state != EpochState.DRAINING) return false;
-        return GUARDIAN.clock() <= uint256(e.drainedAt) + PARAMS.times(e.paramsVersion).maxAnchorDelay;
+        if (e.state == EpochState.ACTIVE) return type(uint256).max;
+        if (e.state != EpochState.DRAINING && e.state != EpochState.RETIRED) return 0;
+        return uint256(e.drainedAt) + PARAMS.times(e.paramsVersion).maxAnchorDelay;
     }
 
     /// @inheritdoc IKeyEpochs

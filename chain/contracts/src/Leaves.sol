@@ -7,9 +7,9 @@ import {LabelLib} from "./LabelLib.sol";
 import {EmptyLeaf, Receipt, StructHashes} from "./Types.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 
-/// @title Leaves: whether an answer to a demand for a list is the list and all that the root is made of
-/// @dev The half of `ReceiptAnchor.answerList` that stores nothing, apart because of the size limit of EIP-170. The anchor, which
-///      deploys it, sends it the call as it came.
+/// @title Leaves: what signed leaves say, alone and together
+/// @dev What stores nothing of `ReceiptAnchor`'s calls of the same names, apart because of the size limit of EIP-170. The anchor,
+///      which deploys it, sends it the call as it came.
 contract Leaves {
     bytes32 private constant DOMAIN =
         keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
@@ -35,6 +35,40 @@ contract Leaves {
         if (_rootOf(level) != b.root) revert IReceiptAnchor.BadProof(b.root);
     }
 
+    /// @notice Reverts unless one operator signed two different receipts with one number.
+    /// @return operator who did, `seq` the number, `first` and `second` the leaves' ids
+    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2)
+        external
+        view
+        returns (address operator, uint64 seq, bytes32 first, bytes32 second)
+    {
+        bytes32 domain = _domain();
+        (operator, seq) = (r1.operator, r1.seq);
+        first = _signed(StructHashes.receipt(r1), sig1, operator, r1.chainId, domain);
+        second = _signed(StructHashes.receipt(r2), sig2, r2.operator, r2.chainId, domain);
+        if (operator != r2.operator || seq != r2.seq || first == second) revert IReceiptAnchor.NoEquivocation();
+    }
+
+    /// @notice Reverts unless one operator signed a receipt and an empty leaf with one number.
+    /// @return operator who did, `seq` the number, `first` and `second` the leaves' ids
+    function equivocationWithEmpty(
+        Receipt calldata r,
+        bytes calldata sig,
+        EmptyLeaf calldata empty,
+        bytes calldata emptySig
+    ) external view returns (address operator, uint64 seq, bytes32 first, bytes32 second) {
+        bytes32 domain = _domain();
+        (operator, seq) = (r.operator, r.seq);
+        first = _signed(StructHashes.receipt(r), sig, operator, r.chainId, domain);
+        second = _signed(StructHashes.emptyLeaf(empty), emptySig, empty.operator, empty.chainId, domain);
+        if (operator != empty.operator || seq != empty.seq) revert IReceiptAnchor.NoEquivocation();
+    }
+
+    /// @notice What an operator signs for a number without a receipt.
+    function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32) {
+        return MessageHashUtils.toTypedDataHash(_domain(), StructHashes.emptyLeaf(e));
+    }
+
     /// @dev The answer is an event as it came: whoever decodes it strictly must be able to.
     function _checkEncoding(bytes memory canonical) private pure {
         (bytes32 have, bytes32 want) = (keccak256(msg.data[4:]), keccak256(canonical));
@@ -49,15 +83,23 @@ contract Leaves {
     {
         if (r.operator != operator) revert IReceiptAnchor.HeaderMismatch("operator");
         if (r.seq != seq) revert IReceiptAnchor.SequenceGap(r.seq, seq);
-        if (r.chainId != block.chainid) revert IReceiptAnchor.ForeignChain(r.chainId, block.chainid);
         bytes32 said =
             r.mode == 0 ? StructHashes.emptyLeaf(EmptyLeaf(operator, seq, r.chainId)) : StructHashes.receipt(r);
-        bytes32 id = MessageHashUtils.toTypedDataHash(domain, said);
+        return StructHashes.batchLeaf(_signed(said, sig, operator, r.chainId, domain), seq);
+    }
+
+    function _signed(bytes32 said, bytes calldata sig, address operator, uint256 chainId, bytes32 domain)
+        private
+        view
+        returns (bytes32 id)
+    {
+        if (chainId != block.chainid) revert IReceiptAnchor.ForeignChain(chainId, block.chainid);
+        id = MessageHashUtils.toTypedDataHash(domain, said);
+        // A malformed signature recovers to nobody; an operator of zero would then match it.
         (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(id, sig);
         if (err != ECDSA.RecoverError.NoError || recovered != operator) {
             revert IReceiptAnchor.BadSignature(recovered, operator);
         }
-        return StructHashes.batchLeaf(id, seq);
     }
 
     function _domain() private view returns (bytes32) {

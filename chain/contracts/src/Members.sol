@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
 import {BatchStore} from "./BatchStore.sol";
+import {Leaves} from "./Leaves.sol";
 import {EmptyLeaf, Receipt, StructHashes} from "./Types.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 
@@ -13,6 +15,8 @@ abstract contract Members is BatchStore, EIP712 {
     uint8 private constant MODE_PLAIN = 2;
     uint8 private constant CLIENT_SIGNED = 1;
     uint8 private constant CLIENT_DELEGATED = 2;
+    /// @dev `Leaves`, which knows what signed leaves say.
+    address internal immutable LEAVES = address(new Leaves());
 
     /// @inheritdoc IReceiptAnchor
     function receiptId(Receipt calldata r) public view returns (bytes32) {
@@ -20,8 +24,8 @@ abstract contract Members is BatchStore, EIP712 {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function emptyLeafId(EmptyLeaf calldata e) public view returns (bytes32) {
-        return _hashTypedDataV4(StructHashes.emptyLeaf(e));
+    function emptyLeafId(EmptyLeaf calldata) external view returns (bytes32) {
+        return abi.decode(_asked(LEAVES), (bytes32));
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -37,16 +41,17 @@ abstract contract Members is BatchStore, EIP712 {
         if (!MerkleProof.verifyCalldata(proof, b.root, StructHashes.batchLeaf(id, r.seq))) revert BadProof(b.root);
     }
 
-    function _signedReceipt(Receipt calldata r, bytes calldata sig) internal view returns (bytes32 id) {
-        _checkChain(r.chainId);
-        id = receiptId(r);
-        _checkSigner(id, sig, r.operator);
+    /// @dev What a contract without storage answers to the call as it came.
+    function _asked(address reader) internal view returns (bytes memory) {
+        return Address.functionStaticCall(reader, msg.data);
     }
 
-    function _signedEmptyLeaf(EmptyLeaf calldata e, bytes calldata sig) internal view returns (bytes32 id) {
-        _checkChain(e.chainId);
-        id = emptyLeafId(e);
-        _checkSigner(id, sig, e.operator);
+    function _signedReceipt(Receipt calldata r, bytes calldata sig) internal view returns (bytes32 id) {
+        if (r.chainId != block.chainid) revert ForeignChain(r.chainId, block.chainid);
+        id = receiptId(r);
+        // A malformed signature recovers to nobody; an operator of zero would then match it.
+        (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(id, sig);
+        if (err != ECDSA.RecoverError.NoError || recovered != r.operator) revert BadSignature(recovered, r.operator);
     }
 
     function _checkModes(Receipt calldata r) private pure {
@@ -56,7 +61,7 @@ abstract contract Members is BatchStore, EIP712 {
     }
 
     function _checkHeader(Receipt calldata r, Stored storage b) private view {
-        Service storage s = _service(b);
+        Service storage s = _service(b.service);
         if (r.operator != b.operator) revert HeaderMismatch("operator");
         if (r.environment != s.environment) revert HeaderMismatch("environment");
         if (r.modelId != s.modelId) revert HeaderMismatch("modelId");
@@ -64,15 +69,5 @@ abstract contract Members is BatchStore, EIP712 {
         if (r.seq < b.firstSeq || r.seq - b.firstSeq >= b.count) {
             revert SequenceOutsideBatch(r.seq, b.firstSeq, b.count);
         }
-    }
-
-    function _checkChain(uint256 chainId) private view {
-        if (chainId != block.chainid) revert ForeignChain(chainId, block.chainid);
-    }
-
-    function _checkSigner(bytes32 digest, bytes calldata sig, address operator) private pure {
-        // A malformed signature recovers to nobody; an operator of zero would then match it.
-        (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(digest, sig);
-        if (err != ECDSA.RecoverError.NoError || recovered != operator) revert BadSignature(recovered, operator);
     }
 }

@@ -130,6 +130,21 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
+    function demandMoney(uint32 version_)
+        external
+        view
+        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty)
+    {
+        Money storage m = _moneyOf(version_);
+        return (m.demandBond, m.withheldPenalty, m.unanchoredPenalty);
+    }
+
+    /// @inheritdoc IParams
+    function reportTerms(uint32 version_) external view returns (uint256 slashAmount, uint16 alphaBps) {
+        return (_moneyOf(version_).slashAmount, _sharesOf(version_).alphaBps);
+    }
+
+    /// @inheritdoc IParams
     function penalties(uint32 version_) external view returns (uint256 absent, uint256 noReveal, uint256 wrong) {
         Money storage m = _moneyOf(version_);
         return (m.absentPenalty, m.noRevealPenalty, m.wrongPenalty);

@@ -4,8 +4,9 @@ pragma solidity 0.8.37;
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Wired} from "./Wired.sol";
 import {Demands} from "./Demands.sol";
+import {Finality} from "./Finality.sol";
 import {Reports} from "./Reports.sol";
-import {Phase, Receipt, Verdict} from "./Types.sol";
+import {Receipt} from "./Types.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IFeeMarket} from "./interfaces/IFeeMarket.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -16,7 +17,7 @@ import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
 
-/// @title ReceiptAnchor: where a receipt's window begins, and the only place that says "accepted"
+/// @title ReceiptAnchor: where a receipt's window begins, and the only place to ask whether it is accepted
 contract ReceiptAnchor is Demands, Wired {
     /// @notice What this contract works with.
     struct Parts {
@@ -31,7 +32,9 @@ contract ReceiptAnchor is Demands, Wired {
 
     /// @notice What places cost.
     IFeeMarket public immutable FEES;
-    /// @notice The dispute court.
+    /// @dev `Finality`, which knows when a receipt is accepted.
+    address private immutable FINALITY;
+    /// @inheritdoc IReceiptAnchor
     IDisputes public disputes;
 
     constructor(Parts memory p)
@@ -40,6 +43,7 @@ contract ReceiptAnchor is Demands, Wired {
         Demands(p.guardian, p.registry, p.epochs)
     {
         FEES = p.fees;
+        FINALITY = address(new Finality(p.guardian));
     }
 
     /// @notice Name the dispute court. Once, by the deployer.
@@ -72,20 +76,8 @@ contract ReceiptAnchor is Demands, Wired {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
-        external
-        view
-        returns (bool)
-    {
-        bytes32 id = checkMember(r, sig, batchId, proof);
-        if (_isVoid(batchId)) revert BatchIsVoid(batchId);
-        _checkNoDemand(listSubject(batchId));
-        _checkNoDemand(id);
-        (bytes32 dispute, Phase phase, Verdict verdict,) = disputes.receiptStatus(id);
-        if (phase != Phase.NONE && phase != Phase.FINAL) revert DisputePending(dispute);
-        if (phase == Phase.FINAL && verdict != Verdict.UPHELD) revert ReceiptVoid(dispute, uint8(verdict));
-        // Upheld early, a receipt could still fall with its list: accepted is for good.
-        _checkOver(windowEnd(id, batchId));
+    function isFinal(Receipt calldata, bytes calldata, uint64, bytes32[] calldata) external view returns (bool) {
+        _asked(FINALITY);
         return true;
     }
 
@@ -101,10 +93,6 @@ contract ReceiptAnchor is Demands, Wired {
     function batch(uint64 batchId) external view returns (Batch memory shown) {
         shown = _shown(batchId);
         shown.extended = uint64(_heldFor(listSubject(batchId)));
-    }
-
-    function _checkNoDemand(bytes32 subject) private view {
-        if (_demands[subject].state == State.OPEN) revert DemandPending(subject);
     }
 
     function _checkOver(uint256 end) private view {

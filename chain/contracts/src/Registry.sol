@@ -121,6 +121,18 @@ contract Registry is Verifiers {
         return _items[digest];
     }
 
+    /// @inheritdoc IRegistry
+    function service(bytes32 environment, bytes32 modelId)
+        external
+        view
+        returns (bytes32 pool, bool environmentOpen, bool modelOpen)
+    {
+        Item storage i = _items[environment];
+        pool = i.pool;
+        // A model is an item too, without a pool.
+        return (pool, i.status == Status.ACTIVE && pool != 0, _items[modelId].status == Status.ACTIVE);
+    }
+
     /// @notice Units of a pool's verifiers that certified the present proposal of an item.
     function certifiedIn(bytes32 digest, bytes32 pool) external view returns (uint256) {
         return _certifiedIn[_proposal(digest)][pool];

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Members} from "./Members.sol";
-import {EmptyLeaf, Money, Receipt, Shares} from "./Types.sol";
+import {EmptyLeaf, Receipt} from "./Types.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
 import {IParams} from "./interfaces/IParams.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
@@ -42,24 +42,13 @@ abstract contract Reports is Members {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external {
-        bytes32 first = _signedReceipt(r1, sig1);
-        bytes32 second = _signedReceipt(r2, sig2);
-        if (r1.operator != r2.operator || r1.seq != r2.seq) revert NoEquivocation();
-        _equivocated(r1.operator, r1.seq, first, second);
+    function equivocation(Receipt calldata, bytes calldata, Receipt calldata, bytes calldata) external {
+        _equivocated();
     }
 
     /// @inheritdoc IReceiptAnchor
-    function equivocationWithEmpty(
-        Receipt calldata r,
-        bytes calldata sig,
-        EmptyLeaf calldata empty,
-        bytes calldata emptySig
-    ) external {
-        bytes32 first = _signedReceipt(r, sig);
-        bytes32 second = _signedEmptyLeaf(empty, emptySig);
-        if (r.operator != empty.operator || r.seq != empty.seq) revert NoEquivocation();
-        _equivocated(r.operator, r.seq, first, second);
+    function equivocationWithEmpty(Receipt calldata, bytes calldata, EmptyLeaf calldata, bytes calldata) external {
+        _equivocated();
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -90,25 +79,22 @@ abstract contract Reports is Members {
         uint256 unlocked = VAULT.unlockedOf(operator);
         taken = VAULT.slash(operator, 0, penalty - before, ref);
         if (taken == 0) return 0;
-        if (before == 0) (r.to, r.shareBps) = (to, _shares(version).alphaBps);
+        if (before == 0) {
+            r.to = to;
+            (, r.shareBps) = PARAMS.reportTerms(version);
+        }
         r.taken = SafeCast.toUint96(before + taken);
         r.waiting += SafeCast.toUint96(taken);
         r.shareable += SafeCast.toUint96(Math.min(taken, unlocked));
         if (LEDGER.potOf(ref) >= r.waiting) _share(ref, r);
     }
 
-    function _money(uint32 version) internal view returns (Money memory) {
-        return PARAMS.money(version);
-    }
-
-    function _shares(uint32 version) internal view returns (Shares memory) {
-        return PARAMS.shares(version);
-    }
-
-    function _equivocated(address operator, uint64 seq, bytes32 first, bytes32 second) private {
-        if (first == second) revert NoEquivocation();
+    /// @dev Of the leaves in the call.
+    function _equivocated() private {
+        (address operator, uint64 seq, bytes32 first, bytes32 second) =
+            abi.decode(_asked(LEAVES), (address, uint64, bytes32, bytes32));
         uint32 version = PARAMS.version();
-        uint256 penalty = _money(version).slashAmount;
+        (uint256 penalty,) = PARAMS.reportTerms(version);
         uint256 taken = _punish(operator, seq, equivocationRef(operator, seq), penalty, version, msg.sender);
         if (taken == 0) revert NothingToSlash(operator, seq);
         emit Equivocation(operator, seq, first, second, msg.sender, taken);

@@ -47,6 +47,8 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     mapping(address who => bool) public isMover;
     /// @dev One word: whoever is locked has batches that bind collateral.
     mapping(address account => Bound) private _bounds;
+    /// @inheritdoc IStakeSource
+    mapping(address account => uint256) public obligedOf;
 
     /// @notice `who` may lock and slash from now on, or no longer.
     event MoverSet(address indexed who, bool allowed);
@@ -106,6 +108,18 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     }
 
     /// @inheritdoc IStakeSource
+    function oblige(address account, uint256 amount, bytes32 ref) external onlyMovers {
+        obligedOf[account] += amount;
+        emit Obliged(account, ref, amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function discharge(address account, uint256 amount, bytes32 ref) external onlyMovers {
+        obligedOf[account] -= amount;
+        emit Discharged(account, ref, amount);
+    }
+
+    /// @inheritdoc IStakeSource
     /// @dev Locks shield nothing from a slash, so they need not spare more than one. Were they to count in full, disputes that cost
     ///      little would stop an operator's posts, and who opened them would have it punished for not posting.
     function freeStakeOf(address account) public view returns (uint256) {
@@ -138,7 +152,7 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
     ///      costs; so a whole operator's stake stays, of the parameters under which the receipts were anchored.
     function keptOf(address account) public view returns (uint256) {
         Bound memory b = _bounds[account];
-        uint256 bound = _bound(account);
+        uint256 bound = uint256(b.locked) + b.collateral + obligedOf[account];
         return b.collateral == 0 ? bound : Math.max(bound, uint256(b.least) * 1 gwei);
     }
 
@@ -147,11 +161,6 @@ abstract contract StakeBook is IStakeSource, AccessManaged, Wired {
 
     /// @dev All that a slash could take.
     function _all(address account) internal view virtual returns (uint256);
-
-    function _bound(address account) internal view returns (uint256) {
-        Bound memory b = _bounds[account];
-        return uint256(b.locked) + b.collateral;
-    }
 
     function _unlock(address account, uint256 amount) internal {
         if (amount != 0) _bounds[account].locked -= amount.toUint96();

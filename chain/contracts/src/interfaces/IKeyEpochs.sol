@@ -137,6 +137,9 @@ interface IKeyEpochs {
     function epochInfo(uint64 epoch) external view returns (Epoch memory);
     /// @notice Whether a batch of this epoch may be anchored: ACTIVE, or DRAINING for at most `maxAnchorDelay`.
     function isOpenForInclusion(uint64 epoch) external view returns (bool);
+    /// @notice Last second (protocol clock) in which they are: the largest number while the epoch is ACTIVE; 0 of one that never was,
+    ///         or is COMPROMISED.
+    function inclusionEnd(uint64 epoch) external view returns (uint256);
     /// @notice EIP-712 digest of what a shard signs for its share.
     function hashShares(Shares calldata shares) external view returns (bytes32);
     /// @notice EIP-712 digest of a release record.

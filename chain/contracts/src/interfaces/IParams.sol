@@ -37,6 +37,13 @@ interface IParams {
     function pauseLimit() external view returns (uint256);
     /// @notice The fee of one seat and the slash of a conviction: what every dispute reads, for the price of two words.
     function feeAndSlash(uint32 version_) external view returns (uint256 feePerSeat, uint256 slashAmount);
+    /// @notice The bond of a demand, and what one costs that nobody answered: for each receipt of a list, and for one to anchor.
+    function demandMoney(uint32 version_)
+        external
+        view
+        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty);
+    /// @notice What a reported fault costs, and the share of who reported it.
+    function reportTerms(uint32 version_) external view returns (uint256 slashAmount, uint16 alphaBps);
     /// @notice Wei that a seat loses by its standing.
     function penalties(uint32 version_) external view returns (uint256 absent, uint256 noReveal, uint256 wrong);
     /// @notice Seconds to question a receipt. These four: parts of `times` for the price of a word or two.

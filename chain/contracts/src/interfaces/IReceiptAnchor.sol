@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {EmptyLeaf, Receipt} from "../Types.sol";
+import {IDisputes} from "./IDisputes.sol";
 
 /// @title IReceiptAnchor: batches of receipts, membership, finality, equivocation, demands
 interface IReceiptAnchor {
@@ -49,7 +50,8 @@ interface IReceiptAnchor {
         NONE,
         OPEN,
         ANSWERED,
-        EXPIRED
+        EXPIRED, // nobody answered
+        EXCUSED // ANCHOR: nobody could answer
     }
 
     struct Demand {
@@ -74,7 +76,7 @@ interface IReceiptAnchor {
     );
     /// @notice LIST: the arguments of `answerList`; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
     event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
-    /// @notice Nobody answered; `slashed` wei were taken. Again if a call took what the first could not.
+    /// @notice Nobody answered; `slashed` wei were taken: none if nobody could answer. Again if a call took what the first could not.
     event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
     /// @notice Stake that was slashed by report `ref` has been shared between `to` and nobody.
     event Collected(bytes32 indexed ref, address indexed to, uint256 share, uint256 burned);
@@ -163,12 +165,14 @@ interface IReceiptAnchor {
     function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
     /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not, and while
     ///         its environment, model and epoch take batches. The operator has `maxAnchorDelay`, in which the time does not count for
-    ///         which the pool stands still, and must show the batch itself.
+    ///         which the pool stands still, and must show the batch itself. Until the demand ends, `unanchoredPenalty` of its stake
+    ///         stays.
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
     /// @notice End a demand that nobody answered in time. Anybody. Where less than the penalty could be taken it can be
-    ///         called again for the rest.
+    ///         called again for the rest. A demand to anchor during which the pool stood still, and whose environment or model
+    ///         takes no batches at this moment, or its epoch none up to the deadline, ends without a penalty for good.
     function expire(bytes32 subject) external;
     /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
     /// @param ref `equivocationRef`, or the subject of the demand
@@ -205,6 +209,8 @@ interface IReceiptAnchor {
     function batch(uint64 batchId) external view returns (Batch memory);
     function batchCount() external view returns (uint64);
     function lastSeq(address operator) external view returns (uint64);
+    /// @notice The dispute court.
+    function disputes() external view returns (IDisputes);
     function demand(bytes32 subject) external view returns (Demand memory);
     /// @notice A dispute about a receipt of this batch opened or ended. The court only: open disputes hold the collateral.
     function onDispute(uint64 batchId, bool opened) external;

@@ -92,6 +92,11 @@ interface IRegistry {
     /// @notice The verifiers of a pool that ever joined, by the place of its tree: `IStakeTree.accountAt`.
     function treeOf(bytes32 pool) external view returns (IStakeTree);
     function item(bytes32 digest) external view returns (Item memory);
+    /// @notice The pool that judges an environment, and whether environment and model take batches.
+    function service(bytes32 environment, bytes32 modelId)
+        external
+        view
+        returns (bytes32 pool, bool environmentOpen, bool modelOpen);
     function policyDigest() external view returns (bytes32);
     function policySerial() external view returns (uint64);
     /// @notice Verifiers of a pool that weigh something from the next epoch on.

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 /// @title IStakeSource: stake that can be drawn by, bound and slashed
-/// @notice What is unbonding is slashable to its last second. Binding keeps stake from leaving: locked + collateral <= what is
+/// @notice What is unbonding is slashable to its last second. Binding keeps stake from leaving: locked + collateral + obliged <= what is
 ///         left after a payment. It never keeps stake from a verdict: several locks may bind the same wei, and the first slash
 ///         takes them. Or an operator could shield its stake by disputes with itself. So locks keep no more from being bound by
 ///         receipts than one slash takes: collateral + min(locked, `slashAmount`) <= active after `reserve`. Or others could
@@ -18,6 +18,9 @@ interface IStakeSource {
     /// @notice `amount` of `account` is bound by the open receipts of batch `batchId`, or free again.
     event Reserved(address indexed account, uint64 indexed batchId, uint256 amount);
     event Released(address indexed account, uint64 indexed batchId, uint256 amount);
+    /// @notice `amount` of `account` stays until it has answered demand `ref`, or free again.
+    event Obliged(address indexed account, bytes32 indexed ref, uint256 amount);
+    event Discharged(address indexed account, bytes32 indexed ref, uint256 amount);
     /// @notice `taken` of the `want` wei were taken from `account`.
     event Slashed(address indexed account, bytes32 indexed ref, uint256 want, uint256 taken);
     /// @notice The registry failed to weigh `account` by its new `stake`; `IRegistry.refresh` does it when it can.
@@ -48,7 +51,10 @@ interface IStakeSource {
     function freeStakeOf(address account) external view returns (uint256);
     /// @notice Wei that a slash could take and no dispute has locked, unbonding stake included; or zero.
     function unlockedOf(address account) external view returns (uint256);
-    /// @notice Wei that a payment leaves: all that is bound and, while receipts are open, what `reserve` was told to keep.
+    /// @notice Wei that stay for demands to anchor that are open. They stop exits and nothing else: an operator must be able to post
+    ///         its answer, and could have its own receipts demanded to leave no share for who reports it.
+    function obligedOf(address account) external view returns (uint256);
+    /// @notice Wei that a payment leaves: all that is bound, obligations included, and, while receipts are open, what `reserve` was told to keep.
     function keptOf(address account) external view returns (uint256);
     /// @notice Wei on their way out; `due` of them can be paid now but for what is bound; `nextAt` is when the next can.
     function unbondingOf(address account) external view returns (uint256 amount, uint256 due, uint64 nextAt);
@@ -72,6 +78,10 @@ interface IStakeSource {
     function lock(address account, uint256 want, bytes32 ref) external returns (uint256 locked);
     /// @notice Free `amount` wei that `lock` returned. Movers only.
     function unlock(address account, uint256 amount, bytes32 ref) external;
+    /// @notice Keep `amount` wei of `account`, or as many as there are, from leaving until `discharge`. Movers only.
+    function oblige(address account, uint256 amount, bytes32 ref) external;
+    /// @notice Free what `oblige` kept. Movers only.
+    function discharge(address account, uint256 amount, bytes32 ref) external;
     /// @notice Free `boundBefore` wei that `lock` returned, then take `want` wei or all there is, whatever else binds
     ///         them, to the ledger's pot `ref`, at once or later. The draw weighs the rest from the next epoch on. Movers only.
     /// @return taken wei really taken; the pot may get them later (`Ledger.potOf` says whether it has)

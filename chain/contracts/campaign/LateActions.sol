@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Receipt, StructHashes} from "../src/Types.sol";
+import {Onward} from "./Onward.sol";
+
+/// @title Receipts that were given out and not anchored, and what may become of them
+abstract contract LateActions is Onward {
+    /// @dev One is demanded. Meanwhile the pool may stand still, something may be closed, the operator may leave; then it answers or
+    ///      not, and whoever likes ends the demand, twice.
+    function demandAnchor(uint256 which, uint256 who) internal {
+        Receipt memory r = _late(which, who);
+        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
+        lateOf[subject] = r;
+        uint256 bond = params.money(params.version()).demandBond;
+        bytes memory data = abi.encodeCall(anchor.demandAnchor, (r, signature(r)));
+        if (!may(personAt(who), address(anchor), bond, data, "demandAnchor") || rarely(who)) return;
+        uint256 fate = uint256(keccak256(abi.encode(which, who, "fate")));
+        uint256 stops = fate % 3 == 0 ? _quitAll() : 0;
+        bool answers = fate >> 48 & 3 == 0;
+        if (fate >> 8 & 3 != 0 && !answers) _shut(true, fate >> 16);
+        if (fate >> 24 & 3 == 0 && !answers) _goHome(r.operator);
+        pass(fate >> 32 & 2047);
+        _joinAll(stops);
+        if (answers) _answerAnchor(r);
+        until(uint256(anchor.demand(subject).deadline) + 1);
+        data = abi.encodeCall(anchor.expire, (subject));
+        may(personAt(fate), address(anchor), 0, data, "expireAnchor");
+        _shut(false, fate >> 16);
+        may(personAt(fate), address(anchor), 0, data, "expireAgain");
+    }
+
+    /// @dev Under the next number or the one after it, by the key of the time.
+    function _late(uint256 which, uint256 who) private view returns (Receipt memory r) {
+        address operator = operatorOf(which);
+        r = receipt(operator, anchor.lastSeq(operator) + 1 + (rarely(who) ? 1 : 0), ENVIRONMENT);
+        r.keyEpoch = epochs.activeEpoch();
+        r.tokensHash = "given out";
+        r.issuedAt = 1_800_000_000;
+        r.anchorBy = r.issuedAt + 600;
+    }
+
+    /// @dev Verifiers leave until the pool cannot judge: a mask of those who did.
+    function _quitAll() private returns (uint256 gone) {
+        for (uint256 i = 0; i < VERIFIERS && registry.isSeatable(POOL); ++i) {
+            bool ok = may(verifierOf(i), address(registry), 0, abi.encodeCall(registry.quit, ()), "quit for a demand");
+            if (ok) gone |= 1 << i;
+        }
+    }
+
+    function _joinAll(uint256 gone) private {
+        for (uint256 i = 0; i < VERIFIERS; ++i) {
+            if (gone & (1 << i) == 0) continue;
+            bytes memory data = abi.encodeCall(registry.join, (POOL, keccak256(abi.encode("platform", i)), MEASUREMENT));
+            may(verifierOf(i), address(registry), 0, data, "rejoin");
+        }
+    }
+
+    /// @dev Environment or model, or for good the key.
+    function _shut(bool shut, uint256 what) private {
+        bytes32 item = what % 4 < 2 ? ENVIRONMENT : MODEL;
+        if (what % 4 == 3) {
+            if (!shut) return;
+            may(address(this), address(epochs), 0, abi.encodeCall(epochs.drain, (epochs.activeEpoch())), "drain");
+        } else if (shut) {
+            may(address(this), address(registry), 0, abi.encodeCall(registry.close, (item)), "close");
+        } else {
+            may(address(this), address(registry), 0, abi.encodeCall(registry.activate, (item)), "reopen");
+        }
+    }
+
+    /// @dev With all it has, if nothing keeps it.
+    function _goHome(address operator) private {
+        uint256 stake_ = vault.stakeOf(operator);
+        may(operator, address(vault), 0, abi.encodeCall(vault.requestUnbond, (stake_)), "leaves a demand");
+        until(uint256(guardian.clock()) + params.times(params.version()).unbondDelay + 1 hours);
+        may(operator, address(vault), 0, abi.encodeCall(vault.finishUnbond, ()), "left a demand");
+    }
+
+    function _answerAnchor(Receipt memory r) private {
+        uint64 batchId = anchor.batchCount();
+        bytes memory sig = signature(r);
+        bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
+        // Before the call: what it binds is counted in it.
+        unreleased.push(receipts.length);
+        receipts.push(Anchored(r, sig, batchId));
+        bytes memory data = abi.encodeCall(anchor.post, (headerOf(r, 1, leaf)));
+        if (!may(r.operator, address(anchor), market.feeFor(1), data, "post late")) {
+            receipts.pop();
+            unreleased.pop();
+            return;
+        }
+        data = abi.encodeCall(anchor.answerAnchor, (r, sig, batchId, none()));
+        may(r.operator, address(anchor), 0, data, "answerAnchor");
+    }
+}

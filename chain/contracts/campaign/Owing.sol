@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {Vm} from "../test/Vm.sol";
+import {Receipt, Status} from "../src/Types.sol";
+import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
+import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
+import {Hearing} from "./Hearing.sol";
+
+/// @title Demands to anchor: what each binds while it is open, and who is excused in the end
+abstract contract Owing is Hearing {
+    /// @dev Receipts that were given out, by the subject of their demand, whether it was made or not.
+    mapping(bytes32 subject => Receipt) internal lateOf;
+    /// @notice Demands to anchor that are open.
+    bytes32[] internal owing;
+    mapping(bytes32 subject => uint256) private _stoppedAt;
+    mapping(bytes32 subject => bool) private _excused;
+
+    function _ofAnchor(Vm.Log memory e) internal override {
+        bytes32 subject = e.topics[1];
+        if (e.topics[0] == IReceiptAnchor.Demanded.selector) {
+            demanded.push(subject);
+            if (anchor.demand(subject).kind != IReceiptAnchor.Kind.ANCHOR) return;
+            owing.push(subject);
+            _stoppedAt[subject] = registry.stoppedSeconds(POOL);
+        } else if (e.topics[0] == IReceiptAnchor.Answered.selector) {
+            _close(subject);
+        } else if (e.topics[0] == IReceiptAnchor.Expired.selector) {
+            if (_close(subject)) _judge(subject);
+            (, uint256 slashed) = abi.decode(e.data, (uint8, uint256));
+            that(!_excused[subject] || slashed == 0, "who was excused pays");
+        }
+    }
+
+    /// @dev What open demands bind of an operator's stake: the penalty of each, by the parameters that it began with.
+    function _owedBy(address operator) internal view returns (uint256 sum) {
+        for (uint256 i = 0; i < owing.length; ++i) {
+            IReceiptAnchor.Demand memory d = anchor.demand(owing[i]);
+            if (d.operator == operator) sum += params.money(d.paramsVersion).unanchoredPenalty;
+        }
+    }
+
+    function _close(bytes32 subject) private returns (bool found) {
+        for (uint256 i = 0; i < owing.length; ++i) {
+            if (owing[i] != subject) continue;
+            owing[i] = owing[owing.length - 1];
+            owing.pop();
+            return true;
+        }
+    }
+
+    /// @dev Excused is whose pool stood still, and whose receipt fits no batch any more; nobody else.
+    function _judge(bytes32 subject) private {
+        IReceiptAnchor.Demand memory d = anchor.demand(subject);
+        Receipt storage r = lateOf[subject];
+        bool open =
+            registry.item(r.environment).status == Status.ACTIVE && registry.item(r.modelId).status == Status.ACTIVE;
+        IKeyEpochs.Epoch memory e = epochs.epochInfo(r.keyEpoch);
+        if (e.state == IKeyEpochs.EpochState.COMPROMISED) open = false;
+        else if (e.state != IKeyEpochs.EpochState.ACTIVE && e.drainedAt + 1 hours < d.deadline) open = false;
+        _excused[subject] = !open && registry.stoppedSeconds(POOL) != _stoppedAt[subject];
+        same(
+            uint8(d.state),
+            uint8(_excused[subject] ? IReceiptAnchor.State.EXCUSED : IReceiptAnchor.State.EXPIRED),
+            "excused"
+        );
+    }
+}
