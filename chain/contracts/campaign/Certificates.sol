@@ -11,14 +11,17 @@ import {BlsSecret} from "./BlsSecret.sol";
 /// @title Certificates: committees formed, signatures of some members in one, and forgeries of them
 abstract contract Certificates is Ballots {
     bytes32 private constant ROOT = keccak256("commitments");
+    bytes32 private constant OTHER_ROOT = keccak256("other commitments");
 
-    /// @dev The root of commitments made off the chain, and the committee's keys.
+    /// @dev The root of commitments made off the chain, another that anybody may post, and the committee's keys.
     function _form(bytes32 id) internal {
         IDisputes.Round memory r = roundOf(id);
         if (r.committee != 0) return;
         may(personAt(r.seedBlock), address(disputes), 0, abi.encodeCall(disputes.postCommitRoot, (id, ROOT)), "root");
+        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, OTHER_ROOT));
+        may(personAt(r.seedBlock), address(disputes), 0, data, "root");
         (uint256 seated, Bls.G1[] memory keys,) = _sum(id, type(uint256).max);
-        bytes memory data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
+        data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
         may(personAt(r.seedBlock), address(disputes), 0, data, "form");
     }
 
@@ -30,38 +33,44 @@ abstract contract Certificates is Ballots {
         Act memory act = choice(_moodOf(id, round, salt));
         Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
         uint256 signers = _signers(id, round);
-        Certificate.Proof memory p = _proofOf(id, signers, signers, f);
-        if (salt % 8 == 0) _forge(f, p, salt);
-        if (salt % 8 == 1) _joinIn(id, f, signers, salt);
+        Certificate.Proof memory p = _proofOf(signers, signers, f, ROOT);
+        if (salt % 2 == 0) _forge(f, p, salt);
+        else _joinIn(f, signers, salt);
         signedFor[id][round] = signers;
         may(personAt(salt), address(disputes), 0, abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify");
     }
 
-    /// @dev Another finding, another signer, another root: none of them was signed.
+    /// @dev Another finding, another signer, another root: none of them was signed. And a root that was, but nobody posted: its
+    ///      commitments can be made after votes were seen.
     function _forge(Finding memory f, Certificate.Proof memory p, uint256 salt) private {
         Finding memory g = abi.decode(abi.encode(f), (Finding));
         g.roundDigest = keccak256(abi.encode(g.roundDigest));
         that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (g, ROOT, p))), "a finding that nobody signed");
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, "root", p))), "a root that nobody signed");
-        Certificate.Proof memory q = abi.decode(abi.encode(p), (Certificate.Proof));
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, OTHER_ROOT, p))), "a root that nobody signed");
+        Certificate.Proof memory late = _proofOf(p.signers, p.signers, f, "late");
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, "late", late))), "a root that nobody posted");
+        if (p.signers == p.seated) return;
+        // Some sign for all seats, whether they show whose keys are missing or not.
+        Certificate.Proof memory q = _proofOf(p.seated, p.signers, f, ROOT);
         q.signers = q.seated;
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who did not sign is counted");
         q.absentKeys = new Bls.G1[](0);
-        if (q.signers == p.signers) return;
         that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who did not sign is counted");
     }
 
     /// @dev Who did nothing adds its signature to a certificate that it has seen; who committed itself signs with the others.
-    function _joinIn(bytes32 id, Finding memory f, uint256 signers, uint256 salt) private {
+    function _joinIn(Finding memory f, uint256 signers, uint256 salt) private {
+        bytes32 id = f.dispute;
         uint256 committed = roundOf(id).committedMask;
         (uint256 seated,,) = _sum(id, type(uint256).max);
         uint256 both = signers | seated & ~committed;
         Certificate.Proof memory q;
         if (both != signers) {
-            q = _proofOf(id, signers, both, f);
+            q = _proofOf(signers, both, f, ROOT);
             that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "a seen certificate was joined");
         }
         if (committed == 0) return;
-        q = _proofOf(id, signers | committed, signers | committed, f);
+        q = _proofOf(signers | committed, signers | committed, f, ROOT);
         that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who committed is certified");
     }
 
@@ -75,15 +84,15 @@ abstract contract Certificates is Ballots {
 
     /// @param said the seats that everybody signed for
     /// @param signers those whose signatures are in the sum
-    function _proofOf(bytes32 id, uint256 said, uint256 signers, Finding memory f)
+    function _proofOf(uint256 said, uint256 signers, Finding memory f, bytes32 root)
         private
         view
         returns (Certificate.Proof memory p)
     {
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT, said);
-        (uint256 seated,, uint256 all) = _sum(id, type(uint256).max);
-        (,, uint256 some) = _sum(id, signers);
-        (, Bls.G1[] memory absent,) = _sum(id, ~signers);
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, root, said);
+        (uint256 seated,, uint256 all) = _sum(f.dispute, type(uint256).max);
+        (,, uint256 some) = _sum(f.dispute, signers);
+        (, Bls.G1[] memory absent,) = _sum(f.dispute, ~signers);
         p = Certificate.Proof(
             seated, signers, BlsSecret.publicKey(all), BlsSecret.sign(some, digest, Bls.SIGNATURE), absent
         );

@@ -79,9 +79,9 @@ abstract contract Ending is KeyActions {
         for (uint256 i = 0; i < ids.length; ++i) {
             for (uint16 round = 1; round <= disputes.roundsOf(ids[i]); ++round) {
                 if (settlement.settledSeats(ids[i], round) == disputes.roundOf(ids[i], round).seats) continue;
-                settlement.settleSeats(ids[i], round, 255);
+                bytes memory data = abi.encodeCall(settlement.settleSeats, (ids[i], round, 255));
+                must(personAt(0), address(settlement), data, "settleSeats");
             }
-            _watch();
         }
     }
 
@@ -90,9 +90,7 @@ abstract contract Ending is KeyActions {
             IReceiptAnchor.Demand memory d = anchor.demand(demanded[i]);
             if (d.state != IReceiptAnchor.State.OPEN) continue;
             until(uint256(d.deadline) + 1);
-            anchor.expire(demanded[i]);
-            // Before the clock goes on: what is credited says when it unlocks.
-            _watch();
+            must(personAt(0), address(anchor), abi.encodeCall(anchor.expire, (demanded[i])), "expire");
         }
     }
 
@@ -139,9 +137,8 @@ abstract contract Ending is KeyActions {
     function _emptyTheVault() private {
         for (uint256 i = 0; i < people.length; ++i) {
             uint256 active = vault.stakeOf(people[i]);
-            same(vault.lockedOf(people[i]), 0, "a lock stays for ever");
+            // What locks and obligations stay is counted after this.
             same(vault.collateralOf(people[i]), 0, "collateral stays for ever");
-            same(vault.obligedOf(people[i]), 0, "an obligation stays for ever");
             // The queue may be full; what is due makes room.
             if (active != 0) may(people[i], address(vault), 0, abi.encodeCall(vault.requestUnbond, (active)), "home");
         }

@@ -37,6 +37,8 @@ abstract contract KeyActions is ShareActions {
         if (receipts.length == 0) return;
         if (what % 8 == 4 && spread(which) % 2 == 0) {
             _withhold(who);
+        } else if (what % 8 == 4 && spread(which) % 4 == 1) {
+            _copyVotes(who);
         } else if (what % 8 == 4) {
             may(personAt(who), address(audits), 0.01 ether, abi.encodeCall(audits.feed, ()), "feed");
         } else if (what % 8 < 2) {
@@ -84,17 +86,23 @@ abstract contract KeyActions is ShareActions {
 
     function _audit(uint256 i, address who) private {
         Anchored memory one = receipts[i];
+        bytes32 id = anchor.receiptId(one.r);
+        // Only the verifier itself may bring another one later.
+        _bring(id, one.batchId, who, uint256(id) % 2 == 0 ? who : personAt(i));
+    }
+
+    /// @dev Anybody may bring a result, and say that the receipt is in this batch.
+    function _bring(bytes32 receiptId, uint64 batchId, address who, address by) private {
         AuditResult memory a;
-        a.receiptId = anchor.receiptId(one.r);
+        a.receiptId = receiptId;
         a.verifier = who;
         bytes32 tokens;
         (tokens, a.result) = _found(a.receiptId, who);
         a.commitment = audits.commitmentOf(a.receiptId, who, tokens, TRACE, SALT);
         a.auditedAt = uint64(block.timestamp);
-        reach(anchor.batch(one.batchId).blockNumber + 3);
-        bytes memory data = abi.encodeCall(audits.post, (a, signed(secretOf[who], audits.hashAudit(a)), one.batchId));
-        // Only the verifier itself may bring another one later.
-        may(uint256(a.receiptId) % 2 == 0 ? who : personAt(i), address(audits), 0, data, "audit");
+        reach(anchor.batch(batchId).blockNumber + 3);
+        bytes memory data = abi.encodeCall(audits.post, (a, signed(secretOf[who], audits.hashAudit(a)), batchId));
+        may(by, address(audits), 0, data, "audit");
     }
 
     /// @dev Whatever was posted is opened and claimed.
@@ -110,6 +118,28 @@ abstract contract KeyActions is ShareActions {
             data = abi.encodeCall(audits.claim, (one.r, one.sig, none(), v));
             may(personAt(who), address(audits), 0, data, "claim");
         }
+        if (rarely(who ^ uint256(id))) _again(id, who);
+    }
+
+    /// @dev Whoever has seen votes on a receipt brings their result, and says that a batch that has just begun holds it.
+    function _copyVotes(uint256 who) private {
+        bytes32 dispute = pick(who);
+        if (said[dispute][1].length == 0 || !_post(who, 2)) return;
+        bytes32 id = disputes.dispute(dispute).receiptId;
+        for (uint256 i = 0; i < AUDITORS; ++i) {
+            address v = verifierOf(who % AUDITORS + i);
+            if (_audits[id][v].result == 0) _bring(id, receipts[receipts.length - 1].batchId, v, v);
+        }
+    }
+
+    /// @dev What is open stays, also where a batch that has just begun is said to hold the receipt.
+    function _again(bytes32 id, uint256 who) private {
+        for (uint256 i = 0; i < AUDITORS; ++i) {
+            address v = verifierOf(who % AUDITORS + i);
+            if (_audits[id][v].outHash == 0) continue;
+            if (_post(who, 2)) _bring(id, receipts[receipts.length - 1].batchId, v, v);
+            return;
+        }
     }
 
     /// @dev A new key follows, an old one ends. The network is never long without one.
@@ -121,11 +151,14 @@ abstract contract KeyActions is ShareActions {
             rarely(which) ? abi.encodeCall(epochs.activate, (some)) : abi.encodeCall(epochs.retire, (some));
         if (active == 0 || spread(who) % 4 == 0) {
             if (_states[_newest] == IKeyEpochs.EpochState.PENDING) data = abi.encodeCall(epochs.activate, (_newest));
-            else data = _opening(_newest + 1);
+            else data = _opening(rarely(which) ? some : _newest + 1);
         } else if (rarely(who)) {
             data = rarely(which) ? abi.encodeCall(epochs.compromise, (some)) : abi.encodeCall(epochs.drain, (some));
         }
         that(!may(by, address(epochs), 0, data, "rekey") || by == address(this), "who rules keys");
+        // Who wants a key gone tries at once, while disputes need it.
+        bool over = active != 0 && epochs.activeEpoch() != active;
+        if (over && live.length > 2) may(address(this), address(epochs), 0, abi.encodeCall(epochs.retire, (active)), "retire");
     }
 
     function _opening(uint64 epoch) private view returns (bytes memory) {
@@ -206,7 +239,6 @@ abstract contract KeyActions is ShareActions {
     }
 
     function _retired(uint64 epoch) private view {
-        that(guardian.clock() >= _endedAt[epoch] + parameters().times.keyRetention, "a key is gone too early");
         for (uint256 i = 0; i < live.length; ++i) {
             Phase phase = disputes.phaseOf(live[i]);
             IDisputes.Dispute memory d = disputes.dispute(live[i]);
@@ -215,5 +247,6 @@ abstract contract KeyActions is ShareActions {
                 && guardian.clock() <= uint256(d.openedAt) + params.longestDispute(d.paramsVersion);
             that(!open || d.keyEpoch != epoch, "a dispute needs the key");
         }
+        that(guardian.clock() >= _endedAt[epoch] + parameters().times.keyRetention, "a key is gone too early");
     }
 }

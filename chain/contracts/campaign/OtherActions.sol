@@ -8,8 +8,6 @@ import {LateActions} from "./LateActions.sol";
 
 /// @title Stake, money, demands, time, governance: everything beside the court, in any order
 abstract contract OtherActions is LateActions {
-    mapping(bytes32 id => bool) private _refundedOnce;
-
     function moveMoney(uint256 what, uint256 who, uint256 amount) external step {
         what = spread(what) % 6;
         if (what == 0) deposit(who, amount);
@@ -188,8 +186,6 @@ abstract contract OtherActions is LateActions {
         that(!_tries(personAt(who), abi.encodeCall(disputes.refund, (id))), "anybody refunds");
         bool ok = may(by, address(guardian), 0, abi.encodeCall(guardian.refund, (id)), "refund");
         that(!ok || by == address(this), "who refunded");
-        that(!ok || !_refundedOnce[id], "refunded twice");
-        if (ok) _refundedOnce[id] = true;
     }
 
     /// @dev Fees, slashes and stakes move; what began keeps its version.

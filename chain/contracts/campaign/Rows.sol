@@ -47,6 +47,8 @@ library Rows {
 
     function _convicted(ISettlement.Account memory a, Case memory c, uint256 lost) private pure {
         uint256 s = a.slashed;
+        // Nobody gains by convicting itself: a fifth of every slash is burned.
+        if (a.burned < s / 5) revert Row("a fifth is burned", a.burned, s / 5);
         uint256 alpha = c.verdict == Verdict.UNAVAILABLE || c.knew == 0 ? 0 : s * c.alphaBps / 10_000;
         uint256 fees = c.seats * c.fee;
         uint256 pay = _least(s * c.betaBps / 10_000 + fees, s * 8_000 / 10_000 - alpha + lost);
@@ -56,8 +58,6 @@ library Rows {
         _same(a.toOperator, 0, "convicted: operator");
         uint256 each = c.knew == 0 ? 0 : alpha / c.knew;
         _near(a.toChallengers, a.bonds + each * c.knew, "convicted: challengers");
-        // Nobody gains by convicting itself: a fifth of every slash is burned.
-        if (a.burned < s / 5) revert Row("a fifth is burned", a.burned, s / 5);
     }
 
     function _draw(ISettlement.Account memory a, Case memory c) private pure {

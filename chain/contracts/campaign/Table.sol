@@ -98,7 +98,7 @@ library Table {
         if (a.phase == Phase.APPEAL && b.phase == Phase.AIRGAP) return Move.APPEAL_ENDS;
         if (a.phase == Phase.REVEAL) return _settled(a, b);
         bool open = a.phase == Phase.APPEAL || a.phase == Phase.AIRGAP;
-        if (open && b.phase == Phase.FINAL) return b.refunded ? Move.REFUND : Move.FINALIZE;
+        if (open && b.phase == Phase.FINAL) return b.verdict == Verdict.REFUNDED ? Move.REFUND : Move.FINALIZE;
         revert NotInTheTable(a.phase, b.phase, a.round, b.round);
     }
 
@@ -140,8 +140,6 @@ library Table {
             _need(a.appealed || a.level == p.rounds, m, "last");
         } else if (m == Move.APPEAL) {
             _need(!a.appealed && b.appealed && next && b.level == a.level + 1, m, "appeal");
-        } else if (m == Move.REFUND) {
-            _need(b.verdict == Verdict.REFUNDED, m, "verdict");
         } else if (m == Move.FINALIZE) {
             _need(a.phase == Phase.AIRGAP && b.clock > a.airgapEnd, m, "airgap");
             bool slashes = a.verdict == Verdict.OVERTURNED || a.verdict == Verdict.INVALID;

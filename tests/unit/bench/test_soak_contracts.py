@@ -1,6 +1,8 @@
 """What the soak program of the contracts reads from a campaign, and what it calls a failure."""
 
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +38,60 @@ def test_every_error_of_the_contracts_has_its_name() -> None:
         ({"campaign": {"passed": True, "moves": dict.fromkeys(MOVES, 1)}, "faults": [{"fault": "x", "found": True}]}, []),
         ({"campaign": {"passed": False, "moves": dict.fromkeys(MOVES, 1)}}, ["a rule broke"]),
         ({"campaign": {"passed": True, "moves": dict.fromkeys(MOVES[1:], 1)}}, ["never met: stay"]),
-        ({"faults": [{"fault": "x", "found": False}]}, ["survived: x"]),
+        ({"faults": [{"fault": "x", "found": False, "by": ""}]}, ["survived: x"]),
+        ({"faults": [{"fault": "x", "found": False, "by": "y"}]}, ["found by another check: x: y"]),
         ({"walks": {"passed": False}}, ["a walk differed from the model"]),
     ],
 )
 def test_what_is_not_as_it_must_be_is_named(result: dict[str, Any], wrong: list[str]) -> None:
     assert failures(result) == wrong
+
+
+REASONS = {"that": "Failed", "_wrong": "Failed", "same": "Differ", "must": "Refused", "_same": "Row", "_near": "Row"}
+"""The error of each kind of check; `_need` is of its file, and `revert` says it."""
+
+
+def arguments(code: str, start: int) -> str:
+    """What stands between the bracket before `start` and the one that closes it, with whatever lies deeper left out."""
+    depth, own, quoted = 1, "", False
+    for character in code[start:]:
+        quoted ^= character == '"'
+        depth += 0 if quoted else (character in "([{") - (character in ")]}")
+        if depth == 0:
+            return own
+        own += character if depth == 1 else ""
+    raise ValueError("an open bracket")
+
+
+def checks_of(path: Path) -> Iterator[str]:
+    """How the reason of each check of a file of the campaign begins."""
+    code = re.sub(r"//.*", "", path.read_text())
+    for call in re.finditer(r"(?<!function )\b(?:revert (\w+)|(that|_wrong|same|must|_same|_near|_need))\(", code):
+        texts = re.findall(r'"([^"]*)"', arguments(code, call.end()))
+        reason = call[1] or REASONS.get(call[2]) or {"Table": "Guard", "Deadlines": "When"}[path.stem]
+        if texts:
+            yield f'{reason}("{texts[-1]}"'
+        elif call[1] == "NotInTheTable":
+            yield "NotInTheTable("
+
+
+def check_of(expect: str) -> str:
+    """A check by what a fault expects of it: without the move that it was about, which one check may see of several."""
+    return "NotInTheTable(" if expect.startswith("NotInTheTable(") else re.sub(r"^(Guard|When)\(\d+, ", r"\1(", expect)
+
+
+CHECKS = {check for path in sorted((CONTRACTS / "campaign").glob("*.sol")) for check in checks_of(path)}
+
+
+def test_checks_are_read_as_they_stand() -> None:
+    assert {'Failed("withdraw"', 'Refused("withdraw"', 'Wrong("undecided"', 'When("airgap"', 'Guard("airgap"'} <= CHECKS
+    assert {'Row("a fifth is burned"', 'Differ("vault\'s wei"', 'Failed("bound stake left"', "NotInTheTable("} <= CHECKS
+    assert len(CHECKS) > 150
+
+
+def test_every_check_of_the_campaign_has_a_planted_fault_and_every_fault_a_check() -> None:
+    expected = {check_of(fault["expect"]) for fault in FAULTS}
+    assert (CHECKS - expected, expected - CHECKS) == (set(), set())
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault["name"]))
