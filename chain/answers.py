@@ -73,7 +73,8 @@ _GO_ON = {
     "answerEnvelope": "DONE NotDemanded, LATE TooLate",
     "answerAnchor": "DONE NotDemanded, LATE TooLate",
     "expire": "WAIT TooEarly, DONE NotDemanded AlreadyPunished NothingToSlash",
-    "collect": "WAIT NotArrived, DONE NothingToCollect",
+    "collect": "WAIT NotArrived PaymentShort, DONE NothingToCollect NothingOwed",
+    "retry": "DONE NothingDue",
     "equivocation": "DONE AlreadyPunished NothingToSlash",
     "equivocationWithEmpty": "DONE AlreadyPunished NothingToSlash",
     "post": (

@@ -26,6 +26,9 @@ CONTRACTS = (
 )  # fmt: skip
 """Every contract that a deployment has one or more of; `chain.plan` knows their order."""
 
+ADAPTERS = ("EigenLayerStake",)
+"""What a deployment may have where the address book says `stake_vault` (ADR 084)."""
+
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
     {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
@@ -151,7 +154,7 @@ def interface(name: str) -> Interface:
 @cache
 def all_errors() -> Mapping[bytes, Any]:
     """Errors of all contracts by selector: a call into one reverts with those of others."""
-    return {selector: entry for name in CONTRACTS for selector, entry in interface(name).errors.items()}
+    return {selector: entry for name in (*CONTRACTS, *ADAPTERS) for selector, entry in interface(name).errors.items()}
 
 
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:

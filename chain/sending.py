@@ -14,10 +14,11 @@ from chain.account_acts import AccountActs
 from chain.answers import check_round, classify
 from chain.demand_acts import DemandActs
 from chain.dispute_acts import DisputeActs
+from chain.eigenlayer_acts import EigenLayerActs
 from chain.sender import SenderPolicy, TransactionSender
 
 
-class ContractSender(DisputeActs, DemandActs, AccountActs):
+class ContractSender(DisputeActs, DemandActs, AccountActs, EigenLayerActs):
     """All acts of one account; `pump` (each tick) moves them on without waiting."""
 
 

@@ -17,9 +17,9 @@ ABI = PROJECT.parent / "abi"
 CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
-    "Settlement", "Proceedings", "Disputes", "Audits", "Lens",
+    "Settlement", "Proceedings", "Disputes", "Audits", "Lens", "EigenLayerStake",
 )  # fmt: skip
-"""Contracts of a deployment; `chain.plan` knows their order."""
+"""Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
 HALVES = {"Disputes": "Proceedings"}
 """The court's code is in two contracts, and callers see one."""

@@ -35,7 +35,7 @@ from chain.sender import Answer
 from chain.structs import from_struct, to_struct
 from tests.devnet import word
 
-CONTRACTS = tuple(interface(name) for name in artifacts.CONTRACTS)
+CONTRACTS = tuple(interface(name) for name in (*artifacts.CONTRACTS, *artifacts.ADAPTERS))
 ENTRIES = {entry["name"]: entry for each in CONTRACTS for entry in each.errors.values()}
 
 

@@ -11,7 +11,7 @@ import pytest
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Blob, Digest, address
 from chain import office_acts, voted_acts, voting
-from chain.artifacts import CONTRACTS, interface
+from chain.artifacts import ADAPTERS, CONTRACTS, interface
 from chain.calls import Act
 from chain.params import DEVNET
 from chain.plan import ARTIFACT, DEVNET_SHAPE, Header, Site, Vote, code, names, steps
@@ -23,6 +23,7 @@ from tests.source import calls, python_files
 BY_CONTRACTS = {
     "AccessManager": "consumeScheduledOp",
     "Disputes": "refund",
+    "EigenLayerStake": "lock release reserve slash unlock",
     "FeeMarket": "use",
     "Ledger": "advance burn close credit creditEach repay take",
     "RandaoSource": "announce",
@@ -49,6 +50,9 @@ RECEIVERS = {"onERC1155BatchReceived", "onERC1155Received", "onERC721Received"}
 
 GOVERNED = {"setAuthority"}
 """`AccessManager.updateAuthority` calls it."""
+
+AS_THE_VAULT = {"EigenLayerStake": "deposit setMover wire"}
+"""It takes no deposits, no deployment of ours wires it, and a vote names its movers as the vault's whose place it has."""
 
 HALF = {"Proceedings"}
 """Its functions are called at `Disputes`."""
@@ -110,12 +114,18 @@ def deployed() -> set[tuple[str, str]]:
     return {(step.contract.split()[0], step.verb) for step in steps(site) if step.to is not None}
 
 
-@pytest.mark.parametrize("contract", [name for name in CONTRACTS if name not in HALF])
+@pytest.mark.parametrize("contract", [name for name in (*CONTRACTS, *ADAPTERS) if name not in HALF])
 def test_every_function_that_somebody_may_call_has_a_wrapper(contract: str) -> None:
     have = {function for name, function in wrapped() if name == contract}
-    elsewhere = {name for table in (BY_CONTRACTS, BY_WALLETS) for name in table.get(contract, "").split()}
+    elsewhere = {name for table in (BY_CONTRACTS, BY_WALLETS, AS_THE_VAULT) for name in table.get(contract, "").split()}
     assert writing(contract) - have - elsewhere == set(), "no wrapper in chain, and no reason here"
     assert elsewhere & have == set() and elsewhere <= writing(contract), "a reason for what has a wrapper, or is not there"
+
+
+def test_a_vote_names_movers_of_either_stake_source_by_one_call() -> None:
+    assert (
+        interface("EigenLayerStake").selector("setMover") == voted_acts.set_stake_mover(ZERO_ADDRESS, allowed=True).calldata[:4]
+    )
 
 
 def test_a_function_without_a_wrapper_is_noticed() -> None:
