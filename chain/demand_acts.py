@@ -52,9 +52,9 @@ class DemandActs(Acts):
         where = ("ReceiptAnchor", self._at("ReceiptAnchor"), "listSubject")
         self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
 
-    def collect(self, ref: Digest) -> None:
-        """Shares stake that a report or an expiry slashed and that has arrived since."""
-        self._act("ReceiptAnchor", "collect", ref, (ref,))
+    def collect(self, ref: Digest, times: int = 0) -> None:
+        """Shares stake that a report or an expiry slashed and that has arrived since; each of the `times` is its own act."""
+        self._act("ReceiptAnchor", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0

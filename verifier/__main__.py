@@ -35,6 +35,7 @@ from verifier.control import ControlledStore
 from verifier.demander import Demander, Means
 from verifier.given import Given
 from verifier.jobs import JobSocket
+from verifier.late_pay import LatePay
 from verifier.leaf_book import LeafBook
 from verifier.members import Members
 from verifier.node import Node, Part, Votes
@@ -133,7 +134,8 @@ class World:
     ) -> Node:
         """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
-        everything = (votes, auditor, self.members, watchtower, reporter, demander)
+        late = LatePay(self.chain, int(self.network.deploy_block), self.signer.address, self.settings.moves)
+        everything = (votes, auditor, self.members, watchtower, reporter, demander, late)
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(

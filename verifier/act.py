@@ -30,7 +30,7 @@ from bytewise.service import telemetry
 from bytewise.storage.journal import Journal
 from verifier.auditor import Auditor
 from verifier.demander import Demander
-from verifier.moves import make_move, told, told_of_demand
+from verifier.moves import MoveSender, make_move, told, told_of_demand
 from verifier.reporter import Reporter
 from verifier.watchtower import Watchtower
 
@@ -60,7 +60,7 @@ class Performer:
     """Carries out what was decided; parts that a role lacks are None, and their actions then a `Bug`."""
 
     def __init__(
-        self, sender: Sender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None,
+        self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None, voting: Voting | None,
         demander: Demander | None = None, reporter: Reporter | None = None,
     ) -> None:  # fmt: skip
         self._sender = sender

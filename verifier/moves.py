@@ -1,9 +1,11 @@
 """Moves that anybody may make, and collecting what is our own: they need a sender and nothing else."""
 
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from bytewise.ports import Sender
 from bytewise.protocol.actions import (
+    CollectReport,
+    CollectSlash,
     DemandAnchor,
     DemandEnvelope,
     DemandList,
@@ -21,15 +23,28 @@ from bytewise.protocol.actions import (
     SettleSeats,
     Withdraw,
 )
+from bytewise.protocol.units import Digest
 
 Move = (
     ProveSeed | DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
-    | Withdraw | FinishUnbond
+    | Withdraw | FinishUnbond | CollectSlash | CollectReport
 )  # fmt: skip
 """What needs nothing but the sender."""
 
 
-def make_move(sender: Sender, action: Move) -> None:
+class MoveSender(Sender, Protocol):
+    """What moves send beside: what nothing runs out for."""
+
+    def collect_slash(self, slash_id: int) -> None:
+        """Has the stake source pay what a slash took."""
+        ...
+
+    def collect(self, ref: Digest, times: int = 0) -> None:
+        """Shares what a report slashed and what has arrived since; each of the `times` is an act of its own."""
+        ...
+
+
+def make_move(sender: MoveSender, action: Move) -> None:
     """Sends a move, once however often it is decided."""
     match action:
         case ProveSeed():
@@ -58,6 +73,10 @@ def make_move(sender: Sender, action: Move) -> None:
             sender.withdraw(action.credit_wei)
         case FinishUnbond():
             sender.finish_unbond(action.due_wei)
+        case CollectSlash():
+            sender.collect_slash(action.slash_id)
+        case CollectReport():
+            sender.collect(action.ref, action.payments)
         case _:
             assert_never(action)
 
@@ -81,6 +100,10 @@ def told(action: Move) -> tuple[bytes, dict[str, object]]:
             return b"", {"credit_wei": str(action.credit_wei)}
         case FinishUnbond():
             return b"", {"due_wei": str(action.due_wei)}
+        case CollectSlash():
+            return b"", {"slash": str(action.slash_id)}
+        case CollectReport():
+            return action.ref, {"payments": action.payments}
 
 
 def told_of_demand(action: DemandList | DemandEnvelope | DemandAnchor) -> tuple[bytes, dict[str, object]]:

@@ -32,11 +32,17 @@ class Tally(Generic[K]):
 
     def times(self, key: K, docket: Docket) -> int:
         """How often it happened up to the docket's block; an error of the chain if that cannot be read."""
-        if self._as_of != docket.block_hash:
-            self._follow(docket)
+        self._follow(docket)
         return self._counted[key] + self._recent[key]
 
+    def known(self, docket: Docket) -> tuple[K, ...]:
+        """Everything that ever happened up to the docket's block, oldest first."""
+        self._follow(docket)
+        return tuple(dict.fromkeys((*self._counted, *self._recent)))
+
     def _follow(self, docket: Docket) -> None:
+        if self._as_of == docket.block_hash:
+            return
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             telemetry.log("tally.reread", from_block=self._first_block)
             self._counted.clear()

@@ -133,6 +133,24 @@ class Finalize:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectSlash:
+    """Have a stake source pay what a slash took and it could not pay at once."""
+
+    slash_id: int
+    """Of EigenLayer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectReport:
+    """Share what a report or an expired demand slashed and what has arrived since."""
+
+    ref: Digest
+    """Pot of the report."""
+    payments: int
+    """To that pot, which came late; each time that there are more is a sharing of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class PayOut:
     """Pay everybody but the seats once slashed stake has arrived."""
 
@@ -270,6 +288,6 @@ Action = (
     ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
-    | ReportEquivocation
+    | ReportEquivocation | CollectSlash | CollectReport
 )  # fmt: skip
 """Closed: whoever performs actions matches all of them."""

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from bytewise.ports import ChainView, Sender
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, TryAgain, UnknownKeyEpoch
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.network import Network
@@ -47,6 +46,8 @@ from tests.devnet import (
     word,
 )
 from tests.unit.chain.desk import governance, send
+from verifier.late_pay import LateChain
+from verifier.moves import MoveSender
 
 
 class Place(NamedTuple):
@@ -90,9 +91,9 @@ def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(place: Pla
 
 def test_reader_and_sender_are_what_actors_ask_for(place: Place, tmp_path: Path) -> None:
     # The type checker is the test: these assignments fail it if a port and its adapter part ways.
-    view: ChainView = reader(place.anvil, place.network)
+    view: LateChain = reader(place.anvil, place.network)
     keys: KeyChain = reader(place.anvil, place.network)
-    acts: Sender = sender(place.anvil, place.network, signer(1), tmp_path)
+    acts: MoveSender = sender(place.anvil, place.network, signer(1), tmp_path)
     assert (view.head(), keys.epoch_state(1, view.head())) == (place.anvil.client.head().number, EpochState.ACTIVE)
     acts.withdraw(0)
 
@@ -177,6 +178,14 @@ def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place) -> N
     place.anvil.automine(True)
     assert "ModelNotActive" in str(chain.anchor_demand_refused(who, late, bond, before + 1))
     assert chain.anchor_demand_refused(who, late, bond, before + 2) is None
+
+
+def test_a_native_vault_has_nothing_that_arrives_late(place: Place) -> None:
+    chain = reader(place.anvil, place.network)
+    head = chain.head()
+    assert chain.deferred_payments(int(place.network.deploy_block), head) == ()
+    assert "NothingToCollect" in str(chain.sharing_refused(signer(8).address, word("pot"), head))
+    assert chain.collect_refused(signer(8).address, 7, head) is not None, "it has no such function"
 
 
 def test_epoch_of_book_and_chain_must_agree(place: Place) -> None:

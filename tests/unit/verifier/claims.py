@@ -46,6 +46,10 @@ class Claims:
         """Each time that something was taken for an operator's number, with its block."""
         self.expiries: list[tuple[Digest, int]] = []
         """Each time that a demand was ended without an answer, with its block."""
+        self.deferred: list[tuple[int, Digest, int]] = []
+        """Slash, pot and block of each payment that was deferred."""
+        self.arrived: set[int | Digest] = set()
+        """Slashes that would be paid, and pots that would be shared, now."""
         self.readable = True
         """Whether a node gives events of reports and ends."""
         self.reads: list[tuple[int, int]] = []
@@ -86,6 +90,18 @@ class Claims:
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
         self._read(from_block, to_block)
         return tuple(each for each, block in self.reports if from_block <= block <= to_block)
+
+    def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
+        self._read(from_block, to_block)
+        return tuple((slash, ref) for slash, ref, block in self.deferred if from_block <= block <= to_block)
+
+    def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
+        self.trials.append(Digest(slash_id.to_bytes(32, "big")))
+        return None if slash_id in self.arrived else "PaymentShort"
+
+    def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
+        self.trials.append(ref)
+        return None if ref in self.arrived else "NotArrived"
 
     def end_again(self, subject: Digest) -> None:
         """Something more is taken for a demand that nobody answered."""

@@ -67,6 +67,12 @@ class Outgoing:
     def pay_out(self, dispute: Digest) -> None:
         self._once("pay", dispute)
 
+    def collect_slash(self, slash_id: int) -> None:
+        self._once("fetch", slash_id)
+
+    def collect(self, ref: Digest, times: int = 0) -> None:
+        self._once("share", ref, times)
+
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
         self._once("seats", dispute, round_number, first)
 
