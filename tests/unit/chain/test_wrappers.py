@@ -23,7 +23,7 @@ from tests.source import calls, python_files
 BY_CONTRACTS = {
     "AccessManager": "consumeScheduledOp",
     "Disputes": "refund",
-    "EigenLayerStake": "lock release reserve slash unlock",
+    "EigenLayerStake": "discharge lock oblige release reserve slash unlock",
     "FeeMarket": "use",
     "Ledger": "advance burn close credit creditEach repay take",
     "RandaoSource": "announce",
@@ -31,7 +31,7 @@ BY_CONTRACTS = {
     "Registry": "onStake",
     "Settlement": "advance appealed end joined opened",
     "StakeTree": "release setStake",
-    "StakeVault": "lock release reserve slash unlock",
+    "StakeVault": "discharge lock oblige release reserve slash unlock",
 }
 """What one contract calls of another; nobody else can use it."""
 
