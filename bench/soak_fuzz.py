@@ -8,7 +8,6 @@ a library, a hang or a crash is a finding: it ends that target, and the input th
 import argparse
 import json
 import os
-import resource
 import struct
 import subprocess
 import sys
@@ -86,31 +85,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak_fuzz", description=__doc__.split("\n\n")[1])
     parser.add_argument("--inputs", type=int, default=INPUTS, help="how many, over all targets (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of libFuzzer; 0: another one each time (%(default)s)")
-    parser.add_argument("--only", choices=TARGETS, action="append", help="this target; may be given several times")
+    parser.add_argument("--only", choices=TARGETS, action="append", help="this target again, added to the file; may be repeated")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
     options = parser.parse_args()
-    report: dict[str, Any] = {
-        "machine": describe(),
-        "atheris": fuzzer_version(),
-        "inputs": 0,
-        "seconds": 0,
-        "findings": 0,
-        "targets": {},
-    }
+    targets: dict[str, Any] = json.loads(options.out.read_text())["targets"] if options.only and options.out.exists() else {}
     for name in options.only or TARGETS:
         found = fuzz(name, share(name, options.inputs), options.seed)
-        report["targets"][name] = found._asdict()
-        report["inputs"] += found.inputs
-        report["seconds"] += found.seconds
-        report["findings"] += bool(found.finding)
-        report["peak_memory_mb"] = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+        targets[name] = found._asdict()
+        report = {"machine": describe(), "atheris": fuzzer_version(), **totals(targets), "targets": targets}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(report, indent=1) + "\n")
-        print(
-            f"{name}: {found.inputs} inputs, {found.taken} taken, {found.seconds} s{found.finding}", file=sys.stderr, flush=True
-        )
-    print(json.dumps({key: report[key] for key in ("inputs", "seconds", "findings", "peak_memory_mb")}))
-    return 1 if report["findings"] else 0
+        said = f"{name}: {found.inputs} inputs, {found.taken} taken, {found.seconds} s"
+        print(said, found.finding, file=sys.stderr, flush=True)
+    print(json.dumps(totals(targets)))
+    return 1 if totals(targets)["findings"] else 0
+
+
+def totals(targets: dict[str, Any]) -> dict[str, int]:
+    """Over all targets."""
+    sums = {what: sum(each[what] for each in targets.values()) for what in ("inputs", "taken", "seconds")}
+    return {**sums, "findings": sum(bool(each["finding"]) for each in targets.values())}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The shard's HTTPS face: releases and ceremonies, canonical JSON in and out, size capped before anything is parsed."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,23 +12,17 @@ from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavail
 from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Refusal
 from bytewise.service import telemetry
 from kms.dkg.desk import Desk
+from kms.intake import Intake, server_config
 from kms.release import Shard
 
-KEEP_ALIVE_S = 5
-"""Idle connections are closed after this."""
-SHUTDOWN_S = 5
-"""A stopping shard lets running answers end for this long."""
 _JSON = "application/json"
 
 
-async def capped_body(request: Request) -> bytes:
-    """The request body, if it is not above the cap; `NotCanonical` as soon as it is."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_RELEASE_BODY_BYTES:
-            raise NotCanonical(f"more than {MAX_RELEASE_BODY_BYTES} bytes")
-    return bytes(body)
+async def capped_body(request: Request) -> AsyncIterator[bytes]:
+    """The request body, within the caps of `kms.intake`."""
+    intake: Intake = request.app.state.intake
+    async with intake.body(request, MAX_RELEASE_BODY_BYTES) as body:
+        yield body
 
 
 Body = Annotated[bytes, Depends(capped_body)]
@@ -37,6 +31,7 @@ Body = Annotated[bytes, Depends(capped_body)]
 def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
     """The application of a shard that serves an epoch, takes part in ceremonies, or both; endpoints run in worker threads."""
     app = FastAPI(title="bytewise kms shard", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.intake = Intake()
     if shard is not None:
         _add_releases(app, shard)
     if desk is not None:
@@ -77,19 +72,7 @@ def _add_releases(app: FastAPI, shard: Shard) -> None:
 
 def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> None:
     """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean."""
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        ssl_certfile=str(certificate),
-        ssl_keyfile=str(key),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=SHUTDOWN_S,
-    )
-    uvicorn.Server(config).run()
+    uvicorn.Server(server_config(app, host, port, certificate, key)).run()
 
 
 def _number(request: Request, name: str) -> int | None:

@@ -1,0 +1,175 @@
+"""Caps of decoders that strangers reach (the table in `docs/attacks.md`): one more and no parser is reached, at the cap it is.
+
+That a cap is above what honest parties send is shown beside each decoder's own tests.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dcap_qvl
+import pytest
+from cryptography import x509
+
+from bytewise.protocol import ceremony_log, encoding, evidence
+from bytewise.protocol.ceremony_log import Close, read_message, say
+from bytewise.protocol.errors import BytewiseError, ChannelRefused
+from bytewise.protocol.evidence import SnpCertificates
+from bytewise.protocol.keys import MAX_RELEASE_MARKS, ReleaseLog, ReleaseRequest
+from bytewise.protocol.units import Blob, Digest
+from bytewise.tee import appraisal, binding, collateral, dcap, gpu, snp
+from bytewise.tee.binding import Statement
+from kms import envelope, log_copy
+from tests.unit.kms.ceremonies import party
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.offices import offices
+from tests.unit.tee.amd import NOW, Amd
+from tests.unit.tee.bench import CHAIN_ID, Bench
+from tests.unit.tee.channels import SHARD, Ends, plain_hello
+from tests.unit.tee.test_snp import rule
+
+NAME = Digest(b"\x01" * 32)
+Read = Callable[[bytes], object]
+
+
+class Capped(NamedTuple):
+    """A decoder of JSON, and its caps; None where another cap is met first."""
+
+    read: Read
+    most_bytes: int | None
+    most_marks: int | None
+
+
+@pytest.fixture(scope="module")
+def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Capped]:
+    """All that read JSON, by name."""
+    bench = Bench(tmp_path_factory.mktemp("bench"))
+    terms = Ends(bench).terms(SHARD)
+    said = Statement(CONTRACTS, plain_hello(Ends(bench)), b"\x02" * 32, NAME, NAME, NAME)
+    desk = offices(tmp_path_factory.mktemp("office"), 1)[0][0].restart()
+    marks = evidence.MAX_EVIDENCE_MARKS
+    return {
+        "evidence": Capped(bench.appraise, evidence.MAX_EVIDENCE_BYTES, marks),
+        "result quote": Capped(
+            lambda data: appraisal.verify_result_quote(bench.policy, data, CHAIN_ID), appraisal.MAX_RESULT_QUOTE_BYTES, 2 * marks
+        ),
+        "gpu claims": Capped(lambda data: gpu.verify_gpu(data, bytes(32), 0), gpu.MAX_GPU_BYTES, None),
+        "collateral": Capped(collateral.from_service, collateral.MAX_COLLATERAL_BYTES, None),
+        "hello": Capped(lambda data: binding.verify_hello(terms, data), binding.MAX_HELLO_BYTES, 16),
+        "proof": Capped(lambda data: binding.verify_proof(terms, said, data, bench.now), binding.MAX_PROOF_BYTES, 16),
+        "envelope": Capped(
+            lambda data: envelope.verify_envelope(data, NAME, NAME), envelope.MAX_ENVELOPE_BYTES, envelope.MAX_ENVELOPE_MARKS
+        ),
+        "exchange": Capped(desk.exchange, ceremony_log.MAX_EXCHANGE_BYTES, ceremony_log.MAX_EXCHANGE_MARKS),
+        "release request": Capped(lambda data: encoding.decode(ReleaseRequest, data, MAX_RELEASE_MARKS), None, MAX_RELEASE_MARKS),
+        "release log": Capped(
+            lambda data: encoding.decode(ReleaseLog, data, log_copy.MAX_PAGE_MARKS), None, log_copy.MAX_PAGE_MARKS
+        ),
+    }
+
+
+BYTES = ("evidence", "result quote", "gpu claims", "collateral", "hello", "proof", "envelope", "exchange")
+MARKS = ("evidence", "result quote", "hello", "proof", "envelope", "exchange", "release request", "release log")
+DEEP = ("evidence", "result quote", "gpu claims", "collateral", "exchange", "release request", "release log")
+"""Whose other caps let so many brackets through that their depth counts."""
+
+
+@contextmanager
+def watched(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> Iterator[list[str]]:
+    """Calls of a parser in a library, which goes on as it was."""
+    calls, real = [], getattr(place, name)
+
+    def seen(*given: Any, **named: Any) -> Any:
+        calls.append(name)
+        return real(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, seen)
+        yield calls
+
+
+def is_parsed(monkeypatch: pytest.MonkeyPatch, read: Read, data: bytes, place: Any = json, name: str = "loads") -> bool:
+    """Whether a decoder, which refuses these bytes, hands them to a parser first."""
+    with watched(monkeypatch, place, name) as calls, pytest.raises(BytewiseError):
+        read(data)
+    return bool(calls)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_one_byte_above_the_cap_reaches_no_parser(
+    decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, most, _ = decoders[name]
+    assert most is not None and not is_parsed(monkeypatch, read, b'"' + b"x" * (most - 1) + b'"')
+    assert is_parsed(monkeypatch, read, b'"' + b"x" * (most - 2) + b'"')
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_one_mark_above_the_cap_reaches_no_parser(
+    decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, _, marks = decoders[name]
+    assert marks is not None and not is_parsed(monkeypatch, read, b"[" + b"0," * marks + b"0]")
+    assert is_parsed(monkeypatch, read, b"[" + b"0," * (marks - 1) + b"0]")
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_one_level_above_the_depth_reaches_no_parser(
+    decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for depth, parsed in ((encoding.MAX_DEPTH + 1, False), (encoding.MAX_DEPTH, True)):
+        assert is_parsed(monkeypatch, decoders[name].read, b"[" * depth + b"]" * depth) == parsed
+
+
+def test_a_body_of_a_ceremony_above_its_caps_reaches_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    who = party(1).signer
+
+    def read(body: bytes) -> object:
+        message = say(who, NAME, Close(1, NAME))
+        draft = type(message)(NAME, who.address, "close", Blob(body), Blob(b""))
+        return read_message(type(message)(NAME, who.address, "close", Blob(body), who.sign(draft.digest)))
+
+    most, marks = ceremony_log.MAX_MESSAGE_BYTES, ceremony_log.MAX_BODY_MARKS
+    for data, parsed in (
+        (b'"' + b"x" * (most - 1) + b'"', False), (b'"' + b"x" * (most - 2) + b'"', True),
+        (b"[" + b"0," * marks + b"0]", False), (b"[" + b"0," * (marks - 1) + b"0]", True),
+    ):  # fmt: skip
+        assert is_parsed(monkeypatch, read, data) == parsed
+
+
+@pytest.fixture(scope="module")
+def amd() -> Amd:
+    """One vendor."""
+    return Amd()
+
+
+def test_a_quote_above_the_cap_reaches_no_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path)
+    sound = bench.evidence.collateral
+    assert sound is not None
+    for size, parsed in ((dcap.MAX_QUOTE_BYTES + 1, False), (dcap.MAX_QUOTE_BYTES, True)):
+        quote = bench.evidence.quote.ljust(size, b"\1")
+
+        def read(data: bytes) -> object:
+            found = dcap.verify_quote(bench.policy.rules[0], data, sound, bench.now)
+            raise ChannelRefused("taken", found)
+
+        assert is_parsed(monkeypatch, read, quote, dcap_qvl, "QuoteVerifier") == parsed
+
+
+@pytest.mark.parametrize(("part", "most", "parser"), [
+    ("ask", snp.MAX_CERTIFICATE_BYTES, "load_der_x509_certificate"), ("crl", snp.MAX_CRL_BYTES, "load_der_x509_crl"),
+])  # fmt: skip
+def test_a_certificate_or_list_of_amds_above_the_cap_reaches_no_parser(
+    amd: Amd, part: str, most: int, parser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, asking = amd.certificates(), rule(amd, max_age_s=1)
+
+    def read(data: bytes) -> object:
+        parts = {"ask": given.ask, "vcek": given.vcek, "crl": given.crl, part: Blob(data)}
+        return snp.verify_report(asking, amd.report(), SnpCertificates(**parts), NOW)
+
+    assert not is_parsed(monkeypatch, read, bytes(most + 1), x509, parser)
+    assert is_parsed(monkeypatch, read, bytes(most), x509, parser)

@@ -1,0 +1,183 @@
+"""What strangers can take up of a shard's HTTPS before it knows anything of them: each limit, and uvicorn without it."""
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import NotCanonical, TryAgain
+from bytewise.protocol.keys import Refusal
+from kms import intake
+from kms.api import build_app
+from kms.intake import MAX_HEADER_BYTES, Intake, TimedProtocol, server_config
+from tests.unit.kms.offices import Office, offices
+from tests.unit.kms.world import free_port, wait_until
+
+PATIENCE_S = 60.0
+SHORT_S = 0.5
+
+
+class Place(NamedTuple):
+    """A shard that is served, and what its bodies take."""
+
+    office: Office
+    intake: Intake
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+    """A shard that takes part in ceremonies."""
+    return offices(tmp_path_factory.mktemp("office"), 1, base=free_port() - 1)[0][0]
+
+
+@contextlib.contextmanager
+def serving(office: Office, most: int = intake.MAX_HELD_BYTES) -> Iterator[Place]:
+    """The shard as `kms.api.serve` serves it, in a thread of this process."""
+    app, folder = build_app(None, office.restart()), office.folder
+    app.state.intake = Intake(most)
+    server = uvicorn.Server(server_config(app, "127.0.0.1", office.port, folder / "tls.pem", folder / "tls.key"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started)
+        yield Place(office, app.state.intake)
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+
+
+def trusting(office: Office) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=office.folder / "tls.pem")
+
+
+@contextlib.contextmanager
+def stranger(place: Place, said: bytes = b"") -> Iterator[ssl.SSLSocket]:
+    """A TLS connection that said something."""
+    with socket.create_connection(("127.0.0.1", place.office.port), timeout=PATIENCE_S) as plain:
+        with trusting(place.office).wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+            secure.sendall(said)
+            yield secure
+
+
+def posting(length: int, start: bytes = b"") -> bytes:
+    """The beginning of a request with a body of this length."""
+    return b"POST /v1/ceremony HTTP/1.1\r\nHost: shard\r\nContent-Length: %d\r\n\r\n" % length + start
+
+
+def answer_to(place: Place, body: bytes) -> tuple[int, Refusal]:
+    """What a whole request gets that is no exchange."""
+    line = http.client.HTTPSConnection("127.0.0.1", place.office.port, timeout=PATIENCE_S, context=trusting(place.office))
+    with contextlib.closing(line):
+        line.request("POST", "/v1/ceremony", body)
+        got = line.getresponse()
+        return got.status, decode(Refusal, got.read())
+
+
+REFUSED = (403, Refusal("NotCanonical", NotCanonical.rule, False))
+BUSY = (503, Refusal("TryAgain", TryAgain.rule, True))
+
+
+def is_closed(peer: ssl.SSLSocket) -> bool:
+    """Waits for the other end to close; False if it says something."""
+    with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
+        return peer.recv(1) == b""
+    return True
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /v1/in", posting(100, b"half")], ids=["nothing", "half a head", "half a body"])
+def test_who_does_not_end_its_request_is_cut_off(office: Office, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "REQUEST_S", SHORT_S)
+    with serving(office) as place:
+        with stranger(place, said) as peer:
+            assert is_closed(peer)
+        assert answer_to(place, b"no exchange") == REFUSED
+
+
+def test_a_trickle_extends_nothing(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "REQUEST_S", SHORT_S)
+    with serving(office) as place, stranger(place, posting(10**6)) as peer:
+        peer.settimeout(SHORT_S / 10)
+
+        def ended() -> bool:
+            try:
+                peer.sendall(b"0")
+                return peer.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(ended)
+
+
+def test_control_uvicorn_alone_waits_as_long_as_the_stranger_likes(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "REQUEST_S", SHORT_S)
+    monkeypatch.setattr(intake, "TimedProtocol", H11Protocol)
+    with serving(office) as place, stranger(place, posting(100, b"half")) as peer:
+        peer.settimeout(4 * SHORT_S)
+        with pytest.raises(TimeoutError):
+            peer.recv(1)
+
+
+@pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
+def test_one_connection_too_many_is_closed_and_the_others_are_served(
+    office: Office, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, limit, 2)
+    with serving(office) as place, stranger(place) as first:
+        with stranger(place), stranger(place) as third:
+            assert is_closed(third)
+            first.sendall(posting(2, b"{}"))
+            assert first.recv(12) == b"HTTP/1.1 403"
+
+        def served() -> bool:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return answer_to(place, b"no exchange") == REFUSED
+            return False
+
+        wait_until(served)
+
+
+def test_bodies_of_strangers_together_are_bounded_and_their_place_is_free_again(office: Office) -> None:
+    """Control: alone, the same body is read to its end."""
+    with serving(office, most=2**20) as place:
+        with stranger(place, posting(2**20, bytes(2**20 - 4096))):
+            wait_until(lambda: place.intake.held > 2**19)
+            wait_until(lambda: answer_to(place, bytes(2**15)) == BUSY)
+        wait_until(lambda: place.intake.held == 0)
+        assert answer_to(place, bytes(2**15)) == REFUSED
+
+
+def test_a_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None:
+    with serving(office) as place, stranger(place, posting(2**40)) as peer:
+        with contextlib.suppress(OSError):
+            for _ in range(64):
+                peer.sendall(bytes(2**20))
+        with contextlib.suppress(OSError):
+            assert peer.recv(12) == b"HTTP/1.1 403"
+        wait_until(lambda: place.intake.held == 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "answer"), [(MAX_HEADER_BYTES + 100, b"HTTP/1.1 400"), (MAX_HEADER_BYTES // 2, b"HTTP/1.1 404")]
+)
+def test_a_head_above_the_cap_is_refused(office: Office, size: int, answer: bytes) -> None:
+    with serving(office) as place, stranger(place, b"GET / HTTP/1.1\r\nHost: shard\r\nx: " + b"y" * size) as peer:
+        with contextlib.suppress(OSError):
+            peer.sendall(b"\r\n\r\n")
+        assert peer.recv(12) == answer
+
+
+def test_nobody_upgrades_to_another_protocol(office: Office) -> None:
+    config = server_config(build_app(None, office.restart()), "127.0.0.1", 1, Path("tls.pem"), Path("tls.key"))
+    assert (config.http, config.ws) == (TimedProtocol, "none")
