@@ -10,7 +10,7 @@ import typer
 
 from bytewise.cli.connect import TIMEOUT_S, address_book
 from bytewise.cli.verify import Output
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, Fault, MalformedValue
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, RpcRefused
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, address
@@ -83,18 +83,15 @@ def deliver(of: Office, act: Act, more: Mapping[str, Any] | None = None) -> None
         raise ConfigurationError(str(act), f"refused for {who}: {error}") from None
     request: dict[str, Any] = request_of(of.network, who, act)
     if of.output is Output.JSON:
-        print(json.dumps({"chain_id": of.network.chain_id, **request, **(more or {})}))
-    else:
-        print(f"{act} may be called by {who}")
-        for name, value in (
-            *(more or {}).items(),
-            ("target", request["to"]),
-            ("value", act.value_wei),
-            ("calldata", request["data"]),
-        ):
-            print(printable(f"{name} {value}"))
+        told = {"chain_id": of.network.chain_id, **request, **(more or {})}
+        print(json.dumps(told if of.signer is None or not of.send else {**told, "block": _sent(of, of.signer, act)}))
+        return
+    print(f"{act} may be called by {who}")
+    named = {**(more or {}), "target": request["to"], "value": act.value_wei, "calldata": request["data"]}
+    for name, value in named.items():
+        print(printable(f"{name} {value}"))
     if of.send and of.signer:
-        _send(of, of.signer, act)
+        print(f"done in block {_sent(of, of.signer, act)}")
 
 
 def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> LocalSigner:
@@ -125,9 +122,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def _send(of: Office, signer: LocalSigner, act: Act) -> None:
+def _sent(of: Office, signer: LocalSigner, act: Act) -> int:
+    """Sends the act; the block that has it."""
     try:
         (receipt,) = send_all(of.client, [measured(of.client, of.network, signer, act)], SEND_TIMEOUT_S)
-    except ChainReverted as error:
-        raise ConfigurationError(str(act), f"reverted: {error}") from None
-    print(f"done in block {receipt.number}")
+    except (Fault, RpcRefused) as error:
+        # Too little money for the gas, or the chain has moved since it was tried.
+        raise ConfigurationError(str(act), f"not done: {error}") from None
+    return receipt.number

@@ -188,6 +188,22 @@ def test_a_native_vault_has_nothing_that_arrives_late(place: Place) -> None:
     assert chain.collect_refused(signer(8).address, 7, head) is not None, "it has no such function"
 
 
+def test_acts_on_stake_at_eigenlayer_go_to_whatever_stands_in_the_vaults_place(place: Place, tmp_path: Path) -> None:
+    acts, vault = sender(place.anvil, place.network, signer(13), tmp_path), place.network.addresses.stake_vault
+    who, ref = signer(3).address, word("ref")
+    acts.sync_stake(who, 9)
+    acts.retry_slash(who, ref, 10)
+    acts.collect_slash(7)
+    acts.sweep_stake()
+    planned = [item.intent for item in acts.transactions.outbox.all()]
+    wanted = [("sync", (who,)), ("retry", (who, ref)), ("collect", (7,)), ("sweep", ())]
+    code = interface("EigenLayerStake")
+    assert [(each.contract, each.calldata) for each in planned] == [(vault, code.call(name, *values)) for name, values in wanted]
+    acts.retry_slash(who, ref, 10)
+    acts.retry_slash(who, ref, 4)
+    assert len(acts.transactions.outbox.all()) == 5, "what is still due is an act of its own"
+
+
 def test_epoch_of_book_and_chain_must_agree(place: Place) -> None:
     block = place.anvil.client.head().number
     document = place.network.epochs[0]

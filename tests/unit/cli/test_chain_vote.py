@@ -87,7 +87,8 @@ def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: D
     assert f"Guardian.pause may be called by {GUARDIAN.address}" in said and "done in block" in said
     assert desk.read("Guardian", "pausedUntil") > desk.anvil.client.head().timestamp
     assert "NotNow(paused=True)" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
-    desk.run("call", "Guardian", "unpause", "--key", str(tmp_path / "guardian.key"), "--send")
+    sent = desk.told("call", "Guardian", "unpause", "--key", str(tmp_path / "guardian.key"), "--send")
+    assert sent["block"] == desk.anvil.client.head().number
     assert desk.read("Guardian", "pausedUntil") == 0
     assert "CoolingDown" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
 
@@ -109,6 +110,9 @@ def test_a_call_is_refused_before_anybody_signs_it(desk: Desk) -> None:
     assert "needs the key of who sends" in refused("call", "Guardian", "unpause", *stranger, "--send")
     assert "0x12 is none" in refused("call", "Guardian", "unpause", "--from", "0x12")
     assert "pause(uint64 duration)" in desk.run("call", "Guardian")
+    desk.anvil.rpc("anvil_setBalance", signer(6).address, "0x1")
+    poor = ["--devnet-account", "6", "--send"]
+    assert "not done: " in refused("call", "GovernanceToken", "delegate", signer(6).address, *poor)
 
 
 def passed(desk: Desk, propose: list[str]) -> tuple[str, Any]:
