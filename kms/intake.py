@@ -24,7 +24,7 @@ CONNECTIONS, CONNECTIONS_FROM_ONE_ADDRESS = 128, 32
 """One more is closed before a byte is read."""
 
 MAX_HEADER_BYTES = 16 * 1024
-"""Request line and headers."""
+"""Request line and headers; asked after each read, so that what comes in one piece may be somewhat longer."""
 
 MAX_HELD_BYTES = 4 * MAX_RELEASE_BODY_BYTES
 """Bodies that are being received or answered, all together."""

@@ -168,14 +168,21 @@ def test_a_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None
         wait_until(lambda: place.intake.held == 0)
 
 
-@pytest.mark.parametrize(
-    ("size", "answer"), [(MAX_HEADER_BYTES + 100, b"HTTP/1.1 400"), (MAX_HEADER_BYTES // 2, b"HTTP/1.1 404")]
-)
-def test_a_head_above_the_cap_is_refused(office: Office, size: int, answer: bytes) -> None:
-    with serving(office) as place, stranger(place, b"GET / HTTP/1.1\r\nHost: shard\r\nx: " + b"y" * size) as peer:
-        with contextlib.suppress(OSError):
-            peer.sendall(b"\r\n\r\n")
-        assert peer.recv(12) == answer
+def test_a_head_that_goes_on_above_the_cap_is_refused(office: Office) -> None:
+    """With an answer, unless the end of the connection overtakes it. Control: half as much is read and answered."""
+    head = b"GET / HTTP/1.1\r\nHost: shard\r\nx: "
+    with serving(office) as place:
+        with stranger(place, head + b"y" * (2 * MAX_HEADER_BYTES)) as peer:
+            assert start_of_answer(peer) in (b"HTTP/1.1 400", b"")
+        with stranger(place, head + b"y" * (MAX_HEADER_BYTES // 2) + b"\r\n\r\n") as peer:
+            assert start_of_answer(peer) == b"HTTP/1.1 404"
+
+
+def start_of_answer(peer: ssl.SSLSocket) -> bytes:
+    """Its first bytes; none if the connection ends before."""
+    with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
+        return peer.recv(12)
+    return b""
 
 
 def test_nobody_upgrades_to_another_protocol(office: Office) -> None:
