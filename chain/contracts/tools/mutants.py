@@ -29,8 +29,8 @@ FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
 @dataclass(frozen=True)
 class Fault:
     """One replaced place: `old` must occur exactly once in `file`. `rules` are the invariants and rows that it breaks, and
-    `expect` is how the reason of the check begins that must find it, as forge prints it. What it takes may come up seldom: `longer`
-    times as many runs as for others."""
+    `expect` is how the reason of the check begins that must find it, as forge prints it. What shows it may come up seldom: then
+    it has `longer` times as many runs as others."""
 
     name: str
     rules: list[str]
@@ -113,7 +113,7 @@ def tried(planting: Planting, fault: Fault, runs: int, depth: int) -> dict[str, 
     path = planting.root / fault.file
     text = faulty(path.read_text(), fault)
     start = time.monotonic()
-    with written(path, text) if planting.is_of_the_campaign(fault.file) else planting.planted(fault.file, text):
+    with written(path, text) if planting.sources.is_of_the_campaign(fault.file) else planting.planted(fault.file, text):
         reason = campaign(planting.root, runs * fault.longer, depth)
     return {
         "fault": fault.name,

@@ -1,5 +1,6 @@
 """What the soak program of the contracts reads from a campaign, and what it calls a failure."""
 
+import importlib
 import re
 import tomllib
 from collections.abc import Iterator
@@ -98,6 +99,30 @@ def test_every_check_of_the_campaign_has_a_planted_fault_and_every_fault_a_check
 def test_a_planted_fault_changes_one_place_of_its_contract(fault: dict[str, Any]) -> None:
     assert (CONTRACTS / fault["file"]).read_text().count(fault["old"]) == 1
     assert fault["old"] != fault["new"]
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Any]:
+    """`chain/contracts/tools/mutants.py`, which imports what lies beside it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(CONTRACTS / "tools"))
+        yield importlib.import_module("mutants")
+
+
+def test_a_fault_is_found_by_the_check_that_it_names_and_by_no_other(tools: Any) -> None:
+    said = {"fault": "f", "expect": 'Failed("a"', "by": 'Failed("b")', "found": False}
+    assert tools.line(said) == 'ELSEWHERE f: found by another check: Failed("b"), and not by Failed("a"'
+    assert tools.line(said | {"by": ""}) == "SURVIVED  f"
+    assert tools.line(said | {"by": 'Failed("a")', "found": True}) == 'found     f: Failed("a")'
+
+
+def test_every_fault_lies_in_a_contract_that_the_campaign_deploys_or_in_the_campaign(tools: Any) -> None:
+    sources = importlib.import_module("planting").Sources(CONTRACTS)
+    for path in {fault["file"] for fault in FAULTS}:
+        text = (CONTRACTS / path).read_text()
+        assert sources.is_of_the_campaign(path) or sources.deployed_with(path, text), path
+    assert set(sources.deployed_with("src/SplitLib.sol", "library SplitLib {}")) == {"Settlement"}
+    assert set(sources.deployed_with("src/DisputeStore.sol", "")) == {"Disputes", "Proceedings"}
 
 
 def test_every_invariant_and_every_row_of_the_table_has_a_planted_fault() -> None:
