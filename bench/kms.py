@@ -1,4 +1,4 @@
-"""Key release on this machine: real shard processes, a real chain, TLS; beside it the elliptic-curve arithmetic in it.
+"""Key release on this machine: real shard processes, a real chain, attested channels; beside it the curve arithmetic in it.
 
 `make bench-kms` writes `bench/results/kms.json`. Releases and bare arithmetic are timed in turns in one run, so that their ratio
 holds on a machine that does other things too. Client, shards and chain share its cores.
@@ -8,8 +8,6 @@ import argparse
 import json
 import math
 import os
-import socket
-import ssl
 import subprocess
 import tempfile
 import threading
@@ -19,22 +17,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import psutil
 
 from bench.kms_arithmetic import Arithmetic
 from bench.machine import describe
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.jobs import RunJob, ShardRecord
 from bytewise.protocol.keys import ReleaseRequest
 from bytewise.protocol.messages import TicketKind
-from bytewise.protocol.signing import typed_digest
+from bytewise.tee.channel import Channel
 from kms import keyring
 from kms.chain_view import ChainKeyView
 from kms.client import ShardKeySource
-from kms.policy import expected_report_data, key_domain
-from kms.shard_client import ShardClient
+from kms.enclave_channel import ask, open_channel
 from tests.anvil import running_anvil
 from tests.devnet import reader
 from tests.unit.kms.on_chain import OnChain, put_on_chain, serving
@@ -44,9 +39,11 @@ SETS = ((3, 5), (5, 9))
 """Thresholds, and shards that run."""
 ROUNDS = 200
 CHANNELS = 2
-"""Kept-open connections to the one shard whose rate is measured: one is answered while the other is read."""
-FLIGHT, FLIGHTS = 24, 8
-"""Requests of a channel that are made before any is sent, so that only the shard's work is timed; and how often."""
+"""Kept-open channels to the one shard whose rate is measured: one is answered while the other is read."""
+FLIGHT = 192
+"""Requests on each of them."""
+HANDSHAKES = 100
+"""Channels that are opened one after the other to see what one costs a shard."""
 TIMEOUT_S = 30.0
 TARGETS = {"release_less_handshakes_over_floor": 2.0, "releases_per_second_per_shard": 30.0, "shard_memory_mb": 200.0}
 
@@ -91,43 +88,43 @@ def main() -> None:
 
 
 def figures(made: Rig, name: str, rounds: int) -> dict[str, float]:
-    """Latency of whole releases, of the arithmetic in them, and of one handshake, in turns."""
+    """Latency of whole releases, of the arithmetic in them, and of as many attested handshakes, in turns."""
     source = ShardKeySource(made.net.world.quoter)
     parts: dict[str, Callable[[], object]] = {
         "release": lambda: source.open(made.job, made.net.world.secret),
         "floor": made.arithmetic.release,
-        "handshake": lambda: handshake(made.job),
+        "handshakes": lambda: handshakes(made),
     }
     taken = in_turns(parts, rounds)
-    floor, shake = percentile(taken["floor"], 0.5), percentile(taken["handshake"], 0.5)
-    release = percentile(taken["release"], 0.5)
-    handshakes = made.job.epoch.threshold * shake
+    release, floor, shaking = (percentile(taken[part], 0.5) for part in ("release", "floor", "handshakes"))
     return {
         f"release_{name}_p50_ms": release,
         f"release_{name}_p99_ms": percentile(taken["release"], 0.99),
         f"floor_{name}_ms": floor,
-        f"handshake_{name}_ms": shake,
+        f"handshakes_{name}_ms": shaking,
         f"elliptic_curve_share_{name}": round(floor / release, 3),
-        f"release_less_handshakes_over_floor_{name}": round((release - handshakes) / floor, 2),
+        f"release_less_handshakes_over_floor_{name}": round((release - shaking) / floor, 2),
     }
 
 
 def one_shard(made: Rig) -> dict[str, float]:
-    """What one shard process gives over kept-open channels, what it costs there, and what it reads of the chain for it."""
+    """What one shard process gives over kept-open channels, what that and a handshake cost it, and what it reads of the chain."""
     process = psutil.Process(made.processes[1].pid)
-    before, released = cpu_seconds(process), FLIGHT * FLIGHTS * CHANNELS
-    seconds = sum(flight(made) for _ in range(FLIGHTS))
-    cpu = cpu_seconds(process) - before
+    before = cpu_seconds(process)
+    seconds, released = flights(made), FLIGHT * CHANNELS
+    cpu, before = cpu_seconds(process) - before, cpu_seconds(process)
+    for _ in range(HANDSHAKES):
+        handshake(made, made.job.epoch.shards[0])
+    shaking = cpu_seconds(process) - before
     view = ChainKeyView(reader(made.net.anvil, made.net.network), made.job.epoch.shards[0].address)
     share = keyring.open_share(made.net.world.settings.shards[0].folder, made.net.world.document)
-    taken = in_turns(
-        {"chain": lambda: view.read(made.job.ticket, 0), "answer": lambda: made.arithmetic.answer(share)}, FLIGHT * FLIGHTS
-    )
+    taken = in_turns({"chain": lambda: view.read(made.job.ticket, 0), "answer": lambda: made.arithmetic.answer(share)}, FLIGHT)
     answer = percentile(taken["answer"], 0.5)
     return {
         "releases_per_second_per_shard": round(released / seconds, 1),
         "releases_per_cpu_second_of_a_shard": round(released / cpu, 1),
         "shard_cpu_ms_per_release": round(1000 * cpu / released, 1),
+        "shard_cpu_ms_per_handshake": round(1000 * shaking / HANDSHAKES, 1),
         "shard_elliptic_curve_ms_per_release": answer,
         "shard_elliptic_curve_share": round(answer * released / cpu / 1000, 3),
         "chain_reads_ms": percentile(taken["chain"], 0.5),
@@ -153,45 +150,44 @@ def percentile(seconds: Sequence[float], share: float) -> float:
     return round(1000 * ordered[math.ceil(share * len(ordered)) - 1], 2)
 
 
-def handshake(job: RunJob) -> str | None:
-    """One TLS handshake with the first shard, its certificate pinned; the protocol version."""
-    shard = job.epoch.shards[0]
-    place = urlsplit(shard.url)
-    context = ssl.create_default_context(cadata=shard.certificate)
-    with (
-        socket.create_connection((str(place.hostname), int(place.port or 0)), TIMEOUT_S) as plain,
-        context.wrap_socket(plain, server_hostname=place.hostname) as secure,
-    ):
-        return secure.version()
+def handshakes(made: Rig) -> None:
+    """A channel to each of as many shards as open, at once: what a release does before it asks."""
+    shards = made.job.epoch.shards[: made.job.epoch.threshold]
+    with ThreadPoolExecutor(len(shards)) as threads:
+        for done in [threads.submit(handshake, made, shard) for shard in shards]:
+            done.result()
 
 
-def flight(made: Rig) -> float:
-    """Seconds in which the first shard answered one flight of requests on every channel."""
+def handshake(made: Rig, shard: ShardRecord) -> None:
+    """One attested channel, opened and closed."""
+    opened(made, shard).close()
+
+
+def opened(made: Rig, shard: ShardRecord) -> Channel:
+    """An enclave's channel to a shard."""
+    return open_channel(shard, made.net.world.enclave(shard.index), made.net.world.public, TIMEOUT_S)
+
+
+def flights(made: Rig) -> float:
+    """Seconds in which the first shard answered all requests on every channel."""
     with ThreadPoolExecutor(CHANNELS) as threads:
         ready = threading.Barrier(CHANNELS)
-        done = [threads.submit(_channel, made, ready) for _ in range(CHANNELS)]
+        done = [threads.submit(_flight, made, ready) for _ in range(CHANNELS)]
         spans = [each.result() for each in done]
     return max(end for _, end in spans) - min(start for start, _ in spans)
 
 
-def _channel(made: Rig, ready: threading.Barrier) -> tuple[float, float]:
-    with ShardClient(made.job.epoch.shards[0], TIMEOUT_S) as client:
-        requests = [encode(_request(made, client)) for _ in range(FLIGHT)]
+def _flight(made: Rig, ready: threading.Barrier) -> tuple[float, float]:
+    job, shard = made.job, made.job.epoch.shards[0]
+    request = ReleaseRequest(
+        job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope
+    )
+    with opened(made, shard) as channel:
         ready.wait(TIMEOUT_S)
         start = time.perf_counter()
-        for request in requests:
-            client.call("POST", "/v1/release", request)
+        for _ in range(FLIGHT):
+            ask(channel, shard, request, TIMEOUT_S)
         return start, time.perf_counter()
-
-
-def _request(made: Rig, client: ShardClient) -> ReleaseRequest:
-    job, world = made.job, made.net.world
-    nonce, ticket_hash = client.nonce(), typed_digest(key_domain(job.contracts), job.ticket)
-    bound = expected_report_data(job.contracts, job.ticket, ticket_hash, world.public, nonce, job.policy)
-    return ReleaseRequest(
-        nonce, job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope,
-        world.quoter.quote(bound), world.public,
-    )  # fmt: skip
 
 
 def cpu_seconds(process: psutil.Process) -> float:

@@ -21,7 +21,6 @@ class Clock(Protocol):
 
     def now(self) -> int:
         """Unix seconds."""
-        ...
 
 
 class BlobStore(Protocol):
@@ -185,7 +184,9 @@ class Documents(Protocol):
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
         """A registered environment; `UnknownEnvironment` if there is none up to this block."""
-        ...
+
+    def policy_document(self, digest: Digest, to_block: int) -> bytes:
+        """Bytes that came with an appraisal policy's digest, to be checked; `UnknownEnvironment` if there are none."""
 
 
 class Sender(Protocol):

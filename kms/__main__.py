@@ -5,12 +5,14 @@ import argparse
 import sys
 from pathlib import Path
 
+from bytewise.ports import Quoter
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.network import Network
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
+from bytewise.tee.measurement import SHARD_ENTRY
 from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.keys import load_signer
@@ -69,7 +71,14 @@ def _serve(config: Path) -> int:
     network = read_network(settings.network_file)
     reader = _reader(settings, network)
     view = ChainKeyView(reader, keyring.signer(settings.folder).address)
-    return serve_shard(settings, network.contracts, view, ChainCeremonyView(reader))
+    return serve_shard(settings, network.contracts, view, _simulator, ChainCeremonyView(reader))
+
+
+def _simulator(platform_file: Path) -> Quoter:
+    # Imported here only: a shard in production must not hold it.
+    from bytewise.tee_simulated.quoter import SimulatedQuoter
+
+    return SimulatedQuoter.of_this_program(platform_file, SHARD_ENTRY)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The shard's HTTPS face: releases and ceremonies, canonical JSON in and out, size capped before anything is parsed."""
+"""The shard's HTTPS face: its public log, and ceremonies; canonical JSON in and out, size capped before anything is parsed.
+
+Releases go over attested channels (`kms.listener`).
+"""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -7,12 +10,12 @@ from typing import Annotated
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 
+from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
-from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Refusal
-from bytewise.service import telemetry
 from kms.dkg.desk import Desk
 from kms.intake import Intake, server_config
+from kms.refusals import refusal
 from kms.release import Shard
 
 _JSON = "application/json"
@@ -21,7 +24,7 @@ _JSON = "application/json"
 async def capped_body(request: Request) -> AsyncIterator[bytes]:
     """The request body, within the caps of `kms.intake`."""
     intake: Intake = request.app.state.intake
-    async with intake.body(request, MAX_RELEASE_BODY_BYTES) as body:
+    async with intake.body(request, MAX_EXCHANGE_BYTES) as body:
         yield body
 
 
@@ -33,7 +36,7 @@ def build_app(shard: Shard | None, desk: Desk | None = None) -> FastAPI:
     app = FastAPI(title="bytewise kms shard", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.intake = Intake()
     if shard is not None:
-        _add_releases(app, shard)
+        _add_records(app, shard)
     if desk is not None:
         _add_ceremonies(app, desk)
     app.add_exception_handler(BytewiseError, _refused)
@@ -47,15 +50,7 @@ def _add_ceremonies(app: FastAPI, desk: Desk) -> None:
     app.add_api_route("/v1/ceremony", ceremony, methods=["POST"])
 
 
-def _add_releases(app: FastAPI, shard: Shard) -> None:
-
-    def nonce(body: Body) -> Response:
-        if body:
-            raise NotCanonical("a nonce request has no body")
-        return _answer(shard.nonce)
-
-    def release(body: Body) -> Response:
-        return _answer(lambda: shard.release(body))
+def _add_records(app: FastAPI, shard: Shard) -> None:
 
     def info() -> Response:
         return _answer(shard.info)
@@ -64,8 +59,6 @@ def _add_releases(app: FastAPI, shard: Shard) -> None:
         first, epoch = (_number(request, name) for name in ("from", "epoch"))
         return _answer(lambda: shard.log(first or 0, epoch))
 
-    app.add_api_route("/v1/nonce", nonce, methods=["POST"])
-    app.add_api_route("/v1/release", release, methods=["POST"])
     app.add_api_route("/v1/info", info, methods=["GET"])
     app.add_api_route("/v1/log", log, methods=["GET"])
 
@@ -92,7 +85,4 @@ def _refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, BytewiseError):
         raise error
     status = 503 if isinstance(error, Unavailable) else 403 if isinstance(error, Fault) else 500
-    telemetry.log_error("kms.refused", error)
-    telemetry.count("bytewise_kms_refusals_total", rule=error.rule)
-    body = Refusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
-    return Response(encode(body), status_code=status, media_type=_JSON)
+    return Response(encode(refusal(error)), status_code=status, media_type=_JSON)

@@ -58,7 +58,7 @@ def _line(entry: PlatformRule | TrustedMeasurement) -> str:
     if isinstance(entry, PlatformRule):
         return f"platform rule {entry.type.value} {name}: {', '.join(each.value for each in entry.statuses)}"
     covers = ", ".join(each.value for each in entry.covers)
-    where = f"on {entry.platform.value}, covers {covers}, gpu {entry.gpu.value}"
+    where = f"as {entry.role.value} on {entry.platform.value}, covers {covers}, gpu {entry.gpu.value}"
     return f"program {hex0x(entry.measurement)} {where}: {entry.statement}"
 
 

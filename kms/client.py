@@ -1,17 +1,21 @@
-"""The enclave's side: asks shards one by one, checks everything they say, combines any t partials, opens the envelope.
+"""The enclave's side: asks t shards at once over attested channels, checks everything they say, combines, opens the envelope.
 
 Nothing that a shard answers is believed: its release record must be signed, name our ticket and stand in one log with those that
 it gave us before, and its partial must prove itself.
-A shard that lies or fails is named to `on_failure`, and the release goes on with the others.
+A shard that lies or fails is named to `on_failure`, and another is asked in its place.
 """
 
+import os
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from itertools import islice
 from typing import NamedTuple
 
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.ports import Quoter
+from bytewise.protocol.appraisal import AppraisalPolicy, Role
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import (
     BytewiseError,
@@ -36,18 +40,25 @@ from bytewise.protocol.keys import (
 from bytewise.protocol.messages import Release
 from bytewise.protocol.seal import Envelope, HybridEnvelope, seal_context
 from bytewise.protocol.signing import typed_digest, verify_signature
-from bytewise.protocol.units import U8, Blob, Digest
+from bytewise.protocol.succession import first_standing
+from bytewise.protocol.units import U8, Digest
 from bytewise.service import telemetry
+from bytewise.service.clock import ForwardClock, SystemClock
+from bytewise.tee.binding import Terms
+from bytewise.tee.channel import End
 from kms import hpke, hybrid
 from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point
+from kms.dialling import Dial, dial
 from kms.dleq import verify_partial
+from kms.enclave_channel import ask, open_channel
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.hybrid import Place
-from kms.policy import anchor_domain, expected_report_data, key_domain
+from kms.policy import anchor_domain, key_domain
 from kms.promises import Promises
-from kms.shard_client import TIMEOUT_S, Dial, ShardClient, dial
 from kms.shares import combine
 
+TIMEOUT_S = 10.0
+"""For a connection, for both ends' evidence, and for an answer each; a shard needs about 30 ms for one, plus its chain reads."""
 ATTEMPTS = 6
 """Rounds over the shards that gave none and say that a retry may help: their chain view can be a block behind."""
 PAUSE_S = 0.5
@@ -90,6 +101,7 @@ class ShardKeySource:
     ) -> None:
         self._quoter = quoter
         self._dial = dial
+        self._clock = ForwardClock(SystemClock())
         self._pause = pause
         self._on_failure = on_failure
         self._timeout_s = timeout_s
@@ -101,7 +113,7 @@ class ShardKeySource:
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
         hybrid.verify_for(envelope, job.epoch, job.ticket.receipt_id)
         failures: dict[int, BytewiseError] = {}
-        pieces = self._collect(job, envelope, transport_secret, failures)
+        pieces = self._collect(Asking(job, envelope, transport_secret), failures)
         psk = self._psk(job, envelope, pieces, failures)
         point = combine({index: piece.point for index, piece in pieces.items()})
         return open_with_point(envelope, point, job.epoch.public_key, _place(job).context, job.ticket.receipt_id, psk)
@@ -121,16 +133,12 @@ class ShardKeySource:
                 self._on_failure(index, ShardLied(index, "says that its part does not open, which is as it should be"))
         return psk
 
-    def _collect(
-        self, job: RunJob, envelope: Envelope, transport_secret: bytes, failures: dict[int, BytewiseError]
-    ) -> Mapping[int, Piece]:
-        partials: dict[int, Piece] = {}
+    def _collect(self, asking: "Asking", failures: dict[int, BytewiseError]) -> Mapping[int, Piece]:
+        job, partials = asking.job, dict[int, Piece]()
         for attempt in range(self._attempts):
             if attempt:
                 self._pause(PAUSE_S)
-            for shard in job.epoch.shards:
-                if len(partials) < job.epoch.threshold and _may_ask(shard, partials, failures):
-                    self._ask(job, shard, envelope, transport_secret, partials, failures)
+            self._round(asking, partials, failures)
             if len(partials) == job.epoch.threshold:
                 _verify_epoch_keys(job, partials)
                 return partials
@@ -142,31 +150,59 @@ class ShardKeySource:
         reasons = ", ".join(f"shard {index} {type(error).__name__}" for index, error in sorted(failures.items()))
         raise NoKey(len(partials), job.epoch.threshold, reasons)
 
-    def _ask(
-        self, job: RunJob, shard: ShardRecord, envelope: Envelope, transport_secret: bytes,
-        partials: dict[int, Piece], failures: dict[int, BytewiseError],
-    ) -> None:  # fmt: skip
-        try:
-            with ShardClient(shard, self._timeout_s, dial=self._dial) as client:
-                partials[shard.index] = self._release(job, shard, client, envelope, transport_secret)
-        except BytewiseError as error:
-            failures[shard.index] = error
-            self._on_failure(shard.index, error)
+    def _round(self, asking: "Asking", partials: dict[int, Piece], failures: dict[int, BytewiseError]) -> None:
+        """Asks as many at once as are missing, and another for each that fails: never more than are needed give something."""
+        epoch = asking.job.epoch
+        waiting = iter([each for each in epoch.shards if _may_ask(each, partials, failures)])
+        missing = epoch.threshold - len(partials)
+        with ThreadPoolExecutor(missing, "shard") as threads:
+            running = {threads.submit(self._release, asking, shard): shard for shard in islice(waiting, missing)}
+            while running:
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    shard = running.pop(done)
+                    try:
+                        partials[shard.index] = done.result()
+                    except BytewiseError as error:
+                        failures[shard.index] = error
+                        self._on_failure(shard.index, error)
+                        running |= {threads.submit(self._release, asking, spare): spare for spare in islice(waiting, 1)}
 
-    def _release(
-        self, job: RunJob, shard: ShardRecord, client: ShardClient, envelope: Envelope, transport_secret: bytes
-    ) -> Piece:
-        ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
-        transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
-        nonce = client.nonce()
-        bound = expected_report_data(job.contracts, job.ticket, ticket_hash, transport_key, nonce, job.policy)
-        evidence = self._quoter.quote(bound)
-        answer = client.release(_request(job, nonce, evidence, transport_key))
-        record, digest = _verify_record(job, shard, answer, ticket_hash, evidence)
+    def _release(self, asking: "Asking", shard: ShardRecord) -> Piece:
+        job, end = asking.job, End(asking.terms(shard), self._quoter, None, self._clock, os.urandom)
+        with open_channel(shard, end, asking.transport_key, self._timeout_s, self._dial) as channel:
+            answer, evidence = ask(channel, shard, asking.request, self._timeout_s), channel.shown
+        record, digest = _verify_record(job, shard, answer, asking.ticket_hash, evidence)
         self._promises.keep(shard.index, record, digest)
         telemetry.log("kms.promised", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
-        info = partial_info(shard.address, job.ticket.receipt_id, ticket_hash, job.ticket.key_epoch)
-        return _piece(job, shard, envelope, hpke.open_from_transport(transport_secret, info, answer.sealed_partial))
+        info = partial_info(shard.address, job.ticket.receipt_id, asking.ticket_hash, job.ticket.key_epoch)
+        opened = hpke.open_from_transport(asking.transport_secret, info, answer.sealed_partial)
+        return _piece(job, shard, asking.envelope, opened)
+
+
+class Asking:
+    """What is the same for all shards that are asked about one job; never printed."""
+
+    def __init__(self, job: RunJob, envelope: Envelope, transport_secret: bytes) -> None:
+        """A `Fault` for a policy that is none: the job's fault."""
+        self.job = job
+        self.envelope = envelope
+        self.transport_secret = transport_secret
+        self.transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
+        self.ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
+        self.request = ReleaseRequest(
+            ticket=job.ticket, ticket_signature=job.ticket_signature, receipt=job.receipt,
+            receipt_signature=job.receipt_signature, batch_id=job.batch_id, proof=job.proof, envelope=job.envelope,
+        )  # fmt: skip
+        self._standing = first_standing(decode(AppraisalPolicy, job.policy))
+
+    def terms(self, shard: ShardRecord) -> Terms:
+        """What a shard must be: a program of the policy that its account vouches for, on this network, in this epoch.
+
+        The policy is the duty process's word. A shard that has another refuses the channel, and what an enclave tells a shard
+        is public: a false policy opens nothing.
+        """
+        job = self.job
+        return Terms(Role.VERIFIER_ENCLAVE, Role.KEY_SHARD, job.contracts, job.ticket.key_epoch, self._standing, shard.address)
 
 
 def _piece(job: RunJob, shard: ShardRecord, envelope: Envelope, opened: bytes) -> Piece:
@@ -187,14 +223,6 @@ def _place(job: RunJob) -> Place:
 def _may_ask(shard: ShardRecord, partials: Mapping[int, Piece], failures: Mapping[int, BytewiseError]) -> bool:
     failed = failures.get(shard.index)
     return shard.index not in partials and (failed is None or isinstance(failed, Unavailable))
-
-
-def _request(job: RunJob, nonce: Digest, evidence: Blob, transport_key: Blob) -> ReleaseRequest:
-    return ReleaseRequest(
-        nonce=nonce, ticket=job.ticket, ticket_signature=job.ticket_signature, receipt=job.receipt,
-        receipt_signature=job.receipt_signature, batch_id=job.batch_id, proof=job.proof, envelope=job.envelope,
-        evidence=evidence, transport_key=transport_key,
-    )  # fmt: skip
 
 
 def _verify_record(

@@ -14,8 +14,8 @@ from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.protocol.errors import NotCanonical, TryAgain
-from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES
 
 REQUEST_S = 30.0
 """For a whole request, from the connection or the answer before it to the end of its own answer: a trickle extends nothing."""
@@ -26,7 +26,7 @@ CONNECTIONS, CONNECTIONS_FROM_ONE_ADDRESS = 128, 32
 MAX_HEADER_BYTES = 16 * 1024
 """Request line and headers; asked after each read, so that what comes in one piece may be somewhat longer."""
 
-MAX_HELD_BYTES = 4 * MAX_RELEASE_BODY_BYTES
+MAX_HELD_BYTES = 4 * MAX_EXCHANGE_BYTES
 """Bodies that are being received or answered, all together."""
 
 KEEP_ALIVE_S = 5

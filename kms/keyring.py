@@ -55,9 +55,9 @@ def certificate(folder: Path) -> str:
     return _text(folder / TLS_CERTIFICATE)
 
 
-def entry(folder: Path, url: str) -> ShardEntry:
-    """What others must know of this shard before a ceremony."""
-    return ShardEntry(signer(folder).address, url, certificate(folder))
+def entry(folder: Path, url: str, channel: str) -> ShardEntry:
+    """What others must know of this shard before a ceremony: its HTTPS address, and `host:port` of its attested channels."""
+    return ShardEntry(signer(folder).address, url, channel, certificate(folder))
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng, suffix: str = "") -> Path:

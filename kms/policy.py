@@ -1,17 +1,16 @@
 """Decides whether a request may have a partial: pure, from gathered facts, cheapest and most public first (design section 8).
 
-`verify_request` needs nothing but the request; `verify_right` needs the chain at one block; `verify_limits` what this shard
-released before. Each returns what was verified or raises the named rule. A request that a view one block behind would refuse
-is `TryAgain`, never a refusal.
+Who asks was attested before (`bytewise.tee.channel`). `verify_request` needs nothing but the request; `verify_right` needs the
+chain at one block; `verify_limits` what this shard released before. Each returns what was verified or raises the named rule. A
+request that a view one block behind would refuse is `TryAgain`, never a refusal.
 """
 
 from dataclasses import dataclass
 
 from bytewise.protocol import merkle, sortition
-from bytewise.protocol.appraisal import AppraisalPolicy, EvidenceType
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
-from bytewise.protocol.evidence import Role, release_report_data
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
@@ -19,8 +18,9 @@ from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
-from bytewise.protocol.units import Blob, Digest
-from bytewise.tee.appraisal import Appraised, verify_evidence
+from bytewise.protocol.units import Digest
+from bytewise.tee.appraisal import Appraised
+from bytewise.tee.binding import Attested
 from kms.envelope import verify_receipt_envelope
 
 INSTANCES_PER_SEAT = 2
@@ -37,8 +37,8 @@ class Admitted:
 
     envelope: Envelope
     """With a proof under the recomputed context."""
-    evidence: Appraised
-    """Accepted."""
+    peer: Attested
+    """Who asks."""
     ticket_hash: Digest
     """EIP-712 digest of the ticket."""
 
@@ -53,42 +53,26 @@ def key_domain(contracts: Contracts) -> Domain:
     return Domain(contracts.chain_id, contracts.key_epochs)
 
 
-def expected_report_data(
-    contracts: Contracts, ticket: Ticket, ticket_hash: Digest, transport_key: Blob, nonce: Digest, policy: Digest
-) -> bytes:
-    """Report data that evidence for this request must carry; shard and enclave both compute it."""
-    role = Role.VERIFIER_ENCLAVE
-    return release_report_data(role, contracts, transport_key, nonce, policy, ticket.key_epoch, ticket_hash)
-
-
-def verify_request(
-    request: ReleaseRequest, contracts: Contracts, policy: AppraisalPolicy, announced: Digest, now: int
-) -> Admitted:  # fmt: skip
-    """Envelope proof, evidence and ticket signature, in this order; `now` is the shard's clock, for evidence only.
-
-    `policy` is what counts of the one that was `announced` under this digest: additions come later.
-    """
+def verify_request(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Admitted:
+    """Envelope proof and ticket signature, in this order; and that the ticket is for the transport key of who asks."""
     ticket, receipt = request.ticket, request.receipt
     if receipt.chain_id != contracts.chain_id:
         raise ForeignChain(receipt.chain_id, contracts.chain_id)
     envelope = verify_receipt_envelope(anchor_domain(contracts), receipt, request.envelope)
     ticket_hash = typed_digest(key_domain(contracts), ticket)
-    bound = expected_report_data(contracts, ticket, ticket_hash, request.transport_key, request.nonce, announced)
-    evidence = verify_evidence(policy, request.evidence, bound, now, contracts.chain_id)
     verify_signature("ticket", ticket_hash, request.ticket_signature, ticket.voter)
-    _verify_ticket_names(request, contracts)
-    return Admitted(envelope, evidence, ticket_hash)
+    _verify_ticket_names(request, contracts, peer)
+    return Admitted(envelope, peer, ticket_hash)
 
 
 def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contracts, facts: ChainFacts) -> int:
     """Seats for which the ticket gives the right at the block of `facts` (1 for an audit)."""
-    ticket, policy = request.ticket, facts.policy
-    bound = expected_report_data(contracts, ticket, admitted.ticket_hash, request.transport_key, request.nonce, policy)
-    if admitted.evidence.report_data != bound:
+    ticket = request.ticket
+    if admitted.peer.hello.policy != facts.policy:
         raise TryAgain("appraisal policy", "the chain has another than this shard")
     if facts.clock >= ticket.expires_at:
         raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {facts.clock}")
-    _verify_assurance(admitted.evidence, facts)
+    _verify_assurance(admitted.peer.evidence, facts)
     seats = _dispute_seats(ticket, facts) if ticket.kind == TicketKind.DISPUTE.value else _drawn(request, contracts, facts)
     _verify_epoch(ticket, facts.epoch_state)
     return seats
@@ -105,12 +89,13 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
     return ticket
 
 
-def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts) -> Ticket:
+def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Ticket:
     ticket, identifier = request.ticket, receipt_id(anchor_domain(contracts), request.receipt)
     if ticket.receipt_id != identifier:
         raise TicketRefused(f"is for receipt {ticket.receipt_id.hex()}, not {identifier.hex()}")
-    if ticket.transport_key_hash != transport_key_hash(request.transport_key):
-        raise TicketRefused("is for another transport key")
+    key = peer.hello.transport_key
+    if not key or ticket.transport_key_hash != transport_key_hash(key):
+        raise TicketRefused("is for another transport key than the channel's")
     if ticket.key_epoch != request.receipt.key_epoch:
         raise TicketRefused(f"is for key epoch {ticket.key_epoch}, not {request.receipt.key_epoch}")
     if ticket.kind not in (TicketKind.DISPUTE.value, TicketKind.AUDIT.value):

@@ -6,7 +6,7 @@ leaves a record without an answer and never an answer without a record.
 
 import threading
 
-from bytewise.ports import Clock
+from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
 from bytewise.protocol.jobs import Contracts
@@ -17,7 +17,6 @@ from bytewise.protocol.keys import (
     Decision,
     EpochDocument,
     HybridPartial,
-    Nonce,
     Partial,
     ReleaseAnswer,
     ReleaseLog,
@@ -35,24 +34,24 @@ from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import U8, U64
 from bytewise.service import telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
+from bytewise.tee.binding import Attested, Terms
 from kms import hpke, hybrid, policy
 from kms.chain_view import KeyView
 from kms.curve import Rng, decode_point
 from kms.dleq import prove_partial
 from kms.keyring import HeldShare
-from kms.nonces import NonceBook
 from kms.policy import Admitted
 
 ADMISSIONS = 4
-"""Requests that are parsed and checked for genuine evidence at the same time: until then they are a stranger's, and large. What
-comes after, reads of the chain above all, is not counted, so that a slow node keeps nobody from being admitted."""
+"""Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
+not counted, so that a slow node keeps nobody from being admitted."""
 
 ADMISSION_WAIT_S = 2.0
 """A request waits this long to be admitted and is then told to try again; an admission takes some 10 to 200 ms."""
 
 
 class Shard:
-    """One key holder of one epoch. Methods are thread-safe: the database and the nonce book serialise what must be."""
+    """One key holder of one epoch. Methods are thread-safe: the database serialises what must be."""
 
     def __init__(
         self,
@@ -63,7 +62,6 @@ class Shard:
         appraisal: Standing,
         view: KeyView,
         records: ReleaseRecords,
-        clock: Clock,
         rng: Rng,
         audits_per_epoch: int,
     ) -> None:
@@ -77,15 +75,14 @@ class Shard:
         self._appraisal = appraisal
         self._view = view
         self._records = records
-        self._clock = clock
         self._rng = rng
         self._audits_per_epoch = audits_per_epoch
-        self._nonces = NonceBook(rng)
         self._admissions = threading.BoundedSemaphore(ADMISSIONS)
 
-    def nonce(self) -> Nonce:
-        """A fresh single-use nonce."""
-        return Nonce(self._nonces.issue(self._clock.now()))
+    def terms(self) -> Terms:
+        """What it demands of who asks for a release: an enclave of the policy, about this network and epoch."""
+        epoch = self._document.record.epoch
+        return Terms(Role.KEY_SHARD, Role.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None)
 
     def info(self) -> ShardInfo:
         """What this shard serves."""
@@ -96,28 +93,26 @@ class Shard:
         """Release records from index `first` on, a bounded page of them; of the epoch that is served, or of one that was."""
         return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
 
-    def release(self, body: bytes) -> ReleaseAnswer:
-        """The sealed partial and the record of its release, or the named rule."""
+    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+        """The sealed partial and the record of its release, or the named rule; `peer` satisfied `terms` and asks now."""
         if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
             raise TryAgain("shard", "busy with other requests")
         try:
-            request, admitted = self._admit(body)
+            request, admitted = self._admit(body, peer)
         finally:
             self._admissions.release()
         facts = self._view.read(request.ticket, request.batch_id)
         signed = self._decide(request, admitted, facts)
         return self._answer(request, admitted, signed)
 
-    def _admit(self, body: bytes) -> tuple[ReleaseRequest, Admitted]:
+    def _admit(self, body: bytes, peer: Attested) -> tuple[ReleaseRequest, Admitted]:
         if len(body) > MAX_RELEASE_BODY_BYTES:
             raise NotCanonical(f"{len(body)} bytes")
-        request, now = decode(ReleaseRequest, body, MAX_RELEASE_MARKS), self._clock.now()
+        request = decode(ReleaseRequest, body, MAX_RELEASE_MARKS)
         if request.ticket.key_epoch != self._document.record.epoch:
             raise EpochClosed(request.ticket.key_epoch, "not served here")
-        self._nonces.verify_fresh(request.nonce, now)
-        admitted = policy.verify_request(request, self._contracts, self._appraisal.at(now), self._appraisal.policy.digest, now)
+        admitted = policy.verify_request(request, self._contracts, peer)
         hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
-        self._nonces.consume(request.nonce, now)
         return request, admitted
 
     def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
@@ -155,7 +150,7 @@ class Shard:
             key_epoch=ticket.key_epoch,
             shard=self._signer.address,
             voter=ticket.voter,
-            evidence_hash=admitted.evidence.evidence_hash,
+            evidence_hash=admitted.peer.evidence.evidence_hash,
             transport_key_hash=ticket.transport_key_hash,
             previous=head.digest,
             index=U64(head.next_index),
@@ -169,8 +164,9 @@ class Shard:
         ticket, base = request.ticket, decode_point(admitted.envelope.enc)
         partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
         info = partial_info(self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch)
-        sealed = hpke.seal_to_transport(request.transport_key, info, encode(self._given(partial, request, admitted)))
-        shown = admitted.evidence
+        key = admitted.peer.hello.transport_key
+        sealed = hpke.seal_to_transport(key, info, encode(self._given(partial, request, admitted)))
+        shown = admitted.peer.evidence
         telemetry.log(
             "kms.released", receipt=ticket.receipt_id, voter=ticket.voter, index=signed.record.index, assurance=shown.assurance,
             tcb=shown.claims.status.value, gpu=shown.program.gpu.value,

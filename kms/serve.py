@@ -1,8 +1,12 @@
 """Starts one shard: reads its keys, refuses what a production process must refuse, serves until told to stop."""
 
+import contextlib
 import secrets
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
+from bytewise.ports import Quoter
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.jobs import Contracts
@@ -16,15 +20,21 @@ from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee import mode
+from bytewise.tee.channel import End
 from bytewise.tee.policy import follow_policy, load_policy
+from bytewise.tee.quoters import open_quoter, verify_attestation
 from kms import keyring
 from kms.api import build_app, serve
 from kms.chain_view import KeyView
 from kms.dkg.authority import CeremonyView, Trust
 from kms.dkg.desk import Desk, Holding
+from kms.listener import ChannelServer
 from kms.policy import key_domain
 from kms.release import Shard
 from kms.settings import ShardSettings
+
+Simulator = Callable[[Path], Quoter]
+"""Makes a quoter from the file of a simulated platform."""
 
 
 def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> Shard:
@@ -46,7 +56,6 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         appraisal=standing,
         view=view,
         records=records,
-        clock=ForwardClock(SystemClock()),
         rng=secrets.token_bytes,
         audits_per_epoch=settings.audits_per_epoch,
     )
@@ -67,8 +76,10 @@ def build_desk(settings: ShardSettings, contracts: Contracts, view: CeremonyView
     return Desk(holding, Ceremonies(engine), view, secrets.token_bytes)
 
 
-def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, ceremonies: CeremonyView | None = None) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code."""
+def serve_shard(
+    settings: ShardSettings, contracts: Contracts, view: KeyView, simulator: Simulator, ceremonies: CeremonyView | None = None
+) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes the quoter of a simulated run."""
     # uvicorn raises the signal again when it has shut down; with our handler in place that is a clean exit.
     stop_on_signals()
     desk = build_desk(settings, contracts, ceremonies) if settings.scribe and ceremonies is not None else None
@@ -77,8 +88,30 @@ def serve_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, ce
     # Before its first epoch a shard has nothing to serve and may only help to make a key.
     shard = None if desk is not None and not settings.epoch_file.exists() else build_shard(settings, contracts, view)
     folder: Path = settings.folder
-    serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
+    with contextlib.ExitStack() as stack:
+        if shard is not None:
+            stack.callback(open_channels(settings, shard, contracts.chain_id, simulator).close)
+        serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
     return EXIT_CLEAN
+
+
+def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulator: Simulator) -> ChannelServer:
+    """The shard's attested channels, served until closed; `ConfigurationError` for evidence or a port that cannot be had."""
+    if settings.evidence is None:
+        raise ConfigurationError("evidence", "missing: how is this shard attested to enclaves?")
+    if settings.production and settings.evidence is EvidenceType.SIMULATED:
+        raise ConfigurationError("evidence", "simulated in production")
+    given = settings.evidence, settings.platform_file, settings.endorsements
+    verify_attestation(*given, settings.insecure_accept_simulated, chain_id)
+    end = End(
+        shard.terms(), open_quoter(*given, simulator), keyring.signer(settings.folder), ForwardClock(SystemClock()),
+        secrets.token_bytes,
+    )  # fmt: skip
+    try:
+        listening = socket.create_server((settings.host, settings.channel_port))
+    except OSError as error:
+        raise ConfigurationError("channel_port", f"{settings.host}:{settings.channel_port}: {error.strerror}") from None
+    return ChannelServer(shard, end, listening)
 
 
 def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:

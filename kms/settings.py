@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
@@ -84,6 +85,8 @@ class ShardSettings:
     """Address book of the network."""
     database_url: str
     """This shard's own database; the starter migrates it."""
+    channel_port: int
+    """TCP port of its attested channels, at the same address."""
     audits_per_epoch: int
     """Most distinct audits that this shard serves in one epoch; dispute seats are never refused for it."""
     production: bool
@@ -94,6 +97,14 @@ class ShardSettings:
     """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
     rpc_quorum: int = 0
     """How many of `rpc_urls` must agree; 0: more than half."""
+    evidence: EvidenceType | None = None
+    """How it is attested to the enclaves that ask it; needed as soon as there is an epoch."""
+    platform_file: Path | None = None
+    """Key file of the simulated platform (evidence `simulated` only)."""
+    endorsements: Path | None = None
+    """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
+    insecure_accept_simulated: bool = False
+    """The explicit switch without which evidence `simulated` is refused."""
     policy_governors: tuple[Address, ...] = ()
     """Keys that approve policies; none only where evidence is simulated."""
     policy_threshold: int = 0

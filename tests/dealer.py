@@ -21,6 +21,8 @@ class DealShard:
     """Its own folder: keys that are missing are drawn there."""
     url: str
     """HTTPS base address under which it will serve."""
+    channel: str = "127.0.0.1:1"
+    """`host:port` of its attested channels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ def deal(settings: DealSettings, rng: Rng) -> EpochDocument:
                 index=index,
                 address=keyring.signer(shard.folder).address,
                 url=shard.url,
+                channel=shard.channel,
                 certificate=keyring.certificate(shard.folder),
                 verification_key=encode_point(verification_key(index, commitments)),
             )

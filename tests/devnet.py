@@ -72,6 +72,7 @@ def epoch_document(number: int = 1) -> EpochDocument:
             index=i,
             address=signer(10 + i).address,
             url=f"https://127.0.0.1:{9000 + i}",
+            channel=f"127.0.0.1:{9100 + i}",
             certificate="PEM",
             verification_key=point,
         )

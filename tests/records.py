@@ -5,7 +5,7 @@ import enum
 import importlib
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -23,6 +23,7 @@ from bytewise.protocol.appraisal import (
 )
 from bytewise.protocol.encoding import field_types
 from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
+from bytewise.protocol.keys import Refusal, ReleaseAnswer, ReleaseReply
 from bytewise.protocol.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
 from bytewise.protocol.suites import KEM_KEY_BYTES, hybrid_epoch
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, WIDTHS, Address, Blob, Decimal, Digest
@@ -102,9 +103,17 @@ def record(cls: type) -> st.SearchStrategy[Any]:
         return decode_policies()
     if cls is EpochRecord:
         return epoch_records()
+    if cls is ReleaseReply:
+        answers, refusals = (st.builds(cls, **parts) for parts in _replies())
+        return answers | refusals
     special = _SPECIAL.get(cls)
     fields = {name: of_type(kind) for name, kind in field_types(cls).items()}
     return st.builds(cls, **(fields | (special() if special else {})))
+
+
+def _replies() -> Iterator[dict[str, st.SearchStrategy[Any]]]:
+    yield {"answer": record(ReleaseAnswer), "refusal": st.none()}
+    yield {"answer": st.none(), "refusal": record(Refusal)}
 
 
 def between(least: int, most: int, decimals: int = 6) -> st.SearchStrategy[Decimal]:

@@ -15,15 +15,16 @@ from bytewise.inference.convert import convert
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.make import make_model
-from bytewise.protocol.appraisal import AppraisalPolicy
+from bytewise.protocol.appraisal import AppraisalPolicy, Role
 from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, Prepared, RunJob, ShardRecord
 from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.seal import seal_context
-from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U64, U256, Address, Digest
 from bytewise.service.clock import SystemClock
+from bytewise.tee.binding import Terms
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
@@ -34,6 +35,7 @@ from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point, rand
 from kms.dleq import prove_partial, verify_partial
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.shares import combine, split, verification_key
+from tests.attested import attested
 from tests.dockets import anchored, docket
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, signer, word
 from verifier.enclave.session import Bench, Session
@@ -67,7 +69,7 @@ def deal(rng: Dice) -> Keys:
     """Deals a fresh key to three shards, any two of which open an envelope."""
     shares, commitments = split(random_scalar(rng), 2, 3, rng)
     shards = tuple(
-        ShardRecord(i, signer(f"shard {i}").address, "", "", encode_point(verification_key(i, commitments))) for i in shares
+        ShardRecord(i, signer(f"shard {i}").address, "", "", "", encode_point(verification_key(i, commitments))) for i in shares
     )
     return Keys(EpochRecord(U64(1), encode_point(commitments[0]), 2, shards, "simulated"), shares)
 
@@ -127,15 +129,15 @@ class Shards:
 
     def _released(self, shard: ShardRecord, job: RunJob, transport_secret: bytes) -> int:
         """The shard's share, once quote, ticket and right are verified."""
-        nonce = word("nonce", shard.index, job.ticket.instance.hex())
+        terms = Terms(
+            Role.KEY_SHARD, Role.VERIFIER_ENCLAVE, CONTRACTS, job.ticket.key_epoch, first_standing(self._appraisal), None
+        )
         transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
-        ticket_hash = typed_digest(policy.key_domain(CONTRACTS), job.ticket)
-        bound = policy.expected_report_data(CONTRACTS, job.ticket, ticket_hash, transport_key, nonce, job.policy)
+        peer = attested(terms, self._quoter, transport_key, self._appraisal.digest)
         request = ReleaseRequest(
-            nonce, job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope,
-            self._quoter.quote(bound), transport_key,
-        )  # fmt: skip
-        admitted = policy.verify_request(request, CONTRACTS, self._appraisal, self._appraisal.digest, SystemClock().now())
+            job.ticket, job.ticket_signature, job.receipt, job.receipt_signature, job.batch_id, job.proof, job.envelope
+        )
+        admitted = policy.verify_request(request, CONTRACTS, peer)
         policy.verify_right(request, admitted, CONTRACTS, self._chain.facts(self._keys.record, job.ticket.voter))
         return self._keys.shares[shard.index]
 
@@ -171,7 +173,7 @@ class Village:
         self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
         self.rng = Dice()
         self.keys = deal(self.rng)
-        self.appraisal = policy_for(_measurement(), folder / "root", CHAIN_ID, 1)
+        self.appraisal = policy_for(_measurement(), word("shard"), folder / "root", CHAIN_ID, 1)
         self.operator, self.gateway = signer("operator"), signer("gateway")
         self.people = {name: signer(name) for name in NAMES}
         self.chain = Chain(tuple((key.address, STAKE) for key in self.people.values()), self.appraisal.digest)

@@ -12,7 +12,7 @@ from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgai
 from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import monotonic_s
-from kms import shard_client
+from kms import dialling
 from verifier import frames
 
 DIAL_TIMEOUT_S = 5.0
@@ -87,7 +87,7 @@ def _dial(peer: socket.socket, job: RunJob, asked: Dial) -> None:
     if shard is None:
         raise MalformedValue("job", f"the enclave asked for shard {asked.index}, which is not of its epoch")
     try:
-        stream = shard_client.dial(shard, DIAL_TIMEOUT_S)
+        stream = dialling.dial(shard, DIAL_TIMEOUT_S)
     except (OSError, ConfigurationError) as error:
         frames.send(peer, Dialled(type(error).__name__))
         return

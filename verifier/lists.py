@@ -12,6 +12,7 @@ from bytewise.storage.archive import Archive
 from verifier.check import CheckedReceipt, verify_batch, verify_leaves
 from verifier.cures import Served
 from verifier.leaf_book import LeafBook
+from verifier.policies import Policies
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
 """Our word for a batch."""
@@ -33,6 +34,8 @@ class Lists:
         self._anchor = network.anchor_domain
         self._leaf_book = leaves
         self._environments: dict[Digest, Environment] = {}
+        self.policies = Policies(documents)
+        """Appraisal policies, from the same documents."""
 
     def read(self, header: BatchHeader, docket: Docket) -> bool:
         """Whether the list that DA or the chain gives, which is the one that the chain names, proves its receipts; or else the

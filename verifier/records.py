@@ -143,7 +143,7 @@ class Records:
         return Case(
             receipt_id, live.seen.signed, header, live.seen.proof, envelope,
             self.environment(header.environment, docket.number), self._chain.epoch(header.key_epoch, docket.number),
-            docket.policy,
+            self._lists.policies.document(docket.policy, docket.number),
         )  # fmt: skip
 
     def environment(self, digest: Digest, block: int) -> Environment:

@@ -21,7 +21,7 @@ class Case(NamedTuple):
     envelope: bytes
     environment: Environment
     epoch: EpochRecord
-    policy: Digest
+    policy: Blob
 
 
 class Right(NamedTuple):

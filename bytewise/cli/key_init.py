@@ -31,9 +31,11 @@ _TEMPLATE = """\
 # Settings of the key shard at {url}, made by `bytewise kms init`.
 # Start it with `python -m kms serve --config` and the path of this file. A relative path here is one beside this file.
 
-# Where it listens. Others reach it at the address in entry.json, which differs behind a proxy.
+# Where it listens: HTTPS for its public log and for ceremonies, and attested channels, over which alone it gives partials. Others
+# reach both at the addresses in entry.json, which differ behind a proxy.
 host = {host}
 port = {port}
+channel_port = {channel_port}
 
 # Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
 folder = "."
@@ -64,6 +66,10 @@ scribe = {scribe}
 # Who approves appraisal policies, and how many of them must.
 {governance}
 
+# How it is attested to the enclaves that ask it: "tdx" or "snp", with a folder of collateral or certificates that is kept
+# current. Needed as soon as there is an epoch.
+{attestation}
+
 # Light audits that it serves in one epoch at most. Seats of disputes are never refused for it.
 audits_per_epoch = {audits}
 # true refuses simulated evidence, policies and epochs, and blocks that are not final.
@@ -71,11 +77,24 @@ production = {production}
 """
 
 
+_HARDWARE = """\
+# evidence = "tdx"
+# endorsements = "endorsements\""""
+
+_SIMULATED = """\
+# Here it is simulated: `python -m bytewise.tee_simulated issue` makes the platform file.
+evidence = "simulated"
+platform_file = "platform.pem"
+insecure_accept_simulated = true"""
+
+
 class Choices(NamedTuple):
     """What only the operator knows."""
 
     url: str
     """HTTPS address at which others will reach the shard."""
+    channel: str
+    """`host:port` of its attested channels."""
     scribe: str
     """Account of who keeps the logs of ceremonies."""
     network_file: Path
@@ -93,6 +112,7 @@ class Choices(NamedTuple):
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder; what it holds is secret.")],
     url: Annotated[str, typer.Option("--url", help="Address at which others will reach this shard: https://host:port.")],
+    channel: Annotated[str, typer.Option("--channel", help="Where they will reach its attested channels: host:port.")],
     scribe: Annotated[str, typer.Option("--scribe", help="Account of who conducts key ceremonies (`bytewise kms dkg`).")],
     network: NetworkOption = NETWORK_FILE,
     rpc: Annotated[list[str], typer.Option("--rpc", help="URL of a node; repeat it to ask several.")] = RPC_URLS,
@@ -112,7 +132,7 @@ def init(
     Exit codes: 0 made, 64 asked wrongly (the folder exists, say) and nothing was made.
     """
     governors = governor or []
-    choices = Choices(url, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated)
+    choices = Choices(url, channel, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated)
     address_book(network)
     account = make_folder(folder.absolute(), choices)
     print(
@@ -129,7 +149,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
     text = settings_text(folder, choices)
     with _becoming(folder) as draft:
         keyring.enrol(draft, choices.url, secrets.token_bytes)
-        entry = keyring.entry(draft, choices.url)
+        entry = keyring.entry(draft, choices.url, choices.channel)
         (draft / ENTRY).write_bytes(encode(entry))
         (draft / SETTINGS).write_text(text)
         load_settings(ShardSettings, draft / SETTINGS)
@@ -139,16 +159,19 @@ def make_folder(folder: Path, choices: Choices) -> str:
 
 def settings_text(folder: Path, choices: Choices) -> str:
     """The settings file, TOML; `ConfigurationError` for an address that is none."""
-    host, port = _place(choices.url)
+    host, port = _place("--url", choices.url, "https://")
+    _, channel_port = _place("--channel", choices.channel, "")
     one = len(choices.rpc) == 1
     governors = [_account("--governor", each) for each in choices.governors]
     governed = f"policy_governors = {_toml(governors)}\npolicy_threshold = {choices.needed}"
     return _TEMPLATE.format(
-        url=choices.url, host=_toml(host), port=port, database_url=_toml(f"sqlite:///{folder / DATABASE}"),
-        network_file=_toml(str(choices.network_file.absolute())), scribe=_toml(_account("--scribe", choices.scribe)),
+        url=choices.url, host=_toml(host), port=port, channel_port=channel_port,
+        database_url=_toml(f"sqlite:///{folder / DATABASE}"), network_file=_toml(str(choices.network_file.absolute())),
+        scribe=_toml(_account("--scribe", choices.scribe)),
         rpc=f"rpc_url = {_toml(choices.rpc[0])}" if one else f"rpc_urls = {_toml(choices.rpc)}",
         governance=governed if governors else '# policy_governors = ["0x..."]\n# policy_threshold = 1',
-        audits=AUDITS_PER_EPOCH, production=_toml(not choices.simulated),
+        attestation=_SIMULATED if choices.simulated else _HARDWARE, audits=AUDITS_PER_EPOCH,
+        production=_toml(not choices.simulated),
     )  # fmt: skip
 
 
@@ -159,14 +182,14 @@ def _account(option: str, text: str) -> Address:
         raise ConfigurationError(option, f"{text[:80]} is not 0x and 40 hex digits") from None
 
 
-def _place(url: str) -> tuple[str, int]:
+def _place(option: str, text: str, scheme: str) -> tuple[str, int]:
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(text if scheme else f"//{text}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if not host or not port or url != f"https://{parts.netloc}" or parts.username is not None:
-        raise ConfigurationError("--url", f"{url[:80]} is not https://host:port")
+    if not host or not port or text != f"{scheme}{parts.netloc}" or parts.username is not None:
+        raise ConfigurationError(option, f"{text[:80]} is not {scheme}host:port")
     return host, port
 
 

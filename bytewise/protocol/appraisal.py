@@ -31,6 +31,13 @@ class EvidenceType(enum.Enum):
     SIMULATED = "simulated"
 
 
+class Role(enum.Enum):
+    """On whose behalf report data speaks, which makes evidence directional, and as what a trusted program may speak."""
+
+    VERIFIER_ENCLAVE = "verifier-enclave"
+    KEY_SHARD = "key-shard"
+
+
 class TcbStatus(enum.Enum):
     """What the vendor says about the version of a platform's trusted parts; values as Intel writes them."""
 
@@ -126,7 +133,7 @@ class PlatformRule:
 
 @dataclass(frozen=True, slots=True)
 class TrustedMeasurement:
-    """A program that may receive keys."""
+    """A program that is trusted in one role: to receive keys, or to hold a share of them."""
 
     platform: PlatformKind
     """Where."""
@@ -138,6 +145,8 @@ class TrustedMeasurement:
     """For people: what it covers and what it does not."""
     gpu: GpuUse
     """Whether evidence of a GPU has to come with it."""
+    role: Role = Role.VERIFIER_ENCLAVE
+    """As what it may speak: a shard's program gets no keys, an enclave's holds no share."""
 
     def __post_init__(self) -> None:
         problem = _measurement_problem(self)
@@ -168,7 +177,7 @@ class AppraisalPolicy:
     @property
     def digest(self) -> Digest:
         """The name under which the chain has it."""
-        return digests.labelled(Label.POLICY, encode(self))
+        return policy_digest(encode(self))
 
     @property
     def types(self) -> frozenset[EvidenceType]:
@@ -184,6 +193,11 @@ class SignedPolicy:
     """What was approved."""
     signatures: tuple[Blob, ...]
     """Of governance keys over `approval_digest` of the policy."""
+
+
+def policy_digest(document: bytes) -> Digest:
+    """Digest of a policy's canonical bytes."""
+    return digests.labelled(Label.POLICY, document)
 
 
 def approval_digest(policy: AppraisalPolicy) -> Digest:

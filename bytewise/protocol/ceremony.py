@@ -34,6 +34,8 @@ class ShardEntry:
     """Account that signs its messages and its release records."""
     url: str
     """HTTPS base address under which it serves."""
+    channel: str
+    """`host:port` of its attested channels."""
     certificate: str
     """Its TLS certificate, PEM."""
 
@@ -48,6 +50,8 @@ class CeremonySeat:
     """Account that signs its messages."""
     url: str
     """HTTPS base address under which it serves."""
+    channel: str
+    """`host:port` of its attested channels."""
     certificate: str
     """Its TLS certificate, PEM; clients pin it."""
 

@@ -1,13 +1,11 @@
 """What an enclave says about itself, the policy that judges it, and the 64 bytes that bind it to a purpose (design section 7)."""
 
-import enum
 from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.units import U8, U16, U256, Address, Blob, Digest
 
 SIMULATED_ROOT_NAME = "SIMULATED TEE ROOT - NOT INTEL/AMD"
@@ -30,13 +28,6 @@ REPORT_DATA_BYTES = 64
 
 DCAP_HEADER_BYTES, TD_BODY_BYTES, DCAP_BODY_HEAD_BYTES = 48, 584, 6
 SNP_SIGNED_BYTES, SNP_REPORT_BYTES = 0x2A0, 0x4A0
-
-
-class Role(enum.Enum):
-    """On whose behalf report data speaks; makes evidence directional."""
-
-    VERIFIER_ENCLAVE = "verifier-enclave"
-    KEY_SHARD = "key-shard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +151,3 @@ def quoted_report_data(report_data: bytes, gpu: bytes) -> bytes:
 def result_report_data(statement: ResultStatement) -> bytes:
     """64 bytes: labelled hash of the statement, then zeros."""
     return digests.labelled(Label.RESULT_QUOTE, encode(statement)).ljust(64, b"\0")
-
-
-def release_report_data(
-    role: Role, contracts: Contracts, transport_key: Blob, nonce: Digest, policy: Digest, key_epoch: int, ticket: Digest
-) -> bytes:
-    """64 bytes that bind evidence to one request for one key: who asks, with which key, for which ticket, now."""
-    bound = digests.labelled(
-        Label.REPORT_DATA, role.value.encode(), contracts.chain_id, contracts.key_epochs.encode(),
-        transport_key, nonce, policy, key_epoch, ticket,
-    )  # fmt: skip
-    return bound.ljust(64, b"\0")

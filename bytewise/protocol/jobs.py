@@ -44,7 +44,9 @@ class ShardRecord:
     address: Address
     """Account that signs its release records."""
     url: str
-    """HTTPS base address."""
+    """HTTPS base address of its public log and of ceremonies."""
+    channel: str
+    """`host:port` of its attested channels, over which alone it gives partials."""
     certificate: str
     """Pinned TLS certificate, PEM."""
     verification_key: Blob
@@ -138,8 +140,8 @@ class RunJob:
     """Domains."""
     round_seed: Digest
     """Seed of the round; zero for an audit."""
-    policy: Digest
-    """Digest of the appraisal policy in force."""
+    policy: Blob
+    """The appraisal policy in force, canonical bytes: under it enclave and shards judge each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.docket import Case
+from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.messages import Release, Ticket
 from bytewise.protocol.receipt import BatchHeader, Receipt
@@ -15,7 +16,7 @@ MAX_RELEASE_BODY_BYTES = 16 * 2**20
 """Largest release request: an envelope of the largest bucket, twice in hex, with room to spare."""
 
 MAX_RELEASE_MARKS = 128
-"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`): it has 36, and one for each Merkle sibling,
+"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`): it has 33, and one for each Merkle sibling,
 of which a batch of 2^32 leaves has 32."""
 
 
@@ -88,19 +89,9 @@ class HybridPartial:
 
 
 @dataclass(frozen=True, slots=True)
-class Nonce:
-    """Answer of `POST /v1/nonce`."""
-
-    nonce: Digest
-    """Single use, 30 seconds."""
-
-
-@dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """Body of `POST /v1/release`."""
+    """What an enclave asks over an attested channel, which says who it is and to which transport key a partial is sealed."""
 
-    nonce: Digest
-    """Of this shard, bound into the evidence."""
     ticket: Ticket
     """The right."""
     ticket_signature: Blob
@@ -115,18 +106,14 @@ class ReleaseRequest:
     """Merkle siblings."""
     envelope: Blob
     """Envelope bytes."""
-    evidence: Blob
-    """Evidence bytes."""
-    transport_key: Blob
-    """65-byte point to which the partial is sealed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAnswer:
-    """Answer of `POST /v1/release`."""
+    """What a shard gives."""
 
     sealed_partial: Blob
-    """HPKE of the canonical `Partial` to the transport key."""
+    """HPKE of the canonical `Partial` to the channel's transport key."""
     record: Release
     """The release record, committed before this answer."""
     signature: Blob
@@ -189,6 +176,20 @@ class Refusal:
     """Its rule number."""
     retryable: bool
     """Whether the same request may succeed later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseReply:
+    """What comes back over the channel: one of the two."""
+
+    answer: ReleaseAnswer | None
+    """The partial and its record."""
+    refusal: Refusal | None
+    """Why there is none."""
+
+    def __post_init__(self) -> None:
+        if (self.answer is None) == (self.refusal is None):
+            raise MalformedValue("release reply", "is neither or both of answer and refusal")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class EvidenceFromFuture(EvidenceRefused):
 
 
 class EvidenceReplayed(EvidenceRefused):
-    """Evidence for a nonce that was used, or is old, or was never given out."""
+    """Claims of a GPU for another nonce than the evidence that they came with."""
 
     rule, template = "R-73", "evidence is replayed: {0}"
 

@@ -106,7 +106,8 @@ def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, w
     if isinstance(entry, TrustedMeasurement):
         known = (each for each in before.measurements if entry_digest(each) not in waiting)
         return any(
-            (each.platform, each.measurement, each.gpu) == (entry.platform, entry.measurement, entry.gpu) for each in known
+            (each.platform, each.measurement, each.gpu, each.role) == (entry.platform, entry.measurement, entry.gpu, entry.role)
+            for each in known
         )
     return any(narrower(entry, each) for each in before.rules if entry_digest(each) not in waiting)
 

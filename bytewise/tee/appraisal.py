@@ -7,7 +7,15 @@ One order for every type, so that what a simulated run exercises is what judges 
 import hmac
 from dataclasses import dataclass
 
-from bytewise.protocol.appraisal import TYPE_OF, AppraisalPolicy, EvidenceType, GpuUse, PlatformRule, TrustedMeasurement
+from bytewise.protocol.appraisal import (
+    TYPE_OF,
+    AppraisalPolicy,
+    EvidenceType,
+    GpuUse,
+    PlatformRule,
+    Role,
+    TrustedMeasurement,
+)
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -70,9 +78,12 @@ class Appraised:
         return EvidenceType.SIMULATED.value if self.type is EvidenceType.SIMULATED else "hardware"
 
 
-def verify_evidence(policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int) -> Appraised:
-    """The evidence, if the policy accepts it at unix second `now` on this chain; else a named `EvidenceRefused`."""
-    return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id)
+def verify_evidence(
+    policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int,
+    role: Role = Role.VERIFIER_ENCLAVE,
+) -> Appraised:  # fmt: skip
+    """The evidence, if the policy accepts it for this role at unix second `now` on this chain; else a named `EvidenceRefused`."""
+    return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id, role)
 
 
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
@@ -85,7 +96,7 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
         raise EvidenceMalformed(f"result quote: {error}") from None
     if document.statement.chain_id != chain_id:
         raise EvidenceRefused(f"result quote is for chain {document.statement.chain_id}")
-    _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id)
+    _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id, Role.VERIFIER_ENCLAVE)
     return document
 
 
@@ -98,7 +109,9 @@ def _parse(evidence: bytes) -> Evidence:
         raise EvidenceMalformed(str(error)) from None
 
 
-def _appraise(policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now: int | None, chain_id: int) -> Appraised:
+def _appraise(
+    policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now: int | None, chain_id: int, role: Role
+) -> Appraised:  # fmt: skip
     if chain_id not in policy.chain_ids:
         raise EvidenceRefused(f"policy is not for chain {chain_id}")
     if evidence.type not in policy.types:
@@ -110,7 +123,7 @@ def _appraise(policy: AppraisalPolicy, evidence: Evidence, expected: bytes, now:
     claims = _accepted(policy, evidence, now)
     if not hmac.compare_digest(claims.report_data, bound):
         raise EvidenceRefused("report data does not bind this request")
-    program = _program(policy, evidence, claims)
+    program = _program(policy, evidence, claims, role)
     gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
     return Appraised(evidence.type, evidence_digest(evidence), expected, program, claims, gpu)
 
@@ -162,11 +175,11 @@ def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims
     return claims
 
 
-def _program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims) -> TrustedMeasurement:
+def _program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: Role) -> TrustedMeasurement:
     for entry in policy.measurements:
-        if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type:
+        if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type and entry.role is role:
             return entry
-    raise MeasurementRefused(f"measurement {claims.measurement.hex()} is not trusted")
+    raise MeasurementRefused(f"measurement {claims.measurement.hex()} is not trusted as {role.value}")
 
 
 def _gpu(program: TrustedMeasurement, evidence: Evidence, expected: bytes, now: int) -> GpuClaims | None:

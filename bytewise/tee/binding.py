@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bytewise.protocol import digests
+from bytewise.protocol.appraisal import Role
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ChannelRefused, ConfigurationError
-from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES, Role
+from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.succession import Standing
@@ -164,7 +165,7 @@ def verify_proof(terms: Terms, statement: Statement, data: bytes, now: int) -> A
     elif proof.signature:
         raise ChannelRefused("proof", f"signed by an account, which no {terms.peer.value} has")
     policy = terms.standing.at(now)
-    found = verify_evidence(policy, proof.evidence, report_data(statement), now, terms.contracts.chain_id)
+    found = verify_evidence(policy, proof.evidence, report_data(statement), now, terms.contracts.chain_id, terms.peer)
     return Attested(statement.hello, found)
 
 

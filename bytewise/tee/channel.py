@@ -59,11 +59,13 @@ class End:
 class Channel:
     """Messages to and from an attested peer. For one thread at a time; never printed. `connect` or `accept` makes one."""
 
-    def __init__(self, tls: TlsSession, peer: Attested, lives_s: float) -> None:
+    def __init__(self, tls: TlsSession, peer: Attested, shown: Blob, lives_s: float) -> None:
         self._tls = tls
         self._ends_at = monotonic_s() + lives_s
         self.peer = peer
         """Who the other end is."""
+        self.shown = shown
+        """The evidence that this end gave of itself."""
 
     def __enter__(self) -> "Channel":
         return self
@@ -118,9 +120,9 @@ def _open(peer: socket.socket, end: End, transport_key: Blob, timeout_s: float, 
         peer.close()
         raise
     try:
-        attested = (_answer if server else _ask)(tls, end, transport_key, until)
+        attested, shown = (_answer if server else _ask)(tls, end, transport_key, until)
         tls.trust()
-        return Channel(tls, attested, lifetime_s(attested, end.clock.now()))
+        return Channel(tls, attested, shown, lifetime_s(attested, end.clock.now()))
     except BaseException as error:
         if isinstance(error, Fault):
             _refuse(tls, error, until)
@@ -128,21 +130,20 @@ def _open(peer: socket.socket, end: End, transport_key: Blob, timeout_s: float, 
         raise
 
 
-def _ask(tls: TlsSession, end: End, transport_key: Blob, until: float) -> Attested:
+def _ask(tls: TlsSession, end: End, transport_key: Blob, until: float) -> tuple[Attested, Blob]:
     own = _hello(end, transport_key)
     _send(tls, _Kind.HELLO, encode(own), until)
     peer = binding.verify_hello(end.terms, _receive(tls, _Kind.HELLO, MAX_HELLO_BYTES, until))
-    _prove(tls, end, own, peer, until)
-    return _proven(tls, end, own, peer, until)
+    shown = _prove(tls, end, own, peer, until)
+    return _proven(tls, end, own, peer, until), shown
 
 
-def _answer(tls: TlsSession, end: End, transport_key: Blob, until: float) -> Attested:
+def _answer(tls: TlsSession, end: End, transport_key: Blob, until: float) -> tuple[Attested, Blob]:
     peer = binding.verify_hello(end.terms, _receive(tls, _Kind.HELLO, MAX_HELLO_BYTES, until))
     own = _hello(end, transport_key)
     _send(tls, _Kind.HELLO, encode(own), until)
     attested = _proven(tls, end, own, peer, until)
-    _prove(tls, end, own, peer, until)
-    return attested
+    return attested, _prove(tls, end, own, peer, until)
 
 
 def _hello(end: End, transport_key: Blob) -> Hello:
@@ -151,11 +152,12 @@ def _hello(end: End, transport_key: Blob) -> Hello:
     return Hello(VERSION, terms.own, nonce, U64(terms.key_epoch), terms.standing.policy.digest, transport_key)
 
 
-def _prove(tls: TlsSession, end: End, own: Hello, peer: Hello, until: float) -> None:
+def _prove(tls: TlsSession, end: End, own: Hello, peer: Hello, until: float) -> Blob:
     said = Statement(end.terms.contracts, own, tls.exporter(), tls.own_key, tls.peer_key, peer.nonce)
     signature = Blob(b"") if end.signer is None else end.signer.sign(binding.account_digest(said))
     evidence = end.quoter.quote(binding.report_data(said))
     _send(tls, _Kind.PROOF, encode(Proof(evidence, signature)), until)
+    return evidence
 
 
 def _proven(tls: TlsSession, end: End, own: Hello, peer: Hello, until: float) -> Attested:

@@ -6,6 +6,7 @@ run against a directory that behaves as the interface says, and not on hardware.
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class ConfigfsQuoter:
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
         self._endorsements = endorsements
+        # Threads of this process take turns; another process would have an entry of its own.
+        self._lock = threading.Lock()
         self._entry = reports / f"{name}-{os.getpid()}"
         try:
             self._entry.mkdir()
@@ -59,7 +62,8 @@ class ConfigfsQuoter:
         """Evidence over 64 bytes of report data; `TryAgain` while others keep using the entry."""
         if len(report_data) != REPORT_DATA_BYTES:
             raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
-        quote = Blob(self._report(report_data))
+        with self._lock:
+            quote = Blob(self._report(report_data))
         if self.type is EvidenceType.TDX:
             return Blob(encode(Evidence(self.type, quote, from_service(self._endorsement("collateral.json")), None, Blob(b""))))
         crl = self._endorsement("crl.der") if (self._endorsements / "crl.der").exists() else b""

@@ -18,6 +18,9 @@ from bytewise.protocol.units import Digest
 ENCLAVE_ENTRY = "verifier.enclave.__main__"
 """The program that alone opens envelopes."""
 
+SHARD_ENTRY = "kms.__main__"
+"""The program that holds a share of an epoch's key."""
+
 COVERS = (
     "first-party import closure and its C sources, pinned library versions, Python version; "
     "not wheels' bytes, compiler, kernel, hardware or isolation"

@@ -10,12 +10,13 @@ from bytewise.protocol.appraisal import (
     GpuUse,
     PlatformKind,
     PlatformRule,
+    Role,
     TcbStatus,
     TrustedMeasurement,
 )
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64, U256, Blob, Digest
-from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, measure
+from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.collateral import EVALUATION
 from bytewise.tee_simulated.quoter import source_root
 from bytewise.tee_simulated.root import issue, load_root, make_root
@@ -36,18 +37,23 @@ def simulated_rule(root_folder: Path) -> PlatformRule:
 
 
 def simulated_policy(root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY) -> AppraisalPolicy:
-    """The policy that accepts exactly this run's root and this source tree's enclave, on one test chain."""
-    return policy_for(measure(source_root(), entry), root_folder, chain_id, serial)
+    """The policy that accepts exactly this run's root and this source tree's enclave and shard, on one test chain."""
+    return policy_for(measure(source_root(), entry), measure(source_root(), SHARD_ENTRY), root_folder, chain_id, serial)
 
 
-def policy_for(program: Digest, root_folder: Path, chain_id: int, serial: int) -> AppraisalPolicy:
-    """The policy that accepts exactly this run's root and the program of this measurement, on one test chain."""
-    # Which device the enclave computes on is its settings' affair: simulated evidence vouches for neither.
-    trusted = TrustedMeasurement(PlatformKind.SIMULATED, measurement_of(program), (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED)
+def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int, serial: int) -> AppraisalPolicy:
+    """The policy that accepts exactly this run's root and the programs of these measurements, on one test chain."""
     return AppraisalPolicy(
-        serial=U64(serial), chain_ids=(U256(chain_id),), rules=(simulated_rule(root_folder),), measurements=(trusted,),
-        insecure_accept_simulated=True,
+        serial=U64(serial), chain_ids=(U256(chain_id),), rules=(simulated_rule(root_folder),),
+        measurements=(_trusted(enclave, Role.VERIFIER_ENCLAVE), _trusted(shard, Role.KEY_SHARD)), insecure_accept_simulated=True,
     )  # fmt: skip
+
+
+def _trusted(program: Digest, role: Role) -> TrustedMeasurement:
+    # Which device an enclave computes on is its settings' affair: simulated evidence vouches for neither.
+    return TrustedMeasurement(
+        PlatformKind.SIMULATED, measurement_of(program), (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED, role
+    )
 
 
 def main() -> None:

@@ -47,13 +47,13 @@ def make_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts
     dealers, source, heir = receivers, None, None
     if purpose is not Purpose.GENERATE:
         document = _source(settings)
-        dealers = tuple(CeremonySeat(s.index, s.address, s.url, s.certificate) for s in document.record.shards)
+        dealers = tuple(CeremonySeat(s.index, s.address, s.url, s.channel, s.certificate) for s in document.record.shards)
         source = SharesSource(settings.source_version, document.commitments)
         receivers = receivers or dealers
     if purpose is Purpose.REPAIR:
         heir = next((seat for seat in dealers if seat.index == settings.heir), None)
         dealers = tuple(seat for seat in dealers if seat.index != settings.heir)
-        receivers = tuple(CeremonySeat(i, s.address, s.url, s.certificate) for i, s in enumerate(dealers, start=1))
+        receivers = tuple(CeremonySeat(i, s.address, s.url, s.channel, s.certificate) for i, s in enumerate(dealers, start=1))
     return Plan(
         purpose=purpose, chain_id=contracts.chain_id, key_epochs=contracts.key_epochs, epoch=settings.epoch,
         attempt=Digest(rng(32)), scribe=scribe, dealers=dealers, receivers=receivers, heir=heir, threshold=settings.threshold,
@@ -108,7 +108,9 @@ def _links(plan: Plan) -> Iterator[Mapping[Address, HttpsLink]]:
 
 def _numbered(files: tuple[Path, ...]) -> tuple[CeremonySeat, ...]:
     entries = [_read(ShardEntry, file) for file in files]
-    return tuple(CeremonySeat(i, each.address, each.url, each.certificate) for i, each in enumerate(entries, start=1))
+    return tuple(
+        CeremonySeat(i, each.address, each.url, each.channel, each.certificate) for i, each in enumerate(entries, start=1)
+    )
 
 
 def _source(settings: CeremonySettings) -> EpochDocument:

@@ -14,7 +14,7 @@ class HttpsLink:
     """One shard of a plan; a context manager."""
 
     def __init__(self, seat: CeremonySeat, timeout_s: float) -> None:
-        record = ShardRecord(seat.index, seat.address, seat.url, seat.certificate, Blob(b""))
+        record = ShardRecord(seat.index, seat.address, seat.url, seat.channel, seat.certificate, Blob(b""))
         self._client = ShardClient(record, timeout_s, MAX_EXCHANGE_BYTES)
 
     def __enter__(self) -> "HttpsLink":

@@ -137,7 +137,14 @@ def epoch_document(state: Ceremony) -> EpochDocument:
     if state.phase is not Phase.DONE or result is None or plan.heir is not None:
         raise CeremonyRefused(state.id.hex()[:16], f"no document in phase {state.phase.name}")
     shards = tuple(
-        ShardRecord(seat.index, seat.address, seat.url, seat.certificate, encode_point(result.verification_key(seat.index)))
+        ShardRecord(
+            seat.index,
+            seat.address,
+            seat.url,
+            seat.channel,
+            seat.certificate,
+            encode_point(result.verification_key(seat.index)),
+        )
         for seat in plan.receivers
     )
     record = EpochRecord(plan.epoch, result.public_key, plan.threshold, shards, plan.assurance, result.hybrid)

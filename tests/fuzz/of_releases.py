@@ -11,10 +11,10 @@ from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
 from bytewise.protocol.keys import (
     MAX_RELEASE_MARKS,
     EpochDocument,
-    Nonce,
     Refusal,
     ReleaseAnswer,
     ReleaseLog,
+    ReleaseReply,
     ReleaseRequest,
     SealedShare,
     ShardInfo,
@@ -33,29 +33,23 @@ from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, records, same, target
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.world import World
-from tests.unit.tee.bench import FixedClock
 
 
 def requests(folder: Path) -> Target:
     """The shape of a release request."""
     world = World(folder)
-    seed = encode(world.request(world.shard(1), world.case()))
+    seed = encode(world.request(world.case()))
     return target(lambda data: same(decode(ReleaseRequest, data, MAX_RELEASE_MARKS), data), [seed])
 
 
 def shard(folder: Path) -> Target:
     """A whole shard, from the body of a request to its answer: also what is asked of the chain and written down."""
     world = World(folder)
-    # The clock stands still, so that nonces and evidence of the genuine requests stay fresh for as long as the fuzzer runs.
-    ours, case = world.shard(1, clock=FixedClock(SystemClock().now())), world.case()
+    ours, case = world.shard(1), world.case()
     world.chain.open(case)
-    seeds = [encode(world.request(ours, case)), encode(world.request(ours, world.case(seq=2)))]
-
-    def read(data: bytes) -> None:
-        ours.release(data)
-        ours._nonces._used.clear()
-
-    return target(read, seeds, (Fault, Unavailable))
+    peer = world.peer(ours)
+    seeds = [encode(world.request(case)), encode(world.request(world.case(seq=2)))]
+    return target(lambda data: ours.release(data, peer), seeds, (Fault, Unavailable))
 
 
 def answers(folder: Path) -> Target:
@@ -65,8 +59,9 @@ def answers(folder: Path) -> Target:
     world.chain.open(case)
     answer = world.release(ours, case)
     right = ours.log(0).entries[0].right
-    seeds = (ours.nonce(), answer, Refusal("TryAgain", "R-52", True), ours.info(), right)
-    return records((Nonce, ReleaseAnswer, Refusal, ShardInfo, SignedTicket), seeds)
+    refusal = Refusal("TryAgain", "R-52", True)
+    seeds = (ReleaseReply(answer, None), ReleaseReply(None, refusal), answer, refusal, ours.info(), right)
+    return records((ReleaseReply, ReleaseReply, ReleaseAnswer, Refusal, ShardInfo, SignedTicket), seeds)
 
 
 def logs(folder: Path) -> Target:
@@ -96,7 +91,13 @@ def documents(folder: Path) -> Target:
     own = folder / "shard-1"
     erasure = SignedErasure(Erasure(U64(1), world.chain.facts.policy, 1, U64(7)), ours.info().shard, Blob(bytes(65)))
     share = decode(SealedShare, (own / "share-1.json").read_bytes())
-    seeds = (world.document, keyring.entry(own, "https://127.0.0.1:7001"), share, erasure, ours.log(0).entries[0])
+    seeds = (
+        world.document,
+        keyring.entry(own, "https://127.0.0.1:7001", "127.0.0.1:7002"),
+        share,
+        erasure,
+        ours.log(0).entries[0],
+    )
     return records((EpochDocument, ShardEntry, SealedShare, SignedErasure, SignedRelease), seeds)
 
 

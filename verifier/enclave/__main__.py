@@ -1,7 +1,6 @@
 """`python -m verifier.enclave --config FILE`: loads and verifies the artifact, proves the arithmetic, then takes jobs."""
 
 import argparse
-import atexit
 import gc
 import os
 import signal
@@ -13,14 +12,12 @@ from types import FrameType, TracebackType
 from bytewise.inference.model import library
 from bytewise.inference.profiles import open_engine
 from bytewise.ports import Quoter
-from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, CannotExecute, ConfigurationError, Fault
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
-from bytewise.tee import mode
-from bytewise.tee.configfs import ConfigfsQuoter
+from bytewise.tee.quoters import open_quoter
 from kms.client import ShardKeySource
 from verifier.enclave import server
 from verifier.enclave.session import Bench
@@ -60,10 +57,17 @@ def _bench(settings: EnclaveSettings) -> Bench:
     engine.vectors()
     # Whoever finds a fraud asks torch, too: what that imports is loaded now, not while a deadline runs.
     library()
-    quoter = _quoter(settings)
+    quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, _simulator)
     switchboard = Switchboard()
     keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s, dial=switchboard.dial)
     return Bench(engine, engine.artifact.model_id, keys, quoter, settings.chain_id, os.urandom, engine.profile, switchboard)
+
+
+def _simulator(platform_file: Path) -> Quoter:
+    # Imported here only: a production enclave must not hold it.
+    from bytewise.tee_simulated.quoter import SimulatedQuoter
+
+    return SimulatedQuoter.of_this_program(platform_file)
 
 
 def _environment(settings: EnclaveSettings) -> Environment | None:
@@ -76,22 +80,6 @@ def _environment(settings: EnclaveSettings) -> Environment | None:
         raise ConfigurationError(path.name, str(error.strerror)) from None
     except Fault as error:
         raise ConfigurationError(path.name, f"is no environment: {error}") from None
-
-
-def _quoter(settings: EnclaveSettings) -> Quoter:
-    if settings.evidence is not EvidenceType.SIMULATED:
-        assert settings.endorsements is not None
-        mode.enter_production()
-        hardware = ConfigfsQuoter(settings.endorsements)
-        if hardware.type is not settings.evidence:
-            raise ConfigurationError("evidence", f"this machine attests by {hardware.type.value}, not {settings.evidence.value}")
-        atexit.register(hardware.close)
-        return hardware
-    # Imported here only: a production enclave must not hold the simulator (fence 3, research/kms.md 6).
-    from bytewise.tee_simulated.quoter import SimulatedQuoter
-
-    assert settings.platform_file is not None
-    return SimulatedQuoter.of_this_program(settings.platform_file)
 
 
 def _stop_on_signals() -> threading.Event:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.tee.quoters import verify_attestation
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,6 @@ class EnclaveSettings:
     """Written once jobs are taken, for whoever started the process."""
 
     def __post_init__(self) -> None:
-        simulated = self.evidence is EvidenceType.SIMULATED
-        if simulated and not (self.insecure_accept_simulated and self.platform_file):
-            raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated and platform_file")
-        if simulated and self.chain_id not in TEST_CHAIN_IDS:
-            raise ConfigurationError("evidence", f"simulated on chain {self.chain_id}, which is no test chain")
-        if not simulated and self.endorsements is None:
-            raise ConfigurationError("evidence", f"{self.evidence.value} needs a folder of endorsements")
-        if not simulated and self.device != "cpu":
+        verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)
+        if self.evidence is not EvidenceType.SIMULATED and self.device != "cpu":
             raise ConfigurationError("evidence", f"{self.device} without evidence of its own makes an enclave simulated")

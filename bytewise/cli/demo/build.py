@@ -18,7 +18,7 @@ from bytewise.inference.determinism import environment
 from bytewise.inference.profiles import open_engine
 from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
-from bytewise.protocol.appraisal import AppraisalPolicy
+from bytewise.protocol.appraisal import AppraisalPolicy, Role
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import Bug
@@ -116,7 +116,7 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
 
 
 def make_policy(site: Site) -> AppraisalPolicy:
-    """The policy that accepts this run's simulated root and this source tree's enclave."""
+    """The policy that accepts this run's simulated root and this source tree's enclave and shard."""
     policy = simulated_policy(site.of("tee"), CHAIN_ID, 1)
     site.policy_file.write_bytes(encode(policy))
     return policy
@@ -159,7 +159,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
         deploy.environment_proposal(place, pool, vectors),
         deploy.Proposed(served.model_id, ZERO_DIGEST, vectors, encode(served.manifest)),
     ]
-    measurements = [each.measurement for each in policy.measurements]
+    measurements = [each.measurement for each in policy.measurements if each.role is Role.VERIFIER_ENCLAVE]
     appraisal = Policy(policy.digest, policy.serial, encode(policy))
     deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal, [])
     deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])

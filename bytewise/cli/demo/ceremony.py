@@ -12,6 +12,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.settings import load_settings
+from bytewise.tee_simulated.root import issue
 from chain.client import ChainClient
 from chain.keys import load_signer, save_signer
 from kms import keyring
@@ -53,9 +54,11 @@ def start_shards(site: Site, processes: Processes) -> None:
     for index in range(1, SHARDS + 1):
         actor = f"shard{index}"
         config = {
-            "host": HOST, "port": site.ports.shards[index - 1], "folder": site.of(actor), "epoch_file": site.epoch_file,
-            "policy_file": site.policy_file, "network_file": site.network_file, "rpc_url": site.rpc_url,
-            "database_url": site.database(actor), "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "scribe": scribe,
+            "host": HOST, "port": site.ports.shards[index - 1], "channel_port": site.ports.channels[index - 1],
+            "folder": site.of(actor), "epoch_file": site.epoch_file, "policy_file": site.policy_file,
+            "network_file": site.network_file, "rpc_url": site.rpc_url, "database_url": site.database(actor),
+            "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "scribe": scribe,
+            "evidence": "simulated", "platform_file": site.of(actor) / "platform.pem", "insecure_accept_simulated": True,
         }  # fmt: skip
         processes.python(actor, "kms", "serve", "--config", str(write_toml(site.of(actor) / "shard.toml", config)))
 
@@ -64,7 +67,8 @@ def _enrolled(site: Site, index: int) -> Path:
     folder, url = site.of(f"shard{index}"), site.shard_url(index)
     keyring.enrol(folder, url, secrets.token_bytes)
     entry = folder / "entry.json"
-    entry.write_bytes(encode(keyring.entry(folder, url)))
+    entry.write_bytes(encode(keyring.entry(folder, url, site.shard_channel(index))))
+    issue(site.of("tee"), folder / "platform.pem")
     return entry
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ class Ports:
     proxy: int
     tips: int
     shards: tuple[int, ...]
+    channels: tuple[int, ...]
     operators: tuple[int, ...]
 
 
@@ -62,6 +64,10 @@ class Site:
     def shard_url(self, index: int) -> str:
         """HTTPS address of a KMS shard; index from 1."""
         return f"https://{HOST}:{self.ports.shards[index - 1]}"
+
+    def shard_channel(self, index: int) -> str:
+        """Where a KMS shard takes attested channels; index from 1."""
+        return f"{HOST}:{self.ports.channels[index - 1]}"
 
     def operator_url(self, name: str) -> str:
         """HTTPS address of an operator."""
@@ -113,9 +119,10 @@ class Site:
 
 def new_site(root: Path, folder: Path) -> Site:
     """An empty folder for one run, with free ports."""
-    ports = free_ports(4 + SHARDS + len(OPERATORS))
-    shards, operators = tuple(ports[4 : 4 + SHARDS]), tuple(ports[4 + SHARDS :])
-    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, operators))
+    ports = free_ports(4 + 2 * SHARDS + len(OPERATORS))
+    rest = iter(ports[4:])
+    shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
+    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators))
     folder.mkdir(parents=True, exist_ok=False)
     for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
         site.of(actor).mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 from bytewise.inference.determinism import environment
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol.compare import Generated
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.evidence import ResultStatement
 from bytewise.protocol.jobs import JobResult
@@ -76,7 +77,7 @@ class Court:
     @contextmanager
     def sitting(self, *shards: tuple[int, Shard]) -> Iterator[None]:
         """With these shards up; all three honest ones without arguments."""
-        with self.keys.serving(*(shards or [(i, self.keys.shard(i)) for i in (1, 2, 3)])):
+        with self.keys.listening(*(shards or [(i, self.keys.shard(i)) for i in (1, 2, 3)])):
             yield
 
     @functools.cached_property
@@ -117,7 +118,7 @@ class Court:
         proof = self.keys.chain.anchor(case)
         about = tickets.Case(
             case.id, SignedReceipt(case.receipt, case.receipt_signature, "eigenda:standard:0x00"), self.keys.chain.batches[0],
-            proof, case.envelope, self.environment, self.keys.document.record, self.keys.policy.digest,
+            proof, case.envelope, self.environment, self.keys.document.record, Blob(encode(self.keys.policy)),
         )  # fmt: skip
         subject = Digest(case.id[::-1])
         right = tickets.vote_right(subject, 1, self.keys.chain.disputes[subject].round_seed, NOW + 60)

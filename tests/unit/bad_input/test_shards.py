@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_ticket_for_another_receipt_gets_no_judgement(sitting: Court) -> None:
 def test_a_ticket_for_a_dispute_about_another_receipt_gets_no_key(sitting: Court) -> None:
     case, other, blame = case_of(sitting), case_of(sitting), Blame()
     result = sitting.judge(case, blame, partial(Tampering, signer=VOTER, subject=Digest(other.id[::-1])))
-    assert result.outcome == Outcome.NO_KEY and blame == [(i, ShardRefused) for i in (1, 2, 3)]
+    assert result.outcome == Outcome.NO_KEY and sorted(blame, key=itemgetter(0)) == [(i, ShardRefused) for i in (1, 2, 3)]
     assert sitting.released(case) == sitting.released(other) == []
 
 
@@ -91,5 +92,5 @@ def test_another_seats_ticket_gets_no_key(sitting: Court, own_name: bool) -> Non
     case, blame = case_of(sitting), Blame()
     changes: dict[str, Any] = {"voter": OTHER_VOTER.address} if own_name else {}
     result = sitting.judge(case, blame, partial(Tampering, signer=OTHER_VOTER, **changes))
-    assert result.outcome == Outcome.NO_KEY and blame == [(i, ShardRefused) for i in (1, 2, 3)]
+    assert result.outcome == Outcome.NO_KEY and sorted(blame, key=itemgetter(0)) == [(i, ShardRefused) for i in (1, 2, 3)]
     assert sitting.released(case) == []

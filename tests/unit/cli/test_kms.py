@@ -30,7 +30,7 @@ from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.memory_chain import NOW
-from tests.unit.kms.offices import offices
+from tests.unit.kms.offices import CHANNEL, offices
 from tests.unit.kms.test_ceremony_served import serving
 from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
@@ -179,7 +179,7 @@ def test_one_command_makes_the_next_key_and_puts_it_in_force_and_may_be_repeated
     folder, parties = site.folder, offices(site.folder / "next", 2)[0]
     for each, port in zip(parties, free_ports(2), strict=True):
         each.port, each.key_epochs = port, site.network.addresses.key_epochs
-        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url)))
+        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
     save_signer(folder / "scribe.key", SCRIBE)
     (folder / "dkg.toml").write_text(
         "epoch = 2\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 60.0\n"

@@ -10,6 +10,7 @@ import pytest
 from bytewise.cli import key_init
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.ceremony import ShardEntry
 from bytewise.protocol.encoding import decode
 from bytewise.service.settings import load_settings
@@ -20,7 +21,7 @@ from kms.settings import ShardSettings
 from tests.unit.verifier.town import NETWORK
 
 SCRIBE, GOVERNORS = "0x" + "5c" * 20, ["0x" + f"{n:02x}" * 20 for n in (1, 2, 3)]
-URL = "https://shard-1.example:7001"
+URL, CHANNEL = "https://shard-1.example:7001", "shard-1.example:7002"
 
 Init = Callable[..., int]
 """Runs the verb with a folder's name and options; the exit code."""
@@ -31,7 +32,7 @@ def init(tmp_path: Path) -> Init:
     write_network(tmp_path / "network.json", NETWORK)
 
     def run(name: str, *options: str) -> int:
-        given = ["--url", URL, "--scribe", SCRIBE, "--network", str(tmp_path / "network.json"), *options]
+        given = ["--url", URL, "--channel", CHANNEL, "--scribe", SCRIBE, "--network", str(tmp_path / "network.json"), *options]
         return main(["kms", "init", str(tmp_path / name), *given])
 
     return run
@@ -45,13 +46,14 @@ def test_a_shard_of_a_test_network_gets_keys_a_database_and_settings_that_load(i
     assert init("shard", "--simulated") == Exit.OK
     folder = tmp_path / "shard"
     settings = load_settings(ShardSettings, folder / "serve.toml")
-    assert (settings.host, settings.port, settings.scribe) == ("shard-1.example", 7001, SCRIBE)
+    assert (settings.host, settings.port, settings.channel_port, settings.scribe) == ("shard-1.example", 7001, 7002, SCRIBE)
+    assert settings.evidence is EvidenceType.SIMULATED and settings.insecure_accept_simulated
     assert settings.folder.samefile(folder) and settings.network_file == tmp_path / "network.json"
     assert settings.rpc.urls == ("http://127.0.0.1:8545",) and not settings.production and settings.finality == "finalized"
     assert not settings.epoch_file.exists(), "before a ceremony it takes part in ceremonies only"
     check_revision(open_database(settings.database_url))
     entry = decode(ShardEntry, (folder / "entry.json").read_bytes())
-    assert entry == keyring.entry(folder, URL)
+    assert entry == keyring.entry(folder, URL, CHANNEL)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.key", "tls.key"))
 
@@ -70,8 +72,8 @@ def test_two_shards_share_no_key(init: Init, tmp_path: Path) -> None:
 
 
 def test_every_setting_of_a_shard_is_explained_or_belongs_to_one_that_is(init: Init, tmp_path: Path) -> None:
-    assert init("shard", *governed()) == Exit.OK
-    lines = (tmp_path / "shard" / "serve.toml").read_text().splitlines()
+    assert init("shard", *governed()) == init("test", "--simulated") == Exit.OK
+    lines = [line for name in ("shard", "test") for line in (tmp_path / name / "serve.toml").read_text().splitlines()]
     named = {line.removeprefix("# ").partition(" = ")[0] for line in lines if " = " in line}
     assert {field.name for field in dataclasses.fields(ShardSettings)} - named == {"rpc_urls"}
     assert "set rpc_urls" in "\n".join(lines)
@@ -95,6 +97,8 @@ WRONG = {
     "a port that is none": ["--simulated", "--url", "https://127.0.0.1:70010"],
     "a path behind the address": ["--simulated", "--url", "https://127.0.0.1:7001/shard"],
     "a name before the address": ["--simulated", "--url", "https://me@127.0.0.1:7001"],
+    "no port of channels": ["--simulated", "--channel", "127.0.0.1"],
+    "channels under a URL": ["--simulated", "--channel", "https://127.0.0.1:7002"],
     "one node twice": ["--simulated", "--rpc", "http://a", "--rpc", "http://a"],
     "an address book that is none": ["--simulated", "--network", __file__],
     "no address book": ["--simulated", "--network", "nowhere.json"],

@@ -49,7 +49,9 @@ def party(number: int, share: int | None = None) -> Party:
 
 def seat(index: int, who: Party) -> CeremonySeat:
     """The seat of a party."""
-    return CeremonySeat(index, who.signer.address, f"https://127.0.0.1:{7000 + index}", "certificate")
+    return CeremonySeat(
+        index, who.signer.address, f"https://127.0.0.1:{7000 + index}", f"127.0.0.1:{8000 + index}", "certificate"
+    )
 
 
 def plan_for(

@@ -24,9 +24,10 @@ def main() -> None:
     world, rng = World(Path(sys.argv[1])), DyingRandomness()
     shard, case = world.shard(1, rng=rng), world.case()
     world.chain.open(case)
-    body = encode(world.request(shard, case))
+    body = encode(world.request(case))
+    peer = world.peer(shard)
     rng.armed = True
-    shard.release(body)
+    shard.release(body, peer)
 
 
 if __name__ == "__main__":

@@ -84,11 +84,15 @@ class OneEpoch:
         return self.epoch
 
 
+CHANNEL = "127.0.0.1:1"
+"""Where nobody is asked for partials: ceremonies go over HTTPS."""
+
+
 class Office:
     """One shard: a folder with keys, a database, and a desk that is opened anew after every crash."""
 
     def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path, port: int) -> None:
-        self.folder, self.port, self.chain = folder, port, chain
+        self.folder, self.port, self.channel, self.chain = folder, port, CHANNEL, chain
         keyring.enrol(folder, self.url, os.urandom)
         shutil.copy(template, folder / "kms.sqlite")
         self.signer = keyring.signer(folder)
@@ -102,7 +106,7 @@ class Office:
 
     def seat(self, index: int) -> CeremonySeat:
         """This shard in a plan."""
-        return CeremonySeat(index, self.signer.address, self.url, keyring.certificate(self.folder))
+        return CeremonySeat(index, self.signer.address, self.url, self.channel, keyring.certificate(self.folder))
 
     def restart(self) -> Desk:
         """A desk that knows only what is on the disk."""

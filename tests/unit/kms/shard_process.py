@@ -7,6 +7,7 @@ from bytewise.protocol.docket import Case
 from bytewise.protocol.encoding import decode
 from bytewise.service.settings import load_settings
 from kms import keyring
+from kms.__main__ import _simulator
 from kms.serve import serve_shard
 from kms.settings import ShardSettings
 from tests.unit.kms.memory_chain import CONTRACTS, MemoryChain
@@ -19,4 +20,4 @@ if __name__ == "__main__":
 
     chain = MemoryChain(document, load_policy(settings.policy_file, 31337, production=False).digest)
     chain.disputes[dispute.id] = dispute
-    sys.exit(serve_shard(settings, CONTRACTS, chain))
+    sys.exit(serve_shard(settings, CONTRACTS, chain, _simulator))

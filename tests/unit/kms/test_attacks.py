@@ -130,7 +130,7 @@ def test_attack_18_a_retired_key_opens_nothing_and_everything_where_the_state_is
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
-    refused(EpochClosed, fresh, shard, fresh.request(shard, case))
+    refused(EpochClosed, fresh, shard, fresh.request(case))
     monkeypatch.setattr(policy, "_verify_epoch", lambda ticket, state: state)
     assert fresh.release(shard, case).record.decision == Decision.RELEASED
 

@@ -27,7 +27,7 @@ from bytewise.service.settings import child_environment, library_variables
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from bytewise.tee_simulated.__main__ import simulated_policy
-from bytewise.tee_simulated.root import make_root
+from bytewise.tee_simulated.root import issue, make_root
 from chain.book import read_network, write_network
 from chain.keys import save_signer
 from kms import keyring
@@ -59,13 +59,31 @@ class Shards:
         return self.folder / f"shard-{number}"
 
     def _enrol(self, number: int, scribe: LocalSigner) -> ShardEntry:
-        folder, url = self.of(number), f"https://127.0.0.1:{free_port()}"
+        folder, url, channel = self.of(number), f"https://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         network = ["--network", str(self.folder / "network.json"), "--rpc", self.anvil.url]
-        assert main(["kms", "init", str(folder), "--url", url, "--scribe", scribe.address, *network, "--simulated"]) == Exit.OK
+        assert (
+            main(
+                [
+                    "kms",
+                    "init",
+                    str(folder),
+                    "--url",
+                    url,
+                    "--channel",
+                    channel,
+                    "--scribe",
+                    scribe.address,
+                    *network,
+                    "--simulated",
+                ]
+            )
+            == Exit.OK
+        )
         text = (folder / "serve.toml").read_text().replace('finality = "finalized"', 'finality = "latest"')
         for name in ("epoch", "policy"):
             text = text.replace(f'"{name}.json"', f'"../{name}.json"')
         (folder / "serve.toml").write_text(text)
+        issue(self.folder / "tee", folder / "platform.pem")
         return decode(ShardEntry, (folder / "entry.json").read_bytes())
 
     def start(self, number: int) -> None:
@@ -88,7 +106,9 @@ class Shards:
         """Whether a shard is there, and whether it serves the epoch."""
         entry = self.entries[number - 1]
         try:
-            with ShardClient(ShardRecord(number, entry.address, entry.url, entry.certificate, Blob(b"")), 2) as client:
+            with ShardClient(
+                ShardRecord(number, entry.address, entry.url, entry.channel, entry.certificate, Blob(b"")), 2
+            ) as client:
                 return decode(ShardInfo, client.call("GET", "/v1/info", b"")).epoch == EPOCH and serving
         except ShardRefused:
             return not serving

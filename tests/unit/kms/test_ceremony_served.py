@@ -24,7 +24,7 @@ from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Phase
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
-from tests.unit.kms.offices import Office, offices
+from tests.unit.kms.offices import CHANNEL, Office, offices
 from tests.unit.kms.world import wait_until
 
 CONTRACTS = Contracts(U256(31337), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), KEY_EPOCHS)
@@ -57,7 +57,7 @@ def serving(shards: list[Office]) -> Iterator[None]:
 def settings_for(folder: Path, shards: list[Office], name: str) -> CeremonySettings:
     """Settings of one ceremony of these shards."""
     for each in shards:
-        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url)))
+        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
     return CeremonySettings(
         epoch=U64(3), threshold=2, quorum=2, reveal_budget=1, assurance="simulated", phase_s=20.0,
         network_file=folder / "unused", scribe_key_file=folder / "unused", database_url=f"sqlite:///{folder / 'scribe.sqlite'}",

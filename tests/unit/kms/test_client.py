@@ -1,9 +1,7 @@
-"""The enclave's client against real HTTPS shards: it opens with any t, names who lied, and gives up only below t."""
+"""The enclave's client over real attested channels: it opens with any t, names who lied, and gives up only below t."""
 
-import http
 import itertools
 import os
-import socket
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -13,30 +11,37 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     BadSignature,
     BytewiseError,
+    ChannelBroken,
     ConfigurationError,
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
+    MeasurementRefused,
     NoKey,
     ReleaseNotRecorded,
     ShardLied,
     ShardRefused,
     TryAgain,
 )
-from bytewise.protocol.jobs import RunJob, ShardRecord
-from bytewise.protocol.keys import Refusal, ReleaseAnswer, ShardInfo
+from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.keys import ReleaseAnswer, ShardInfo
 from bytewise.protocol.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, Blob, Digest
+from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
 from bytewise.storage.releases import ReleaseRecords
+from bytewise.tee.binding import Attested
+from bytewise.tee_simulated.quoter import SimulatedQuoter
+from bytewise.tee_simulated.root import Platform
 from kms import keyring
 from kms.client import ShardKeySource
 from kms.curve import encode_scalar
+from kms.dialling import place_of
 from kms.envelope import seal_padded
 from kms.keyring import HeldShare
 from kms.policy import anchor_domain, key_domain
 from kms.release import Shard
-from kms.shard_client import ShardClient, dial
+from kms.shard_client import ShardClient
 from tests.unit.kms.memory_chain import CONTRACTS, Case
 from tests.unit.kms.world import World
 
@@ -64,16 +69,16 @@ class WrongShare:
 class ForgingShard(Shard):
     """Answers without a record of this release."""
 
-    def release(self, body: bytes) -> ReleaseAnswer:
-        answer = super().release(body)
+    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+        answer = super().release(body, peer)
         return replace(answer, record=replace(answer.record, ticket_hash=Digest(bytes(32))))
 
 
 class UnsignedShard(Shard):
     """Answers with a record that somebody else signed."""
 
-    def release(self, body: bytes) -> ReleaseAnswer:
-        answer = super().release(body)
+    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+        answer = super().release(body, peer)
         stranger = LocalSigner(b"\x55" * 32)
         return replace(answer, signature=stranger.sign(typed_digest(key_domain(CONTRACTS), answer.record)))
 
@@ -91,7 +96,7 @@ def disputed(world: World) -> Case:
 def test_two_of_three_shards_open_the_envelope_and_the_third_is_not_asked(world: World) -> None:
     case, shards = disputed(world), [(i, world.shard(i)) for i in (1, 2, 3)]
     before = len(shards[2][1].log(0).entries)
-    with world.serving(*shards):
+    with world.listening(*shards):
         assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
     assert len(shards[2][1].log(0).entries) == before
 
@@ -99,7 +104,7 @@ def test_two_of_three_shards_open_the_envelope_and_the_third_is_not_asked(world:
 @pytest.mark.parametrize("up", list(itertools.combinations((1, 2, 3), 2)))
 def test_any_two_shards_suffice(world: World, up: tuple[int, ...]) -> None:
     case, blame = disputed(world), Blame()
-    with world.serving(*[(i, world.shard(i)) for i in up]):
+    with world.listening(*[(i, world.shard(i)) for i in up]):
         assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
     assert {index for index, _ in blame.failures} <= {1, 2, 3} - set(up)
 
@@ -107,7 +112,7 @@ def test_any_two_shards_suffice(world: World, up: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("up", [(), (1,), (3,)])
 def test_fewer_than_t_shards_give_no_key(world: World, up: tuple[int, ...]) -> None:
     case = disputed(world)
-    with world.serving(*[(i, world.shard(i)) for i in up]), pytest.raises(NoKey):
+    with world.listening(*[(i, world.shard(i)) for i in up]), pytest.raises(NoKey):
         source(world).open(world.job(case), world.secret)
 
 
@@ -115,7 +120,7 @@ def test_fewer_than_t_shards_give_no_key(world: World, up: tuple[int, ...]) -> N
 def test_a_shard_that_lies_is_named_and_the_release_succeeds_with_the_others(world: World, liar: int) -> None:
     case, blame = disputed(world), Blame()
     shards = [(i, WrongShare.of(world, i) if i == liar else world.shard(i)) for i in (1, 2, 3)]
-    with world.serving(*shards):
+    with world.listening(*shards):
         assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
     # The third shard is only asked if one before it failed.
     assert blame.failures == ([] if liar == 3 else [(liar, ShardLied)])
@@ -125,7 +130,7 @@ def test_a_shard_that_lies_is_named_and_the_release_succeeds_with_the_others(wor
 def test_more_than_n_minus_t_liars_give_no_key_and_never_a_wrong_plaintext(world: World, liars: Iterable[int]) -> None:
     case, blame = disputed(world), Blame()
     shards = [(i, WrongShare.of(world, i) if i in liars else world.shard(i)) for i in (1, 2, 3)]
-    with world.serving(*shards), pytest.raises(NoKey):
+    with world.listening(*shards), pytest.raises(NoKey):
         source(world, blame).open(world.job(case), world.secret)
     assert {index for index, error in blame.failures if error is ShardLied} == set(liars)
 
@@ -134,7 +139,7 @@ def test_more_than_n_minus_t_liars_give_no_key_and_never_a_wrong_plaintext(world
 def test_a_partial_without_an_own_record_is_not_used(world: World, kind: type[Shard], error: type[BytewiseError]) -> None:
     case, blame, first = disputed(world), Blame(), world.shard(1)
     first.__class__ = kind
-    with world.serving((1, first), (2, world.shard(2)), (3, world.shard(3))):
+    with world.listening((1, first), (2, world.shard(2)), (3, world.shard(3))):
         assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
     assert blame.failures == [(1, error)]
 
@@ -147,7 +152,7 @@ def test_a_shard_one_block_behind_is_asked_again(fresh: World) -> None:
         fresh.chain.open(case)
 
     keys = ShardKeySource(fresh.quoter, pause=next_block, attempts=3, on_failure=blame)
-    with fresh.serving((1, fresh.shard(1)), (2, fresh.shard(2))):
+    with fresh.listening((1, fresh.shard(1)), (2, fresh.shard(2))):
         assert unpad(keys.open(fresh.job(case), fresh.secret)) == case.payload
     assert len(pauses) == 1
     assert {error for _, error in blame.failures} == {TryAgain}
@@ -156,9 +161,10 @@ def test_a_shard_one_block_behind_is_asked_again(fresh: World) -> None:
 def test_a_refusal_is_not_asked_again(fresh: World) -> None:
     case, blame = fresh.case(), Blame()
     fresh.chain.open(case, seat_mask=0)
-    with fresh.serving(*[(i, fresh.shard(i)) for i in (1, 2, 3)]), pytest.raises(NoKey):
+    with fresh.listening(*[(i, fresh.shard(i)) for i in (1, 2, 3)]), pytest.raises(NoKey):
         source(fresh, blame, attempts=5).open(fresh.job(case), fresh.secret)
-    assert blame.failures == [(1, ShardRefused), (2, ShardRefused), (3, ShardRefused)]
+    assert sorted(index for index, _ in blame.failures) == [1, 2, 3]
+    assert {error for _, error in blame.failures} == {ShardRefused}
 
 
 def test_a_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: World) -> None:
@@ -176,7 +182,7 @@ def test_an_envelope_sealed_to_another_key_does_not_open(world: World) -> None:
     assert seal_context(anchor_domain(CONTRACTS), receipt) == world.context(case)
     wrong = world.named(case.payload, receipt, data)
     world.chain.open(wrong)
-    with world.serving(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(EnvelopeDoesNotOpen):
+    with world.listening(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(EnvelopeDoesNotOpen):
         source(world).open(world.job(wrong), world.secret)
 
 
@@ -184,26 +190,64 @@ def test_verification_keys_that_are_not_of_the_public_key_are_our_own_mistake(wo
     case, job = disputed(world), None
     job = world.job(case)
     job = replace(job, epoch=replace(job.epoch, public_key=world.public))
-    with world.serving(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(ConfigurationError):
+    with world.listening(*[(i, world.shard(i)) for i in (1, 2)]), pytest.raises(ConfigurationError):
         source(world).open(job, world.secret)
 
 
-def with_certificate(job: RunJob, index: int, pem: str) -> RunJob:
-    shards = tuple(replace(s, certificate=pem) if s.index == index else s for s in job.epoch.shards)
+def with_record(job: RunJob, index: int, **changes: object) -> RunJob:
+    shards = tuple(replace(s, **changes) if s.index == index else s for s in job.epoch.shards)  # type: ignore[arg-type]
     return replace(job, epoch=replace(job.epoch, shards=shards))
 
 
-def test_only_the_pinned_certificate_is_trusted(world: World) -> None:
+def test_a_shard_is_known_by_its_account_whoever_answers_at_its_address(world: World) -> None:
+    """Shard 2, a genuine one, sits where shard 1 should be."""
     case, blame = disputed(world), Blame()
-    job = with_certificate(world.job(case), 1, world.document.record.shards[1].certificate)
-    with world.serving(*[(i, world.shard(i)) for i in (1, 2, 3)]):
+    job = with_record(world.job(case), 1, channel=world.document.record.shards[1].channel)
+    with world.listening((2, world.shard(2)), (3, world.shard(3))):
         assert unpad(source(world, blame).open(job, world.secret)) == case.payload
-    assert blame.failures == [(1, TryAgain)]
+    assert blame.failures == [(1, BadSignature)]
+
+
+def test_a_shard_that_runs_another_program_is_not_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, blame = disputed(world), Blame()
+    other = SimulatedQuoter(Platform(world.folder / "platform.key"), Digest(b"\x99" * 32), SystemClock())
+    monkeypatch.setattr(world, "end", lambda index, shard: replace(World.end(world, index, shard), quoter=other))
+    with world.listening((1, world.shard(1))):
+        monkeypatch.undo()
+        with world.listening((2, world.shard(2)), (3, world.shard(3))):
+            assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
+    assert blame.failures == [(1, MeasurementRefused)]
+
+
+def test_an_enclave_of_another_policy_gets_nothing_and_asks_for_nothing(world: World) -> None:
+    """What the duty process says of the policy cannot widen it: the shards have their own."""
+    case, blame = disputed(world), Blame()
+    wider = Blob(encode(replace(world.policy, serial=U64(9))))
+    with world.listening((1, world.shard(1)), (2, world.shard(2))), pytest.raises(NoKey):
+        source(world, blame).open(replace(world.job(case), policy=wider), world.secret)
+    assert {error for _, error in blame.failures} == {ChannelBroken, TryAgain}
+
+
+@pytest.mark.parametrize("channel", ["", "host", "host:", ":1", "host:0", "host:70000", "host:1x"])
+def test_an_address_that_is_none_is_our_own_mistake(world: World, channel: str) -> None:
+    with pytest.raises(ConfigurationError):
+        place_of(replace(world.document.record.shards[0], channel=channel))
+
+
+def test_addresses_may_be_of_version_6(world: World) -> None:
+    assert place_of(replace(world.document.record.shards[0], channel="[::1]:7002")) == ("::1", 7002)
 
 
 def test_a_certificate_that_does_not_parse_is_our_own_mistake(world: World) -> None:
     with pytest.raises(ConfigurationError):
         ShardClient(replace(world.document.record.shards[0], certificate="nonsense"))
+
+
+def test_only_the_pinned_certificate_is_trusted(world: World) -> None:
+    mine, other = world.document.record.shards[:2]
+    with world.serving((1, world.shard(1))), ShardClient(replace(mine, certificate=other.certificate)) as client:
+        with pytest.raises(TryAgain):
+            client.call("GET", "/v1/info", b"")
 
 
 def test_info_and_log_are_public_and_errors_name_their_rule(world: World) -> None:
@@ -213,55 +257,8 @@ def test_info_and_log_are_public_and_errors_name_their_rule(world: World) -> Non
         assert client.call("GET", "/v1/log?from=0", b"") == encode(shard.log(0))
         with pytest.raises(ShardRefused, match="R-02"):
             client.call("GET", "/v1/log?from=-1", b"")
-        with pytest.raises(ShardRefused, match="R-02"):
-            client.call("POST", "/v1/nonce", b"{}")
-        with pytest.raises(ShardRefused, match="R-02"):
-            client.call("POST", "/v1/release", b"not json")
-
-
-def test_a_body_above_the_cap_gets_a_canonical_error(world: World) -> None:
-    record = world.document.record.shards[0]
-    with world.serving((1, world.shard(1))), ShardClient(record) as client:
-        status, body = client.exchange("POST", "/v1/release", bytes(17 * 2**20))
-        assert status == http.HTTPStatus.FORBIDDEN
-        assert decode(Refusal, body) == Refusal("NotCanonical", "R-02", False)
-
-
-def test_a_line_that_ended_is_opened_again_by_whoever_dials(world: World) -> None:
-    record, twins = world.document.record.shards[0], []
-
-    def outside(shard: ShardRecord, timeout_s: float) -> socket.socket:
-        stream = dial(shard, timeout_s)
-        twins.append(stream.dup())
-        return stream
-
-    with world.serving((1, world.shard(1))), ShardClient(record, dial=outside) as client:
-        assert [decode(ShardInfo, client.call("GET", "/v1/info", b"")).index for _ in range(3)] == [1, 1, 1]
-        assert len(twins) == 1
-        twins[0].shutdown(socket.SHUT_RDWR)
-        assert decode(ShardInfo, client.call("GET", "/v1/info", b"")).index == 1
-        for twin in twins:
-            twin.close()  # or the stream would stay open when the client closes it
-    assert len(twins) == 2
-
-
-NO_ADDRESSES = (
-    "",
-    "http://a:1",
-    "https://",
-    "https://h:99999",
-    "https://h/path",
-    "https://u@h",
-    "https://a..b",
-    "https://[",
-    "h",
-)
-
-
-@pytest.mark.parametrize("url", NO_ADDRESSES)
-def test_an_address_that_is_none_is_our_own_mistake(world: World, url: str) -> None:
-    with pytest.raises(ConfigurationError, match="address of shard 1"):
-        ShardClient(replace(world.document.record.shards[0], url=url))
+        with pytest.raises(ShardRefused, match="status 404"):
+            client.call("POST", "/v1/release", b"{}")  # not without a channel
 
 
 def test_an_answer_above_the_cap_is_not_taken(world: World) -> None:
@@ -278,11 +275,11 @@ def test_the_signing_key_of_a_shard_is_the_one_that_the_epoch_names(world: World
 
 def test_an_answer_that_is_no_partial_is_blamed(world: World) -> None:
     class Garbling(Shard):
-        def release(self, body: bytes) -> ReleaseAnswer:
-            return replace(super().release(body), sealed_partial=Blob(b"\x00" * 200))
+        def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+            return replace(super().release(body, peer), sealed_partial=Blob(b"\x00" * 200))
 
     case, blame, first = disputed(world), Blame(), world.shard(1)
     first.__class__ = Garbling
-    with world.serving((1, first), (2, world.shard(2)), (3, world.shard(3))):
+    with world.listening((1, first), (2, world.shard(2)), (3, world.shard(3))):
         assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
     assert [index for index, _ in blame.failures] == [1]

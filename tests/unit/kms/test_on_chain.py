@@ -102,7 +102,15 @@ def test_a_shard_decides_at_a_final_block_unless_its_settings_say_otherwise(tmp_
 
 
 def test_a_shard_knows_two_finalities() -> None:
-    given = {"host": "", "port": 1, "rpc_url": "http://node", "database_url": "", "audits_per_epoch": 1, "production": False}
+    given = {
+        "host": "",
+        "port": 1,
+        "channel_port": 2,
+        "rpc_url": "http://node",
+        "database_url": "",
+        "audits_per_epoch": 1,
+        "production": False,
+    }
     files = {name: Path() for name in ("folder", "epoch_file", "policy_file", "network_file")}
     assert ShardSettings(**given, **files).finality == "finalized"  # type: ignore[arg-type]
     assert ShardSettings(**given, **files, finality="latest").finality == "latest"  # type: ignore[arg-type]

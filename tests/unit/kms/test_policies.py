@@ -32,7 +32,7 @@ def settings(world: World, **changes: object) -> ShardSettings:
     plain = ShardSettings(
         host="127.0.0.1", port=1, folder=folder, epoch_file=world.folder / "epoch.json",
         policy_file=world.folder / "policy.json", network_file=Path("unused"),
-        database_url=f"sqlite:///{folder / 'kms.sqlite'}", audits_per_epoch=9, production=False, rpc_url="http://127.0.0.1:1",
+        database_url=f"sqlite:///{folder / 'kms.sqlite'}", channel_port=2, audits_per_epoch=9, production=False, rpc_url="http://127.0.0.1:1",
         policy_governors=tuple(each.address for each in GOVERNORS), policy_threshold=2,
     )  # fmt: skip
     return replace(plain, **changes)  # type: ignore[arg-type]
@@ -106,11 +106,13 @@ def test_a_governor_signs_once_and_only_what_the_others_signed(fresh: World, tmp
 
 def test_what_a_policy_changes_is_said_before_it_is_signed(fresh: World) -> None:
     own, other = fresh.policy.measurements[0], another_program(9)
-    newer = replace(fresh.policy, serial=U64(2), measurements=(other,))
+    newer = replace(fresh.policy, serial=U64(2), measurements=(other, *fresh.policy.measurements[1:]))
     lines = changes(fresh.policy, newer)
     assert [line.split(":")[0] for line in lines] == ["waits", "ends at once"]
     assert other.measurement.hex() in lines[0] and own.measurement.hex() in lines[1]
-    worded = replace(fresh.policy, serial=U64(2), measurements=(replace(own, statement="in other words"),))
+    worded = replace(
+        fresh.policy, serial=U64(2), measurements=(replace(own, statement="in other words"), *fresh.policy.measurements[1:])
+    )
     assert [line.split(":")[0] for line in changes(fresh.policy, worded)] == ["counts at once", "ends at once"]
     with pytest.raises(PolicyRefused):
         changes(newer, fresh.policy)

@@ -31,7 +31,8 @@ def config(world: World, index: int) -> Path:
     path.write_text(
         f'host = "127.0.0.1"\nport = {world.ports[index - 1]}\nfolder = "."\nepoch_file = "../epoch.json"\n'
         f'policy_file = "../policy.json"\nnetwork_file = "../dispute.json"\nrpc_url = "http://127.0.0.1:1"\n'
-        f'database_url = "{url}"\naudits_per_epoch = 10\nproduction = false\n'
+        f'database_url = "{url}"\naudits_per_epoch = 10\nproduction = false\nchannel_port = {world.channel_ports[index - 1]}\n'
+        'evidence = "simulated"\nplatform_file = "../platform.key"\ninsecure_accept_simulated = true\n'
     )
     return path
 

@@ -74,13 +74,13 @@ def test_a_shard_whose_log_was_cut_off_is_named_and_its_partial_not_used(fresh: 
     cases = [fresh.case(seq) for seq in (1, 2)]
     for case in cases:
         fresh.chain.open(case)
-    with fresh.serving(*((i, fresh.shard(i)) for i in (1, 2, 3))):
+    with fresh.listening(*((i, fresh.shard(i)) for i in (1, 2, 3))):
         for case in cases:
             assert unpad(keys.open(fresh.job(case), fresh.secret)) == case.payload
     assert failures == []
     for path in (fresh.folder / "shard-1").glob("kms.sqlite*"):
         path.unlink()
-    with fresh.serving(*((i, fresh.shard(i)) for i in (1, 2, 3))):
+    with fresh.listening(*((i, fresh.shard(i)) for i in (1, 2, 3))):
         assert unpad(ShardKeySource(fresh.quoter).open(fresh.job(cases[0]), fresh.secret)) == cases[0].payload, "who never saw it"
         assert unpad(keys.open(fresh.job(cases[1]), fresh.secret)) == cases[1].payload
     assert failures == [(1, ReleaseNotRecorded)]

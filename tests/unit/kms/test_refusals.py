@@ -6,27 +6,25 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     BadSignature,
     ConfigurationError,
     EnvelopeProofBad,
     EvidenceRefused,
     ForeignChain,
+    MeasurementRefused,
     TicketRefused,
     TryAgain,
 )
 from bytewise.protocol.messages import TicketKind, transport_key_hash
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.seal import envelope_hash
-from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Digest
+from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
 from kms import hpke
-from kms.policy import key_domain
-from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.unit.kms.memory_chain import NOW, OTHER_VOTER
 from tests.unit.kms.world import ATTACKER, World, refused
 
 # --- envelopes ---
@@ -39,54 +37,36 @@ def test_an_envelope_copied_into_the_attackers_own_receipt_is_refused(world: Wor
     copied = world.named(victim.payload, receipt, victim.envelope, ATTACKER)
     assert receipt.envelope_hash == envelope_hash(victim.envelope)
     world.chain.open(copied)
-    refused(EnvelopeProofBad, world, shard, world.request(shard, copied))
+    refused(EnvelopeProofBad, world, shard, world.request(copied))
 
 
 def test_other_bytes_than_the_receipt_names_are_refused(world: World) -> None:
     case, other, shard = world.case(1), world.case(2), world.shard(1)
     world.chain.open(case)
-    refused(EnvelopeProofBad, world, shard, replace(world.request(shard, case), envelope=Blob(other.envelope)))
+    refused(EnvelopeProofBad, world, shard, replace(world.request(case), envelope=Blob(other.envelope)))
 
 
 def test_a_receipt_of_another_chain_is_refused(world: World) -> None:
     case, shard = world.case(), world.shard(1)
     foreign = world.named(case.payload, replace(case.receipt, chain_id=U256(1)), case.envelope)
-    refused(ForeignChain, world, shard, world.request(shard, foreign))
+    refused(ForeignChain, world, shard, world.request(foreign))
 
 
 # --- evidence ---
-
-
-def test_a_replayed_nonce_is_refused(fresh: World) -> None:
-    shard, case = fresh.shard(1), fresh.case()
-    fresh.chain.open(case)
-    body = encode(fresh.request(shard, case))
-    shard.release(body)
-    with pytest.raises(EvidenceRefused, match="nonce was used"):
-        shard.release(body)
-    assert len(shard.log(0).entries) == 1
-
-
-def test_a_nonce_of_another_shard_or_of_nobody_is_refused(world: World) -> None:
-    case, shard, other = world.case(), world.shard(1), world.shard(2)
-    world.chain.open(case)
-    for nonce in (other.nonce().nonce, Digest(os.urandom(32)), ZERO_DIGEST):
-        refused(EvidenceRefused, world, shard, world.request(shard, case, nonce=nonce))
-
-
-def test_evidence_for_another_nonce_is_refused(world: World) -> None:
-    case, shard = world.case(), world.shard(1)
-    world.chain.open(case)
-    request = world.request(shard, case)
-    refused(EvidenceRefused, world, shard, replace(request, nonce=shard.nonce().nonce))
 
 
 def test_evidence_with_another_measurement_is_refused(world: World) -> None:
     case, shard = world.case(), world.shard(1)
     world.chain.open(case)
     quoter = SimulatedQuoter(Platform(world.folder / "platform.key"), Digest(b"\x99" * 32), SystemClock())
-    error = refused(EvidenceRefused, world, shard, world.request(shard, case, quoter=quoter))
-    assert "measurement" in str(error)
+    with pytest.raises(MeasurementRefused):
+        world.peer(shard, quoter)
+
+
+def test_a_shards_own_program_gets_no_keys(world: World) -> None:
+    """It is trusted, and for something else."""
+    with pytest.raises(MeasurementRefused, match="as verifier-enclave"):
+        world.peer(world.shard(1), world.shard_quoter)
 
 
 def test_simulated_evidence_is_refused_for_a_hardware_epoch(fresh: World) -> None:
@@ -97,7 +77,7 @@ def test_simulated_evidence_is_refused_for_a_hardware_epoch(fresh: World) -> Non
     fresh.document = replace(fresh.document, record=record)
     fresh.chain.facts = replace(fresh.chain.facts, assurance="hardware")
     shard = fresh.shard(1)
-    refused(EvidenceRefused, fresh, shard, fresh.request(shard, case))
+    refused(EvidenceRefused, fresh, shard, fresh.request(case))
 
 
 def test_a_shard_whose_epoch_document_is_not_the_chains_stops(fresh: World) -> None:
@@ -106,7 +86,7 @@ def test_a_shard_whose_epoch_document_is_not_the_chains_stops(fresh: World) -> N
     for change in ({"assurance": "hardware"}, {"public_key": fresh.public}):
         before = fresh.chain.facts
         fresh.chain.facts = replace(before, **change)
-        refused(ConfigurationError, fresh, shard, fresh.request(shard, case))
+        refused(ConfigurationError, fresh, shard, fresh.request(case))
         fresh.chain.facts = before
 
 
@@ -114,20 +94,24 @@ def test_another_policy_on_the_chain_is_a_reason_to_wait(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, policy=Digest(b"\x01" * 32))
-    refused(TryAgain, fresh, shard, fresh.request(shard, case))
+    refused(TryAgain, fresh, shard, fresh.request(case))
 
 
-def test_evidence_for_one_ticket_or_transport_key_serves_no_other(world: World) -> None:
+def test_a_ticket_for_one_transport_key_serves_no_channel_of_another(world: World) -> None:
     case, shard = world.case(), world.shard(1)
     world.chain.open(case)
-    request = world.request(shard, case)
     _, other_key = hpke.transport_keypair(os.urandom)
-    refused(EvidenceRefused, world, shard, replace(request, transport_key=other_key))
-    moved = replace(request.ticket, transport_key_hash=transport_key_hash(other_key))
-    signature = VOTER.sign(typed_digest(key_domain(CONTRACTS), moved))
-    request = world.request(shard, case)
-    stolen = replace(request, transport_key=other_key, ticket=moved, ticket_signature=signature)
-    refused(EvidenceRefused, world, shard, stolen)
+    refused(TicketRefused, world, shard, world.request(case), world.peer(shard, key=other_key))
+    moved = world.ticket(case, transport_key_hash=transport_key_hash(other_key))
+    refused(TicketRefused, world, shard, world.request(case, moved))
+
+
+def test_a_channel_without_a_transport_key_gets_nothing(world: World) -> None:
+    """There would be nothing to seal a partial to."""
+    case, shard = world.case(), world.shard(1)
+    world.chain.open(case)
+    nothing = world.ticket(case, transport_key_hash=transport_key_hash(Blob(b"")))
+    refused(TicketRefused, world, shard, world.request(case, nothing), world.peer(shard, key=Blob(b"")))
 
 
 # --- tickets ---
@@ -147,46 +131,46 @@ def test_a_ticket_that_does_not_fit_is_refused(fresh: World, name: str) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     ticket = fresh.ticket(case, **TICKET_CHANGES[name])
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket))
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket))
 
 
 def test_a_ticket_for_a_dispute_about_another_receipt_is_refused(fresh: World) -> None:
     case, other, shard = fresh.case(1), fresh.case(2), fresh.shard(1)
     subject = fresh.chain.open(other)
     ticket = fresh.ticket(case, subject=subject)
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket))
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket))
 
 
 def test_another_seats_ticket_is_refused(fresh: World) -> None:
     """A ticket in the seat's name, signed by another; and another verifier's own ticket, without a seat."""
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
-    refused(BadSignature, fresh, shard, fresh.request(shard, case, signer=OTHER_VOTER))
+    refused(BadSignature, fresh, shard, fresh.request(case, signer=OTHER_VOTER))
     ticket = fresh.ticket(case, voter=OTHER_VOTER.address)
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=OTHER_VOTER))
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, signer=OTHER_VOTER))
 
 
 def test_a_seat_mask_of_zero_is_no_seat(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case, seat_mask=0)
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case))
+    refused(TicketRefused, fresh, shard, fresh.request(case))
 
 
 def test_a_finished_dispute_gives_no_right(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case, Phase.FINAL)
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case))
+    refused(TicketRefused, fresh, shard, fresh.request(case))
 
 
 def test_what_a_later_block_may_cure_is_a_reason_to_wait(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
-    refused(TryAgain, fresh, shard, fresh.request(shard, case))
+    refused(TryAgain, fresh, shard, fresh.request(case))
     fresh.chain.open(case, Phase.SEED)
-    refused(TryAgain, fresh, shard, fresh.request(shard, case))
+    refused(TryAgain, fresh, shard, fresh.request(case))
     fresh.chain.open(case)
-    refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=fresh.ticket(case, round=U16(2))))
+    refused(TryAgain, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, round=U16(2))))
     audit = fresh.ticket(case, TicketKind.AUDIT)
-    refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=audit))
+    refused(TryAgain, fresh, shard, fresh.request(case, ticket=audit))
     proof = fresh.chain.anchor(case)
     fresh.chain.beacon = None
-    refused(TryAgain, fresh, shard, fresh.request(shard, case, ticket=audit, proof=proof))
+    refused(TryAgain, fresh, shard, fresh.request(case, ticket=audit, proof=proof))

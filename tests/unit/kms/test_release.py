@@ -39,8 +39,8 @@ from tests.unit.kms.world import ATTACKER, World, is_drawn, refused
 def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:
     shard, case = fresh.shard(2), fresh.case()
     fresh.chain.open(case)
-    request = fresh.request(shard, case)
-    answer = shard.release(encode(request))
+    request = fresh.request(case)
+    answer = shard.release(encode(request), fresh.peer(shard))
     record = answer.record
     address = fresh.document.record.shards[1].address
     assert (record.receipt_id, record.voter, record.shard, record.index) == (case.id, VOTER.address, address, 0)
@@ -67,7 +67,7 @@ def test_a_closed_epoch_releases_nothing(fresh: World, state: EpochState) -> Non
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=state)
-    refused(EpochClosed, fresh, shard, fresh.request(shard, case))
+    refused(EpochClosed, fresh, shard, fresh.request(case))
 
 
 def test_a_compromised_epoch_serves_no_audits(fresh: World) -> None:
@@ -75,12 +75,12 @@ def test_a_compromised_epoch_serves_no_audits(fresh: World) -> None:
     proof = fresh.chain.anchor(case)
     ticket = fresh.ticket(case, TicketKind.AUDIT)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.COMPROMISED)
-    refused(EpochClosed, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
+    refused(EpochClosed, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
 
 
 def test_another_epoch_is_not_served_here(world: World) -> None:
     case, shard = world.case(epoch=2), world.shard(1)
-    refused(EpochClosed, world, shard, world.request(shard, case))
+    refused(EpochClosed, world, shard, world.request(case))
 
 
 # --- audits ---
@@ -92,7 +92,7 @@ def test_a_drawn_audit_is_served_and_an_undrawn_is_not(fresh: World) -> None:
     ticket = fresh.ticket(case, TicketKind.AUDIT)
     assert is_drawn(case, fresh.chain.beacon)  # type: ignore[arg-type]
     fresh.chain.audit_rate_bps = 0
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
     fresh.chain.audit_rate_bps = AUDIT_RATE_BPS
     assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
 
@@ -121,7 +121,7 @@ def test_an_audit_without_right_is_refused(fresh: World, name: str) -> None:
     error, change = AUDIT_CHANGES[name]
     change(fresh)
     ticket = fresh.ticket(case, TicketKind.AUDIT, expires_at=U64(NOW + 1000))
-    refused(error, fresh, shard, fresh.request(shard, case, ticket=ticket, proof=proof))
+    refused(error, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
 
 
 def test_an_audit_of_an_unsigned_receipt_or_under_a_disputes_name_is_refused(fresh: World) -> None:
@@ -129,10 +129,10 @@ def test_an_audit_of_an_unsigned_receipt_or_under_a_disputes_name_is_refused(fre
     proof = fresh.chain.anchor(case)
     ticket = fresh.ticket(case, TicketKind.AUDIT)
     forged = dataclasses.replace(case, receipt_signature=ATTACKER.sign(case.id))
-    refused(BadSignature, fresh, shard, fresh.request(shard, forged, ticket=ticket, proof=proof))
+    refused(BadSignature, fresh, shard, fresh.request(forged, ticket=ticket, proof=proof))
     for changes in ({"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}):
         odd = fresh.ticket(case, TicketKind.AUDIT, **changes)
-        refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=odd, proof=proof))
+        refused(TicketRefused, fresh, shard, fresh.request(case, ticket=odd, proof=proof))
 
 
 def test_who_registers_or_deposits_once_the_beacon_is_known_is_not_drawn(fresh: World) -> None:
@@ -142,7 +142,7 @@ def test_who_registers_or_deposits_once_the_beacon_is_known_is_not_drawn(fresh: 
     fresh.chain.audit_seats[OTHER_VOTER.address] = 0
     for who in (ATTACKER, OTHER_VOTER):
         ticket = fresh.ticket(case, TicketKind.AUDIT, voter=who.address)
-        refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=who, proof=proof))
+        refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, signer=who, proof=proof))
     ticket = fresh.ticket(case, TicketKind.AUDIT)
     assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
 
@@ -190,10 +190,10 @@ def test_instances_are_capped_per_seat_and_nobody_uses_up_anothers(fresh: World)
 def test_a_refused_verifier_is_on_the_record_and_a_refused_stranger_is_not(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case, seat_mask=0)
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case))
+    refused(TicketRefused, fresh, shard, fresh.request(case))
     assert [entry.record.voter for entry in shard.log(0).entries] == [VOTER.address]
     ticket = fresh.ticket(case, voter=ATTACKER.address)
-    refused(TicketRefused, fresh, shard, fresh.request(shard, case, ticket=ticket, signer=ATTACKER))
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, signer=ATTACKER))
     assert len(shard.log(0).entries) == 1
 
 
@@ -215,7 +215,7 @@ def test_records_form_a_chain_that_outlives_restarts(fresh: World) -> None:
 
 def test_a_body_above_the_cap_is_refused_before_it_is_parsed(world: World) -> None:
     with pytest.raises(NotCanonical):
-        world.shard(1).release(b"{" * (MAX_RELEASE_BODY_BYTES + 1))
+        world.shard(1).release(b"{" * (MAX_RELEASE_BODY_BYTES + 1), world.peer(world.shard(1)))
 
 
 @given(st.binary(max_size=500))
@@ -227,11 +227,11 @@ def test_random_bodies_are_a_fault(data: bytes) -> None:
 
 def test_a_request_round_trips_and_no_member_may_be_added(world: World) -> None:
     shard, case = world.shard(1), world.case()
-    body = encode(world.request(shard, case))
+    body = encode(world.request(case))
     assert encode(decode(ReleaseRequest, body)) == body
     for broken in (body[:-1], body + b" ", body.replace(b'{"batch_id"', b'{"a":1,"batch_id"', 1)):
         with pytest.raises(Fault):
-            shard.release(broken)
+            shard.release(broken, world.peer(shard))
 
 
 def test_a_shard_that_is_not_of_the_epoch_does_not_start(fresh: World) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from bytewise.ports import Clock
 from bytewise.protocol import sortition
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import encode
@@ -33,7 +32,9 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.releases import ReleaseRecords
-from bytewise.tee.measurement import measure
+from bytewise.tee.binding import Attested, Terms
+from bytewise.tee.channel import End
+from bytewise.tee.measurement import SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
@@ -42,8 +43,10 @@ from kms.api import build_app
 from kms.envelope import seal
 from kms.hpke import transport_keypair
 from kms.hybrid import recipients
-from kms.policy import anchor_domain, expected_report_data, key_domain
+from kms.listener import ChannelServer
+from kms.policy import anchor_domain, key_domain
 from kms.release import Shard
+from tests.attested import attested
 from tests.dealer import DealSettings, DealShard, deal
 from tests.unit.kms.memory_chain import (
     AUDIT_RATE_BPS,
@@ -73,10 +76,16 @@ class World:
         self.contracts = contracts
         make_root(folder / "root")
         issue(folder / "root", folder / "platform.key")
-        self.policy: AppraisalPolicy = policy_for(program(), folder / "root", CHAIN_ID, 1)
-        self.quoter = SimulatedQuoter(Platform(folder / "platform.key"), program(), SystemClock())
-        self.ports = [free_port() for _ in range(count)]
-        shards = tuple(DealShard(folder / f"shard-{n}", f"https://127.0.0.1:{p}") for n, p in enumerate(self.ports, 1))
+        self.policy: AppraisalPolicy = policy_for(program(ENTRY), program(SHARD_ENTRY), folder / "root", CHAIN_ID, 1)
+        platform = Platform(folder / "platform.key")
+        self.quoter, self.shard_quoter = (
+            SimulatedQuoter(platform, program(entry), SystemClock()) for entry in (ENTRY, SHARD_ENTRY)
+        )
+        self.ports, self.channel_ports = ([free_port() for _ in range(count)] for _ in range(2))
+        shards = tuple(
+            DealShard(folder / f"shard-{n}", f"https://127.0.0.1:{port}", f"127.0.0.1:{channel}")
+            for n, port, channel in zip(range(1, count + 1), self.ports, self.channel_ports, strict=True)
+        )
         self.settings = DealSettings(U64(epoch), threshold, "simulated", folder / "epoch.json", shards)
         self.document = deal(self.settings, os.urandom)
         self.chain = MemoryChain(self.document, self.policy.digest)
@@ -95,14 +104,13 @@ class World:
         return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(self.contracts))
 
     def shard(
-        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None,
-        clock: Clock | None = None,
-    ) -> Shard:  # fmt: skip
+        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None
+    ) -> Shard:
         """A shard with its keys read from its folder."""
         folder = self.settings.shards[index - 1].folder
         return Shard(
             self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
-            first_standing(policy or self.policy), self.chain, self.records(index), clock or SystemClock(), rng, audits,
+            first_standing(policy or self.policy), self.chain, self.records(index), rng, audits,
         )  # fmt: skip
 
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int | None = None, canary: int = 65) -> Case:
@@ -145,21 +153,34 @@ class World:
         return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
     def request(
-        self, shard: Shard, case: Case, ticket: Ticket | None = None, proof: tuple[Digest, ...] = (),
-        signer: LocalSigner = VOTER, quoter: SimulatedQuoter | None = None, nonce: Digest | None = None,
-    ) -> ReleaseRequest:  # fmt: skip
-        """A release request with a fresh nonce of the shard, evidence bound to it and a signed ticket."""
-        ticket, nonce = ticket or self.ticket(case), nonce or shard.nonce().nonce
-        digest = typed_digest(key_domain(self.contracts), ticket)
-        bound = expected_report_data(self.contracts, ticket, digest, self.public, nonce, self.policy.digest)
-        return ReleaseRequest(
-            nonce, ticket, signer.sign(digest), case.receipt, case.receipt_signature, 0, proof, Blob(case.envelope),
-            (quoter or self.quoter).quote(bound), self.public,
+        self, case: Case, ticket: Ticket | None = None, proof: tuple[Digest, ...] = (), signer: LocalSigner = VOTER
+    ) -> ReleaseRequest:
+        """A release request with a signed ticket."""
+        ticket = ticket or self.ticket(case)
+        signature = signer.sign(typed_digest(key_domain(self.contracts), ticket))
+        return ReleaseRequest(ticket, signature, case.receipt, case.receipt_signature, 0, proof, Blob(case.envelope))
+
+    def end(self, index: int, shard: Shard) -> End:
+        """The shard's end of its channels."""
+        signer = keyring.signer(self.settings.shards[index - 1].folder)
+        return End(shard.terms(), self.shard_quoter, signer, SystemClock(), os.urandom)
+
+    def enclave(self, index: int) -> End:
+        """An enclave's end of channels to a shard."""
+        terms = self.shard(index).terms()
+        asking = Terms(
+            terms.peer, terms.own, terms.contracts, terms.key_epoch, first_standing(self.policy),
+            self.document.record.shards[index - 1].address,
         )  # fmt: skip
+        return End(asking, self.quoter, None, SystemClock(), os.urandom)
+
+    def peer(self, shard: Shard, quoter: SimulatedQuoter | None = None, key: Blob | None = None) -> Attested:
+        """The enclave as the shard knows it at the end of a handshake; an error of `verify_proof` if it would not let it in."""
+        return attested(shard.terms(), quoter or self.quoter, self.public if key is None else key, self.policy.digest)
 
     def release(self, shard: Shard, case: Case, **changes: object) -> ReleaseAnswer:
         """The shard's answer to such a request."""
-        return shard.release(encode(self.request(shard, case, **changes)))  # type: ignore[arg-type]
+        return shard.release(encode(self.request(case, **changes)), self.peer(shard))  # type: ignore[arg-type]
 
     def job(self, case: Case, ticket: Ticket | None = None, signer: LocalSigner = VOTER) -> RunJob:
         """What a duty process would send its enclave."""
@@ -167,12 +188,21 @@ class World:
         return RunJob(
             ticket, signer.sign(typed_digest(key_domain(self.contracts), ticket)), case.receipt, case.receipt_signature, 0, (),
             U64(NOW - 100), Blob(case.envelope), ENVIRONMENT, self.document.record, self.contracts, ZERO_DIGEST,
-            self.policy.digest,
+            Blob(encode(self.policy)),
         )  # fmt: skip
 
     @contextlib.contextmanager
+    def listening(self, *shards: tuple[int, Shard]) -> Iterator[None]:
+        """Attested channels of these shards, in threads of this process."""
+        with contextlib.ExitStack() as stack:
+            for index, shard in shards:
+                listening = socket.create_server(("127.0.0.1", self.channel_ports[index - 1]))
+                stack.callback(ChannelServer(shard, self.end(index, shard), listening, handshake_s=60.0).close)
+            yield
+
+    @contextlib.contextmanager
     def serving(self, *shards: tuple[int, Shard]) -> Iterator[None]:
-        """Real HTTPS servers of these shards, in threads of this process."""
+        """Real HTTPS servers and attested channels of these shards, in threads of this process."""
         servers = []
         for index, shard in shards:
             folder = self.settings.shards[index - 1].folder
@@ -186,7 +216,8 @@ class World:
             servers.append((server, thread))
         try:
             wait_until(lambda: all(server.started for server, _ in servers))
-            yield
+            with self.listening(*shards):
+                yield
         finally:
             for server, _ in servers:
                 server.should_exit = True
@@ -200,9 +231,9 @@ ATTACKER = LocalSigner(b"\x66" * 32)
 
 
 @functools.cache
-def program() -> Digest:
-    """Measurement of the program of these tests, taken once per test run."""
-    return measure(source_root(), ENTRY)
+def program(entry: str = ENTRY) -> Digest:
+    """Measurement of a program, taken once per test run."""
+    return measure(source_root(), entry)
 
 
 @functools.cache
@@ -235,9 +266,11 @@ def is_drawn(case: Case, beacon: Digest) -> bool:
     return sortition.audit_is_drawn(beacon, case.id, VOTER.address, AUDIT_RATE_BPS, 100)
 
 
-def refused(error: type[BytewiseError], world: World, shard: Shard, request: ReleaseRequest) -> BytewiseError:
+def refused(
+    error: type[BytewiseError], world: World, shard: Shard, request: ReleaseRequest, peer: Attested | None = None
+) -> BytewiseError:
     """The error of a refused request; nothing was released for it."""
     with pytest.raises(error) as caught:
-        shard.release(encode(request))
+        shard.release(encode(request), peer or world.peer(shard))
     assert all(r.record.decision == Decision.REFUSED for r in shard.log(0).entries)
     return caught.value

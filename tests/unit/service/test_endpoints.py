@@ -23,6 +23,7 @@ policy_file = "p"
 network_file = "n"
 database_url = "sqlite:///x"
 audits_per_epoch = 1
+channel_port = 2
 production = false
 """
 

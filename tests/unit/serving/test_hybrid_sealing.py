@@ -54,6 +54,6 @@ def test_what_an_operator_seals_the_shards_of_its_epoch_open(tmp_path: Path, num
     found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
     assert isinstance(found, HybridEnvelope) == (number != 1)
     world.chain.open(case)
-    with world.serving(*[(index, world.shard(index)) for index in (1, 3)]):
+    with world.listening(*[(index, world.shard(index)) for index in (1, 3)]):
         opened = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=1).open(world.job(case), world.secret)
     assert unpad(opened) == case.payload

@@ -9,7 +9,7 @@ from bytewise.protocol.evidence import Evidence
 from bytewise.tee.appraisal import Appraised, verify_evidence
 from bytewise.tee.collateral import issued_at
 from bytewise.tee.measurement import measure
-from bytewise.tee_simulated.__main__ import simulated_policy
+from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S, SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
@@ -39,8 +39,8 @@ class Bench:
         make_root(folder / "root")
         issue(folder / "root", folder / "platform.key")
         self.platform = Platform(folder / "platform.key")
-        self.policy = simulated_policy(folder / "root", CHAIN_ID, 1, ENTRY)
         self.program = measure(source_root(), ENTRY)
+        self.policy = policy_for(self.program, self.program, folder / "root", CHAIN_ID, 1)
         started = SimulatedQuoter.of_this_program(folder / "platform.key", ENTRY).quote(REPORT)
         collateral = decode(Evidence, started).collateral
         assert collateral is not None

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from bytewise.ports import Clock
+from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.evidence import Role
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest

@@ -5,16 +5,14 @@
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
 
 from bytewise.protocol.appraisal import GpuUse, PlatformRule, TcbStatus
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
     EvidenceMalformed,
@@ -26,68 +24,28 @@ from bytewise.protocol.errors import (
 from bytewise.protocol.evidence import (
     MAX_EVIDENCE_BYTES,
     Collateral,
-    Evidence,
     evidence_digest,
     gpu_nonce,
     quoted_report_data,
 )
-from bytewise.protocol.keys import ReleaseRequest
 from bytewise.protocol.units import Blob
 from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.td_quote import measurement_of
-from tests.unit.kms.world import World
 from tests.unit.tee.bench import REPORT, Bench
 
 # --- 1: replay ---
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Shards with real keys and records."""
-    yield World(tmp_path)
-
-
-def replays(request: ReleaseRequest) -> Iterator[ReleaseRequest]:
-    """The request again, and with its evidence altered where nobody signed it."""
-    yield request
-    evidence = decode(Evidence, request.evidence)
-    for quote in (evidence.quote + b"junk", evidence.quote + bytes(70)):
-        yield replace(request, evidence=Blob(encode(replace(evidence, quote=Blob(quote)))))
-
-
-def test_attack_1_a_recorded_request_is_good_once_however_its_unsigned_bytes_change(world: World) -> None:
-    shard, case = world.shard(1), world.case()
-    world.chain.open(case)
-    request = world.request(shard, case)
-    shard.release(encode(request))
-    for again in replays(request):
-        with pytest.raises(EvidenceReplayed):
-            shard.release(encode(again))
-    assert len(shard.log(0).entries) == 1
-
-
-def test_attack_1_control_a_memory_of_whole_quotes_is_passed_by_one_byte_of_junk(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A book keyed by the bytes of the evidence, as it suggests itself, lets the altered copies through."""
-    shard, case = world.shard(1), world.case()
-    world.chain.open(case)
-    request = world.request(shard, case)
-    monkeypatch.setattr(shard._nonces, "verify_fresh", lambda nonce, now: nonce)
-    monkeypatch.setattr(shard._nonces, "consume", lambda nonce, now: nonce)
-    seen, passed = {encode(request)}, 0
-    shard.release(encode(request))
-    for again in replays(request):
-        body = encode(again)
-        if body not in seen:
-            shard.release(body)
-            passed += 1
-        seen.add(body)
-    assert passed == 2
-    # The name of the evidence in the record is the same for all of them: that, too, looks at signed bytes only.
-    assert len({entry.record.evidence_hash for entry in shard.log(0).entries}) == 1
+def test_attack_1_bytes_that_nobody_signed_do_not_change_the_name_of_evidence(bench: Bench) -> None:
+    """A channel's evidence is good for its own session alone; in records, too, a copy with junk is no other evidence."""
+    plain = bench.appraise(encode(bench.evidence)).evidence_hash
+    quote = bench.evidence.quote
+    for altered in (quote + b"junk", quote + bytes(70)):
+        evidence = replace(bench.evidence, quote=Blob(altered))
+        assert evidence_digest(evidence) == plain and evidence != bench.evidence
+        assert bench.appraise(encode(evidence)).evidence_hash == plain
 
 
 # --- 6: another program, an old platform ---

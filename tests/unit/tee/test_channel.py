@@ -36,7 +36,7 @@ def test_both_ends_know_who_the_other_is_and_messages_of_any_size_pass(ends: End
     key, large = encode_point(GENERATOR * 7), os.urandom(3_000_000)
     with ends.open(key=key) as (enclave, shard):
         assert shard.peer.hello.transport_key == key and shard.peer.hello.role is ENCLAVE
-        assert enclave.peer.hello.role is SHARD and enclave.peer.evidence.program == ends.bench.policy.measurements[0]
+        assert enclave.peer.hello.role is SHARD and enclave.peer.evidence.program == ends.bench.policy.measurements[1]
         for message in (b"", b"x", large):
             sent = Task(lambda message=message: enclave.send(message))  # type: ignore[misc]
             assert shard.receive(len(message)) == message
@@ -56,7 +56,7 @@ def test_a_channel_lives_no_longer_than_what_it_rests_on(ends: Ends) -> None:
         expires_at = enclave.peer.evidence.claims.expires_at
         assert lifetime_s(enclave.peer, expires_at - 7) == 7
         assert lifetime_s(enclave.peer, expires_at - 10 * LIFETIME_S) == LIFETIME_S
-        over = Channel(enclave._tls, enclave.peer, 0)
+        over = Channel(enclave._tls, enclave.peer, enclave.shown, 0)
         for act in (lambda: over.send(b"late"), lambda: over.receive(10)):
             with pytest.raises(ChannelBroken, match="too old"):
                 act()

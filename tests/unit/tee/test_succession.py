@@ -15,6 +15,7 @@ from bytewise.protocol.appraisal import (
     GpuUse,
     PlatformKind,
     PlatformRule,
+    Role,
     SignedPolicy,
     TcbStatus,
     TrustedMeasurement,
@@ -169,6 +170,13 @@ def test_no_longer_asking_for_the_revocation_list_waits() -> None:
     plain = replace(RULE, type=EvidenceType.SNP, statuses=(TcbStatus.UP_TO_DATE,), min_evaluation=0, min_tcb=Blob(bytes(8)))
     asked, never = plain, replace(plain, max_age_s=0)
     assert narrower(asked, never) and not narrower(never, asked) and narrower(never, never)
+
+
+def test_a_program_that_is_trusted_in_another_role_waits() -> None:
+    shard = replace(program(1), role=Role.KEY_SHARD)
+    standing = succeed(first_standing(FIRST), after(measurements=(program(2), shard)), NOW)
+    assert standing.at(NOW).measurements == (program(2),)
+    assert standing.at(NOW + ADDITION_DELAY_S).measurements == (program(2), shard)
 
 
 def test_dropping_the_demand_for_gpu_evidence_waits() -> None:

@@ -91,6 +91,10 @@ def _bytes() -> Rng:
     return lambda size: word("randomness", next(counter))[:size]
 
 
+POLICY = Blob(b"{}")
+"""The appraisal policy in force, as far as anybody here reads it."""
+
+
 def sealed(world: World, payload: Payload, receipt: Receipt) -> tuple[Receipt, bytes]:
     """As `seal`, of a payload."""
     return seal(receipt, pad(payload))
@@ -106,7 +110,7 @@ def job(world: World, receipt: Receipt, envelope: bytes, kind: TicketKind = Tick
     )  # fmt: skip
     plain = RunJob(
         ticket, Blob(b""), receipt, world.operator.sign(identifier), 0, (), NOW, Blob(envelope), world.environment, EPOCH,
-        CONTRACTS, word("round seed") if is_dispute else ZERO_DIGEST, word("policy"),
+        CONTRACTS, word("round seed") if is_dispute else ZERO_DIGEST, POLICY,
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 

@@ -38,10 +38,11 @@ def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
     assert replace(HARDWARE, evidence=EvidenceType.SNP).endorsements is not None
     code = (
         "import sys\nfrom pathlib import Path\nfrom bytewise.protocol.appraisal import EvidenceType\n"
-        "from bytewise.protocol.errors import ConfigurationError\nfrom verifier.enclave.__main__ import _quoter\n"
+        "from bytewise.protocol.errors import ConfigurationError\nfrom verifier.enclave.__main__ import _simulator, open_quoter\n"
         "from verifier.enclave.settings import EnclaveSettings\n"
         "settings = EnclaveSettings(Path('m'), Path('s'), 1, EvidenceType.TDX, endorsements=Path('e'))\n"
-        "try:\n    _quoter(settings)\nexcept ConfigurationError as error:\n    print(error)\n"
+        "try:\n    open_quoter(settings.evidence, None, settings.endorsements, _simulator)\n"
+        "except ConfigurationError as error:\n    print(error)\n"
         "print([name for name in sys.modules if 'tee_simulated' in name])\n"
         "import bytewise.tee_simulated.quoter\n"
     )

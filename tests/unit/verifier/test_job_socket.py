@@ -59,7 +59,7 @@ def case() -> Case:
     receipt, envelope = b.sealed(WORLD, WORLD.payload(request, generated.output), WORLD.receipt(1, request, generated))
     signed = WORLD.sign(receipt)
     header, _ = WORLD.batch((signed,))
-    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, WORLD.environment, b.EPOCH, word("policy"))
+    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, WORLD.environment, b.EPOCH, b.POLICY)
 
 
 def client(path: Path) -> JobSocket:

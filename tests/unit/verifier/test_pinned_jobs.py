@@ -84,7 +84,7 @@ def case(request: Request, environment: Environment, claimed: Generated) -> Case
     receipt, envelope = b.sealed(WORLD, WORLD.payload(request, claimed.output), receipt)
     signed = WORLD.sign(receipt)
     header, _ = WORLD.batch((signed,))
-    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, environment, b.EPOCH, word("policy"))
+    return Case(receipt_id(ANCHOR, receipt), signed, header, (), envelope, environment, b.EPOCH, b.POLICY)
 
 
 def judged(socket: JobSocket, one: Case) -> JobResult:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from bytewise.protocol.appraisal import policy_digest
 from bytewise.protocol.ballots import sealed
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
@@ -100,7 +101,7 @@ class MemoryChain(Claims):
         return docket(
             *page, block_hash=self.block_hash(block), number=block, timestamp=self.timestamp, clock=self.timestamp,
             required_bond_wei=BOND_WEI, me=holdings(balance_wei=10**18), case_count=len(self.disputes),
-            batch_count=len(self._up_to(block)), policy=word("policy"),
+            batch_count=len(self._up_to(block)), policy=policy_digest(b.POLICY),
         )  # fmt: skip
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
@@ -158,6 +159,9 @@ class MemoryChain(Claims):
         if digest not in self.environments:
             raise UnknownEnvironment("environment", digest.hex(), "none")
         return self.environments[digest]
+
+    def policy_document(self, digest: Digest, to_block: int) -> bytes:
+        return b.POLICY
 
     def balance(self, account: Address, block: int) -> int:
         return 10**18

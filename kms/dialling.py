@@ -1,0 +1,23 @@
+"""How a shard's attested channels are reached. Enclaves have no network: who runs one dials for it and hands the stream in."""
+
+import socket
+from collections.abc import Callable
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.jobs import ShardRecord
+
+Dial = Callable[[ShardRecord, float], socket.socket]
+"""Opens a stream to a shard's channels within so many seconds; `OSError` or `TryAgain` if it cannot be reached."""
+
+
+def dial(shard: ShardRecord, timeout_s: float) -> socket.socket:
+    """A TCP connection to the shard's channels; `ConfigurationError` for an address that is none."""
+    return socket.create_connection(place_of(shard), timeout=timeout_s)
+
+
+def place_of(shard: ShardRecord) -> tuple[str, int]:
+    """Host and port of a shard's channels; `ConfigurationError` if its record has not `host:port`."""
+    host, _, port = shard.channel.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise ConfigurationError(f"shard {shard.index}", f"channel {shard.channel[:80]!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

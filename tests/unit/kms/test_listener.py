@@ -1,0 +1,159 @@
+"""The shard's listener: what strangers, crowds and silent enclaves can do to it, which is to be sent away."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.errors import ChannelBroken, ChannelRefused, TryAgain
+from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision
+from bytewise.tee.channel import Channel, connect
+from kms import listener
+from kms.enclave_channel import ask, open_channel
+from kms.listener import ChannelServer, Places
+from tests.unit.kms.world import World, wait_until
+
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def served(world: World, places: Places | None = None, handshake_s: float = PATIENCE_S) -> Iterator[ChannelServer]:
+    """The listener of shard 1."""
+    listening = socket.create_server(("127.0.0.1", world.channel_ports[0]))
+    server = ChannelServer(world.shard(1), world.end(1, world.shard(1)), listening, places, handshake_s)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def dialled(world: World) -> socket.socket:
+    """A connection of somebody who has said nothing yet."""
+    stream = socket.create_connection(("127.0.0.1", world.channel_ports[0]), timeout=PATIENCE_S)
+    stream.settimeout(PATIENCE_S)
+    return stream
+
+
+def channel(world: World) -> Channel:
+    """An attested channel to shard 1."""
+    return open_channel(world.document.record.shards[0], world.enclave(1), world.public, PATIENCE_S)
+
+
+def closed(stream: socket.socket) -> bool:
+    """Whether the other end closed it without a word."""
+    with stream:
+        try:
+            return stream.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def test_several_requests_go_over_one_channel_and_several_channels_at_once(world: World) -> None:
+    case, record = world.case(), world.document.record.shards[0]
+    world.chain.open(case)
+    with served(world), channel(world) as first, channel(world) as second:
+        answers = [ask(each, record, world.request(case), PATIENCE_S) for each in (first, second, first)]
+        assert [each.record.decision for each in answers] == [Decision.RELEASED] * 3
+        assert {each.record.evidence_hash for each in answers[::2]} != {answers[1].record.evidence_hash}
+
+
+def test_strangers_that_are_too_many_are_closed_and_a_place_is_free_again_when_one_leaves(world: World) -> None:
+    places = Places(strangers=3, of_one=2)
+    with served(world, places), ExitStack() as stack:
+        held = [stack.enter_context(dialled(world)) for _ in range(2)]
+        wait_until(lambda: places.strangers == 2)
+        assert closed(dialled(world))
+        held[0].close()
+        wait_until(lambda: places.strangers == 1)
+        with channel(world):
+            wait_until(lambda: (places.strangers, places.members) == (1, 1))
+
+
+def test_places_are_of_all_and_of_one_address() -> None:
+    places = Places(strangers=3, of_one=2, members=1)
+    assert [places.enter("a") for _ in range(3)] == [True, True, False]
+    assert [places.enter("b") for _ in range(2)] == [True, False]
+    assert places.promote("a") and not places.promote("a")
+    assert (places.strangers, places.members) == (2, 1)
+    assert places.enter("a") and not places.enter("b")
+    places.leave("b", member=False)
+    assert places.enter("b")
+    places.leave("a", member=True)
+    assert places.promote("b")
+
+
+def test_a_stranger_that_says_nothing_is_gone_when_its_time_is_over(world: World) -> None:
+    places = Places()
+    with served(world, places, handshake_s=0.3):
+        assert closed(dialled(world))
+        wait_until(lambda: places.strangers == 0)
+
+
+@pytest.mark.parametrize(
+    "noise", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 400, bytes(2**20)], ids=["http", "tls", "zeros"]
+)
+def test_noise_is_refused_and_the_next_enclave_served(world: World, noise: bytes) -> None:
+    case = world.case()
+    world.chain.open(case)
+    with served(world):
+        with dialled(world) as stream:
+            with ExitStack() as stack:
+                stack.callback(stream.settimeout, PATIENCE_S)
+                try:
+                    stream.sendall(noise)
+                    while stream.recv(4096):
+                        pass
+                except (ConnectionResetError, BrokenPipeError):
+                    pass
+        with channel(world) as opened:
+            answer = ask(opened, world.document.record.shards[0], world.request(case), PATIENCE_S)
+    assert answer.record.decision == Decision.RELEASED
+
+
+def test_an_enclave_too_many_is_told_to_try_again(world: World) -> None:
+    case, record, places = world.case(), world.document.record.shards[0], Places(members=1)
+    world.chain.open(case)
+    with served(world, places):
+        with channel(world) as first:
+            ask(first, record, world.request(case), PATIENCE_S)
+            with channel(world) as second, pytest.raises((TryAgain, ChannelBroken)):
+                ask(second, record, world.request(case), PATIENCE_S)
+        wait_until(lambda: places.members == 0)
+        with channel(world) as third:
+            assert ask(third, record, world.request(case), PATIENCE_S).record.decision == Decision.RELEASED
+
+
+def test_an_enclave_that_asks_nothing_or_too_much_is_sent_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = Places()
+    with served(world, places):
+        with channel(world) as greedy, pytest.raises(ChannelBroken):
+            greedy.send(bytes(MAX_RELEASE_BODY_BYTES + 1), PATIENCE_S)
+            greedy.receive(1, PATIENCE_S)
+        monkeypatch.setattr(listener, "IDLE_S", 0.2)
+        with channel(world) as silent, pytest.raises(ChannelBroken):
+            silent.receive(1, PATIENCE_S)
+        wait_until(lambda: places.members == 0)
+
+
+def test_a_shards_program_cannot_ask_another_shard(world: World) -> None:
+    with served(world), dialled(world) as stream, pytest.raises(ChannelBroken, match="R-76"):
+        connect(stream, replace(world.enclave(1), quoter=world.shard_quoter), world.public, PATIENCE_S)
+
+
+def test_a_wrong_role_is_refused_before_anybody_quotes(world: World) -> None:
+    asking = world.end(2, world.shard(2))
+    with served(world), dialled(world) as stream, pytest.raises((ChannelBroken, ChannelRefused)):
+        connect(stream, asking, os.urandom(0), PATIENCE_S)
+
+
+def test_closing_ends_open_channels_and_takes_no_more(world: World) -> None:
+    with served(world) as server, channel(world) as opened, dialled(world) as stranger:
+        server.close()
+        with pytest.raises(ChannelBroken):
+            opened.receive(1, PATIENCE_S)
+        assert closed(stranger)
+        with pytest.raises(ConnectionRefusedError):
+            dialled(world)
