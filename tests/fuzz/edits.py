@@ -16,7 +16,7 @@ RECIPE = 128
 """Inputs whose first byte is at least this are recipes; others are what follows that byte."""
 
 MOST_EDITS = 3
-MOST_REPEATED = 2**14
+MOST_REPEATED = 2**11
 """Characters of a list that is repeated."""
 
 VALUES: tuple[Any, ...] = (
