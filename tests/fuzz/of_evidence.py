@@ -27,7 +27,7 @@ from bytewise.tee.strict_json import read_object, unix_second
 from tests.fuzz.edits import Reader, mutant
 from tests.fuzz.target import Target, corpus, same, target
 from tests.unit.kms.memory_chain import CONTRACTS, VOTER
-from tests.unit.tee.amd import NOW, Amd, Guest
+from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
 from tests.unit.tee.bench import CHAIN_ID, REPORT, Bench
 from tests.unit.tee.test_attacks import GPU_CLAIMS
 from tests.unit.tee.test_configfs import Kernel, service_answer
@@ -50,7 +50,7 @@ def evidence(_folder: Path) -> Target:
 
 
 def snp_evidence(_folder: Path) -> Target:
-    """Whole evidence of an SNP guest; altered reports are signed again by the chip, so that their fields are looked at."""
+    """Reports, certificates and lists of AMD. What is signed is also altered before that, so that fields and extensions count."""
     amd = Amd()
     given = amd.certificates()
     rule = snp_rule(amd, max_age_s=90 * 86_400)
@@ -58,13 +58,15 @@ def snp_evidence(_folder: Path) -> Target:
 
     def one(data: bytes) -> bool:
         read = Reader(data)
-        kind = read.number(3)
+        kind = read.number(4)
         report = amd.report()
         parts = {"ask": listed.ask, "vcek": listed.vcek, "crl": listed.crl}
         if kind == 0:
             report = mutant(read.rest(), [report])
         elif kind == 1:
             report = amd.report(_guest(read))
+        elif kind == 2:
+            parts["vcek"] = _chip_certificate(amd, read)
         else:
             name = sorted(parts)[read.number(3)]
             parts[name] = Blob(mutant(read.rest(), [parts[name]]))
@@ -76,9 +78,9 @@ def snp_evidence(_folder: Path) -> Target:
             return False
         return True
 
-    own = [b"\0" + each for each in corpus([amd.report()])] + [b"\1"]
+    own = [b"\0" + each for each in corpus([amd.report()])] + [b"\1", b"\2"]
     own += [
-        bytes([2, place]) + each for place, name in enumerate(("ask", "crl", "vcek")) for each in corpus([getattr(listed, name)])
+        bytes([3, place]) + each for place, name in enumerate(("ask", "crl", "vcek")) for each in corpus([getattr(listed, name)])
     ]
     return Target(one, tuple(own))
 
@@ -93,6 +95,20 @@ def _guest(read: Reader) -> Guest:
             value: Any = int.from_bytes(read.take(size)) if size else read.take(lengths[name])
             plain = dataclasses.replace(plain, **{name: value})
     return plain
+
+
+def _chip_certificate(amd: Amd, read: Reader) -> Blob:
+    """A chip's certificate with the extensions of AMD's, signed by AMD, some with other bytes or left out."""
+    numbers = {"3.1": TCB[0], "3.2": TCB[1], "3.3": TCB[6]}
+    values = {name: b"\2\1" + bytes([number]) for name, number in numbers.items()}
+    values |= {"3.8": b"\2\2\0" + TCB[7:], "4": CHIP, "2": b"\x16\x08Milan-B0"}
+    for name in sorted(values):
+        how = read.number(6)
+        if how == 1:
+            values[name] = read.take(read.number(80))
+        elif how == 2:
+            del values[name]
+    return Blob(amd.signed("SEV-VCEK", "SEV-Milan", amd.chip_key.public_key(), amd.ask_key, values).public_bytes(Encoding.DER))
 
 
 def quotes(_folder: Path) -> Target:
