@@ -1,6 +1,7 @@
 """Compiled contracts as committed in `chain/abi/`: calls, results, events and errors by their names.
 
-Structs decode to dicts keyed by their Solidity names, nested ones too; `bytes32` to 32 bytes, addresses to lower-case text.
+Structs decode to dicts keyed by their Solidity names, nested ones too; `bytes32` to 32 bytes, addresses to lower-case text. No
+contract looks into a `string`: what is no UTF-8 in one becomes surrogates, of which `text_bytes` makes the same bytes again.
 """
 
 import json
@@ -9,9 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
+from eth_abi.codec import ABIDecoder
+from eth_abi.decoding import StringDecoder
 from eth_abi.exceptions import DecodingError, EncodingError
+from eth_abi.registry import ABIRegistry, BaseEquals
+from eth_abi.registry import registry as abi_registry
 from eth_utils.crypto import keccak
 
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
@@ -157,9 +161,29 @@ def all_errors() -> Mapping[bytes, Any]:
     return {selector: entry for name in (*CONTRACTS, *ADAPTERS) for selector, entry in interface(name).errors.items()}
 
 
+def text_bytes(text: str) -> bytes:
+    """The bytes that a decoded `string` was made of."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def legible(text: str) -> str:
+    """A decoded `string` that every terminal and JSON reader takes: bytes that are no text as `\\xff`."""
+    return text_bytes(text).decode("utf-8", "backslashreplace")
+
+
+def _lenient() -> ABIRegistry:
+    registry = abi_registry.copy()
+    registry.unregister_decoder("string")
+    registry.register_decoder(BaseEquals("string"), StringDecoder("surrogateescape"), label="string")
+    return registry
+
+
+_DECODER = ABIDecoder(_lenient())
+
+
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:
     try:
-        values = abi_decode([kind_of(each) for each in parameters], data)
+        values = _DECODER.decode([kind_of(each) for each in parameters], data)
     except (DecodingError, ValueError, OverflowError) as error:
         raise MalformedValue(where, str(error)[:200]) from None
     named = enumerate(zip(parameters, values, strict=True))
@@ -189,4 +213,4 @@ def _hash(entry: Mapping[str, Any]) -> bytes:
 
 
 def _shown(value: Any) -> str:
-    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
+    return f"0x{value.hex()}" if isinstance(value, bytes) else legible(str(value))

@@ -13,7 +13,7 @@ from bytewise.protocol.errors import ChainReverted, ConfigurationError, Fault, M
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, address
 from chain.access import Chain
-from chain.artifacts import Reason
+from chain.artifacts import Reason, text_bytes
 from chain.book import address_of
 from chain.calls import Act, dry_run
 from chain.client import at_number, reading_answer
@@ -51,11 +51,12 @@ class Contents(NamedTuple):
     values: Sequence[int]
     calldatas: Sequence[bytes]
     description: str
+    """Of a proposal that was read: whatever bytes it has (`chain.artifacts.text_bytes`)."""
 
     @property
     def named(self) -> tuple[Any, ...]:
         """How the governor is told of a proposal that it has."""
-        return list(self.targets), list(self.values), list(self.calldatas), keccak256(self.description.encode())
+        return list(self.targets), list(self.values), list(self.calldatas), keccak256(text_bytes(self.description))
 
 
 class Proposal(NamedTuple):
@@ -160,7 +161,10 @@ def slow_operation(network: Network, contents: Contents) -> tuple[Any, ...] | No
     if list(contents.targets) != [address_of(network, "LongTimelock")]:
         return None
     named = _named("LongTimelock", contents.calldatas[0])
-    return named[1] if named and named[0] == "scheduleBatch" else None
+    if named is None or named[0] != "scheduleBatch":
+        return None
+    # The timelock takes no others, but anybody proposes them.
+    return named[1] if len({len(each) for each in named[1][:3]}) == 1 else None
 
 
 def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], head: int) -> int:
@@ -175,9 +179,13 @@ def told(network: Network, contents: Contents) -> list[str]:
     """Each call of a proposal by its names, those inside a batch of the long timelock too; hex where the book has no name."""
     operation = slow_operation(network, contents)
     if operation is not None:
-        inner = Contents(operation[0], operation[1], operation[2], "")
-        return [f"after {operation[5]} s more: {each}" for each in told(network, inner)]
-    parts = zip(contents.targets, contents.values, contents.calldatas, strict=True)
+        before = "" if operation[3] == ZERO_DIGEST else f" and batch 0x{operation[3].hex()}"
+        return [f"after {operation[5]} s more{before}: {each}" for each in _each_told(network, *operation[:3])]
+    return _each_told(network, contents.targets, contents.values, contents.calldatas)
+
+
+def _each_told(network: Network, targets: Sequence[str], values_wei: Sequence[int], calldatas: Sequence[bytes]) -> list[str]:
+    parts = zip(targets, values_wei, calldatas, strict=True)
     return [_told(network, address(target.lower()), value, data) for target, value, data in parts]
 
 
@@ -204,6 +212,10 @@ def _named(contract: str, data: bytes) -> tuple[str, tuple[Any, ...]] | None:
 def _batch(network: Network, acts: Sequence[Act], description: str) -> Contents:
     if not acts or not description.strip():
         raise ConfigurationError("proposal", "needs a call and a description")
+    try:
+        description.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("description", "is no UTF-8") from None
     targets = [address_of(network, act.contract) for act in acts]
     return Contents(targets, [act.value_wei for act in acts], [act.calldata for act in acts], description)
 

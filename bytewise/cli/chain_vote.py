@@ -26,6 +26,7 @@ from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors import ConfigurationError, Fault, NotCanonical
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain import voting
+from chain.artifacts import legible
 from chain.calls import Act
 from chain.client import at_number
 from chain.voting import GOVERNOR, Proposal, ProposalState, Support
@@ -85,7 +86,12 @@ def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, o
         where = (GOVERNOR, of.network.addresses.bytewise_governor)
         votes: Mapping[str, int] = of.client.call(*where, "proposalVotes", each.id, block=at_number(head))
         does, state = voting.told(of.network, each.contents), voting.state_of(of.client, of.network, each.id, head)
-        row = {"proposal": str(each.id), "state": state.name, "by": each.proposer, "description": each.contents.description}
+        row = {
+            "proposal": str(each.id),
+            "state": state.name,
+            "by": each.proposer,
+            "description": legible(each.contents.description),
+        }
         tally = {name: str(votes[f"{name}Votes"]) for name in ("for", "against", "abstain")}
         listed.append({**row, "does": does, "votes": tally, "next": _next(of, each, state, head)})
     if output is Output.JSON:

@@ -29,11 +29,8 @@ def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, envir
         payload = unpad(plaintext)
     except Fault as fault:
         raise PlaintextNotCanonical(receipt_id.hex(), fault) from None
-    request, output = payload.request, payload.output
-    if request.req_hash != receipt.req_hash:
-        raise RequestHashMismatch(request.req_hash.hex(), receipt.req_hash.hex())
-    if output.tokens_hash != receipt.tokens_hash:
-        raise TokensHashMismatch(output.tokens_hash.hex(), receipt.tokens_hash.hex())
+    _verify_hashes(payload, receipt)
+    request = payload.request
     try:
         signed = client_digest(request.req_hash, receipt.chain_id)
         verify_signature("request", signed, payload.client_signature, request.client)
@@ -58,6 +55,14 @@ def verify_limits(request: Request, environment: Environment) -> Request:
         if value > most:
             raise OutsideLimits(what, value, most)
     return request
+
+
+def _verify_hashes(payload: Payload, receipt: Receipt) -> None:
+    request, output = payload.request, payload.output
+    if request.req_hash != receipt.req_hash:
+        raise RequestHashMismatch(request.req_hash.hex(), receipt.req_hash.hex())
+    if output.tokens_hash != receipt.tokens_hash:
+        raise TokensHashMismatch(output.tokens_hash.hex(), receipt.tokens_hash.hex())
 
 
 def _verify_agreement(request: Request, receipt: Receipt) -> None:

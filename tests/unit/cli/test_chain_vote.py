@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_abi.abi import encode
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Address
-from chain import office_acts
+from chain import office_acts, voting
 from chain.book import address_of, read_network, write_network
+from chain.calls import Act
 from chain.deploy import deploy, survey
 from chain.keys import save_signer
 from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE, Vote
+from chain.plan import DEVNET_SHAPE, Vote, code
 from chain.voted_acts import set_money_mover
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import POOL, signer, word
@@ -206,6 +208,51 @@ def test_a_proposal_of_anybodys_words_is_shown_without_its_control_characters(de
     assert "GovernorUnableToCancel" in desk.run("cancel", number, "--from", signer(5).address, wanted=Exit.USAGE)
     desk.run("cancel", number, *mine)
     assert "is CANCELED: nothing" in desk.run("vote", number, "for", *mine, wanted=Exit.USAGE)
+
+
+def proposed_as_bytes(desk: Desk, target: str, calldata: bytes, description: bytes) -> str:
+    """The voter proposes with words that need not be text; the proposal's number."""
+    asked = ([address_of(desk.network, target)], [0], [calldata], description)
+    data = code(voting.GOVERNOR).selector("propose") + encode(["address[]", "uint256[]", "bytes[]", "bytes"], asked)
+    to = address_of(desk.network, voting.GOVERNOR)
+    desk.anvil.rpc("eth_sendTransaction", {"from": VOTER.address, "to": to, "data": "0x" + data.hex()})
+    desk.blocks(1)
+    number: str = desk.told("proposals")[-1]["proposal"]
+    return number
+
+
+def test_a_description_that_is_no_text_blinds_nobody_and_is_voted_on_like_others(desk: Desk) -> None:
+    voter, chosen = ["--devnet-account", "0", "--send"], signer(8).address
+    desk.run("call", "GovernanceToken", "delegate", VOTER.address, *voter)
+    desk.blocks(1)
+    calldata = voting.delegate(chosen).calldata
+    number = proposed_as_bytes(desk, "GovernanceToken", calldata, b"pay \xff\x1b me")
+    assert desk.told("proposals")[-1]["description"] == "pay \\xff\x1b me"
+    assert "description: pay \\xff\N{REPLACEMENT CHARACTER} me" in desk.run("proposals")
+    desk.blocks(DELAYS.delay_blocks + 1)
+    desk.run("vote", number, "for", *voter)
+    desk.blocks(DELAYS.period_blocks + 1)
+    desk.run("queue", number, *voter)
+    desk.anvil.pass_time(DELAYS.short_delay_s)
+    desk.run("execute", number, *voter)
+    assert desk.read("GovernanceToken", "delegates", desk.network.addresses.short_timelock) == chosen
+    other = proposed_as_bytes(desk, "GovernanceToken", calldata, b"\xff again")
+    assert other != number
+    desk.run("cancel", other, *voter)
+    assert desk.told("proposals")[-1]["state"] == "CANCELED"
+
+
+def test_a_batch_that_no_timelock_would_take_is_shown_as_the_call_that_it_is(desk: Desk) -> None:
+    desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
+    desk.blocks(1)
+    one, zero, salt = VOTER.address, bytes(32), word("salt")
+    uneven = Act("LongTimelock", "scheduleBatch", ([one, one], [0], [b""], zero, salt, 5)).calldata
+    proposed_as_bytes(desk, "LongTimelock", uneven, b"uneven")
+    (does,) = desk.told("proposals")[-1]["does"]
+    assert does.startswith(f"LongTimelock.scheduleBatch(targets=('{one}', '{one}'), values=(0,)")
+    after = Act("LongTimelock", "scheduleBatch", ([one], [1], [b""], word("before"), salt, 5)).calldata
+    proposed_as_bytes(desk, "LongTimelock", after, b"after another")
+    assert desk.told("proposals")[-1]["does"] == [f"after 5 s more and batch 0x{word('before').hex()}: {one} 0x with 1 wei"]
 
 
 def test_the_wrappers_say_what_the_command_line_says(desk: Desk) -> None:
