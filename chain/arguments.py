@@ -10,7 +10,7 @@ from typing import Any
 
 from eth_utils.address import is_checksum_address
 
-from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.encoding import parse_typed
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical
 from bytewise.protocol.units import Address, address, unhex
 from chain.artifacts import kind_of
@@ -33,6 +33,15 @@ def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[A
     return tuple(_typed(each, text) for each, text in zip(inputs, texts, strict=True))
 
 
+def read_address(text: str) -> Address:
+    """The account that a person typed, in hex digits of one case or with a right checksum; otherwise `MalformedValue`."""
+    digits = text[2:]
+    # Letters of both cases are a checksum (ERC-55): it is there for typing errors.
+    if digits not in (digits.lower(), digits.upper()) and not is_checksum_address(f"0x{digits}"):
+        raise MalformedValue("address", f"{text[:60]} has a wrong checksum")
+    return address(text)
+
+
 def _typed(parameter: Mapping[str, Any], text: str) -> Any:
     kind, name = parameter["type"], parameter["name"] or parameter["type"]
     structured = kind.endswith("]") or kind == "tuple"
@@ -43,9 +52,9 @@ def _typed(parameter: Mapping[str, Any], text: str) -> Any:
     if not structured:
         return _value(parameter, given, name)
     try:
-        value = json.loads(verify_depth(given.encode()))
-    except (ValueError, NotCanonical):
-        raise _refused(name, kind_of(parameter), "is no JSON, or nested too deep") from None
+        value = parse_typed(given.encode("utf-8", "surrogateescape"))
+    except NotCanonical as error:
+        raise _refused(name, kind_of(parameter), f"is no JSON: {error}") from None
     return _value(parameter, value, name)
 
 
@@ -54,6 +63,8 @@ def _content(name: str, path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise ConfigurationError(name, f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(name, f"{path!r} is no path: {error}") from None
 
 
 def _value(parameter: Mapping[str, Any], given: Any, where: str) -> Any:
@@ -71,9 +82,9 @@ def _value(parameter: Mapping[str, Any], given: Any, where: str) -> Any:
     if not isinstance(given, str):
         raise _refused(where, kind, f"must be text, not {_shown(given)}")
     if kind == "string":
-        return given
+        return _text(given, where)
     try:
-        return _address(given) if kind == "address" else _bytes(kind, given)
+        return read_address(given) if kind == "address" else _bytes(kind, given)
     except MalformedValue as error:
         raise _refused(where, kind, str(error)) from None
 
@@ -104,11 +115,12 @@ def _whole(given: Any, where: str, kind: str, signed: bool, bits: int) -> int:
     return number
 
 
-def _address(text: str) -> Address:
-    # Letters of both cases are a checksum (ERC-55): it is there for typing errors.
-    if text.lower() != text and text.upper() != text and not is_checksum_address(text):
-        raise MalformedValue("address", f"{text[:60]} has a wrong checksum")
-    return address(text)
+def _text(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _refused(where, "string", "is no UTF-8") from None
+    return text
 
 
 def _bytes(kind: str, text: str) -> bytes:

@@ -10,12 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
-from eth_abi.codec import ABIDecoder
-from eth_abi.decoding import StringDecoder
 from eth_abi.exceptions import DecodingError, EncodingError
-from eth_abi.registry import ABIRegistry, BaseEquals
-from eth_abi.registry import registry as abi_registry
 from eth_utils.crypto import keccak
 
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
@@ -171,19 +168,10 @@ def legible(text: str) -> str:
     return text_bytes(text).decode("utf-8", "backslashreplace")
 
 
-def _lenient() -> ABIRegistry:
-    registry = abi_registry.copy()
-    registry.unregister_decoder("string")
-    registry.register_decoder(BaseEquals("string"), StringDecoder("surrogateescape"), label="string")
-    return registry
-
-
-_DECODER = ABIDecoder(_lenient())
-
-
 def _decode(where: str, parameters: Sequence[Any], data: bytes) -> dict[str, Any]:
     try:
-        values = _DECODER.decode([kind_of(each) for each in parameters], data)
+        # A `string` is encoded as `bytes` are; the library would refuse what is no text.
+        values = abi_decode([kind_of(each).replace("string", "bytes") for each in parameters], data)
     except (DecodingError, ValueError, OverflowError) as error:
         raise MalformedValue(where, str(error)[:200]) from None
     named = enumerate(zip(parameters, values, strict=True))
@@ -197,7 +185,7 @@ def _named(parameter: Mapping[str, Any], value: Any) -> Any:
         return tuple(_named(inner, item) for item in value)
     if kind == "tuple":
         return {each["name"]: _named(each, item) for each, item in zip(parameter["components"], value, strict=True)}
-    return value
+    return value.decode("utf-8", "surrogateescape") if kind == "string" else value
 
 
 def kind_of(parameter: Mapping[str, Any]) -> str:

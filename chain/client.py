@@ -8,6 +8,7 @@ is wrong with them is our mistake, not the node's.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from requests.exceptions import RequestException
 from web3 import HTTPProvider
@@ -57,12 +58,14 @@ class Inclusion(NamedTuple):
     succeeded: bool
     """Whether it did not revert."""
     gas_used: int
+    transaction: Digest
 
 
 class ChainClient:
     """One JSON-RPC endpoint of one chain; implements `chain.access.Chain`."""
 
     def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        verify_url(url)
         self.chain_id = chain_id
         self._provider = HTTPProvider(url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
         self._checked = False
@@ -158,7 +161,8 @@ class ChainClient:
             if _block(block, hex(seen.number)).hash != seen.hash:
                 raise TryAgain("chain", f"the node is on another block {seen.number}")
         with reading_answer("eth_getTransactionReceipt"):
-            return [None if raw is None else _inclusion(raw) for raw in answers]
+            asked = zip(hashes, answers, strict=True)
+            return [None if raw is None else _inclusion(each, raw) for each, raw in asked]
 
     def estimate(self, request: Mapping[str, Any]) -> int:
         """Gas of a transaction on top of the newest block; `ChainReverted` if it would revert, `RpcRefused` without its money."""
@@ -195,6 +199,18 @@ class ChainClient:
         except (RequestException, ValueError, OSError) as error:
             raise TryAgain("chain", type(error).__name__) from error
         return _result(method, answer)
+
+
+def verify_url(url: str) -> str:
+    """The address of a node, if it can be one; otherwise `ConfigurationError`: no later try would cure it."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigurationError("rpc", f"{url[:80]} is no URL of a node: http://HOST:PORT or https://…")
+    return url
 
 
 def at_number(number: int) -> str:
@@ -247,12 +263,13 @@ def _block(raw: Any, name: str) -> Block:
         )
 
 
-def _inclusion(raw: Any) -> Inclusion:
+def _inclusion(transaction: Digest, raw: Any) -> Inclusion:
     return Inclusion(
         number=quantity(raw["blockNumber"]),
         block_hash=digest(hex_bytes(raw["blockHash"])),
         succeeded=quantity(raw["status"]) == 1,
         gas_used=quantity(raw["gasUsed"]),
+        transaction=transaction,
     )
 
 

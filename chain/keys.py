@@ -41,6 +41,9 @@ def devnet_signer(chain_id: int, index: int) -> LocalSigner:
     """Account `index` of anvil, whose keys everybody knows; `ConfigurationError` on a chain with real money."""
     if chain_id not in TEST_CHAIN_IDS:
         raise ConfigurationError("devnet account", f"not on chain {chain_id}")
+    if not 0 <= index < 2**31:
+        # BIP-32: those above are hardened.
+        raise ConfigurationError("devnet account", f"{index} is none: below {2**31}")
     return LocalSigner(bytes(key_from_seed(_seed(), f"m/44'/60'/0'/0/{index}")))
 
 

@@ -90,7 +90,8 @@ def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> li
         if len(receipts) == len(calls):
             return _succeeded(client, calls, receipts)
         fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
-    raise TryAgain("chain", f"no receipt of {found.count(None)} of {len(calls)} transactions after {timeout_s} s")
+    lost = [f"0x{each[-1].hex()}" for each, receipt in zip(versions, found, strict=True) if receipt is None]
+    raise TryAgain("chain", f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s: {', '.join(lost[:8])}")
 
 
 def why_reverted(client: Chain, call: Call, block: int) -> str:

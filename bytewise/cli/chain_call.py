@@ -32,7 +32,7 @@ def call(
     contract: ContractArgument,
     function: FunctionArgument = None,
     arguments: ArgumentsArgument = None,
-    value: Annotated[int, typer.Option("--value", min=0, help="Wei that go with it.")] = 0,
+    value: Annotated[int, typer.Option("--value", min=0, max=2**256 - 1, help="Wei that go with it.")] = 0,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URL,
     sender: FromOption = None,

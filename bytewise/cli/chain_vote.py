@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bytewise.cli.chain_call import ArgumentsArgument, FunctionArgument, act_of
+from bytewise.cli.act_list import acts_of
+from bytewise.cli.chain_call import ArgumentsArgument, act_of
 from bytewise.cli.chain_params import BlockOption, change_of
 from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, RpcOption
 from bytewise.cli.office import (
@@ -22,8 +23,7 @@ from bytewise.cli.office import (
     printable,
 )
 from bytewise.cli.verify import Output, OutputOption
-from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import ConfigurationError, Fault, NotCanonical
+from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain import voting
 from chain.artifacts import legible
@@ -36,11 +36,14 @@ ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="Its n
 
 def propose(
     contract: Annotated[str | None, typer.Argument(metavar="CONTRACT", help="As for `bytewise chain call`.")] = None,
-    function: FunctionArgument = None,
+    function: Annotated[
+        str | None, typer.Argument(metavar="FUNCTION", help="As `bytewise chain call CONTRACT` lists them.")
+    ] = None,
     arguments: ArgumentsArgument = None,
     params: Annotated[Path | None, typer.Option("--params", help="Or: TOML file of changes of the parameters.")] = None,
     calls: Annotated[
-        Path | None, typer.Option("--calls", help='Or: JSON list of {"contract", "function", "arguments"}, done together.')
+        Path | None,
+        typer.Option("--calls", help='Or: JSON list of {"contract", "function", "arguments"}, with "value" if wei go with it.'),
     ] = None,
     description: Annotated[str, typer.Option("--description", help="What it is for; it tells two proposals apart.")] = "",
     block_s: BlockOption = None,
@@ -64,7 +67,7 @@ def propose(
     if params is not None:
         acts = [change_of(of.reader, params, block_s=block_s)]
     elif calls is not None:
-        acts = _acts_of(calls)
+        acts = acts_of(calls)
     else:
         acts = [act_of(str(contract), function, arguments or [])]
     try:
@@ -236,18 +239,3 @@ def _wait_for(what: str, of: Office, ready_at: int) -> None:
 
 def _anybody(of: Office) -> Office:
     return of if of.account else of._replace(account=ZERO_ADDRESS)
-
-
-def _acts_of(file: Path) -> list[Act]:
-    try:
-        listed: Any = json.loads(verify_depth(file.read_bytes()))
-        asked = [(each["contract"], each["function"], [_text(value) for value in each["arguments"]]) for each in listed]
-    except OSError as error:
-        raise ConfigurationError(file.name, str(error.strerror)) from None
-    except (ValueError, TypeError, LookupError, NotCanonical):
-        raise ConfigurationError(file.name, 'is no JSON list of {"contract", "function", "arguments": […]}') from None
-    return [act_of(*each) for each in asked]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

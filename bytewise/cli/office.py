@@ -13,10 +13,12 @@ from bytewise.cli.verify import Output
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, RpcRefused
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import Address, address
+from bytewise.protocol.units import Address, hex0x
+from chain.arguments import read_address
 from chain.book import verify_code
 from chain.calls import Act, dry_run, measured, request_of
-from chain.client import ChainClient
+from chain.client import ChainClient, Inclusion
+from chain.fees import fees_at
 from chain.keys import devnet_signer, load_signer
 from chain.reader import DocketReader
 from chain.transactions import send_all
@@ -77,6 +79,8 @@ def deliver(of: Office, act: Act, more: Mapping[str, Any] | None = None) -> None
     `ConfigurationError` with the contract's reason if it would refuse the act now.
     """
     who = of.named()
+    if act.value_wei:
+        _verify_balance(of, who, act.value_wei, "wei go with the call")
     try:
         dry_run(of.client, of.network, who, act)
     except Fault as error:
@@ -84,14 +88,18 @@ def deliver(of: Office, act: Act, more: Mapping[str, Any] | None = None) -> None
     request: dict[str, Any] = request_of(of.network, who, act)
     if of.output is Output.JSON:
         told = {"chain_id": of.network.chain_id, **request, **(more or {})}
-        print(json.dumps(told if of.signer is None or not of.send else {**told, "block": _sent(of, of.signer, act)}))
+        if of.signer is not None and of.send:
+            done = _sent(of, of.signer, act)
+            told |= {"block": done.number, "transaction": hex0x(done.transaction)}
+        print(json.dumps(told))
         return
     print(f"{act} may be called by {who}")
     named = {**(more or {}), "target": request["to"], "value": act.value_wei, "calldata": request["data"]}
     for name, value in named.items():
         print(printable(f"{name} {value}"))
     if of.send and of.signer:
-        print(f"done in block {_sent(of, of.signer, act)}")
+        done = _sent(of, of.signer, act)
+        print(f"done in block {done.number}, transaction {hex0x(done.transaction)}")
 
 
 def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> LocalSigner:
@@ -107,14 +115,20 @@ def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> Lo
 def account_of(text: str) -> Address:
     """The account that a user typed; `ConfigurationError` if it is none."""
     try:
-        return address(text.lower())
+        return read_address(text)
     except MalformedValue:
-        raise ConfigurationError("account", f"{text} is none: 0x and 40 hex digits") from None
+        raise ConfigurationError(
+            "account", f"{text[:60]} is none: 0x and 40 hex digits, with their checksum if of both cases"
+        ) from None
 
 
 def moment(unix_s: int) -> str:
     """A time for people."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        # Anybody proposes any delay.
+        return f"second {unix_s}"
 
 
 def printable(text: str) -> str:
@@ -122,11 +136,21 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def _sent(of: Office, signer: LocalSigner, act: Act) -> int:
-    """Sends the act; the block that has it."""
+def _verify_balance(of: Office, who: Address, wei: int, what: str) -> int:
+    have = of.client.balance(who, "latest")
+    if have < wei:
+        raise ConfigurationError("balance", f"{who} has {have} wei, {wei} {what}: send it the rest first")
+    return have
+
+
+def _sent(of: Office, signer: LocalSigner, act: Act) -> Inclusion:
+    """Sends the act; what the chain says of it."""
     try:
-        (receipt,) = send_all(of.client, [measured(of.client, of.network, signer, act)], SEND_TIMEOUT_S)
+        call = measured(of.client, of.network, signer, act)
+        most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee
+        _verify_balance(of, signer.address, most, "may go with the call and for its gas")
+        (receipt,) = send_all(of.client, [call], SEND_TIMEOUT_S)
     except (Fault, RpcRefused) as error:
-        # Too little money for the gas, or the chain has moved since it was tried.
+        # The chain has moved since it was tried.
         raise ConfigurationError(str(act), f"not done: {error}") from None
-    return receipt.number
+    return receipt

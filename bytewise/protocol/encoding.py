@@ -89,6 +89,17 @@ def verify_depth(data: bytes) -> bytes:
     return data
 
 
+def parse_typed(data: bytes) -> Any:
+    """Plain JSON data that a person wrote, in any order and spacing.
+
+    `NotCanonical` for what is none, is nested too deep, or says a key twice.
+    """
+    try:
+        return json.loads(verify_depth(data), object_pairs_hook=_object)
+    except ValueError as error:
+        raise NotCanonical(str(error)[:100]) from None
+
+
 def to_json(record: Any) -> dict[str, Any]:
     """The record as a JSON object; `MalformedValue` names a field whose value is outside its type."""
     values = {name: getattr(record, name) for name in field_types(type(record))}

@@ -29,6 +29,8 @@ def entry(contract: str, function: str) -> Any:
         ("Guardian", "unpause", [], ()),
         ("Ledger", "setMover", [SOMEBODY, "true"], (SOMEBODY, True)),
         ("Ledger", "setMover", [to_checksum_address(SOMEBODY), "False"], (SOMEBODY, False)),
+        ("Ledger", "setMover", ["0x" + SOMEBODY[2:].upper(), "true"], (SOMEBODY, True)),
+        ("Ledger", "setMover", [SOMEBODY.upper(), "true"], (SOMEBODY, True)),
         ("Registry", "close", [hex0x(word("it"))], (word("it"),)),
         ("Registry", "registerOperator", ["@no file: a string is what it is"], ("@no file: a string is what it is",)),
         ("AccessManager", "setTargetFunctionRole", [SOMEBODY, '["0x01020304"]', "5"], (SOMEBODY, [b"\1\2\3\4"], 5)),
@@ -78,6 +80,8 @@ def test_bytes_and_structures_come_from_files(tmp_path: Path) -> None:
         ("Ledger", "setMover", ["0x12", "true"], r"who \(address\): .*address: 0x12"),
         ("Ledger", "setMover", [to_checksum_address(SOMEBODY).swapcase().replace("0X", "0x"), "true"], "has a wrong checksum"),
         ("Registry", "close", ["0x12"], r"digest \(bytes32\): .*bytes32: 1 bytes"),
+        ("Registry", "close", ["@a\0b"], r"digest: 'a\\x00b' is no path"),
+        ("Registry", "registerOperator", ["\udcff"], r"\(string\): is no UTF-8"),
         ("Registry", "close", ["12"], r"digest \(bytes32\): .*hex: 12"),
         ("Params", "set", ["{}"], r"p \(struct\): must be an object with times, committee, money, shares, not {}"),
         ("Params", "set", ["{"], "is no JSON"),
@@ -95,7 +99,10 @@ def test_a_struct_names_the_field_that_is_wrong() -> None:
     text, _ = samples(entry("ReceiptAnchor", "equivocationWithEmpty")["inputs"][2])
     wrong = json.loads(text) | {"seq": True}
     arguments = [samples(each)[0] for each in entry("ReceiptAnchor", "equivocationWithEmpty")["inputs"]]
-    with pytest.raises(ConfigurationError, match=r"empty\.seq \(uint64\): must be a whole number, not true"):
+    twice = [*arguments[:2], text[:-1] + ', "seq": 1}', arguments[3]]
+    with pytest.raises(ConfigurationError, match="repeated key"):
+        read_arguments(entry("ReceiptAnchor", "equivocationWithEmpty"), twice)
+    with pytest.raises(ConfigurationError, match=r"\.seq \(uint64\): must be a whole number, not true"):
         read_arguments(entry("ReceiptAnchor", "equivocationWithEmpty"), [*arguments[:2], json.dumps(wrong), arguments[3]])
 
 

@@ -1,6 +1,7 @@
 """`bytewise chain call` and the verbs of a vote, on a chain: what an office may do at once, and what takes a vote."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,7 @@ def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: D
     assert "NotNow(paused=True)" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
     sent = desk.told("call", "Guardian", "unpause", "--key", str(tmp_path / "guardian.key"), "--send")
     assert sent["block"] == desk.anvil.client.head().number
+    assert desk.anvil.rpc("eth_getTransactionByHash", sent["transaction"])["blockNumber"] == hex(sent["block"])
     assert desk.read("Guardian", "pausedUntil") == 0
     assert "CoolingDown" in desk.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
 
@@ -113,8 +115,24 @@ def test_a_call_is_refused_before_anybody_signs_it(desk: Desk) -> None:
     assert "0x12 is none" in refused("call", "Guardian", "unpause", "--from", "0x12")
     assert "pause(uint64 duration)" in desk.run("call", "Guardian")
     desk.anvil.rpc("anvil_setBalance", signer(6).address, "0x1")
-    poor = ["--devnet-account", "6", "--send"]
-    assert "not done: " in refused("call", "GovernanceToken", "delegate", signer(6).address, *poor)
+    poor = ["call", "GovernanceToken", "delegate", signer(6).address, "--devnet-account", "6", "--send"]
+    assert f"balance: {signer(6).address} has 1 wei, " in refused(*poor)
+
+
+def test_what_no_node_could_do_is_asked_wrongly_and_says_what_to_do(desk: Desk) -> None:
+    def refused(*arguments: str) -> str:
+        return desk.run("call", "Ledger", "fund", *arguments, wanted=Exit.USAGE)
+
+    rich, much = ["--from", VOTER.address], str(10**30)
+    assert f"wei, {much} wei go with the call: send it the rest first" in refused(*rich, "--value", much)
+    assert "--value" in refused(*rich, "--value", str(10**90))
+    assert "10000000000000000 is none: below 2147483648" in refused("--devnet-account", "10000000000000000")
+    own = ["--network", str(desk.folder / "network.json")]
+    for url in ("nonsense", "ftp://127.0.0.1", "http://", "http://[", "http://127.0.0.1:99999"):
+        assert main(["chain", "proposals", "--rpc", url, *own]) == Exit.USAGE
+    no_text = os.fsdecode(b"\xff")
+    asked = ["propose", "Ledger", "setMover", VOTER.address, "true", *rich]
+    assert "description: is no UTF-8" in desk.run(*asked, "--description", no_text, wanted=Exit.USAGE)
 
 
 def passed(desk: Desk, propose: list[str]) -> tuple[str, Any]:
@@ -191,9 +209,35 @@ def test_what_cannot_be_proposed_is_refused_with_the_contracts_reason(desk: Desk
     assert "needs a call and a description" in needs
     assert "is not on this network" in desk.run("vote", "17", "for", wanted=Exit.USAGE)
     assert "is none of for, against, abstain" in desk.run("vote", "17", "yes", wanted=Exit.USAGE)
-    for content in ("nothing", '{"contract": "Ledger"}', '[{"contract": "Ledger"}]', "[" * 100_000):
+    call = '{"contract": "Ledger", "function": "setMover", "arguments": ["' + VOTER.address + '", true]'
+    for content, words in {
+        "nothing": "calls.json: is no JSON: ",
+        "[" * 100_000: "is no JSON: ",
+        '{"contract": "Ledger"}': "is no JSON list of calls",
+        '[{"contract": "Ledger"}]': "calls.json[0]: is no {",
+        "[" + call + '}, ["Ledger"]]': "calls.json[1]: is no {",
+        "[" + call + ', "valeu": 5}]': "calls.json[0]: is no {",
+        "[" + call + ', "value": "5"}]': "calls.json[0].value: is no whole number",
+        "[" + call + ', "value": true}]': "calls.json[0].value: is no whole number",
+        "[" + call + ', "value": -5}]': "calls.json[0].value: is no number of wei",
+        "[" + call + ', "function": "deposit"}]': "repeated key",
+        call.replace('"setMover"', '["setMover"]').join("[]").replace("]]", "]}]"): "calls.json[0].function: is no text",
+        '[{"contract": "Guardian", "function": "pause", "arguments": "7"}]': "calls.json[0].arguments: is no list",
+        '[{"contract": "Guardian", "function": "pause", "arguments": {"7": 1}}]': "calls.json[0].arguments: is no list",
+        '[{"contract": "Guardian", "function": "pause", "arguments": {}}]': "calls.json[0].arguments: is no list",
+    }.items():
         (tmp_path / "calls.json").write_text(content)
-        assert "is no JSON list of" in refused("--calls", str(tmp_path / "calls.json"))
+        assert words in refused("--calls", str(tmp_path / "calls.json")), content[:200]
+
+
+def test_wei_of_a_listed_call_are_proposed(desk: Desk, tmp_path: Path) -> None:
+    desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
+    desk.blocks(1)
+    # The timelock that would make it must have them while it is tried.
+    desk.anvil.rpc("anvil_setBalance", desk.network.addresses.short_timelock, "0x5")
+    (tmp_path / "calls.json").write_text('[{"contract": "Ledger", "function": "fund", "arguments": [], "value": 5}]')
+    asked = ["--calls", str(tmp_path / "calls.json"), "--description", "a gift"]
+    assert desk.told("propose", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
 
 
 def test_a_proposal_of_anybodys_words_is_shown_without_its_control_characters(desk: Desk) -> None:
