@@ -33,18 +33,17 @@ from chain.voting import GOVERNOR, Proposal, ProposalState, Support
 
 ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="Its number, as `bytewise chain proposals` shows it.")]
 
+ListedFunction = Annotated[str | None, typer.Argument(metavar="FUNCTION", help="`bytewise chain call CONTRACT` lists them.")]
+_CALLS = 'Or: JSON list of {"contract", "function", "arguments"}, and "value" in wei if any go along; done together.'
+CallsOption = Annotated[Path | None, typer.Option("--calls", help=_CALLS)]
+
 
 def propose(
     contract: Annotated[str | None, typer.Argument(metavar="CONTRACT", help="As for `bytewise chain call`.")] = None,
-    function: Annotated[
-        str | None, typer.Argument(metavar="FUNCTION", help="As `bytewise chain call CONTRACT` lists them.")
-    ] = None,
+    function: ListedFunction = None,
     arguments: ArgumentsArgument = None,
     params: Annotated[Path | None, typer.Option("--params", help="Or: TOML file of changes of the parameters.")] = None,
-    calls: Annotated[
-        Path | None,
-        typer.Option("--calls", help='Or: JSON list of {"contract", "function", "arguments"}, with "value" if wei go with it.'),
-    ] = None,
+    calls: CallsOption = None,
     description: Annotated[str, typer.Option("--description", help="What it is for; it tells two proposals apart.")] = "",
     block_s: BlockOption = None,
     network: NetworkOption = NETWORK_FILE,
