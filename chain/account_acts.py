@@ -5,6 +5,7 @@ from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.storage.outbox import Item
 from chain.acts import Acts
 from chain.bls import BlsSigner, words
 
@@ -67,10 +68,10 @@ class AccountActs(Acts):
         """Proposes an environment (with its pool) or a model (pool zero)."""
         self._act("Registry", "propose", digest, (digest, pool, vectors, document))
 
-    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> None:
+    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> Item:
         """Says that this verifier reproduced an environment or a model, once for each proposal, which ends at `certify_until`."""
         subject = digest + vectors + certify_until.to_bytes(8, "big")
-        self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
+        return self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
     def register_bls(self, signer: BlsSigner) -> None:
         """Registers this account's key for certificates, or replaces it."""

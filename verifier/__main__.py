@@ -19,6 +19,7 @@ from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor
+from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
@@ -39,6 +40,7 @@ from verifier.late_pay import LatePay
 from verifier.leaf_book import LeafBook
 from verifier.members import Members
 from verifier.node import Node, Part, Votes
+from verifier.orders import Orders
 from verifier.records import Records
 from verifier.reporter import Reporter
 from verifier.settings import NodeSettings, Role
@@ -135,7 +137,8 @@ class World:
         """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         late = LatePay(self.chain, int(self.network.deploy_block), self.signer.address, self.settings.moves)
-        everything = (votes, auditor, self.members, watchtower, reporter, demander, late)
+        orders = Orders(Duties(self.database, self.clock), self.sender)
+        everything = (votes, auditor, self.members, watchtower, reporter, demander, late, orders)
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(

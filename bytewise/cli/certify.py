@@ -17,8 +17,8 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.protocol.vectors import Vectors
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings
+from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.storage.lane import Lane
 from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.calls import Act, dry_run
@@ -26,7 +26,7 @@ from chain.documents import RegistryDocuments
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from chain.records import Item, Status
-from chain.sending import contract_sender
+from verifier.orders import CERTIFY, ordered_word
 from verifier.settings import NodeSettings
 
 ArtifactArgument = Annotated[Path, typer.Argument(help="Folder of the model's artifact.")]
@@ -52,6 +52,8 @@ def vectors(
     """
     if out.exists():
         raise ConfigurationError(out.name, "exists already")
+    if not out.parent.is_dir():
+        raise ConfigurationError(str(out), "there is no folder for it")
     found = _computed(artifact, _environment(environment), device, threads)
     try:
         with out.open("xb") as stream:
@@ -151,9 +153,12 @@ def _place(member: Member, name: Digest, proposed: Item, file: Path | None) -> E
 
 def _computed(artifact: Path, environment: Environment | None, device: str, threads: int) -> Vectors:
     # Here, since only these verbs of many need torch, which takes seconds to import.
+    from bytewise.inference.manifest import MANIFEST_FILE
     from bytewise.inference.profiles import open_engine, profile_of
     from bytewise.inference.reproduce import vectors_of
 
+    if not (artifact / MANIFEST_FILE).is_file():
+        raise ConfigurationError("ARTIFACT", f"{artifact} is no folder of an artifact: {MANIFEST_FILE} is not there")
     if environment is not None and environment.profile != profile_of(artifact):
         said = f"is of profile {profile_of(artifact)[:40]}, the environment of {environment.profile[:40]}"
         raise ConfigurationError("ARTIFACT", said)
@@ -168,18 +173,19 @@ def _computed(artifact: Path, environment: Environment | None, device: str, thre
 
 def _tell_differences(found: Vectors, proposed: Item, theirs: Vectors | None) -> None:
     errors = Console(stderr=True)
-    errors.print(f"not certified: this engine gives {hex0x(found.digest)}, proposed is {hex0x(proposed.vectors)}", markup=False)
+    other = "" if proposed.pool == ZERO_DIGEST else ", or ARTIFACT is another model than the proposer's"
+    said = f"this engine gives {hex0x(found.digest)}, proposed is {hex0x(proposed.vectors)}{other}"
+    errors.print(f"not certified: {said}", markup=False)
     for line in ("--vectors FILE of the proposer shows which",) if theirs is None else found.differences(theirs):
         errors.print(line, style="red", markup=False)
 
 
 def _order(member: Member, name: Digest, proposed: Item) -> None:
-    settings, reader = member.settings, member.reader
-    database = open_database(settings.database)
+    database = open_database(member.settings.database)
     check_revision(database)
-    lane = Lane(database, SystemClock(), reader.network.chain_id, member.signer.address)
-    sender = contract_sender(reader.client, reader.network, lane, member.signer, settings.role.value)
-    sender.certify_item(name, proposed.vectors, proposed.certify_until)
+    # Not into the outbox: the member's process alone plans what its account sends.
+    subject = ordered_word(name, proposed.vectors, proposed.certify_until)
+    Duties(database, SystemClock()).order(CERTIFY, subject, proposed.certify_until)
 
 
 def _environment(file: Path | None) -> Environment | None:

@@ -14,9 +14,10 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.protocol.vectors import Answer, Vectors
 from bytewise.service.clock import SystemClock
+from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.lane import Lane
-from bytewise.storage.outbox import Outbox
+from bytewise.storage.outbox import State
 from chain.book import write_network
 from chain.calls import call_of
 from chain.keys import save_signer
@@ -27,6 +28,8 @@ from chain.transactions import send_all
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
 from tests.unit.inference.models import small_artifact
+from verifier.orders import CERTIFY, Orders, ordered_word
+from verifier.pages import DocketPages
 
 MEMBER = VERIFIERS[0]
 
@@ -54,9 +57,13 @@ class Place(NamedTuple):
         where = [str(self.folder / "model" / "artifact"), "--config", str(self.folder / "node.json")]
         assert main(["duty", "certify", hex0x(item), *where, *options]) == wanted
 
-    def planned(self) -> int:
-        """Acts that the member is to send."""
-        return len(Outbox(self.lane()).all())
+    def ordered(self) -> int:
+        """Words that the member is still to send."""
+        return len(self.duties().pending())
+
+    def duties(self) -> Duties:
+        """The member's."""
+        return Duties(self.lane().engine, SystemClock())
 
     def lane(self) -> Lane:
         """The member's."""
@@ -64,9 +71,11 @@ class Place(NamedTuple):
 
     def runs(self) -> None:
         """The member's process sends what it was ordered."""
-        policy = SenderPolicy(confirmations=1)
+        policy = SenderPolicy(confirmations=1, replan_after_s=0)
         sender = contract_sender(self.anvil.client, self.network, self.lane(), MEMBER, "verifier", policy)
+        orders, chain = Orders(self.duties(), sender), reader(self.anvil, self.network)
         for _ in range(4):
+            orders.step(DocketPages(chain, MEMBER.address).read(chain.head()))
             sender.pump()
             mine(self.anvil, 1)
         sender.transactions.outbox.lane.release()
@@ -97,13 +106,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def test_a_model_is_certified_by_who_computed_the_same(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     place.propose(place.model_id, ZERO_DIGEST, place.vectors.digest)
-    before = place.planned()
+    before = place.ordered()
     place.certify(place.model_id, "--dry-run")
-    assert place.planned() == before and "all vectors are the same" in capsys.readouterr().out
+    assert place.ordered() == before and "all vectors are the same" in capsys.readouterr().out
     place.certify(place.model_id)
-    assert place.planned() == before + 1 and place.certified(place.model_id) == 0
+    assert place.ordered() == before + 1 and place.certified(place.model_id) == 0
     place.runs()
-    assert place.certified(place.model_id) > 0
+    assert place.certified(place.model_id) > 0 and [each.state for each in place.duties().all()] == [DONE]
     place.certify(place.model_id, wanted=Exit.USAGE)
     assert "AlreadyCertified" in capsys.readouterr().err
 
@@ -116,6 +125,30 @@ def test_an_environment_is_certified_with_a_model_that_it_serves(place: Place) -
     assert place.certified(other.digest) > 0
 
 
+def test_an_order_is_kept_while_the_member_runs_and_though_an_earlier_try_ended(place: Place) -> None:
+    item = replace(ENVIRONMENT, driver="tried before")
+    place.propose(item.digest, POOL, place.vectors.digest, encoding.encode(item))
+    proposed, lane = reader(place.anvil, place.network).item(item.digest, place.anvil.client.head().number), place.lane()
+    sender = contract_sender(place.anvil.client, place.network, lane, MEMBER, "verifier")
+    lane.acquire()
+    sender.certify_item(item.digest, proposed.vectors, proposed.certify_until)
+    row = sender.transactions.outbox.all()[-1]
+    sender.transactions.outbox.mark(row.id, State.EXPIRED, detail="gave up")
+    place.certify(item.digest)
+    lane.release()
+    place.runs()
+    assert place.certified(item.digest) > 0 and place.ordered() == 0
+
+
+def test_an_order_whose_proposal_is_over_is_missed(place: Place) -> None:
+    chain = reader(place.anvil, place.network)
+    docket, subject = DocketPages(chain, MEMBER.address).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
+    place.duties().order(CERTIFY, subject, 1)
+    Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lane(), MEMBER, "verifier")).step(docket)
+    found = place.duties().find(CERTIFY, subject)
+    assert found is not None and found.state == MISSED
+
+
 def test_one_other_byte_is_not_certified_and_named(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """A proposer that published what no engine gives: the digest on the chain is its, and its file fits."""
     number = 2
@@ -125,14 +158,15 @@ def test_one_other_byte_is_not_certified_and_named(place: Place, capsys: pytest.
     forged, item, file = replace(place.vectors, answers=answers), replace(ENVIRONMENT, driver="forged"), "forged.json"
     (place.folder / file).write_bytes(encoding.encode(forged))
     place.propose(item.digest, POOL, forged.digest, encoding.encode(item))
-    before = place.planned()
+    before = place.ordered()
     place.certify(item.digest, "--vectors", str(place.folder / file), wanted=Exit.MISMATCH)
     said = " ".join(capsys.readouterr().err.split())
     assert f"not certified: this engine gives {hex0x(place.vectors.digest)}" in said
+    assert "or ARTIFACT is another model than the proposer's" in said
     assert f"vector {number + 1} (" in said and "another computation" in said and said.count("vector ") == 1
     place.certify(item.digest, wanted=Exit.MISMATCH)
     assert "--vectors FILE of the proposer shows which" in " ".join(capsys.readouterr().err.split())
-    assert place.planned() == before
+    assert place.ordered() == before
 
 
 def test_what_cannot_be_certified_is_named_before_anything_is_computed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,8 +188,11 @@ def test_what_cannot_be_certified_is_named_before_anything_is_computed(place: Pl
     assert f"are {hex0x(changed.digest)}, proposed is" in refused(word("another model"), "--vectors", str(none))
     assert main(["duty", "certify", "0x12", "x", "--config", str(place.folder / "node.json")]) == Exit.USAGE
     assert "exists already" in told_by_vectors(place, "vectors.json", capsys)
+    assert "no folder for it" in told_by_vectors(place, "nowhere/vectors.json", capsys)
+    assert main(["model", "vectors", str(place.folder / "nowhere"), str(place.folder / "new.json")]) == Exit.USAGE
+    assert "ARTIFACT: " in capsys.readouterr().err
 
 
 def told_by_vectors(place: Place, out: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["model", "vectors", str(place.folder / "model" / "artifact"), str(place.folder / out)]) == Exit.USAGE
-    return capsys.readouterr().err
+    return " ".join(capsys.readouterr().err.split())

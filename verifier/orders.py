@@ -1,0 +1,53 @@
+"""What a person ordered of a member: its word for a proposed item, sent by the one process that sends for its account."""
+
+from typing import Protocol
+
+from bytewise.protocol.actions import Action
+from bytewise.protocol.docket import Docket
+from bytewise.protocol.units import Digest, hex0x
+from bytewise.service import telemetry
+from bytewise.storage.duties import Duties, Duty
+from bytewise.storage.outbox import Item, State
+
+CERTIFY = "certify"
+"""Kind of the duty that `bytewise duty certify` writes; the subject is `ordered_word`, the deadline the proposal's end."""
+
+_SENT = (State.CONFIRMED, State.FINAL, State.SUPERSEDED)
+
+
+class Certifier(Protocol):
+    """The part of a sender that is used."""
+
+    def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> Item:
+        """Plans the word, or plans it again if an earlier try ended; how far it is."""
+        ...
+
+
+def ordered_word(item: Digest, vectors: Digest, certify_until: int) -> bytes:
+    """Subject of an order: what was computed, and for which proposal. Another one of the same item is not meant."""
+    return item + vectors + certify_until.to_bytes(8, "big")
+
+
+class Orders:
+    """Looks at the orders of each block, until the word is in the chain or the proposal over; implements `verifier.node.Part`."""
+
+    def __init__(self, duties: Duties, sender: Certifier) -> None:
+        self._duties = duties
+        self._sender = sender
+
+    def step(self, docket: Docket) -> tuple[Action, ...]:
+        """Plans what is due; no action, since nothing is to be decided."""
+        for order in self._duties.pending():
+            if order.kind == CERTIFY:
+                self._certify(order, docket.clock)
+        return ()
+
+    def _certify(self, order: Duty, clock: int) -> None:
+        item = Digest(order.subject[:32])
+        if clock > order.deadline:
+            self._duties.miss(CERTIFY, order.subject, "the proposal was over")
+            telemetry.log("certify.missed", item=hex0x(item))
+            return
+        row = self._sender.certify_item(item, Digest(order.subject[32:64]), order.deadline)
+        if row.state in _SENT:
+            self._duties.done(CERTIFY, order.subject, row.state)
