@@ -52,7 +52,6 @@ HASHES_ALLOWED = {
     "bytewise/protocol/merkle.py": "the batch tree is OpenZeppelin's",
     "kms/hpke.py": "RFC 9180 labels its own derivations",
     "kms/mlkem.py": "FIPS 203 gives each use its own function or length",
-    "kms/nonces.py": "a MAC whose text begins with its label",
     "chain/bls.py": "the contracts name keys by the EVM's hash",
     "chain/artifacts.py": "selectors and topics are the EVM's",
     "bytewise/cli/demo/director.py": "function selectors are the EVM's",
