@@ -172,7 +172,7 @@ $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
 	@$(PROVERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
 	@touch $@
 
-prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledger, that a planted defect is found, and the stake tree
+prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledger, that a planted defect is found, the stake tree, the masks of seats and the verdict rule
 	@PATH="$(NODE_BIN):$$PATH" Z3="$(CURDIR)/$(PROVERS)/bin/z3" node $(CONTRACTS)/tools/prove.js
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=proofs \
 		halmos --forge-build-out out-proofs --solver yices --loop 60 --solver-timeout-assertion 120s
