@@ -114,8 +114,14 @@ abstract contract OtherActions is LateActions {
         (rs[0], sigs[0]) = (a.r, a.sig);
         bytes memory data = how % 4 < 2
             ? abi.encodeCall(anchor.answerList, (a.batchId, listOf(a.r), rs, sigs))
-            : abi.encodeCall(anchor.answerEnvelope, (anchor.receiptId(a.r), "elsewhere"));
+            : abi.encodeCall(anchor.answerEnvelope, (_answered(a, which), "elsewhere"));
         may(by, address(anchor), 0, data, how % 4 < 2 ? string("answerList") : string("answerEnvelope"));
+    }
+
+    /// @dev The envelope's demand, or now and then another one, which a locator does not answer.
+    function _answered(Anchored memory a, uint256 which) private view returns (bytes32) {
+        if (spread(which) % 3 == 0) return anchor.listSubject(a.batchId);
+        return spread(which) % 3 == 1 && owing.length != 0 ? owing[which % owing.length] : anchor.receiptId(a.r);
     }
 
     function expire(uint256 which, uint8 how, bool wait) internal {

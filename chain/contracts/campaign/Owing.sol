@@ -9,6 +9,9 @@ import {Hearing} from "./Hearing.sol";
 
 /// @title Demands to anchor: what each binds while it is open, and who is excused in the end
 abstract contract Owing is Hearing {
+    /// @dev `maxAnchorDelay` of the campaign.
+    uint256 private constant DELAY = 1 hours;
+
     /// @dev Receipts that were given out, by the subject of their demand, whether it was made or not.
     mapping(bytes32 subject => Receipt) internal lateOf;
     /// @notice Demands to anchor that are open.
@@ -24,6 +27,8 @@ abstract contract Owing is Hearing {
             owing.push(subject);
             _stoppedAt[subject] = registry.stoppedSeconds(POOL);
         } else if (e.topics[0] == IReceiptAnchor.Answered.selector) {
+            (uint8 kind,,) = abi.decode(e.data, (uint8, address, bytes));
+            that(kind == uint8(anchor.demand(subject).kind), "an answer of another kind");
             _close(subject);
         } else if (e.topics[0] == IReceiptAnchor.Expired.selector) {
             if (_close(subject)) _judge(subject);
@@ -49,20 +54,29 @@ abstract contract Owing is Hearing {
         }
     }
 
-    /// @dev Excused is whose pool stood still, and whose receipt fits no batch any more; nobody else.
+    /// @dev Excused is whose pool stood still for half of its time, and whose receipt fits no batch any more; nobody else, and before
+    ///      the deadline only whose key is gone.
     function _judge(bytes32 subject) private {
         IReceiptAnchor.Demand memory d = anchor.demand(subject);
         Receipt storage r = lateOf[subject];
-        bool open =
-            registry.item(r.environment).status == Status.ACTIVE && registry.item(r.modelId).status == Status.ACTIVE;
-        IKeyEpochs.Epoch memory e = epochs.epochInfo(r.keyEpoch);
-        if (e.state == IKeyEpochs.EpochState.COMPROMISED) open = false;
-        else if (e.state != IKeyEpochs.EpochState.ACTIVE && e.drainedAt + 1 hours < d.deadline) open = false;
-        _excused[subject] = !open && registry.stoppedSeconds(POOL) != _stoppedAt[subject];
+        uint256 stopped = registry.stoppedSeconds(POOL) - _stoppedAt[subject];
+        uint256 deadline = d.openedAt + DELAY + stopped;
+        uint256 last = _lastSecondOf(r.keyEpoch);
+        uint256 time = last > d.openedAt + DELAY ? DELAY : last > d.openedAt ? last - d.openedAt : 0;
+        bool open = registry.item(r.environment).status == Status.ACTIVE && registry.item(r.modelId).status == Status.ACTIVE;
+        _excused[subject] = (!open || last < deadline) && stopped != 0 && stopped >= (time + 1) / 2;
+        that(guardian.clock() > deadline || _excused[subject] && last < guardian.clock(), "a demand ended too early");
         same(
             uint8(d.state),
             uint8(_excused[subject] ? IReceiptAnchor.State.EXCUSED : IReceiptAnchor.State.EXPIRED),
             "excused"
         );
+    }
+
+    /// @dev In which batches of an epoch are taken.
+    function _lastSecondOf(uint64 epoch) private view returns (uint256) {
+        IKeyEpochs.Epoch memory e = epochs.epochInfo(epoch);
+        if (e.state == IKeyEpochs.EpochState.ACTIVE) return type(uint64).max;
+        return e.state == IKeyEpochs.EpochState.COMPROMISED ? 0 : e.drainedAt + DELAY;
     }
 }

@@ -203,6 +203,8 @@ abstract contract Demands is Reports {
     function _answer(bytes32 subject, Kind kind, bytes memory answer) private {
         StoredDemand storage d = _demands[subject];
         if (d.state != State.OPEN) revert NotDemanded(subject, d.state);
+        // Or a locator would do for a list, which nobody checks.
+        if (d.kind != kind) revert OtherKind(subject, d.kind);
         uint64 clock = _clock();
         uint256 deadline = _deadline(d);
         if (clock > deadline) revert TooLate(clock, deadline);
@@ -216,9 +218,10 @@ abstract contract Demands is Reports {
     function _close(bytes32 subject, StoredDemand storage d) private {
         uint64 clock = _clock();
         uint256 deadline = _deadline(d);
-        if (clock <= deadline) revert TooEarly(clock, deadline + 1);
-        State end = d.kind == Kind.ANCHOR && _couldNotPost(d, deadline) ? State.EXCUSED : State.EXPIRED;
-        (d.state, d.closedAt) = (end, SafeCast.toUint40(deadline));
+        (bool excused, bool forGood) = d.kind == Kind.ANCHOR ? _couldNotPost(d, clock, deadline) : (false, false);
+        // Stake and bond wait for nothing once nobody can post any more: a pool that stands still may do so for ever.
+        if (clock <= deadline && !forGood) revert TooEarly(clock, deadline + 1);
+        (d.state, d.closedAt) = (excused ? State.EXCUSED : State.EXPIRED, SafeCast.toUint40(Math.min(clock, deadline)));
         _settle(subject, d, d.by, ILedger.Reason.BOND_BACK);
         if (d.kind == Kind.ENVELOPE) _endHold(d);
         if (d.kind != Kind.LIST) return;
@@ -255,13 +258,25 @@ abstract contract Demands is Reports {
         if (d.kind == Kind.ANCHOR) VAULT.discharge(d.operator, unanchoredPenalty, subject);
     }
 
-    /// @dev The pool stood still while the demand was open, and what the receipt was made with was closed before the deadline, or is
-    ///      now, where nobody knows since when. Not: the pool cannot judge now, for that operators can bring about.
-    function _couldNotPost(StoredDemand storage d, uint256 deadline) private view returns (bool) {
+    /// @dev The pool stood still for at least half of the time that the demand gave, and what the receipt was made with was closed
+    ///      before the deadline, or is now, where nobody knows since when. Not: the pool cannot judge now, for that operators
+    ///      can bring about; nor a stop of a second, which is cheap. For good, if its key takes no receipts any more.
+    function _couldNotPost(StoredDemand storage d, uint256 clock, uint256 deadline)
+        private
+        view
+        returns (bool excused, bool forGood)
+    {
         Service storage s = _service(d.service);
-        if (_stoppedSeconds(s.pool) == d.stoppedAtStart) return false;
+        uint256 stopped = _stoppedSeconds(s.pool) - d.stoppedAtStart;
+        if (stopped == 0) return (false, false);
+        uint256 time = deadline - d.openedAt - stopped;
+        uint256 end = EPOCHS.inclusionEnd(s.keyEpoch);
         (, bool environmentOpen, bool modelOpen) = REGISTRY.service(s.environment, s.modelId);
-        return !environmentOpen || !modelOpen || EPOCHS.inclusionEnd(s.keyEpoch) < deadline;
+        if (end >= deadline && environmentOpen && modelOpen) return (false, false);
+        // A key that drains gave less.
+        if (end < d.openedAt + time) time = end > d.openedAt ? end - d.openedAt : 0;
+        excused = 2 * stopped >= time;
+        return (excused, excused && end < clock);
     }
 
     function _checkWindow(uint64 end) private view {

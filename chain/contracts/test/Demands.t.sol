@@ -577,3 +577,41 @@ contract AnchorDemandTest is DemandsBase {
         anchor.expire(ref);
     }
 }
+
+/// @title A demand is answered by what it asks for, or an operator ends it by any words of its own
+contract OtherKindTest is DemandsBase {
+    function refused(bytes32 subject, IReceiptAnchor.Kind kind, bytes memory locator) private {
+        vm.prank(operator);
+        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.OtherKind.selector, subject, kind));
+        anchor.answerEnvelope(subject, locator);
+        isState(subject, IReceiptAnchor.State.OPEN);
+        same(ledger.creditOf(operator), 0, "the bond waits");
+    }
+
+    function test_a_locator_is_no_list(bytes calldata locator) public {
+        anchored(receipt(1));
+        listDemanded(0);
+        refused(anchor.listSubject(0), IReceiptAnchor.Kind.LIST, locator);
+        vm.warp(uint256(anchor.demand(anchor.listSubject(0)).deadline) + 1);
+        anchor.expire(anchor.listSubject(0));
+        that(anchor.batch(0).isVoid, "a withheld list voids its batch");
+    }
+
+    /// @dev The number of such a demand is a receipt's: taken for a batch's, it would free a hold of somebody else's batch.
+    function test_a_locator_is_no_batch(bytes calldata locator) public {
+        anchored(receipt(1));
+        anchored(receipt(2));
+        Receipt memory late = receipt(3);
+        vm.warp(uint256(late.anchorBy) + 1);
+        anchorDemanded(late);
+        Receipt memory instead = receipt(3);
+        instead.tokensHash = "another";
+        anchored(instead);
+        anchored(receipt(4));
+        listDemanded(3);
+        refused(anchor.anchorSubject(anchor.receiptId(late)), IReceiptAnchor.Kind.ANCHOR, locator);
+        same(vault.obligedOf(operator), 1 ether, "obliged");
+        vm.warp(uint256(anchor.demand(anchor.listSubject(3)).deadline) + 1);
+        anchor.expire(anchor.listSubject(3));
+    }
+}

@@ -47,7 +47,7 @@ contract ExcuseTest is UnpostedBase {
         (, subject) = demanded();
         quits();
         closed(what);
-        vm.warp(block.timestamp + 1 + stopped);
+        vm.warp(block.timestamp + 30 minutes + stopped);
         joins();
         overdue(subject);
     }
@@ -100,6 +100,43 @@ contract ExcuseTest is UnpostedBase {
         overdue(subject);
         anchor.expire(subject);
         same(vault.stakeOf(operator), 99 ether, "the penalty");
+    }
+
+    /// @dev A second costs its accomplice a step out and in again. Half of the time, or what the key left of it.
+    function test_a_stop_is_an_excuse_from_half_of_the_time_on(uint16 stopped, uint16 left, bool after_) public {
+        Receipt memory r = receipt(1);
+        vm.warp(uint256(r.anchorBy) + 1);
+        closed(2);
+        uint256 had = bound(left, 1, 1 hours);
+        vm.warp(block.timestamp + 1 hours - had);
+        anchorDemanded(r);
+        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
+        if (after_) overdue(subject);
+        quits();
+        uint256 time = bound(stopped, 1, 1 hours);
+        vm.warp(block.timestamp + time);
+        if (!after_ && 2 * time < had) vm.expectPartialRevert(IReceiptAnchor.TooEarly.selector);
+        if (!after_ && 2 * time < had) anchor.expire(subject);
+        joins();
+        overdue(subject);
+        anchor.expire(subject);
+        same(vault.stakeOf(operator), 2 * time >= had ? 100 ether : 99 ether, "half of what it had");
+    }
+
+    /// @dev The deadline runs along with a pool that may stand still for ever; what the key decided waits for nothing.
+    function test_nothing_waits_for_a_pool_when_the_key_is_gone(uint32 more) public {
+        (, bytes32 subject) = demanded();
+        quits();
+        closed(2);
+        vm.warp(block.timestamp + 1 hours);
+        vm.expectPartialRevert(IReceiptAnchor.TooEarly.selector);
+        anchor.expire(subject);
+        vm.warp(block.timestamp + 1 + more);
+        anchor.expire(subject);
+        isState(subject, IReceiptAnchor.State.EXCUSED);
+        same(vault.keptOf(operator), 0, "stake is free");
+        same(ledger.creditOf(demander), BOND, "and the bond");
+        balanced();
     }
 
     /// @dev Keys change all the time. One that drains takes receipts for as long as a demand gives time, and who ends the demand late

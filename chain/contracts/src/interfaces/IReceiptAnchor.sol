@@ -125,6 +125,8 @@ interface IReceiptAnchor {
     /// @notice A subject is demanded once.
     error AlreadyDemanded(bytes32 subject);
     error NotDemanded(bytes32 subject, State have);
+    /// @notice What was demanded is of kind `want`, and this is no answer to it.
+    error OtherKind(bytes32 subject, Kind want);
     error BondMismatch(uint256 have, uint256 want);
     error BadAnswer(bytes32 have, bytes32 want);
     error TooEarly(uint256 now_, uint256 notBefore);
@@ -171,8 +173,9 @@ interface IReceiptAnchor {
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
     /// @notice End a demand that nobody answered in time. Anybody. Where less than the penalty could be taken it can be
-    ///         called again for the rest. A demand to anchor during which the pool stood still, and whose environment or model
-    ///         takes no batches at this moment, or its epoch none up to the deadline, ends without a penalty for good.
+    ///         called again for the rest. A demand to anchor ends without a penalty for good if the pool stood still for half of the
+    ///         time that the demand gave, and environment or model takes no batches at this moment, or the epoch none up to the
+    ///         deadline; so it does before the deadline, once the epoch takes none any more.
     function expire(bytes32 subject) external;
     /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
     /// @param ref `equivocationRef`, or the subject of the demand
