@@ -153,16 +153,22 @@ abstract contract Demands is Reports {
     function _batchEnd(uint64 batchId) internal view returns (uint256) {
         Stored storage b = _known(batchId);
         // The clock less the pool's stops never goes back, so a window that was over stays over.
-        uint256 stopped = _stoppedSeconds(_service(b.service).pool) - b.stoppedAtStart;
-        return uint256(b.startedAt) + PARAMS.window(b.paramsVersion) + stopped + _heldFor(listSubject(batchId));
+        // Nothing overflows: times are of 40 bits.
+        unchecked {
+            uint256 stopped = _stoppedSeconds(_service(b.service).pool) - b.stoppedAtStart;
+            return uint256(b.startedAt) + PARAMS.window(b.paramsVersion) + stopped + _heldFor(listSubject(batchId));
+        }
     }
 
     /// @dev Seconds for which a demand made a window stand still: at most up to its deadline.
     function _heldFor(bytes32 subject) internal view returns (uint256) {
         StoredDemand storage d = _demands[subject];
         if (d.state == State.NONE) return 0;
-        if (d.state == State.OPEN) return Math.min(_clock(), _deadline(d)) - d.openedAt;
-        return d.closedAt - d.openedAt;
+        uint256 end = d.state == State.OPEN ? Math.min(_clock(), _deadline(d)) : d.closedAt;
+        // Neither clock nor end lie before the beginning.
+        unchecked {
+            return end - d.openedAt;
+        }
     }
 
     /// @dev Environment, model and epoch take batches, and the environment's pool can judge them.
@@ -247,7 +253,11 @@ abstract contract Demands is Reports {
     /// @dev The collateral of the batch stays as long as the longest window of its receipts.
     function _endHold(StoredDemand storage d) private {
         --_known(d.number).holds;
-        uint64 held = d.closedAt - d.openedAt;
+        uint64 held;
+        // No end lies before its beginning.
+        unchecked {
+            held = d.closedAt - d.openedAt;
+        }
         if (held > _longestHeld[d.number]) _longestHeld[d.number] = held;
     }
 
@@ -267,28 +277,33 @@ abstract contract Demands is Reports {
         returns (bool excused, bool forGood)
     {
         Service storage s = _service(d.service);
-        uint256 stopped = _stoppedSeconds(s.pool) - d.stoppedAtStart;
-        if (stopped == 0) return (false, false);
-        uint256 time = deadline - d.openedAt - stopped;
-        uint256 end = EPOCHS.inclusionEnd(s.keyEpoch);
         (, bool environmentOpen, bool modelOpen) = REGISTRY.service(s.environment, s.modelId);
+        uint256 end = EPOCHS.inclusionEnd(s.keyEpoch);
         if (end >= deadline && environmentOpen && modelOpen) return (false, false);
-        // A key that drains gave less.
-        if (end < d.openedAt + time) time = end > d.openedAt ? end - d.openedAt : 0;
-        excused = 2 * stopped >= time;
-        return (excused, excused && end < clock);
+        // Nothing overflows: the deadline is the beginning, the time, and what stood still.
+        unchecked {
+            uint256 stopped = _stoppedSeconds(s.pool) - d.stoppedAtStart;
+            uint256 time = deadline - d.openedAt - stopped;
+            // A key that drains gave less.
+            if (end < d.openedAt + time) time = end > d.openedAt ? end - d.openedAt : 0;
+            excused = stopped != 0 && 2 * stopped >= time;
+            forGood = excused && end < clock;
+        }
     }
 
     function _checkWindow(uint64 end) private view {
-        uint64 clock = _clock();
+        uint256 clock = _clock();
         if (clock > end) revert WindowClosed(clock, end);
     }
 
     function _deadline(StoredDemand storage d) private view returns (uint256) {
         (uint32 maxAnchorDelay, uint32 cure) = PARAMS.demandTimes(d.paramsVersion);
-        if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
-        // Nobody can post while the pool cannot judge. Or who opens it for one transaction, to demand, would leave no time to answer.
-        return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(_service(d.service).pool) - d.stoppedAtStart;
+        // Nothing overflows: times are of 40 bits, and stopped seconds never go back.
+        unchecked {
+            if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
+            // Nobody can post while the pool cannot judge. Or who opens it for one transaction, to demand, would leave no time to answer.
+            return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(_service(d.service).pool) - d.stoppedAtStart;
+        }
     }
 
     /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.
