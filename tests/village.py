@@ -173,11 +173,11 @@ class Village:
         self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
         self.rng = Dice()
         self.keys = deal(self.rng)
-        self.appraisal = policy_for(_measurement(), word("shard"), folder / "root", CHAIN_ID, 1)
+        self.appraisal = policy_for(_measurement(self.model.model_id), word("shard"), folder / "root", CHAIN_ID, 1)
         self.operator, self.gateway = signer("operator"), signer("gateway")
         self.people = {name: signer(name) for name in NAMES}
         self.chain = Chain(tuple((key.address, STAKE) for key in self.people.values()), self.appraisal.digest)
-        quoter = SimulatedQuoter(Platform(folder / "platform.pem"), _measurement(), SystemClock())
+        quoter = SimulatedQuoter(Platform(folder / "platform.pem"), _measurement(self.model.model_id), SystemClock())
         shards = Shards(self.keys, self.chain, self.appraisal, quoter, self.rng)
         bench = functools.partial(Bench, self.engine, self.model.model_id, shards, quoter, CHAIN_ID, self.rng)
         self.enclaves = {name: Enclave(bench()) for name in NAMES}
@@ -188,5 +188,5 @@ class Village:
 
 
 @functools.cache
-def _measurement() -> Digest:
-    return measure(source_root(), ENCLAVE_ENTRY)
+def _measurement(model_id: Digest) -> Digest:
+    return measure(source_root(), ENCLAVE_ENTRY, model_id)

@@ -1,9 +1,9 @@
-"""What a program is: one digest over the first-party files that it can import, the pinned libraries and the interpreter.
+"""What a program is: one digest over the first-party files that it can import, pinned libraries, interpreter and its model.
 
 The closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources beside
 a module of the closure count with the script that compiles them (a library made from other sources is not loaded). Not covered:
 the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine. The
-model is not in it either: the measured program checks the artifact against the receipt's `model_id` itself.
+model stands for itself by its digest, to which the program has verified every file when it asks to be measured.
 """
 
 import ast
@@ -13,7 +13,7 @@ from pathlib import Path
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 ENCLAVE_ENTRY = "verifier.enclave.__main__"
 """The program that alone opens envelopes."""
@@ -22,7 +22,7 @@ SHARD_ENTRY = "kms.__main__"
 """The program that holds a share of an epoch's key."""
 
 COVERS = (
-    "first-party import closure and its C sources, pinned library versions, Python version; "
+    "first-party import closure and its C sources, pinned library versions, Python version, model digest; "
     "not wheels' bytes, compiler, kernel, hardware or isolation"
 )
 """Coverage statement of a simulated measurement, for the appraisal policy."""
@@ -32,14 +32,14 @@ C_SUFFIXES = (".c", ".h")
 BUILD_SCRIPT = "setup.py"
 
 
-def measure(root: Path, entry: str = ENCLAVE_ENTRY) -> Digest:
-    """Measurement of the program that starts at module `entry` in the source tree `root`.
+def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST) -> Digest:
+    """Measurement of the program that starts at module `entry` in the source tree `root` and runs that model, zero if none.
 
     `ConfigurationError` if the tree lacks the entry or its constraints file.
     """
     modules = closure(root, entry)
     files = modules | compiled_sources(root, modules)
-    parts: list[bytes] = [platform.python_version().encode(), entry.encode(), _read(root / "constraints.txt")]
+    parts: list[bytes] = [platform.python_version().encode(), entry.encode(), _read(root / "constraints.txt"), model]
     for name, path in sorted(files.items()):
         parts += [name.encode(), digests.sha256(path.read_bytes())]
     return digests.labelled(Label.MEASUREMENT, *parts)

@@ -15,7 +15,7 @@ from bytewise.protocol.appraisal import (
     TrustedMeasurement,
 )
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.units import U64, U256, Blob, Digest
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.collateral import EVALUATION
 from bytewise.tee_simulated.quoter import source_root
@@ -36,9 +36,11 @@ def simulated_rule(root_folder: Path) -> PlatformRule:
     )  # fmt: skip
 
 
-def simulated_policy(root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY) -> AppraisalPolicy:
-    """The policy that accepts exactly this run's root and this source tree's enclave and shard, on one test chain."""
-    return policy_for(measure(source_root(), entry), measure(source_root(), SHARD_ENTRY), root_folder, chain_id, serial)
+def simulated_policy(
+    root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST
+) -> AppraisalPolicy:
+    """The policy that accepts exactly this run's root, this source tree's shard and its enclave of a model, on a test chain."""
+    return policy_for(measure(source_root(), entry, model), measure(source_root(), SHARD_ENTRY), root_folder, chain_id, serial)
 
 
 def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int, serial: int) -> AppraisalPolicy:
@@ -71,6 +73,7 @@ def main() -> None:
     policy.add_argument("--chain-id", type=int, required=True)
     policy.add_argument("--serial", type=int, default=1)
     policy.add_argument("--entry", default=ENCLAVE_ENTRY)
+    policy.add_argument("--model", type=_digest, default=ZERO_DIGEST, help="model id that the program runs, in hexadecimal")
     given = parser.parse_args()
     match given.command:
         case "make-root":
@@ -78,7 +81,12 @@ def main() -> None:
         case "issue":
             issue(given.root, given.out)
         case "policy":
-            given.out.write_bytes(encode(simulated_policy(given.root, given.chain_id, given.serial, given.entry)))
+            made = simulated_policy(given.root, given.chain_id, given.serial, given.entry, given.model)
+            given.out.write_bytes(encode(made))
+
+
+def _digest(text: str) -> Digest:
+    return Digest(bytes.fromhex(text.removeprefix("0x")))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.evidence import REPORT_DATA_BYTES, Evidence
-from bytewise.protocol.units import Blob, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee.mode import refuse_in_production
@@ -44,9 +44,11 @@ class SimulatedQuoter:
         self._pck_key, self._attestation = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
 
     @classmethod
-    def of_this_program(cls, platform_file: Path, entry: str = ENCLAVE_ENTRY) -> "SimulatedQuoter":
-        """A quoter for the program that starts at `entry`, measured now from the running source tree."""
-        return cls(Platform(platform_file), measure(source_root(), entry), SystemClock())
+    def of_this_program(
+        cls, platform_file: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST
+    ) -> "SimulatedQuoter":  # fmt: skip
+        """A quoter for the program that starts at `entry` and runs that model, measured now from the running source tree."""
+        return cls(Platform(platform_file), measure(source_root(), entry, model), SystemClock())
 
     def quote(self, report_data: bytes) -> Blob:
         """Evidence over 64 bytes of report data."""

@@ -1,6 +1,7 @@
 """`python -m verifier.enclave --config FILE`: loads and verifies the artifact, proves the arithmetic, then takes jobs."""
 
 import argparse
+import functools
 import gc
 import os
 import signal
@@ -15,6 +16,7 @@ from bytewise.ports import Quoter
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, CannotExecute, ConfigurationError, Fault
+from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from bytewise.tee.quoters import open_quoter
@@ -57,17 +59,19 @@ def _bench(settings: EnclaveSettings) -> Bench:
     engine.vectors()
     # Whoever finds a fraud asks torch, too: what that imports is loaded now, not while a deadline runs.
     library()
-    quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, _simulator)
+    quoter = open_quoter(
+        settings.evidence, settings.platform_file, settings.endorsements, functools.partial(_simulator, engine.artifact.model_id)
+    )
     switchboard = Switchboard()
     keys = ShardKeySource(quoter, timeout_s=settings.key_timeout_s, dial=switchboard.dial)
     return Bench(engine, engine.artifact.model_id, keys, quoter, settings.chain_id, os.urandom, engine.profile, switchboard)
 
 
-def _simulator(platform_file: Path) -> Quoter:
+def _simulator(model_id: Digest, platform_file: Path) -> Quoter:
     # Imported here only: a production enclave must not hold it.
     from bytewise.tee_simulated.quoter import SimulatedQuoter
 
-    return SimulatedQuoter.of_this_program(platform_file)
+    return SimulatedQuoter.of_this_program(platform_file, model=model_id)
 
 
 def _environment(settings: EnclaveSettings) -> Environment | None:

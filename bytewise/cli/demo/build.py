@@ -115,9 +115,9 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
     return signers
 
 
-def make_policy(site: Site) -> AppraisalPolicy:
-    """The policy that accepts this run's simulated root and this source tree's enclave and shard."""
-    policy = simulated_policy(site.of("tee"), CHAIN_ID, 1)
+def make_policy(site: Site, models: Models) -> AppraisalPolicy:
+    """The policy that accepts this run's simulated root and this source tree's shard and enclave of the served model."""
+    policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(models.served))
     site.policy_file.write_bytes(encode(policy))
     return policy
 
@@ -143,7 +143,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
     """Deploys the contracts, has the shards make the key while policy and stakes come, has model and environment certified."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
-    policy, place = make_policy(site), make_environment(site, models)
+    policy, place = make_policy(site, models), make_environment(site, models)
     pool, served = plan.pool_of(place), artifact.load(models.served)
     with ThreadPoolExecutor(2) as threads:
         migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, models.served)

@@ -1,11 +1,14 @@
 """A measurement changes with every first-party line that the program can run, and with nothing else."""
 
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bytewise.protocol import digests
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.tee.measurement import ENCLAVE_ENTRY, closure, compiled_sources, measure
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,6 +65,18 @@ def test_the_measurement_follows_what_can_run(tree: Path, name: str) -> None:
     before = measure(tree, "app.__main__")
     change(tree)
     assert (measure(tree, "app.__main__") != before) is differs
+
+
+def test_the_measurement_changes_with_the_model(tree: Path) -> None:
+    models = [ZERO_DIGEST, digests.sha256(b"one"), digests.sha256(b"other")]
+    assert len({measure(tree, "app.__main__", model) for model in models}) == len(models)
+    assert measure(tree, "app.__main__") == measure(tree, "app.__main__", ZERO_DIGEST)
+
+
+def test_the_measurement_changes_with_the_interpreter(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = measure(tree, "app.__main__")
+    monkeypatch.setattr(platform, "python_version", lambda: "3.11.99")
+    assert measure(tree, "app.__main__") != before
 
 
 def test_two_programs_of_one_tree_measure_differently(tree: Path) -> None:

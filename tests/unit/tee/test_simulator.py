@@ -10,6 +10,7 @@ import pytest
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import Platform, issue, make_root
@@ -47,20 +48,31 @@ def test_fence_3_no_key_holder_module_reaches_the_simulator() -> None:
 @pytest.mark.e2e
 def test_the_program_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_path: Path) -> None:
     root, platform, policy = tmp_path / "root", tmp_path / "platform.key", tmp_path / "policy.json"
-    module = ("-m", "bytewise.tee_simulated")
+    module, model = ("-m", "bytewise.tee_simulated"), Digest(bytes(range(32)))
     for arguments in (
         ("make-root", "--out", str(root)),
         ("issue", "--root", str(root), "--out", str(platform)),
-        ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "31337", "--entry", "kms.client"),
+        (
+            "policy",
+            "--root",
+            str(root),
+            "--out",
+            str(policy),
+            "--chain-id",
+            "31337",
+            "--entry",
+            "kms.client",
+            "--model",
+            model.hex(),
+        ),
     ):
         ended = python(*module, *arguments)
         assert ended.returncode == 0, ended.stderr
-    assert decode(AppraisalPolicy, policy.read_bytes()) == simulated_policy(root, 31337, 1, "kms.client")
+    assert decode(AppraisalPolicy, policy.read_bytes()) == simulated_policy(root, 31337, 1, "kms.client", model)
     assert Platform(platform).pck_ca.certificate.issuer.rfc4514_string() == "CN=SIMULATED TEE ROOT - NOT INTEL/AMD"
     for secret in (platform, root / "root.key"):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
-    arguments = ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "1", "--entry", "kms.client")
-    ended = python(*module, *arguments)
+    ended = python(*module, "policy", "--root", str(root), "--out", str(policy), "--chain-id", "1", "--entry", "kms.client")
     assert ended.returncode != 0 and b"no test chain" in ended.stderr
 
 
