@@ -67,7 +67,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     checked = everybody_checks_the_list(village, published)
     case = Case(
         checked.receipt_id, checked.signed, published.header, checked.proof, published.envelope,
-        village.environment, village.keys.record, village.appraisal.digest,
+        village.environment, village.keys.record, Blob(encode(village.appraisal)),
     )  # fmt: skip
     results = drawn_verifiers_audit(village, case)
     assert all(result.result == AuditOutcome.MISMATCH for result in results)
@@ -91,7 +91,7 @@ def test_an_honest_answer_is_upheld_whoever_doubts_it(tmp_path: Path) -> None:
     checked = everybody_checks_the_list(village, published)
     case = Case(
         checked.receipt_id, checked.signed, published.header, checked.proof, published.envelope,
-        village.environment, village.keys.record, village.appraisal.digest,
+        village.environment, village.keys.record, Blob(encode(village.appraisal)),
     )  # fmt: skip
     dispute = a_committee_is_drawn(village, case)
     votes = its_members_vote(village, case, dispute)
@@ -137,7 +137,7 @@ def everybody_checks_the_list(village: Village, published: Published) -> Checked
 def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ...]:
     """A block draws auditors; each has its enclave open the envelope and verify by one forward pass."""
     checklist = preflight(
-        Record(case.signed.receipt, case.header, village.environment, case.policy, PARAMS.times.window, "simulated", True, True)
+        Record(case.signed.receipt, case.header, village.environment, village.appraisal.digest, PARAMS.times.window, "simulated", True, True)
     )
     assert checklist.failed == ()
     found = []

@@ -148,7 +148,7 @@ def verified(demo: Run) -> Verified:
     """What `bytewise verify` says, all asked at once: with the openings of two answers, without one, of no receipt."""
     answers = {a["operator"]: a for a in demo.report["answers"]}
     artifact = ("--artifact", str(ROOT / "build/models/lighthouse"))
-    asked = {
+    asked: dict[str, tuple[str, ...]] = {
         operator: (
             answers[operator]["receipt_id"],
             "--opening",
