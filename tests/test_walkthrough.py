@@ -137,7 +137,16 @@ def everybody_checks_the_list(village: Village, published: Published) -> Checked
 def drawn_verifiers_audit(village: Village, case: Case) -> tuple[AuditResult, ...]:
     """A block draws auditors; each has its enclave open the envelope and verify by one forward pass."""
     checklist = preflight(
-        Record(case.signed.receipt, case.header, village.environment, village.appraisal.digest, PARAMS.times.window, "simulated", True, True)
+        Record(
+            case.signed.receipt,
+            case.header,
+            village.environment,
+            village.appraisal.digest,
+            PARAMS.times.window,
+            "simulated",
+            True,
+            True,
+        )
     )
     assert checklist.failed == ()
     found = []
