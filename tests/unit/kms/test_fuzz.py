@@ -1,5 +1,7 @@
 """Every decoder that reads bytes from outside, under Hypothesis; `make soak-kms` runs them under a guided fuzzer."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.keys import Refusal
 from tests.fuzz.target import Target, same, target
 from tests.fuzz.targets import TARGETS
+from tests.source import ROOT
 
 recipes = st.binary(max_size=40).map(lambda tail: b"\x80" + tail)
 chosen = st.binary(min_size=1, max_size=1)
@@ -41,3 +44,10 @@ def test_a_decoder_that_fails_in_any_other_way_is_found() -> None:
     lax = target(lambda data: same(Refusal("a", "b", retryable=True), data), [encode(Refusal("a", "b", retryable=False))])
     with pytest.raises(AssertionError, match="other bytes"):
         lax.one(lax.corpus[0])
+
+
+def test_the_figures_are_of_these_targets_and_of_no_finding() -> None:
+    """A target that is new gets its inputs by `python -m bench.soak_fuzz --only`."""
+    figures = json.loads((ROOT / "bench" / "results" / "fuzz-kms.json").read_text())
+    assert set(figures["targets"]) == set(TARGETS)
+    assert figures["inputs"] >= 10_000_000 and figures["findings"] == 0
