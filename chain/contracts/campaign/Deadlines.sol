@@ -17,7 +17,7 @@ library Deadlines {
 
     /// @notice Revert unless `a` (aged) may become `b` at this time.
     function check(Table.Move m, Table.Look memory a, Table.Look memory b, Table.Limits memory p) internal pure {
-        _need(aged(b, b.clock) == b.phase, m, "phase by the clock");
+        _need(aged(b, b.clock) == b.phase && !_early(b), m, "phase by the clock");
         if (m == Table.Move.DRAW_LAST) {
             _need(b.commitEnd == b.clock + p.commitTime && b.revealEnd == b.commitEnd + p.revealTime, m, "commit time");
             _need(b.committed == 0 && b.revealed == 0, m, "votes before the draw");
@@ -48,6 +48,12 @@ library Deadlines {
         if (a.committed != b.committed) _need(a.phase == Phase.COMMIT, m, "a late commitment");
         if (a.revealed == b.revealed) return;
         _need(a.phase == Phase.REVEAL && b.clock <= a.revealEnd, m, "a vote outside its time");
+    }
+
+    /// @dev A phase that only the clock ends goes on until then.
+    function _early(Table.Look memory b) private pure returns (bool) {
+        if (b.phase == Phase.REVEAL) return b.clock <= b.commitEnd;
+        return b.phase == Phase.AIRGAP && b.appealEnd != 0 && b.clock <= b.appealEnd;
     }
 
     function _voting(Phase phase) private pure returns (bool) {
