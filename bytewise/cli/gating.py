@@ -102,10 +102,9 @@ def comparable(reply: Body) -> dict[str, bytes]:
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise ConfigurationError("endpoint", "its answer has no choices")
     for i, choice in enumerate(choices):
-        message = choice.get("message") or {}
-        parts[f"choices[{i}].message.content"] = str(message.get("content")).encode()
+        parts[f"choices[{i}].message.content"] = _bytes(str(_member(choice, "message").get("content")))
         parts[f"choices[{i}]"] = _canonical(choice)
-    usage = reply.get("usage") or {}
+    usage = _member(reply, "usage")
     parts["usage"] = _canonical({name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")})
     answers = _answers(reply)
     for where, answer in zip([f"answers[{i}]." for i in range(len(answers))] if len(answers) > 1 else [""], answers, strict=True):
@@ -177,7 +176,7 @@ class _Seen:
         """Compares an answer to the named request with the first one; None is traffic, which is only counted."""
         self.answers += 1
         for answer in _answers(reply):
-            receipt = (answer.get("receipt") or {}).get("receipt_id")
+            receipt = _member(answer, "receipt").get("receipt_id")
             self.replayed |= receipt is not None and receipt in self._receipts
             self._receipts.add(str(receipt))
         if name is None:
@@ -201,6 +200,14 @@ def _answers(reply: Body) -> list[Body]:
     return [reply]
 
 
+def _member(body: Body, name: str) -> Body:
+    """An object of an answer, which may leave it out."""
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise ConfigurationError("endpoint", f"{name} of its answer is no object")
+    return value or {}
+
+
 def _token_ids(reply: Body) -> Any:
     opening = reply.get("opening")
     output = opening.get("output") if isinstance(opening, dict) else None
@@ -208,7 +215,12 @@ def _token_ids(reply: Body) -> Any:
 
 
 def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    return _bytes(json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+
+
+def _bytes(text: str) -> bytes:
+    # An escape can stand for half of a character, and halves are compared, too.
+    return text.encode(errors="surrogatepass")
 
 
 def _around(data: bytes, at: int) -> str:

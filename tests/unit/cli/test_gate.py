@@ -5,7 +5,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from bytewise.cli import endpoint as endpoints
 from bytewise.cli.__main__ import main
 from bytewise.cli.demo.facts import gated
+from bytewise.cli.endpoint import MAX_ANSWER_BYTES
 from bytewise.cli.exits import Exit
 from bytewise.cli.gating import Plan, comparable, first_difference
 from bytewise.service.clock import monotonic_s
@@ -87,8 +89,12 @@ REPLY: Reply = {
 }  # fmt: skip
 
 
+class Trickle(bytes):
+    """An answer of which each byte comes by itself."""
+
+
 @contextmanager
-def endpoint(reply: Callable[[int], Reply]) -> Iterator[str]:
+def endpoint(reply: Callable[[int], Reply | bytes]) -> Iterator[str]:
     """An endpoint that answers the n-th chat request (from 0) with `reply(n)`, after refusing one as busy."""
     numbers, lock, refusals = iter(range(10_000)), threading.Lock(), [503]
 
@@ -106,12 +112,16 @@ def endpoint(reply: Callable[[int], Reply]) -> Iterator[str]:
         def log_message(self, *args: Any) -> None:
             """Says nothing on the test's standard error."""
 
-        def _say(self, status: int, value: Reply) -> None:
-            data = json.dumps(value).encode()
+        def _say(self, status: int, value: Reply | bytes) -> None:
+            data = value if isinstance(value, bytes) else json.dumps(value).encode()
             self.send_response(status)
             self.send_header("content-length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            pieces = [data[i : i + 1] for i in range(len(data))] if isinstance(value, Trickle) else [data]
+            with suppress(ConnectionError):  # who asked has read enough
+                for piece in pieces:
+                    self.wfile.write(piece)
+                    threading.Event().wait(0.2 if len(pieces) > 1 else 0)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
@@ -227,6 +237,46 @@ def test_an_answer_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -
     with endpoint(lambda _: {"choices": []}) as url:
         assert main(["gate", url, *SHORT]) == Exit.USAGE
     assert "no choices" in capsys.readouterr().err
+
+
+def said(where: Callable[[Reply], object]) -> bytes:
+    return json.dumps(changed(where)).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b'{"choices": ' + b"[" * 200_000, "nested deeper"),
+        (b'{"choices": ' + b"[" * 40 + b"]" * 40 + b"}", "nested deeper"),
+        (b"\xff", "no JSON"),
+        (b'{"id": 1, "id": 2}', "repeated key"),
+        (b'{"id": "' + b"x" * MAX_ANSWER_BYTES + b'"}', "larger than"),
+        (b"[]", "no JSON object"),
+        (said(lambda r: r["choices"][0].update(message=[1])), "message"),
+        (said(lambda r: r.update(usage="much")), "usage"),
+    ],
+    ids=["deep", "deep and whole", "no text", "a key twice", "large", "a list", "a message that is none", "usage that is none"],
+)
+def test_whatever_an_endpoint_says_is_refused_by_name(answer: bytes, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with endpoint(lambda _: answer) as url:
+        assert main(["gate", url, *SHORT]) == Exit.USAGE
+    assert why in capsys.readouterr().err
+
+
+def test_half_a_character_is_compared_like_others(capsys: pytest.CaptureFixture[str]) -> None:
+    first = said(lambda r: r["choices"][0]["message"].update(content="\ud800"))
+    other = said(lambda r: r["choices"][0]["message"].update(content="\ud801"))
+    with endpoint(lambda n: other if n == 1 else first) as url:
+        code, told = fired(capsys, url)
+    assert (code, told["difference"]["byte"]) == (Exit.MISMATCH, 2)
+
+
+def test_an_answer_that_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each byte comes in time; all together would take an hour."""
+    monkeypatch.setattr(endpoints, "TIMEOUT_S", 0.5)
+    with endpoint(lambda _: Trickle(b" " * 20_000)) as url:
+        assert main(["gate", url, *SHORT]) == Exit.UNAVAILABLE
+    assert "no whole answer" in capsys.readouterr().err
 
 
 def test_the_traffic_differs_from_the_probes_and_within_itself() -> None:
