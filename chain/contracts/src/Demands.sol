@@ -4,31 +4,20 @@ pragma solidity 0.8.37;
 import {LowLevelCall} from "@openzeppelin/contracts/utils/LowLevelCall.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {Reports} from "./Reports.sol";
 import {Receipt} from "./Types.sol";
-import {IGuardian} from "./interfaces/IGuardian.sol";
+import {Windows} from "./Windows.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {ILedger} from "./interfaces/ILedger.sol";
 import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
-import {IRegistry} from "./interfaces/IRegistry.sol";
 
-/// @title Demands: windows, and what stands still while an operator owes an answer
-abstract contract Demands is Reports {
-    /// @notice The protocol clock.
-    IGuardian public immutable GUARDIAN;
-    /// @notice Operators, environments, models, pools.
-    IRegistry public immutable REGISTRY;
+/// @title Demands: what an operator withholds is asked for; who does not answer in time pays, unless nobody could
+/// @dev What is asked of other contracts at several places has a function of its own: each call takes about a hundred bytes of
+///      code, of which EIP-170 leaves the anchor few.
+abstract contract Demands is Windows {
     /// @notice Key epochs.
     IKeyEpochs public immutable EPOCHS;
 
-    modifier running() {
-        _checkRunning();
-        _;
-    }
-
-    constructor(IGuardian guardian, IRegistry registry, IKeyEpochs epochs) {
-        GUARDIAN = guardian;
-        REGISTRY = registry;
+    constructor(IKeyEpochs epochs) {
         EPOCHS = epochs;
     }
 
@@ -43,7 +32,9 @@ abstract contract Demands is Reports {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function answerList(uint64 batchId, bytes calldata, Receipt[] calldata, bytes[] calldata) external {
+    function answerList(uint64 batchId, bytes calldata list, Receipt[] calldata receipts, bytes[] calldata sigs)
+        external
+    {
         Stored storage b = _known(batchId);
         // Or a list of anything would do, and a root that nobody else can open would make its receipts final unseen.
         _asked(LEAVES);
@@ -81,7 +72,7 @@ abstract contract Demands is Reports {
     /// @inheritdoc IReceiptAnchor
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable running {
         bytes32 id = _signedReceipt(r, sig);
-        if (!REGISTRY.isOperator(r.operator)) revert NotOperator(r.operator);
+        _checkOperator(r.operator);
         if (block.timestamp <= r.anchorBy) revert TooEarly(block.timestamp, uint256(r.anchorBy) + 1);
         uint64 last = lastSeq[r.operator];
         if (r.seq <= last) revert NumberAnchored(r.seq, last);
@@ -122,17 +113,6 @@ abstract contract Demands is Reports {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function windowEnd(bytes32 receiptId_, uint64 batchId) public view returns (uint64) {
-        return SafeCast.toUint64(_batchEnd(batchId) + _heldFor(receiptId_));
-    }
-
-    /// @inheritdoc IReceiptAnchor
-    function disputable(bytes32 receiptId_, uint64 batchId) external view returns (uint64, uint32, bytes32) {
-        Stored storage b = _known(batchId);
-        return (windowEnd(receiptId_, batchId), b.paramsVersion, _service(b.service).pool);
-    }
-
-    /// @inheritdoc IReceiptAnchor
     function demand(bytes32 subject) external view returns (Demand memory shown) {
         StoredDemand storage d = _demands[subject];
         if (d.state == State.NONE) return shown;
@@ -145,59 +125,34 @@ abstract contract Demands is Reports {
         shown.openedAt = d.openedAt;
         shown.deadline = d.state >= State.EXPIRED ? d.closedAt : SafeCast.toUint64(_deadline(d));
         shown.paramsVersion = d.paramsVersion;
-        (uint256 bond,,) = PARAMS.demandMoney(d.paramsVersion);
+        (uint256 bond,,) = _moneyOf(d.paramsVersion);
         shown.bond = uint96(bond);
     }
 
-    /// @dev Last second to question any receipt of a batch but those whose envelopes were demanded.
-    function _batchEnd(uint64 batchId) internal view returns (uint256) {
-        Stored storage b = _known(batchId);
-        // The clock less the pool's stops never goes back, so a window that was over stays over.
-        // Nothing overflows: times are of 40 bits.
-        unchecked {
-            uint256 stopped = _stoppedSeconds(_service(b.service).pool) - b.stoppedAtStart;
-            return uint256(b.startedAt) + PARAMS.window(b.paramsVersion) + stopped + _heldFor(listSubject(batchId));
-        }
-    }
-
-    /// @dev Seconds for which a demand made a window stand still: at most up to its deadline.
-    function _heldFor(bytes32 subject) internal view returns (uint256) {
-        StoredDemand storage d = _demands[subject];
-        if (d.state == State.NONE) return 0;
-        uint256 end = d.state == State.OPEN ? Math.min(_clock(), _deadline(d)) : d.closedAt;
-        // Neither clock nor end lie before the beginning.
-        unchecked {
-            return end - d.openedAt;
-        }
+    function _checkOperator(address who) internal view {
+        if (!REGISTRY.isOperator(who)) revert NotOperator(who);
     }
 
     /// @dev Environment, model and epoch take batches, and the environment's pool can judge them.
     function _checkServable(bytes32 environment, bytes32 modelId, uint64 epoch) internal view returns (bytes32 pool) {
         bool environmentOpen;
         bool modelOpen;
-        (pool, environmentOpen, modelOpen) = REGISTRY.service(environment, modelId);
+        (pool, environmentOpen, modelOpen) = _offered(environment, modelId);
         if (!environmentOpen) revert EnvironmentNotActive(environment);
         if (!modelOpen) revert ModelNotActive(modelId);
         if (!EPOCHS.isOpenForInclusion(epoch)) revert EpochNotOpen(epoch);
         if (!REGISTRY.isSeatable(pool)) revert PoolTooSmall(pool);
     }
 
-    function _clock() internal view returns (uint64) {
-        return GUARDIAN.clock();
-    }
-
-    function _stoppedSeconds(bytes32 pool) internal view returns (uint64) {
-        return REGISTRY.stoppedSeconds(pool);
-    }
-
-    function _checkRunning() private view {
-        if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
+    /// @dev Pool of the environment; whether the environment takes batches; whether the model does.
+    function _offered(bytes32 environment, bytes32 modelId) private view returns (bytes32, bool, bool) {
+        return REGISTRY.service(environment, modelId);
     }
 
     function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version) private {
         StoredDemand storage d = _demands[subject];
         if (d.state != State.NONE) revert AlreadyDemanded(subject);
-        (uint256 bond,,) = PARAMS.demandMoney(version);
+        (uint256 bond,,) = _moneyOf(version);
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
         (d.by, d.openedAt) = (msg.sender, SafeCast.toUint40(_clock()));
         (d.kind, d.state) = (kind, State.OPEN);
@@ -263,7 +218,7 @@ abstract contract Demands is Reports {
 
     /// @dev The bond to `who`, and no stake waits for an answer any more: before the penalty, which takes it or not.
     function _settle(bytes32 subject, StoredDemand storage d, address who, ILedger.Reason reason) private {
-        (uint256 bond,, uint256 unanchoredPenalty) = PARAMS.demandMoney(d.paramsVersion);
+        (uint256 bond,, uint256 unanchoredPenalty) = _moneyOf(d.paramsVersion);
         LEDGER.credit(subject, who, bond, reason);
         if (d.kind == Kind.ANCHOR) VAULT.discharge(d.operator, unanchoredPenalty, subject);
     }
@@ -277,7 +232,7 @@ abstract contract Demands is Reports {
         returns (bool excused, bool forGood)
     {
         Service storage s = _service(d.service);
-        (, bool environmentOpen, bool modelOpen) = REGISTRY.service(s.environment, s.modelId);
+        (, bool environmentOpen, bool modelOpen) = _offered(s.environment, s.modelId);
         uint256 end = EPOCHS.inclusionEnd(s.keyEpoch);
         if (end >= deadline && environmentOpen && modelOpen) return (false, false);
         // Nothing overflows: the deadline is the beginning, the time, and what stood still.
@@ -291,27 +246,20 @@ abstract contract Demands is Reports {
         }
     }
 
-    function _checkWindow(uint64 end) private view {
-        uint256 clock = _clock();
-        if (clock > end) revert WindowClosed(clock, end);
-    }
-
-    function _deadline(StoredDemand storage d) private view returns (uint256) {
-        (uint32 maxAnchorDelay, uint32 cure) = PARAMS.demandTimes(d.paramsVersion);
-        // Nothing overflows: times are of 40 bits, and stopped seconds never go back.
-        unchecked {
-            if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
-            // Nobody can post while the pool cannot judge. Or who opens it for one transaction, to demand, would leave no time to answer.
-            return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(_service(d.service).pool) - d.stoppedAtStart;
-        }
-    }
-
     /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.
     function _penaltyOf(StoredDemand storage d) private view returns (uint256) {
         if (d.kind == Kind.ENVELOPE) return 0;
-        (, uint256 withheldPenalty, uint256 unanchoredPenalty) = PARAMS.demandMoney(d.paramsVersion);
+        (, uint256 withheldPenalty, uint256 unanchoredPenalty) = _moneyOf(d.paramsVersion);
         if (d.kind == Kind.ANCHOR) return unanchoredPenalty;
-        (uint256 slashAmount,) = PARAMS.reportTerms(d.paramsVersion);
+        (uint256 slashAmount,) = _reportTerms(d.paramsVersion);
         return Math.max(slashAmount, withheldPenalty * _known(d.number).count);
+    }
+
+    function _moneyOf(uint32 version)
+        private
+        view
+        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty)
+    {
+        return PARAMS.demandMoney(version);
     }
 }

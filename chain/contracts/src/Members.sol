@@ -24,7 +24,7 @@ abstract contract Members is BatchStore, EIP712 {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function emptyLeafId(EmptyLeaf calldata) external view returns (bytes32) {
+    function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32) {
         return abi.decode(_asked(LEAVES), (bytes32));
     }
 

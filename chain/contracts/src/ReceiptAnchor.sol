@@ -7,6 +7,7 @@ import {Demands} from "./Demands.sol";
 import {Finality} from "./Finality.sol";
 import {Reports} from "./Reports.sol";
 import {Receipt} from "./Types.sol";
+import {Windows} from "./Windows.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IFeeMarket} from "./interfaces/IFeeMarket.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -40,7 +41,8 @@ contract ReceiptAnchor is Demands, Wired {
     constructor(Parts memory p)
         EIP712("Bytewise", "1")
         Reports(p.params, p.vault, p.ledger)
-        Demands(p.guardian, p.registry, p.epochs)
+        Windows(p.guardian, p.registry)
+        Demands(p.epochs)
     {
         FEES = p.fees;
         FINALITY = address(new Finality(p.guardian));
@@ -53,7 +55,7 @@ contract ReceiptAnchor is Demands, Wired {
 
     /// @inheritdoc IReceiptAnchor
     function post(BatchHeader calldata header) external payable running returns (uint64 batchId) {
-        if (!REGISTRY.isOperator(msg.sender)) revert NotOperator(msg.sender);
+        _checkOperator(msg.sender);
         uint32 version = PARAMS.version();
         (uint256 minStake, uint256 collateral, uint256 maxBatch) = PARAMS.postTerms(version);
         _checkSequence(header, maxBatch);
@@ -76,7 +78,11 @@ contract ReceiptAnchor is Demands, Wired {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function isFinal(Receipt calldata, bytes calldata, uint64, bytes32[] calldata) external view returns (bool) {
+    function isFinal(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
+        external
+        view
+        returns (bool)
+    {
         _asked(FINALITY);
         return true;
     }

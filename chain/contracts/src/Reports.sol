@@ -42,12 +42,17 @@ abstract contract Reports is Members {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function equivocation(Receipt calldata, bytes calldata, Receipt calldata, bytes calldata) external {
+    function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external {
         _equivocated();
     }
 
     /// @inheritdoc IReceiptAnchor
-    function equivocationWithEmpty(Receipt calldata, bytes calldata, EmptyLeaf calldata, bytes calldata) external {
+    function equivocationWithEmpty(
+        Receipt calldata r,
+        bytes calldata sig,
+        EmptyLeaf calldata empty,
+        bytes calldata emptySig
+    ) external {
         _equivocated();
     }
 
@@ -81,7 +86,7 @@ abstract contract Reports is Members {
         if (taken == 0) return 0;
         if (before == 0) {
             r.to = to;
-            (, r.shareBps) = PARAMS.reportTerms(version);
+            (, r.shareBps) = _reportTerms(version);
         }
         r.taken = SafeCast.toUint96(before + taken);
         r.waiting += SafeCast.toUint96(taken);
@@ -89,12 +94,16 @@ abstract contract Reports is Members {
         if (LEDGER.potOf(ref) >= r.waiting) _share(ref, r);
     }
 
+    function _reportTerms(uint32 version) internal view returns (uint256 slashAmount, uint16 shareBps) {
+        return PARAMS.reportTerms(version);
+    }
+
     /// @dev Of the leaves in the call.
     function _equivocated() private {
         (address operator, uint64 seq, bytes32 first, bytes32 second) =
             abi.decode(_asked(LEAVES), (address, uint64, bytes32, bytes32));
         uint32 version = PARAMS.version();
-        (uint256 penalty,) = PARAMS.reportTerms(version);
+        (uint256 penalty,) = _reportTerms(version);
         uint256 taken = _punish(operator, seq, equivocationRef(operator, seq), penalty, version, msg.sender);
         if (taken == 0) revert NothingToSlash(operator, seq);
         emit Equivocation(operator, seq, first, second, msg.sender, taken);

@@ -51,6 +51,14 @@ def test_signed_records_have_the_same_fields_in_abi_and_python(contract: str, fu
     assert type_string(record) == f"{record.__name__}({members})"
 
 
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_every_argument_has_a_name(name: str) -> None:
+    inherited = ("onERC1155BatchReceived", "onERC1155Received", "onERC721Received")
+    functions = interface(name).functions.items()
+    nameless = {f for f, entry in functions for each in entry["inputs"] if not each["name"] and f not in inherited}
+    assert nameless == set()
+
+
 def test_an_unknown_contract_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError):
         interface("NoSuchContract")
