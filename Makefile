@@ -9,6 +9,8 @@ PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
 CONTRACTS := chain/contracts
+# All Solidity of ours; alone, `forge fmt` takes what the default profile compiles.
+SOLIDITY := src test campaign proofs
 PACKAGES_READY := $(VENV)/.installed
 ENGINE := bytewise/inference/native
 ENGINE_READY := $(VENV)/.engine
@@ -78,7 +80,7 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@# The compiler of contracts has one thread and takes minutes.
 	@$(MAKE) --no-print-directory --jobs=2 static contracts
 	@echo '==> contracts and generated files'
-	@$(FORGE) fmt --check
+	@$(FORGE) fmt --check $(SOLIDITY)
 	@$(PY) $(CONTRACTS)/tools/export_abi.py --check
 	@$(PY) $(CONTRACTS)/tools/phase_page.py --check
 	@$(PY) $(CONTRACTS)/tools/reverts.py
@@ -116,7 +118,7 @@ campaign: install
 fmt: install ## format and fix what can be fixed
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
-	@$(FORGE) fmt
+	@$(FORGE) fmt $(SOLIDITY)
 
 bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)

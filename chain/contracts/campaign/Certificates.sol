@@ -67,7 +67,9 @@ abstract contract Certificates is Ballots {
         Certificate.Proof memory q;
         if (both != signers) {
             q = _proofOf(signers, both, f, ROOT);
-            that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "a seen certificate was joined");
+            that(
+                !_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "a seen certificate was joined"
+            );
         }
         if (committed == 0) return;
         q = _proofOf(signers | committed, signers | committed, f, ROOT);

@@ -158,7 +158,9 @@ abstract contract KeyActions is ShareActions {
         that(!may(by, address(epochs), 0, data, "rekey") || by == address(this), "who rules keys");
         // Who wants a key gone tries at once, while disputes need it.
         bool over = active != 0 && epochs.activeEpoch() != active;
-        if (over && live.length > 2) may(address(this), address(epochs), 0, abi.encodeCall(epochs.retire, (active)), "retire");
+        if (over && live.length > 2) {
+            may(address(this), address(epochs), 0, abi.encodeCall(epochs.retire, (active)), "retire");
+        }
     }
 
     function _opening(uint64 epoch) private view returns (bytes memory) {

@@ -63,7 +63,8 @@ abstract contract Owing is Hearing {
         uint256 deadline = d.openedAt + DELAY + stopped;
         uint256 last = _lastSecondOf(r.keyEpoch);
         uint256 time = last > d.openedAt + DELAY ? DELAY : last > d.openedAt ? last - d.openedAt : 0;
-        bool open = registry.item(r.environment).status == Status.ACTIVE && registry.item(r.modelId).status == Status.ACTIVE;
+        bool open =
+            registry.item(r.environment).status == Status.ACTIVE && registry.item(r.modelId).status == Status.ACTIVE;
         _excused[subject] = (!open || last < deadline) && stopped != 0 && stopped >= (time + 1) / 2;
         that(guardian.clock() > deadline || _excused[subject] && last < guardian.clock(), "a demand ended too early");
         same(

@@ -19,13 +19,15 @@ abstract contract Recount {
     mapping(bytes32 id => mapping(uint16 round => Said[])) internal said;
 
     function _heard(Vote memory v) internal {
-        bytes32 out = v.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(v.tokensHash, v.traceRoot) : bytes32(0);
+        bytes32 out =
+            v.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(v.tokensHash, v.traceRoot) : bytes32(0);
         bytes32 group = keccak256(abi.encode(v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest));
         said[v.dispute][v.round].push(Said(v.outcome, v.code, out, group, v.seatMask));
     }
 
     function _heard(Finding memory f, uint256 seats) internal {
-        bytes32 out = f.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(f.tokensHash, f.traceRoot) : bytes32(0);
+        bytes32 out =
+            f.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(f.tokensHash, f.traceRoot) : bytes32(0);
         bytes32 group = keccak256(abi.encode(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest));
         said[f.dispute][f.round].push(Said(f.outcome, f.code, out, group, seats));
     }

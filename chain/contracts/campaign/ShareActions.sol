@@ -51,8 +51,7 @@ abstract contract ShareActions is OtherActions {
         bytes32 digest = epochs.hashShares(Shares(epoch, e.version + 1, keccak256(commitments), who, TRANSCRIPT));
         bytes[] memory words = _words(shards, digest, d.fresh);
         bytes[] memory consents = _words(e.shards, digest, d.old);
-        return
-            abi.encodeCall(epochs.reshare, (epoch, commitments, shards, uint8(d.t), TRANSCRIPT, words, consents));
+        return abi.encodeCall(epochs.reshare, (epoch, commitments, shards, uint8(d.t), TRANSCRIPT, words, consents));
     }
 
     function _words(address[] memory who, bytes32 digest, uint256 mask) private view returns (bytes[] memory words) {
