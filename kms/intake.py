@@ -1,24 +1,31 @@
 """What strangers may take up of a shard's HTTPS: connections, time, and memory for bodies that nobody has looked at yet.
 
-uvicorn waits for ever for the next byte of a request, and takes as many connections as there are file descriptors. TLS comes
-first: asyncio gives a handshake 60 seconds.
+uvicorn waits for ever for the next byte of a request, and takes as many connections as there are file descriptors. A handshake
+has asyncio's 60 seconds there, and nobody counts it: so here a connection has its place, and little time, before TLS begins.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.protocol.errors import NotCanonical, TryAgain
 
+HANDSHAKE_S = 10.0
+"""For a TLS handshake, from the connection to its end."""
+
 REQUEST_S = 30.0
-"""For a whole request, from the connection or the answer before it to the end of its own answer: a trickle extends nothing."""
+"""For a whole request, from the handshake or the answer before it to the end of its own answer: a trickle extends nothing."""
 
 CONNECTIONS, CONNECTIONS_FROM_ONE_ADDRESS = 128, 32
 """One more is closed before a byte is read."""
@@ -37,17 +44,13 @@ SHUTDOWN_S = 5
 
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a limit of connections and of time."""
+    """uvicorn's HTTP/1.1 with a limit of time, inside TLS."""
 
     _overdue: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A connection whose TLS handshake is done."""
         super().connection_made(transport)
-        of_one = sum(isinstance(each, TimedProtocol) and each.host == self.host for each in self.connections)
-        if len(self.connections) > CONNECTIONS or of_one > CONNECTIONS_FROM_ONE_ADDRESS:
-            transport.abort()
-            return
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -60,11 +63,6 @@ class TimedProtocol(H11Protocol):
         self._arm()
         super().on_response_complete()
 
-    @property
-    def host(self) -> str:
-        """Address of the other end."""
-        return self.client[0] if self.client else ""
-
     def _arm(self) -> None:
         self._disarm()
         self._overdue = self.loop.call_later(REQUEST_S, self.transport.abort)
@@ -73,6 +71,52 @@ class TimedProtocol(H11Protocol):
         if self._overdue is not None:
             self._overdue.cancel()
             self._overdue = None
+
+
+class Threshold(asyncio.Protocol):
+    """A connection from its first moment to the end of its TLS handshake: one of those that uvicorn counts and ends."""
+
+    def __init__(self, tls: ssl.SSLContext, server_state: ServerState, **given: Any) -> None:
+        """`given`: what uvicorn makes a protocol with."""
+        self._tls, self._connections = tls, cast(set[asyncio.BaseProtocol], server_state.connections)
+        self._inside = TimedProtocol(server_state=server_state, **given)
+        self._early: list[bytes] = []
+        self.transport: asyncio.Transport
+        """The connection without TLS."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection: it gets a place, or is closed."""
+        host = host_of(transport)
+        of_one = sum(host_of(each.transport) == host for each in self._connections if isinstance(each, Threshold | TimedProtocol))
+        if len(self._connections) >= CONNECTIONS or of_one >= CONNECTIONS_FROM_ONE_ADDRESS:
+            cast(asyncio.Transport, transport).abort()
+            return
+        self.transport = cast(asyncio.Transport, transport)
+        self._connections.add(self)
+        self._handshake = asyncio.get_running_loop().create_task(self._enter())
+
+    def data_received(self, data: bytes) -> None:
+        """The beginning of a request that came in one piece with the end of the handshake."""
+        self._early.append(data)
+
+    def shutdown(self) -> None:
+        """The shard stops."""
+        self.transport.abort()
+
+    async def _enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            secure = await loop.start_tls(self.transport, self, self._tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
+        except OSError:  # no TLS, too slow, or gone
+            return
+        finally:
+            self._connections.discard(self)
+        if secure is None or secure.is_closing():
+            return
+        self._inside.connection_made(secure)
+        secure.set_protocol(self._inside)
+        if self._early:
+            self._inside.data_received(b"".join(self._early))
 
 
 class Intake:
@@ -107,8 +151,15 @@ class Intake:
 
 def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Config:
     """How a shard's application is served."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
     return uvicorn.Config(
-        app, host=host, port=port, ssl_certfile=str(certificate), ssl_keyfile=str(key), log_config=None, access_log=False,
-        lifespan="off", http=TimedProtocol, ws="none", h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        app, host=host, port=port, log_config=None, access_log=False, lifespan="off",
+        http=cast(type[asyncio.Protocol], partial(Threshold, tls)), ws="none", h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=SHUTDOWN_S,
     )  # fmt: skip
+
+
+def host_of(transport: asyncio.BaseTransport) -> str:
+    """Address of the other end; the same of all that are gone."""
+    return str((transport.get_extra_info("peername") or ("",))[0])

@@ -6,7 +6,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,7 +17,7 @@ from bytewise.protocol.errors import NotCanonical, TryAgain
 from bytewise.protocol.keys import Refusal
 from kms import intake
 from kms.api import build_app
-from kms.intake import MAX_HEADER_BYTES, Intake, TimedProtocol, server_config
+from kms.intake import MAX_HEADER_BYTES, Intake, server_config
 from tests.unit.kms.offices import Office, offices
 from tests.unit.kms.world import free_port, wait_until
 
@@ -87,6 +86,13 @@ REFUSED = (403, Refusal("NotCanonical", NotCanonical.rule, False))
 BUSY = (503, Refusal("TryAgain", TryAgain.rule, True))
 
 
+def served(place: Place) -> bool:
+    """Whether somebody who comes now is answered."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return answer_to(place, b"no exchange") == REFUSED
+    return False
+
+
 def is_closed(peer: ssl.SSLSocket) -> bool:
     """Waits for the other end to close; False if it says something."""
     with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
@@ -129,23 +135,98 @@ def test_control_uvicorn_alone_waits_as_long_as_the_stranger_likes(office: Offic
             peer.recv(1)
 
 
+def hello(place: Place, stop: int) -> bytes:
+    """What a client says first, up to its byte `stop`."""
+    said = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        trusting(place.office).wrap_bio(ssl.MemoryBIO(), said, server_hostname="127.0.0.1").do_handshake()
+    return said.read()[:stop]
+
+
+@contextlib.contextmanager
+def before_tls(place: Place, said: bytes = b"") -> Iterator[socket.socket]:
+    """A connection that is no TLS session yet."""
+    with socket.create_connection(("127.0.0.1", place.office.port), timeout=PATIENCE_S) as plain:
+        plain.sendall(said)
+        yield plain
+
+
+def ends(peer: socket.socket) -> bool:
+    """Waits for the other end to close, whatever it says before."""
+    with contextlib.suppress(ConnectionError):
+        while peer.recv(2**16):
+            pass
+    return True
+
+
+@pytest.mark.parametrize("stop", [0, 100], ids=["nothing", "half a hello"])
+def test_who_does_not_end_its_handshake_is_cut_off(office: Office, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "HANDSHAKE_S", SHORT_S)
+    with serving(office) as place:
+        with before_tls(place, hello(place, stop)) as peer:
+            peer.settimeout(20 * SHORT_S)
+            assert ends(peer)
+        assert answer_to(place, b"no exchange") == REFUSED
+
+
+def test_what_is_no_tls_is_closed_and_its_place_is_free_again(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "CONNECTIONS", 1)
+    with serving(office) as place:
+        for _ in range(3):
+            with before_tls(place, b"GET / HTTP/1.1\r\n\r\n") as peer:
+                assert ends(peer)
+        wait_until(lambda: served(place))
+
+
+@pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
+def test_handshakes_that_do_not_end_have_places_too(office: Office, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: with one place more the third is waited for."""
+    with serving(office) as place, before_tls(place), before_tls(place):
+        with before_tls(place) as third:
+            third.settimeout(4 * SHORT_S)
+            with pytest.raises(TimeoutError):
+                third.recv(1)
+        monkeypatch.setattr(intake, limit, 2)
+        with before_tls(place) as third:
+            third.settimeout(4 * SHORT_S)
+            assert ends(third)
+    # And a shard that stops does not wait for them.
+
+
+def test_a_request_in_one_piece_with_the_end_of_the_handshake_is_answered_in_tls(office: Office) -> None:
+    with serving(office) as place, before_tls(place) as plain:
+        heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = trusting(place.office).wrap_bio(heard, said, server_hostname="127.0.0.1")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        done = False
+        while not done:
+            plain.sendall(said.read())
+            heard.write(plain.recv(2**16))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                done = True
+        client.write(posting(2, b"{}"))
+        plain.sendall(said.read())
+        answer = b""
+        while len(answer) < 12:
+            heard.write(plain.recv(2**16))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                answer += client.read()
+        assert answer[:12] == b"HTTP/1.1 403"
+
+
 @pytest.mark.parametrize("limit", ["CONNECTIONS", "CONNECTIONS_FROM_ONE_ADDRESS"])
 def test_one_connection_too_many_is_closed_and_the_others_are_served(
     office: Office, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, limit, 2)
     with serving(office) as place, stranger(place) as first:
-        with stranger(place), stranger(place) as third:
-            assert is_closed(third)
+        with stranger(place), before_tls(place) as third:
+            assert ends(third)
             first.sendall(posting(2, b"{}"))
             assert first.recv(12) == b"HTTP/1.1 403"
-
-        def served() -> bool:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                return answer_to(place, b"no exchange") == REFUSED
-            return False
-
-        wait_until(served)
+        wait_until(lambda: served(place))
 
 
 def test_bodies_of_strangers_together_are_bounded_and_their_place_is_free_again(office: Office) -> None:
@@ -186,5 +267,7 @@ def start_of_answer(peer: ssl.SSLSocket) -> bytes:
 
 
 def test_nobody_upgrades_to_another_protocol(office: Office) -> None:
-    config = server_config(build_app(None, office.restart()), "127.0.0.1", 1, Path("tls.pem"), Path("tls.key"))
-    assert (config.http, config.ws) == (TimedProtocol, "none")
+    """Whoever asks is answered as if it had not."""
+    asked = b"GET / HTTP/1.1\r\nHost: shard\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    with serving(office) as place, stranger(place, asked + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n") as peer:
+        assert start_of_answer(peer) == b"HTTP/1.1 404"
