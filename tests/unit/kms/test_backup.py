@@ -16,7 +16,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
-from kms import keyring
+from kms import backup, keyring
 from kms.backup import Restored, back_up, open_backup, restore
 from kms.curve import encode_point
 from kms.dkg.erasing import erase
@@ -177,6 +177,21 @@ def test_keys_never_come_back_beside_a_log_that_contradicts_what_was_signed(
     with pytest.raises(StaleBackup, match=problem):
         station.restore()
     assert station.content() == {}
+
+
+def test_control_keys_that_come_back_beside_another_log_sign_two_records_of_one_number(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack 21 with the log not asked: whoever got the first record holds one that the shard's log contradicts."""
+    first = station.world.shard(1).log(1).entries[-1]
+    drop_last(station)
+    before = station.lose()
+    monkeypatch.setattr(backup, "_verify_logs", lambda backup, records: backup)
+    station.restore()
+    assert station.content() == before
+    station.release(3)
+    other = station.world.shard(1).log(1).entries[-1]
+    assert (first.record.index, first.record.shard) == (other.record.index, other.record.shard) and first != other
 
 
 def test_a_log_that_went_on_after_the_backup_is_right(station: Station) -> None:

@@ -28,12 +28,15 @@ def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_wi
     others = weighted_sum({1: 1, 2: 1}, {i: [GENERATOR * random_scalar(os.urandom)] for i in (1, 2)})
     first = prepare(name, 3, random_scalar(os.urandom), 2, os.urandom)
     committed = commitment_digest(name, 3, first.commitments, first.e, first.f)
-    # Control: it saw the others' constants, and tries its own until the sum has the low bits that it wants.
+    # It saw the others' constants, and tries its own until the sum has the low bits that it wants.
     tries = (prepare(name, 3, random_scalar(os.urandom), 2, os.urandom) for _ in range(1000))
     chosen = next(each for each in tries if sum_of(others[0], each.commitments[0])[-1] % 8 == wanted)
     assert sum_of(others[0], chosen.commitments[0])[-1] % 8 == wanted
     with pytest.raises(DealerLied, match="other commitments than it committed to"):
         verify_deal(name, 3, Deal(chosen.commitments, chosen.e, chosen.f, ()), committed, 2, ())
+    # Control: who may commit to what it chose when it knew the others is no liar, and the key is as it wants it.
+    late = commitment_digest(name, 3, chosen.commitments, chosen.e, chosen.f)
+    assert verify_deal(name, 3, Deal(chosen.commitments, chosen.e, chosen.f, ()), late, 2, ())
     assert verify_deal(name, 3, Deal(first.commitments, first.e, first.f, ()), committed, 2, ())
 
 

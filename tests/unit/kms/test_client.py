@@ -35,7 +35,7 @@ from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
 from kms import keyring
 from kms.client import ShardKeySource
-from kms.curve import encode_scalar
+from kms.curve import decode_point, encode_scalar
 from kms.dialling import place_of
 from kms.envelope import seal_padded
 from kms.keyring import HeldShare
@@ -133,6 +133,18 @@ def test_more_than_n_minus_t_liars_give_no_key_and_never_a_wrong_plaintext(world
     with world.listening(*shards), pytest.raises(NoKey):
         source(world, blame).open(world.job(case), world.secret)
     assert {index for index, error in blame.failures if error is ShardLied} == set(liars)
+
+
+def test_control_without_proofs_of_partials_one_liar_makes_an_honest_operators_envelope_look_false(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack 12 with the defence removed: not even no key, but a verdict against who sealed rightly."""
+    case, blame = disputed(world), Blame()
+    monkeypatch.setattr("kms.client.verify_partial", lambda partial, *_: decode_point(partial.point))
+    with world.listening((1, WrongShare.of(world, 1)), (2, world.shard(2)), (3, world.shard(3))):
+        with pytest.raises(EnvelopeDoesNotOpen):
+            source(world, blame).open(world.job(case), world.secret)
+    assert blame.failures == []
 
 
 @pytest.mark.parametrize(("kind", "error"), [(ForgingShard, ReleaseNotRecorded), (UnsignedShard, BadSignature)])

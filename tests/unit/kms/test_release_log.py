@@ -10,10 +10,10 @@ from bytewise.protocol.docket import Case, Seat
 from bytewise.protocol.errors import ConfigurationError, ReleaseLogBroken
 from bytewise.protocol.keys import SignedRelease, SignedTicket
 from bytewise.protocol.messages import TicketKind
-from bytewise.protocol.release_log import START, verify_log, verify_owner
+from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
-from kms import keyring
+from kms import keyring, log_copy
 from kms.log_copy import LogCopy, Pages
 from kms.log_rights import without_right
 from kms.policy import key_domain
@@ -95,6 +95,21 @@ TAMPERED: dict[str, Callable[[World, Entries], Entries]] = {
 def test_a_log_that_was_tampered_with_is_refused(world: World, logged: Entries, how: str) -> None:
     with pytest.raises(ReleaseLogBroken):
         verify_log(TAMPERED[how](world, logged), START, DOMAIN)
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+def test_control_an_auditor_that_checks_no_chain_keeps_what_was_tampered_with(
+    world: World, logged: Entries, copy: LogCopy, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = TAMPERED[how](world, logged)
+    with pytest.raises(ReleaseLogBroken):
+        copy.extend(paged(shown, 3), DOMAIN)
+    assert not copy.path.exists()
+    monkeypatch.setattr(
+        log_copy, "verify_log", lambda entries, head, domain: LogHead(head.digest, head.next_index + len(entries))
+    )
+    copy.extend(paged(shown, 3), DOMAIN)
+    assert copy.read(DOMAIN)[0] == shown != logged
 
 
 def test_a_log_of_another_shard_or_epoch_is_not_this_ones(world: World, logged: Entries) -> None:

@@ -6,13 +6,17 @@
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from bytewise.protocol.appraisal import GpuUse, PlatformRule, TcbStatus
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
     EvidenceMalformed,
@@ -20,15 +24,18 @@ from bytewise.protocol.errors import (
     EvidenceReplayed,
     MeasurementRefused,
     TcbRefused,
+    UntrustedRoot,
 )
 from bytewise.protocol.evidence import (
     MAX_EVIDENCE_BYTES,
     Collateral,
+    Evidence,
     evidence_digest,
     gpu_nonce,
     quoted_report_data,
 )
 from bytewise.protocol.units import Blob
+from bytewise.service.clock import ForwardClock
 from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee_simulated.collateral import Verdict
@@ -73,6 +80,45 @@ def test_attack_6_control_a_verifier_that_takes_every_genuine_status_takes_an_ou
     assert bench.appraise(data, bench.with_rule(statuses=everything)).claims.status is TcbStatus.OUT_OF_DATE
 
 
+def test_attack_6_control_where_no_measurement_is_compared_another_program_passes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bench.signed(replace(bench.body, mr_td=b"\x66" * 48))
+    with pytest.raises(MeasurementRefused):
+        bench.appraise(data)
+    monkeypatch.setattr("bytewise.tee.appraisal._program", lambda policy, *_: policy.measurements[0])
+    assert bench.appraise(data).program == bench.policy.measurements[0]
+
+
+def test_attack_6_control_a_verifier_that_asks_only_who_signed_takes_a_debug_quote(bench: Bench) -> None:
+    """The library refuses debug by itself: what is left without it is the signature, which is genuine."""
+    data = bench.signed(replace(bench.body, td_attributes=(1).to_bytes(8, "little")))
+    with pytest.raises(EvidenceRefused, match="Debug"):
+        bench.appraise(data)
+    quote = decode(Evidence, data).quote
+    # Header and body, then the length of what follows: signature and key of the quoting enclave, 64 bytes each.
+    signed, signature, key = quote[:632], quote[636:700], quote[700:764]
+    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x04" + key)
+    halves = (int.from_bytes(signature[at : at + 32]) for at in (0, 32))
+    public.verify(encode_dss_signature(*halves), signed, ec.ECDSA(hashes.SHA256()))
+    assert signed.endswith(REPORT)
+
+
+def test_attack_6_control_a_verifier_that_believes_the_root_that_comes_along_takes_anybodys_platform(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = Bench(tmp_path)
+    data = encode(theirs.evidence)
+    with pytest.raises(UntrustedRoot):
+        bench.appraise(data, now=theirs.now)
+
+    def believing(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
+        return verify_quote(replace(rule, root=theirs.policy.rules[0].root), quote, collateral, now)
+
+    monkeypatch.setattr("bytewise.tee.appraisal.verify_quote", believing)
+    assert bench.appraise(data, now=theirs.now).program == bench.policy.measurements[0]
+
+
 def test_attack_6_a_platform_key_that_was_revoked_is_refused(bench: Bench) -> None:
     serial = bench.platform.pck_ca.certificate.serial_number
     # Control: a list that names somebody else's certificate refuses nothing.
@@ -101,6 +147,29 @@ def test_attack_7_collateral_from_before_a_platform_fell_behind_is_over_or_of_an
     assert bench.appraise(kept, from_then, now=short)
     with pytest.raises(TcbRefused):
         bench.appraise(kept, grown, now=short)
+
+
+class Hands:
+    """A clock that somebody sets."""
+
+    def __init__(self, now: int) -> None:
+        self.at = now
+
+    def now(self) -> int:
+        return self.at
+
+
+def test_attack_7_a_clock_that_is_set_back_revives_nothing_and_a_bare_one_does(bench: Bench) -> None:
+    before = bench.now - 301
+    kept, fresh = encode(bench.quoter_at(before).evidence(bench.body)), encode(bench.evidence)
+    bare = Hands(bench.now)
+    clock = ForwardClock(bare)
+    assert bench.appraise(fresh, now=clock.now())
+    bare.at = before
+    with pytest.raises(EvidenceExpired):
+        bench.appraise(kept, now=clock.now())
+    # Control: the same verifier, and the clock as it is.
+    assert bench.appraise(kept, now=bare.now())
 
 
 # --- 23: parser bombs ---

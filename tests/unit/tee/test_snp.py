@@ -1,5 +1,6 @@
 """SNP reports of a synthetic AMD: one change at a time, each refused by its own rule."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -33,7 +34,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.evidence import Evidence, SnpCertificates
 from bytewise.protocol.units import U64, U256, Blob, Digest
-from bytewise.tee import fences
+from bytewise.tee import fences, snp
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.snp import certificate_time, verify_report
 from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
@@ -199,18 +200,67 @@ def test_attack_27_a_platform_cannot_be_said_to_cover_what_it_cannot(amd: Amd) -
         TrustedMeasurement(PlatformKind.SNP, amd_measurement(amd), (Coverage.IMAGE,), "", GpuUse.NONE)
 
 
+FIRMWARE, OURS, THEIRS = b"the provider's firmware", b"our image", b"the attacker's image"
+
+
+def booted(kind: PlatformKind, image: bytes) -> Guest:
+    """A guest that runs this image: on AWS the firmware is measured and loads what it is given, elsewhere the image is, too.
+
+    The key that it wants keys for is made by what runs, so that each image asks with report data of its own.
+    """
+    covered = FIRMWARE if kind is PlatformKind.SNP_AWS else FIRMWARE + image
+    return Guest(measurement=hashlib.sha384(covered).digest(), report_data=hashlib.sha512(b"key of " + image).digest())
+
+
+def appraised(amd: Amd, kind: PlatformKind, image: bytes) -> TrustedMeasurement:
+    """As what a guest with this image is known to a policy that lists, as an image, what ours measures."""
+    ours = measurement_of(amd, booted(kind, OURS))
+    listed = TrustedMeasurement(kind, ours, (Coverage.IMAGE,), "the image", GpuUse.NONE)
+    policy, guest = AppraisalPolicy(U64(1), (U256(1),), (rule(amd),), (listed,), False), booted(kind, image)
+    evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report(guest)), None, amd.certificates(), Blob(b"")))
+    accepted = verify_evidence(policy, evidence, guest.report_data, NOW, 1)
+    assert accepted.report_data == hashlib.sha512(b"key of " + image).digest()
+    return accepted.program
+
+
 def test_attack_27_control_a_measurement_of_firmware_passes_any_image_where_the_policy_may_list_it(
     amd: Amd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider's firmware is measured and loads whatever it is given: two images, one report, and both get the key."""
-    monkeypatch.setitem(appraisal.CAN_COVER, PlatformKind.SNP_AWS, frozenset(Coverage))
+    """The provider's firmware loads whatever it is given: with it listed as the image, the attacker's gets keys like ours."""
     monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
-    listed = TrustedMeasurement(PlatformKind.SNP_AWS, amd_measurement(amd), (Coverage.IMAGE,), "the image", GpuUse.NONE)
+    for image in (OURS, THEIRS):
+        with pytest.raises(ConfigurationError, match="cannot cover image"):
+            appraised(amd, PlatformKind.SNP_AWS, image)
+    # Where the image is measured, listing it is right: ours passes, and the attacker's does not.
+    assert appraised(amd, PlatformKind.SNP, OURS).covers == (Coverage.IMAGE,)
+    with pytest.raises(MeasurementRefused):
+        appraised(amd, PlatformKind.SNP, THEIRS)
+    # Control: a policy that may say of AWS what it says of others.
+    monkeypatch.setitem(appraisal.CAN_COVER, PlatformKind.SNP_AWS, frozenset(Coverage))
+    assert appraised(amd, PlatformKind.SNP_AWS, OURS) == appraised(amd, PlatformKind.SNP_AWS, THEIRS)
+
+
+def test_attack_6_control_where_nobody_asks_for_debug_a_guest_that_its_host_reads_gets_keys(
+    amd: Amd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two things stop it: the question, and that the guest's policy is part of its measurement."""
+    guest = Guest(policy=Guest().policy | 1 << 19)
+    monkeypatch.setattr(fences, "is_vendor_root", lambda kind, root: True)
+    listed = TrustedMeasurement(PlatformKind.SNP, amd_measurement(amd), (Coverage.IMAGE,), "the image", GpuUse.NONE)
     policy = AppraisalPolicy(U64(1), (U256(1),), (rule(amd),), (listed,), False)
-    for _image in ("ours", "the attacker's"):
-        evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report()), None, amd.certificates(), Blob(b"")))
-        assert verify_evidence(policy, evidence, Guest().report_data, NOW, 1).program == listed
+    evidence = encode(Evidence(EvidenceType.SNP, Blob(amd.report(guest)), None, amd.certificates(), Blob(b"")))
+    with pytest.raises(EvidenceRefused, match="debug"):
+        verify_evidence(policy, evidence, guest.report_data, NOW, 1)
+    monkeypatch.setattr(snp, "_POLICY_DEBUG", 0)
+    with pytest.raises(MeasurementRefused):
+        verify_evidence(policy, evidence, guest.report_data, NOW, 1)
+    monkeypatch.setattr("bytewise.tee.appraisal._program", lambda policy, *_: policy.measurements[0])
+    assert verify_evidence(policy, evidence, guest.report_data, NOW, 1).program == listed
+
+
+def measurement_of(amd: Amd, guest: Guest) -> Digest:
+    return verify_report(rule(amd), amd.report(guest), amd.certificates(), NOW).measurement
 
 
 def amd_measurement(amd: Amd) -> Digest:
-    return verify_report(rule(amd), amd.report(), amd.certificates(), NOW).measurement
+    return measurement_of(amd, Guest())

@@ -62,6 +62,9 @@ def test_too_few_strangers_and_repeated_signatures_approve_nothing() -> None:
     for chosen in ([], GOVERNORS[:2], [GOVERNORS[0]] * 3, [*GOVERNORS[:3], STRANGER], [*GOVERNORS, GOVERNORS[0]]):
         with pytest.raises(PolicyRefused):
             verify_approval(signed(FIRST, chosen), ADDRESSES, 3)
+    # Control: where two suffice, or anybody is a governor, the same signatures approve it.
+    assert verify_approval(signed(FIRST, GOVERNORS[:2]), ADDRESSES, 2) == FIRST
+    assert verify_approval(signed(FIRST, [*GOVERNORS[:3], STRANGER]), [*ADDRESSES, STRANGER.address], 3) == FIRST
 
 
 def test_signatures_over_another_policy_or_over_its_bare_digest_approve_nothing() -> None:
