@@ -207,7 +207,7 @@ def certify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Has verifiers say that they reproduced items (digest → vectors); their stake must weigh already."""
-    words = [Act("Registry", "certify", item) for item in items.items()]
+    words = [Act("Registry", "certify", (digest, vectors)) for digest, vectors in items.items()]
     send_all(client, [call_of(who, network, word) for who in verifiers for word in words], timeout_s)
 
 

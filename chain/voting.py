@@ -103,7 +103,9 @@ def cancel(contents: Contents) -> Act:
 
 def schedule_slow(batch: Contents, delay_s: int) -> Act:
     """Starts the long timelock of a batch, by the short one; its description tells it from others."""
-    return Act("LongTimelock", "scheduleBatch", (*_operation(batch), delay_s))
+    salt = Digest(keccak256(batch.description.encode()))
+    calls = (list(batch.targets), list(batch.values), list(batch.calldatas))
+    return Act("LongTimelock", "scheduleBatch", (*calls, ZERO_DIGEST, salt, delay_s))
 
 
 def execute_slow(arguments: Sequence[Any]) -> Act:
@@ -218,11 +220,6 @@ def _batch(network: Network, acts: Sequence[Act], description: str) -> Contents:
         raise ConfigurationError("description", "is no UTF-8") from None
     targets = [address_of(network, act.contract) for act in acts]
     return Contents(targets, [act.value_wei for act in acts], [act.calldata for act in acts], description)
-
-
-def _operation(batch: Contents) -> tuple[Any, ...]:
-    salt = keccak256(batch.description.encode())
-    return list(batch.targets), list(batch.values), list(batch.calldatas), ZERO_DIGEST, Digest(salt)
 
 
 def _ask(client: Chain, network: Network, function: str, *arguments: Any, head: int) -> Any:

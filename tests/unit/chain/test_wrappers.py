@@ -1,6 +1,5 @@
 """Every function of the contracts that people or actors may call has a wrapper by name, and every wrapper fits the ABI."""
 
-import ast
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +13,11 @@ from chain import office_acts, voted_acts, voting
 from chain.artifacts import ADAPTERS, CONTRACTS, interface
 from chain.calls import Act
 from chain.params import DEVNET
-from chain.plan import ARTIFACT, DEVNET_SHAPE, Header, Site, Vote, code, names, steps
+from chain.plan import DEVNET_SHAPE, Header, Site, Vote, code, names, steps
 from chain.voted_acts import Timelock
 from chain.voting import Contents, Support
 from tests.devnet import word
-from tests.source import calls, python_files
+from tests.unit.chain.wrapped import wrappers
 
 BY_CONTRACTS = {
     "AccessManager": "consumeScheduledOp",
@@ -57,11 +56,6 @@ AS_THE_VAULT = {"EigenLayerStake": "deposit setMover wire"}
 HALF = {"Proceedings"}
 """Its functions are called at `Disputes`."""
 
-PLANNERS = {"self._act": 0, "self._plan": 0, "self._again": 0, "Act": 0, "_call": 1}
-"""What makes a call, and which of its arguments is the contract. The function is the next constant."""
-STEPS = {"self._step", "self._vote"}
-"""The same, of `Disputes`."""
-
 
 def writing(contract: str) -> set[str]:
     return set(interface(contract).writing()) - RECEIVERS - GOVERNED
@@ -69,41 +63,7 @@ def writing(contract: str) -> set[str]:
 
 def wrapped() -> set[tuple[str, str]]:
     """Every (contract, function) that a module of `chain` plans, sends or makes an act of."""
-    found = set()
-    for path in python_files("chain"):
-        for made, node in calls(path):
-            if made in STEPS:
-                found |= {("Disputes", name) for name in texts(node.args[:1])}
-            elif made in PLANNERS:
-                contract, *rest = node.args[PLANNERS[made] :]
-                found |= {(name, function) for name in named(contract) for function in functions_in(rest, path)}
-    return found | deployed()
-
-
-def named(contract: ast.expr) -> list[str]:
-    """The contract of a call: written out, or one of the timelocks."""
-    if isinstance(contract, ast.Name):
-        return {"timelock": ["TimelockController"], "GOVERNOR": [voting.GOVERNOR]}.get(contract.id, [])
-    return [ARTIFACT.get(each, each) for each in texts([contract])]
-
-
-def functions_in(arguments: Sequence[ast.expr], path: Any) -> list[str]:
-    """The function of a call: the first text among what follows the contract, or the texts that its variable can have."""
-    for each in arguments:
-        if found := texts([each]):
-            return found
-        if isinstance(each, ast.Name) and each.id == "function":
-            values = [node.value for node in ast.walk(ast.parse(path.read_text())) if assigns(node, "function")]
-            return texts([part for value in values if isinstance(value, ast.IfExp) for part in (value.body, value.orelse)])
-    return []
-
-
-def assigns(node: ast.AST, name: str) -> typing.TypeGuard[ast.Assign]:
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name
-
-
-def texts(nodes: Sequence[ast.expr]) -> list[str]:
-    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return {(each.contract, each.function) for each in wrappers()} | deployed()
 
 
 def deployed() -> set[tuple[str, str]]:
