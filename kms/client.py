@@ -1,7 +1,7 @@
 """The enclave's side: asks t shards at once over attested channels, checks everything they say, combines, opens the envelope.
 
 Nothing that a shard answers is believed: its release record must be signed, name our ticket and stand in one log with those that
-it gave us before, and its partial must prove itself.
+it gave us before, and what it gives must prove itself (`kms.pieces`).
 A shard that lies or fails is named to `on_failure`, and another is asked in its place.
 """
 
@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import NamedTuple
 
 from Crypto.PublicKey.ECC import EccPoint
 
@@ -29,18 +28,12 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.evidence import Evidence, evidence_digest
 from bytewise.protocol.jobs import RunJob, ShardRecord
-from bytewise.protocol.keys import (
-    Decision,
-    HybridPartial,
-    Partial,
-    ReleaseAnswer,
-    ReleaseRequest,
-    partial_info,
-)
+from bytewise.protocol.keys import ReleaseAnswer, ReleaseRequest, decision_to_give
 from bytewise.protocol.messages import Release
-from bytewise.protocol.seal import Envelope, HybridEnvelope, seal_context
+from bytewise.protocol.seal import Envelope, HybridEnvelope
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.succession import first_standing
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U8, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
@@ -49,12 +42,12 @@ from bytewise.tee.channel import End
 from kms import hpke, hybrid
 from kms.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from kms.dialling import Dial, dial
-from kms.dleq import verify_partial
 from kms.enclave_channel import ask, open_channel
 from kms.envelope import open_with_point, verify_receipt_envelope
-from kms.hybrid import Place
+from kms.pieces import Piece, forget, place_of, shared_point, take
 from kms.policy import anchor_domain, key_domain
 from kms.promises import Promises
+from kms.rebuilt import TransportKey
 from kms.shares import combine
 
 TIMEOUT_S = 10.0
@@ -66,15 +59,6 @@ PAUSE_S = 0.5
 
 Failed = Callable[[int, BytewiseError], None]
 """Told the index of a shard and why it gave no partial."""
-
-
-class Piece(NamedTuple):
-    """What one shard gave, checked."""
-
-    point: EccPoint
-    """Its partial."""
-    share: int | None
-    """Its share of the PSK, in a hybrid epoch."""
 
 
 def log_failure(index: int, error: BytewiseError) -> None:
@@ -98,7 +82,10 @@ class ShardKeySource:
         pause: Callable[[float], object] = _wait,
         on_failure: Failed = log_failure,
         dial: Dial = dial,
+        rebuilds: bool = False,
     ) -> None:
+        """`rebuilds`: whether to put keys together in this process, where an epoch is for that; it should end after one job."""
+        self._rebuilds = rebuilds
         self._quoter = quoter
         self._dial = dial
         self._clock = ForwardClock(SystemClock())
@@ -112,11 +99,16 @@ class ShardKeySource:
         """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold."""
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
         hybrid.verify_for(envelope, job.epoch, job.ticket.receipt_id)
-        failures: dict[int, BytewiseError] = {}
-        pieces = self._collect(Asking(job, envelope, transport_secret), failures)
-        psk = self._psk(job, envelope, pieces, failures)
-        point = combine({index: piece.point for index, piece in pieces.items()})
-        return open_with_point(envelope, point, job.epoch.public_key, _place(job).context, job.ticket.receipt_id, psk)
+        if is_rebuilt(job.receipt.key_epoch) and not self._rebuilds:
+            raise NoKey(0, job.epoch.threshold, "none was asked: this enclave rebuilds no keys")
+        pieces, failures = dict[int, Piece](), dict[int, BytewiseError]()
+        try:
+            self._collect(Asking(job, envelope, transport_secret), pieces, failures)
+            psk = self._psk(job, envelope, pieces, failures)
+            point = shared_point(pieces, envelope)
+        finally:
+            forget(pieces.values())
+        return open_with_point(envelope, point, job.epoch.public_key, place_of(job).context, job.ticket.receipt_id, psk)
 
     def _psk(
         self, job: RunJob, envelope: Envelope, pieces: Mapping[int, Piece], failures: Mapping[int, BytewiseError]
@@ -125,7 +117,7 @@ class ShardKeySource:
         if to is None or not isinstance(envelope, HybridEnvelope):
             return hpke.NO_PSK
         shares = {index: piece.share for index, piece in pieces.items() if piece.share is not None}
-        psk = hybrid.recovered(shares, envelope, to, _place(job))
+        psk = hybrid.recovered(shares, envelope, to, place_of(job))
         if psk is None:
             raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
         for index, error in failures.items():
@@ -133,35 +125,36 @@ class ShardKeySource:
                 self._on_failure(index, ShardLied(index, "says that its part does not open, which is as it should be"))
         return psk
 
-    def _collect(self, asking: "Asking", failures: dict[int, BytewiseError]) -> Mapping[int, Piece]:
-        job, partials = asking.job, dict[int, Piece]()
+    def _collect(self, asking: "Asking", pieces: dict[int, Piece], failures: dict[int, BytewiseError]) -> None:
+        """Fills `pieces` with those of t shards; `NoKey` if there are not so many."""
+        job = asking.job
         for attempt in range(self._attempts):
             if attempt:
                 self._pause(PAUSE_S)
-            self._round(asking, partials, failures)
-            if len(partials) == job.epoch.threshold:
-                _verify_epoch_keys(job, partials)
-                return partials
+            self._round(asking, pieces, failures)
+            if len(pieces) == job.epoch.threshold:
+                _verify_epoch_keys(job, pieces)
+                return
             # As many as leave no t others: with fewer than t liars among 2t - 1 or more, one of them at least says the truth.
             if sum(isinstance(each, PartDoesNotOpen) for each in failures.values()) > len(job.epoch.shards) - job.epoch.threshold:
                 raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
-            if not any(_may_ask(shard, partials, failures) for shard in job.epoch.shards):
+            if not any(_may_ask(shard, pieces, failures) for shard in job.epoch.shards):
                 break
         reasons = ", ".join(f"shard {index} {type(error).__name__}" for index, error in sorted(failures.items()))
-        raise NoKey(len(partials), job.epoch.threshold, reasons)
+        raise NoKey(len(pieces), job.epoch.threshold, reasons)
 
-    def _round(self, asking: "Asking", partials: dict[int, Piece], failures: dict[int, BytewiseError]) -> None:
+    def _round(self, asking: "Asking", pieces: dict[int, Piece], failures: dict[int, BytewiseError]) -> None:
         """Asks as many at once as are missing, and another for each that fails: never more than are needed give something."""
         epoch = asking.job.epoch
-        waiting = iter([each for each in epoch.shards if _may_ask(each, partials, failures)])
-        missing = epoch.threshold - len(partials)
+        waiting = iter([each for each in epoch.shards if _may_ask(each, pieces, failures)])
+        missing = epoch.threshold - len(pieces)
         with ThreadPoolExecutor(missing, "shard") as threads:
             running = {threads.submit(self._release, asking, shard): shard for shard in islice(waiting, missing)}
             while running:
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     shard = running.pop(done)
                     try:
-                        partials[shard.index] = done.result()
+                        pieces[shard.index] = done.result()
                     except BytewiseError as error:
                         failures[shard.index] = error
                         self._on_failure(shard.index, error)
@@ -169,14 +162,12 @@ class ShardKeySource:
 
     def _release(self, asking: "Asking", shard: ShardRecord) -> Piece:
         job, end = asking.job, End(asking.terms(shard), self._quoter, None, self._clock, os.urandom)
-        with open_channel(shard, end, asking.transport_key, self._timeout_s, self._dial) as channel:
+        with open_channel(shard, end, asking.to.public, self._timeout_s, self._dial) as channel:
             answer, evidence = ask(channel, shard, asking.request, self._timeout_s), channel.shown
         record, digest = _verify_record(job, shard, answer, asking.ticket_hash, evidence)
         self._promises.keep(shard.index, record, digest)
         telemetry.log("kms.promised", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
-        info = partial_info(shard.address, job.ticket.receipt_id, asking.ticket_hash, job.ticket.key_epoch)
-        opened = hpke.open_from_transport(asking.transport_secret, info, answer.sealed_partial)
-        return _piece(job, shard, asking.envelope, opened)
+        return take(job, asking.ticket_hash, asking.envelope, shard, answer.sealed_partial, asking.to)
 
 
 class Asking:
@@ -186,8 +177,7 @@ class Asking:
         """A `Fault` for a policy that is none: the job's fault."""
         self.job = job
         self.envelope = envelope
-        self.transport_secret = transport_secret
-        self.transport_key = encode_point(GENERATOR * decode_scalar(transport_secret))
+        self.to = TransportKey(transport_secret, encode_point(GENERATOR * decode_scalar(transport_secret)))
         self.ticket_hash = typed_digest(key_domain(job.contracts), job.ticket)
         self.request = ReleaseRequest(
             ticket=job.ticket, ticket_signature=job.ticket_signature, receipt=job.receipt,
@@ -205,24 +195,9 @@ class Asking:
         return Terms(Role.VERIFIER_ENCLAVE, Role.KEY_SHARD, job.contracts, job.ticket.key_epoch, self._standing, shard.address)
 
 
-def _piece(job: RunJob, shard: ShardRecord, envelope: Envelope, opened: bytes) -> Piece:
-    receipt = job.ticket.receipt_id
-    given = decode(HybridPartial, opened) if isinstance(envelope, HybridEnvelope) else None
-    partial = given.partial if given is not None else decode(Partial, opened)
-    key, base = decode_point(shard.verification_key), decode_point(envelope.enc)
-    point = verify_partial(partial, shard.index, key, base, receipt)
-    if given is None or not isinstance(envelope, HybridEnvelope):
-        return Piece(point, None)
-    return Piece(point, hybrid.verify_share(given, shard.index, envelope, _place(job), job.epoch, receipt))
-
-
-def _place(job: RunJob) -> Place:
-    return Place(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)
-
-
-def _may_ask(shard: ShardRecord, partials: Mapping[int, Piece], failures: Mapping[int, BytewiseError]) -> bool:
+def _may_ask(shard: ShardRecord, pieces: Mapping[int, Piece], failures: Mapping[int, BytewiseError]) -> bool:
     failed = failures.get(shard.index)
-    return shard.index not in partials and (failed is None or isinstance(failed, Unavailable))
+    return shard.index not in pieces and (failed is None or isinstance(failed, Unavailable))
 
 
 def _verify_record(
@@ -237,7 +212,7 @@ def _verify_record(
         ("voter", record.voter, ticket.voter),
         ("evidence", record.evidence_hash, evidence_digest(decode(Evidence, evidence))),
         ("transport key", record.transport_key_hash, ticket.transport_key_hash),
-        ("decision", record.decision, U8(Decision.RELEASED)),
+        ("decision", record.decision, U8(decision_to_give(ticket.key_epoch))),
     )
     for what, have, want in wanted:
         if have != want:
@@ -247,10 +222,10 @@ def _verify_record(
     return record, digest
 
 
-def _verify_epoch_keys(job: RunJob, partials: Mapping[int, Piece]) -> EccPoint:
-    # Partials are proven against verification keys that the duty process gave: these must be of the epoch's own key, or an
-    # envelope would seem not to open through no fault of the operator.
-    keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in partials}
+def _verify_epoch_keys(job: RunJob, pieces: Mapping[int, Piece]) -> EccPoint:
+    # What shards give is proven against verification keys that the duty process gave: these must be of the epoch's own key, or
+    # an envelope would seem not to open through no fault of the operator.
+    keys = {each.index: decode_point(each.verification_key) for each in job.epoch.shards if each.index in pieces}
     if encode_point(combine(keys)) != job.epoch.public_key:
         raise ConfigurationError(f"key epoch {job.epoch.epoch}", "verification keys are not of its public key")
     return combine(keys)

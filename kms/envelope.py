@@ -24,7 +24,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.seal import BUCKETS, Envelope, HybridEnvelope, Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain
-from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, suite_of
+from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, is_rebuilt, suite_of
 from bytewise.protocol.units import U64, Blob, Digest
 from kms import hpke, hybrid
 from kms.curve import (
@@ -53,10 +53,13 @@ PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
 """What a part adds to a hybrid envelope, at most."""
 
 
-def sealing_key(epoch: EpochRecord, accept_simulated: bool) -> Blob:
-    """The key to seal to; `ConfigurationError` for a simulated epoch unless the caller's settings accept simulation."""
+def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool = False) -> Blob:
+    """The key to seal to; `ConfigurationError` for an epoch that is simulated, or whose key enclaves rebuild, unless the caller's
+    settings accept such a one."""
     if epoch.assurance != HARDWARE and not accept_simulated:
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}, and accept_simulated is not set")
+    if is_rebuilt(epoch.epoch) and not accept_rebuilt:
+        raise ConfigurationError(f"key epoch {epoch.epoch}", "has a key that enclaves rebuild, and accept_rebuilt is not set")
     return epoch.public_key
 
 
@@ -76,7 +79,7 @@ def seal_padded(
 ) -> bytes:
     """As `seal`, of any bytes."""
     suite = suite_of(key_epoch)
-    if (to is None) != (suite == SUITE_P256):
+    if (to is None) == (suite == SUITE_HYBRID):
         raise ConfigurationError(
             f"key epoch {key_epoch}", f"is of suite {suite}; hybrid keys {'missing' if to is None else 'given'}"
         )
@@ -99,7 +102,7 @@ def seal_padded(
 
 def verify_envelope(data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256) -> Envelope:
     """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad`."""
-    most = MAX_ENVELOPE_BYTES if suite == SUITE_P256 else MAX_ENVELOPE_BYTES + MAX_SHARDS * PART_BYTES
+    most = MAX_ENVELOPE_BYTES + (MAX_SHARDS * PART_BYTES if suite == SUITE_HYBRID else 0)
     if len(data) > most:
         raise EnvelopeProofBad(receipt.hex(), f"{len(data)} bytes")
     try:
@@ -147,7 +150,7 @@ def open_with_point(
 
 
 def _decoded(data: bytes, suite: int) -> Envelope:
-    if suite == SUITE_P256:
+    if suite != SUITE_HYBRID:
         envelope = decode(Envelope, data, MAX_ENVELOPE_MARKS)
     else:
         envelope = decode(HybridEnvelope, data, MAX_ENVELOPE_MARKS + 2 + MAX_SHARDS * PART_MARKS)

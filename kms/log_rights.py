@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from bytewise.protocol.docket import Case, Seat
-from bytewise.protocol.keys import Decision, SignedRelease
+from bytewise.protocol.keys import GIVEN, SignedRelease
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.units import Digest, hex0x
 
@@ -31,7 +31,7 @@ def without_right(entries: Iterable[SignedRelease], court: Court, block: int, ti
     """
     for signed in entries:
         record, right = signed.record, signed.right
-        if right is None or record.decision != Decision.RELEASED.value or record.decided_at > timestamp:
+        if right is None or record.decision not in GIVEN or record.decided_at > timestamp:
             continue
         if right.ticket.kind == TicketKind.DISPUTE.value:
             problem = _problem(right.ticket, court, block)

@@ -24,20 +24,23 @@ from bytewise.protocol.keys import (
     ShardInfo,
     SignedRelease,
     SignedTicket,
+    decision_to_give,
     partial_info,
+    share_info,
 )
 from bytewise.protocol.messages import Release
 from bytewise.protocol.release_log import LogHead
 from bytewise.protocol.seal import HybridEnvelope, seal_context
 from bytewise.protocol.signing import Signer, typed_digest
 from bytewise.protocol.succession import Standing
-from bytewise.protocol.units import U8, U64
+from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import U8, U64, Blob
 from bytewise.service import telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
 from bytewise.tee.binding import Attested, Terms
 from kms import hpke, hybrid, policy
 from kms.chain_view import KeyView
-from kms.curve import Rng, decode_point
+from kms.curve import Rng, decode_point, encode_scalar
 from kms.dleq import prove_partial
 from kms.keyring import HeldShare
 from kms.policy import Admitted
@@ -64,7 +67,11 @@ class Shard:
         records: ReleaseRecords,
         rng: Rng,
         audits_per_epoch: int,
+        release_shares: bool = False,
     ) -> None:
+        """`release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
+        if is_rebuilt(document.record.epoch) and not release_shares:
+            raise ConfigurationError(f"key epoch {document.record.epoch}", "asks for shares, and release_shares is not set")
         listed = next((each for each in document.record.shards if each.index == share.index), None)
         if listed is None or listed.address != signer.address:
             raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
@@ -124,7 +131,7 @@ class Shard:
 
             def released(usage: Usage, head: LogHead) -> SignedRelease:
                 policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
-                return self._record(request, admitted, facts, head, Decision.RELEASED)
+                return self._record(request, admitted, facts, head, decision_to_give(ours.epoch))
 
             return self._records.append(request.ticket, released)
         except Fault as fault:
@@ -161,17 +168,21 @@ class Shard:
         return SignedRelease(record, signature, SignedTicket(ticket, request.ticket_signature))
 
     def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease) -> ReleaseAnswer:
-        ticket, base = request.ticket, decode_point(admitted.envelope.enc)
-        partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
-        info = partial_info(self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch)
-        key = admitted.peer.hello.transport_key
-        sealed = hpke.seal_to_transport(key, info, encode(self._given(partial, request, admitted)))
-        shown = admitted.peer.evidence
+        sealed, shown = self._sealed(request, admitted), admitted.peer.evidence
         telemetry.log(
-            "kms.released", receipt=ticket.receipt_id, voter=ticket.voter, index=signed.record.index, assurance=shown.assurance,
-            tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
+            f"kms.{Decision(signed.record.decision).name.lower()}", receipt=request.ticket.receipt_id, voter=request.ticket.voter,
+            index=signed.record.index, assurance=shown.assurance, tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
         )  # fmt: skip
         return ReleaseAnswer(sealed, signed.record, signed.signature)
+
+    def _sealed(self, request: ReleaseRequest, admitted: Admitted) -> Blob:
+        ticket, key = request.ticket, admitted.peer.hello.transport_key
+        to = self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch
+        if is_rebuilt(self._document.record.epoch):
+            return hpke.seal_to_transport(key, share_info(*to), encode_scalar(self._share.scalar()))
+        base = decode_point(admitted.envelope.enc)
+        partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
+        return hpke.seal_to_transport(key, partial_info(*to), encode(self._given(partial, request, admitted)))
 
     def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted) -> Partial | HybridPartial:
         envelope, record = admitted.envelope, self._document.record

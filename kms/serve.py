@@ -58,6 +58,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         records=records,
         rng=secrets.token_bytes,
         audits_per_epoch=settings.audits_per_epoch,
+        release_shares=settings.release_shares,
     )
 
 
@@ -71,6 +72,7 @@ def build_desk(settings: ShardSettings, contracts: Contracts, view: CeremonyView
         scribe=address(settings.scribe),
         approved=frozenset(settings.approved),
         simulated=not settings.production and contracts.chain_id in TEST_CHAIN_IDS,
+        release_shares=settings.release_shares,
     )
     holding = Holding(settings.folder, keyring.signer(settings.folder), trust)
     return Desk(holding, Ceremonies(engine), view, secrets.token_bytes)

@@ -113,6 +113,8 @@ class ShardSettings:
     """Account whose key ceremonies this shard takes part in; none if empty. Without an epoch file it does nothing else."""
     approved: tuple[Digest, ...] = ()
     """Plans of ceremonies, by digest, that may give shares of this shard's keys to other shards than the chain names."""
+    release_shares: bool = False
+    """Whether it serves key epochs whose number says that enclaves rebuild the key (ADR 149): they are given its share."""
     finality: str = "finalized"
     """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 

@@ -62,11 +62,14 @@ class Sealed(NamedTuple):
 class Pipeline:
     """Turns asks into stored, signed answers."""
 
-    def __init__(self, offer: Offer, hands: Hands, anchor_within_s: int, accept_simulated: bool) -> None:
+    def __init__(
+        self, offer: Offer, hands: Hands, anchor_within_s: int, accept_simulated: bool, accept_rebuilt: bool = False
+    ) -> None:
         self._offer = offer
         self._hands = hands
         self._anchor_within_s = anchor_within_s
         self._accept_simulated = accept_simulated
+        self._accept_rebuilt = accept_rebuilt
 
     def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
         """The work that answers the request named `key`; `BadRequest` or `TryAgain` before any work is done."""
@@ -96,7 +99,7 @@ class Pipeline:
     def _seal(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Sealed:
         hands = self._hands
         unsealed = self._receipt(payload, generated, seq, standing, epoch)
-        key_point = sealing_key(epoch, self._accept_simulated)
+        key_point = sealing_key(epoch, self._accept_simulated, self._accept_rebuilt)
         context = seal_context(hands.anchor, unsealed)
         envelope = seal(payload, key_point, context, epoch.epoch, hands.rng, recipients(epoch))
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))

@@ -208,7 +208,8 @@ class Operator:
     def _opened(self, offer: Offer, hands: Hands) -> Desk:
         limits, owner = self._settings.limits, hands.operator.address
         desk = Desk(hands.books.answer, limits.queue, self._bug)
-        pipeline = Pipeline(offer, hands, limits.anchor_within_s, self._settings.network.accept_simulated)
+        network = self._settings.network
+        pipeline = Pipeline(offer, hands, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
         self._gate.service = Service(offer.model_name, owner, hands.clock.now(), desk, hands.watch, pipeline)
         telemetry.log("operator.loaded", operator=owner, model_id=offer.model_id)
         return desk

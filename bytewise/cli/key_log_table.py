@@ -10,7 +10,7 @@ from rich.table import Table
 
 from bytewise.cli.verify import Output
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
-from bytewise.protocol.keys import Decision, SignedRelease
+from bytewise.protocol.keys import GIVEN, Decision, SignedRelease
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.units import Digest, hex0x
 
@@ -18,6 +18,8 @@ _LAST_YEAR = 253_402_300_799
 """Last second that a calendar of four-digit years can name: a shard may sign any number."""
 
 _NO_TICKET = "the shards kept no ticket"
+_SHARE = Decision.SHARE_RELEASED.name.lower()
+_GIVEN = {Decision(each).name.lower() for each in GIVEN}
 
 
 class Looked(NamedTuple):
@@ -82,7 +84,7 @@ def print_story(receipt: Digest, record: EpochRecord, story: list[dict[str, Any]
     if not story:
         console.print(f"no shard has a record of receipt {hex0x(receipt)} in key epoch {record.epoch}", soft_wrap=True)
     for each in openings:
-        word = "opened" if each["opened"] else "not opened"
+        word = ("key of the epoch rebuilt" if each["rebuilt"] else "opened") if each["opened"] else "not opened"
         of = f"shards {each['shards']} released, {record.threshold} are needed"
         console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
     for each in story:
@@ -104,13 +106,17 @@ def _why(signed: SignedRelease) -> str:
 def _opened(story: list[dict[str, Any]], threshold: int) -> Iterator[dict[str, Any]]:
     for ticket in dict.fromkeys(each["ticket"] for each in story):
         same = [each for each in story if each["ticket"] == ticket]
-        given = sorted({each["shard"] for each in same if each["decision"] == "released"})
+        given = sorted({each["shard"] for each in same if each["decision"] in _GIVEN})
+        key = any(each["decision"] == _SHARE for each in same)
         why = next((each["why"] for each in same if each["why"] != _NO_TICKET), _NO_TICKET)
-        yield {"ticket": ticket, "voter": same[0]["voter"], "why": why, "shards": given, "opened": len(given) >= threshold}
+        yield {
+            "ticket": ticket, "voter": same[0]["voter"], "why": why, "shards": given, "opened": len(given) >= threshold,
+            "rebuilt": key and len(given) >= threshold,
+        }  # fmt: skip
 
 
 def _row(looked: Looked) -> dict[str, Any]:
-    released = sum(each.record.decision == Decision.RELEASED.value for each in looked.entries)
+    released = sum(each.record.decision in GIVEN for each in looked.entries)
     return {
         "shard": looked.shard.index,
         "address": looked.shard.address,

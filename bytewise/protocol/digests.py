@@ -62,6 +62,7 @@ class Label(enum.Enum):
     POLICY_ENTRY = "bytewise/v1/entry-of-policy"
     TRANSPORT_KEY = "bytewise/v1/transport-key"
     PARTIAL = "bytewise/v1/sealed-partial"
+    RELEASED_SHARE = "bytewise/v1/released-share"
     RELEASE_RIGHT = "bytewise/v1/release-right"
     SHARE_AT_REST = "bytewise/v1/share-at-rest"
     KEM_AT_REST = "bytewise/v1/kem-key-at-rest"

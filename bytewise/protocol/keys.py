@@ -10,6 +10,7 @@ from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.messages import Release, Ticket
 from bytewise.protocol.receipt import BatchHeader, Receipt
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U64, Address, Blob, Digest
 
 MAX_RELEASE_BODY_BYTES = 16 * 2**20
@@ -35,7 +36,19 @@ class Decision(enum.IntEnum):
     """Decision of a release record."""
 
     RELEASED = 1
+    """A partial was given: it opens one envelope."""
     REFUSED = 2
+    SHARE_RELEASED = 3
+    """A share of the key was given, which is good for every envelope of the epoch (ADR 149)."""
+
+
+GIVEN = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})
+"""Decisions after which an enclave has something."""
+
+
+def decision_to_give(epoch: int) -> Decision:
+    """What a shard of this key epoch records before it gives anything: its number alone says whether that is a share."""
+    return Decision.SHARE_RELEASED if is_rebuilt(epoch) else Decision.RELEASED
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +126,8 @@ class ReleaseAnswer:
     """What a shard gives."""
 
     sealed_partial: Blob
-    """HPKE of the canonical `Partial` to the channel's transport key."""
+    """HPKE to the channel's transport key: of the canonical `Partial` or `HybridPartial` under `partial_info`, or of a share's
+    32 bytes under `share_info`."""
     record: Release
     """The release record, committed before this answer."""
     signature: Blob
@@ -259,3 +273,8 @@ class ChainFacts:
 def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
     """HPKE `info` of a sealed partial: who, for which receipt, on which right."""
     return digests.labelled(Label.PARTIAL, shard.encode(), receipt_id, ticket_hash, key_epoch)
+
+
+def share_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
+    """HPKE `info` of a sealed share of a key, which is thus never taken for a partial."""
+    return digests.labelled(Label.RELEASED_SHARE, shard.encode(), receipt_id, ticket_hash, key_epoch)

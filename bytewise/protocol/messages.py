@@ -197,7 +197,7 @@ class Release:
     index: U64
     """0, 1, 2, … of this shard and epoch."""
     decision: U8
-    """1 released, 2 refused."""
+    """1 released, 2 refused, 3 share released."""
     decided_at: U64
     """Unix seconds of the chain block that the shard read."""
 

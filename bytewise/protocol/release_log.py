@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bytewise.protocol.errors import BadSignature, ReleaseLogBroken
-from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
+from bytewise.protocol.keys import GIVEN, Decision, SignedRelease, SignedTicket, decision_to_give
 from bytewise.protocol.messages import Release
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
@@ -32,7 +32,8 @@ _DECISIONS = frozenset(each.value for each in Decision)
 def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
     """The head after these records; `domain` is that of `KeyEpochs`.
 
-    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, or has another's ticket.
+    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket, or gave what
+    its epoch does not give.
     """
     for signed in entries:
         record, digest = signed.record, typed_digest(domain, signed.record)
@@ -40,6 +41,9 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
             raise ReleaseLogBroken(record.shard, f"record {record.index} does not follow {head.next_index - 1}")
         if record.decision not in _DECISIONS:
             raise ReleaseLogBroken(record.shard, f"record {record.index} has decision {record.decision}")
+        if record.decision in GIVEN and record.decision != decision_to_give(record.key_epoch).value:
+            gave = Decision(record.decision).name
+            raise ReleaseLogBroken(record.shard, f"record {record.index} is {gave}, not for key epoch {record.key_epoch}")
         try:
             verify_signature(f"release record {record.index}", digest, signed.signature, record.shard)
             if signed.right is not None:

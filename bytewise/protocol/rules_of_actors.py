@@ -6,9 +6,9 @@ from bytewise.protocol.branches import Bug, Fault, Unavailable
 
 
 class ShardLied(Fault):
-    """A shard's partial decapsulation whose proof fails; the shard is named."""
+    """A shard's partial whose proof fails, or share that is not the one which its epoch's commitments fix; the shard is named."""
 
-    rule, template = "R-30", "shard {0} gave a wrong partial: {1}"
+    rule, template = "R-30", "shard {0} gave a wrong answer: {1}"
 
 
 class EvidenceRefused(Fault):

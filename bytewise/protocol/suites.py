@@ -12,6 +12,9 @@ SUITE_P256 = 1
 SUITE_HYBRID = 2
 """The same in mode PSK; the PSK is shared among the shards, each share under the ML-KEM-768 key of its shard."""
 
+SUITE_REBUILT = 3
+"""As `SUITE_P256`, of an epoch whose key enclaves put together from t shares: the paper's own mode (ADR 149)."""
+
 _SUITE_BITS = 32
 """The number of an epoch has its suite in the bits above these; none there means `SUITE_P256`."""
 
@@ -24,9 +27,19 @@ def hybrid_epoch(number: int) -> int:
     return (SUITE_HYBRID << _SUITE_BITS) | number
 
 
+def rebuilt_epoch(number: int) -> int:
+    """The key epoch of this number, counted from 1, whose key enclaves rebuild."""
+    return (SUITE_REBUILT << _SUITE_BITS) | number
+
+
+def is_rebuilt(epoch: int) -> bool:
+    """Whether enclaves rebuild the key of this epoch; false for a number of an unknown suite."""
+    return epoch >> _SUITE_BITS == SUITE_REBUILT
+
+
 def suite_of(epoch: int) -> int:
     """Suite of a key epoch's envelopes; `MalformedValue` if its number names one that this version does not know."""
     named = epoch >> _SUITE_BITS
-    if named not in (0, SUITE_HYBRID):
+    if named not in (0, SUITE_HYBRID, SUITE_REBUILT):
         raise MalformedValue("key epoch", f"{epoch} is of suite {named}, which this version does not know")
     return named or SUITE_P256

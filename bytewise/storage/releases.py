@@ -12,7 +12,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, ReleaseLogBroken, StoreCorrupt
-from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
+from bytewise.protocol.keys import GIVEN, SignedRelease, SignedTicket
 from bytewise.protocol.messages import Release, Ticket, TicketKind
 from bytewise.protocol.release_log import START, LogHead, verify_log
 from bytewise.protocol.signing import Domain, typed_digest
@@ -49,7 +49,7 @@ class ReleaseRecords:
             usage = _usage(connection, epoch, right)
             signed = decide(usage, self._head(connection, epoch))
             self._insert(connection, signed)
-            if signed.record.decision == Decision.RELEASED.value:
+            if signed.record.decision in GIVEN:
                 insert_if_absent(connection, InstanceRow, right_id=right, instance=ticket.instance)
                 if ticket.kind == TicketKind.AUDIT.value and not usage.instances:
                     _count_audit(connection, epoch)

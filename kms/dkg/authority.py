@@ -11,6 +11,7 @@ from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyRefused
 from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest
 from kms.envelope import HARDWARE
 
@@ -39,6 +40,8 @@ class Trust:
     """Plans, by digest, that may give shares of an existing key to other shards."""
     simulated: bool
     """Whether this shard has a part in keys of simulated assurance."""
+    release_shares: bool = False
+    """Whether it has a part in keys that enclaves rebuild."""
 
 
 def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView) -> Plan:
@@ -48,6 +51,10 @@ def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView)
         ((plan.chain_id, plan.key_epochs) != (trust.chain_id, trust.key_epochs), "is of another network"),
         (plan.scribe != trust.scribe, f"is kept by {plan.scribe}, not by the scribe of our settings"),
         (plan.assurance not in _ASSURANCE or (plan.assurance == _SIMULATED and not trust.simulated), f"is {plan.assurance[:20]}"),
+        (
+            is_rebuilt(plan.epoch) and not trust.release_shares,
+            "is for a key that enclaves rebuild, and release_shares is not set",
+        ),
         (own not in {seat.address for seat in seats}, "has no seat for us"),
     ):
         if wrong:

@@ -11,6 +11,7 @@ from sqlalchemy import delete, update
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
@@ -23,17 +24,18 @@ from tests.unit.verifier.town import NETWORK
 class Site:
     """A network of three shards with an address book, and a command line beside it."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.world = World(folder, contracts=NETWORK.contracts)
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], epoch: int = 1) -> None:
+        rebuilt = is_rebuilt(epoch)
+        self.world = World(folder, contracts=NETWORK.contracts, epoch=epoch)
         self.folder, self._capsys = folder, capsys
         (folder / "network.json").write_bytes(encode(replace(NETWORK, epochs=(self.world.document,))))
-        self.shards = {index: self.world.shard(index) for index in (1, 2, 3)}
+        self.shards = {index: self.world.shard(index, release_shares=rebuilt) for index in (1, 2, 3)}
 
     def opened(self) -> Case:
         """A receipt that the enclave of a seat opened, as the enclave does it: it asks shards until it has enough."""
         case = self.world.case()
         self.world.chain.open(case)
-        ShardKeySource(self.world.quoter).open(self.world.job(case), self.world.secret)
+        ShardKeySource(self.world.quoter, rebuilds=True).open(self.world.job(case), self.world.secret)
         return case
 
     def log(self, verb: str, *arguments: str) -> int:
@@ -79,6 +81,21 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] released, 2 are needed" in site.said()
     assert site.log("show", hex0x(other.id)) == Exit.NOT_FOUND
+
+
+@pytest.mark.e2e
+def test_a_key_that_was_rebuilt_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site = Site(tmp_path, capsys, rebuilt_epoch(1))
+    with site.world.serving(*site.shards.items()):
+        case = site.opened()
+        assert site.log("verify", "--output", "json") == Exit.OK
+    assert [each["released"] for each in json.loads(site.said())] == [1, 1, 0]
+    assert site.log("show", hex0x(case.id), "--output", "json") == Exit.OK
+    told = json.loads(site.said())
+    assert [(each["opened"], each["rebuilt"], each["shards"]) for each in told["openings"]] == [(True, True, [1, 2])]
+    assert [each["decision"] for each in told["records"]] == ["share_released"] * 2
+    assert site.log("show", hex0x(case.id)) == Exit.OK
+    assert f"key of the epoch rebuilt by {VOTER.address}" in site.said()
 
 
 @pytest.mark.e2e

@@ -97,6 +97,7 @@ class Office:
         shutil.copy(template, folder / "kms.sqlite")
         self.signer = keyring.signer(folder)
         self.fuse, self.away, self.approved, self.key_epochs = Fuse(), False, frozenset[Digest](), KEY_EPOCHS
+        self.release_shares = False
         self.words: dict[tuple[Digest, str], set[bytes]] = {}
         self._desk: Desk | None = None
 
@@ -110,7 +111,7 @@ class Office:
 
     def restart(self) -> Desk:
         """A desk that knows only what is on the disk."""
-        trust = Trust(31337, self.key_epochs, SCRIBE.address, self.approved, simulated=True)
+        trust = Trust(31337, self.key_epochs, SCRIBE.address, self.approved, simulated=True, release_shares=self.release_shares)
         records = FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
         self._desk = Desk(Holding(self.folder, self.signer, trust), records, self.chain, os.urandom)
         return self._desk

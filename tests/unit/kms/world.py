@@ -104,13 +104,14 @@ class World:
         return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(self.contracts))
 
     def shard(
-        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None
-    ) -> Shard:
+        self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None,
+        release_shares: bool = False,
+    ) -> Shard:  # fmt: skip
         """A shard with its keys read from its folder."""
         folder = self.settings.shards[index - 1].folder
         return Shard(
             self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
-            first_standing(policy or self.policy), self.chain, self.records(index), rng, audits,
+            first_standing(policy or self.policy), self.chain, self.records(index), rng, audits, release_shares,
         )  # fmt: skip
 
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int | None = None, canary: int = 65) -> Case:

@@ -1,4 +1,4 @@
-"""An operator seals to both halves of a hybrid epoch, and to the one key of any other, without being told more than the epoch."""
+"""An operator seals to both halves of a hybrid epoch, and to the one key of any other: the epoch tells it how, not whether."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.compare import Generated
+from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.seal import HybridEnvelope, envelope_hash, unpad
-from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from kms.client import ShardKeySource
@@ -32,7 +33,7 @@ class Folder:
         return self.data
 
 
-def sealed_by_an_operator(world: World, epoch: EpochRecord) -> tuple[Case, Sealed]:
+def sealed_by_an_operator(world: World, epoch: EpochRecord, accept_rebuilt: bool = False) -> tuple[Case, Sealed]:
     """What the pipeline puts on DA for an answer; engine, words and books have no part in that."""
     payload = world.case().payload
     hands = Hands(
@@ -41,19 +42,26 @@ def sealed_by_an_operator(world: World, epoch: EpochRecord) -> tuple[Case, Seale
     )  # fmt: skip
     nothing = Digest(bytes(32))
     offer = Offer("tiny", payload.request.model_id, nothing, nothing, ENVIRONMENT, world.contracts.chain_id, 60)
-    pipeline = Pipeline(offer, hands, 100, accept_simulated=True)
+    pipeline = Pipeline(offer, hands, 100, accept_simulated=True, accept_rebuilt=accept_rebuilt)
     sealed = pipeline._seal(payload, Generated(payload.output, (nothing, nothing, nothing)), 1, OPEN, epoch)
     return world.named(payload, sealed.receipt, sealed.envelope), sealed
 
 
-@pytest.mark.parametrize("number", [1, hybrid_epoch(1)])
+@pytest.mark.parametrize("number", [1, hybrid_epoch(1), rebuilt_epoch(1)])
 def test_what_an_operator_seals_the_shards_of_its_epoch_open(tmp_path: Path, number: int) -> None:
     world = World(tmp_path, epoch=number)
-    case, sealed = sealed_by_an_operator(world, world.document.record)
+    rebuilt = is_rebuilt(number)
+    case, sealed = sealed_by_an_operator(world, world.document.record, accept_rebuilt=rebuilt)
     assert (sealed.receipt.key_epoch, sealed.receipt.envelope_hash) == (number, envelope_hash(sealed.envelope))
     found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
-    assert isinstance(found, HybridEnvelope) == (number != 1)
+    assert isinstance(found, HybridEnvelope) == (number == hybrid_epoch(1))
     world.chain.open(case)
-    with world.listening(*[(index, world.shard(index)) for index in (1, 3)]):
-        opened = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=1).open(world.job(case), world.secret)
-    assert unpad(opened) == case.payload
+    with world.listening(*[(index, world.shard(index, release_shares=rebuilt)) for index in (1, 3)]):
+        source = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=1, rebuilds=rebuilt)
+        assert unpad(source.open(world.job(case), world.secret)) == case.payload
+
+
+def test_an_operator_that_did_not_accept_it_seals_nothing_to_a_key_that_is_rebuilt(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=rebuilt_epoch(1))
+    with pytest.raises(ConfigurationError, match="accept_rebuilt is not set"):
+        sealed_by_an_operator(world, world.document.record)

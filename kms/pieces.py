@@ -1,0 +1,65 @@
+"""What single shards gave an enclave for one envelope, checked, and what t of them make together, by the suite of the epoch."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from Crypto.PublicKey.ECC import EccPoint
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.jobs import RunJob, ShardRecord
+from bytewise.protocol.keys import HybridPartial, Partial, partial_info, share_info
+from bytewise.protocol.seal import Envelope, HybridEnvelope, seal_context
+from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import Digest
+from kms import hpke, hybrid, rebuilt
+from kms.curve import decode_point
+from kms.dleq import verify_partial
+from kms.erasable import erase
+from kms.hybrid import Place
+from kms.policy import anchor_domain
+from kms.rebuilt import TransportKey
+from kms.shares import combine
+
+
+class Piece(NamedTuple):
+    """What one shard gave."""
+
+    point: EccPoint | None = None
+    """Its partial; None in an epoch whose key is rebuilt."""
+    share: int | None = None
+    """Its share of the PSK, in a hybrid epoch."""
+    of_key: bytearray | None = None
+    """Its share of the key, in an epoch whose key is rebuilt."""
+
+
+def take(job: RunJob, ticket_hash: Digest, envelope: Envelope, shard: ShardRecord, sealed: bytes, to: TransportKey) -> Piece:
+    """What a shard sealed to the job's transport key; a `Fault` names what is wrong with it, `ShardLied` above all."""
+    receipt, key = job.ticket.receipt_id, decode_point(shard.verification_key)
+    names = shard.address, receipt, ticket_hash, job.ticket.key_epoch
+    if is_rebuilt(job.ticket.key_epoch):
+        return Piece(of_key=rebuilt.take(sealed, to, share_info(*names), shard.index, key))
+    opened = hpke.open_from_transport(to.secret, partial_info(*names), sealed)
+    given = decode(HybridPartial, opened) if isinstance(envelope, HybridEnvelope) else None
+    partial = given.partial if given is not None else decode(Partial, opened)
+    point = verify_partial(partial, shard.index, key, decode_point(envelope.enc), receipt)
+    if given is None or not isinstance(envelope, HybridEnvelope):
+        return Piece(point)
+    return Piece(point, hybrid.verify_share(given, shard.index, envelope, place_of(job), job.epoch, receipt))
+
+
+def shared_point(pieces: Mapping[int, Piece], envelope: Envelope) -> EccPoint:
+    """x·R of the epoch's private key x and the envelope's ephemeral point R, from t pieces; shares of x are erased."""
+    shares = {index: piece.of_key for index, piece in pieces.items() if piece.of_key is not None}
+    if shares:
+        return rebuilt.times_key(decode_point(envelope.enc), shares)
+    return combine({index: piece.point for index, piece in pieces.items() if piece.point is not None})
+
+
+def forget(pieces: Iterable[Piece]) -> None:
+    """Erases what can be erased of them."""
+    erase(*(piece.of_key for piece in pieces if piece.of_key is not None))
+
+
+def place_of(job: RunJob) -> Place:
+    """Which envelope of which epoch a job is about."""
+    return Place(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)

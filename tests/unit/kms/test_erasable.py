@@ -1,0 +1,51 @@
+"""Arithmetic in buffers against the same with integers, at every corner, and what it leaves of them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kms.curve import GENERATOR, ORDER
+from kms.erasable import erase, interpolate, is_canonical, times
+from kms.shares import combine_values, evaluate
+
+scalars = st.one_of(st.integers(0, ORDER - 1), st.sampled_from([0, 1, 2, ORDER // 2, ORDER - 2, ORDER - 1]))
+
+
+def buffer(value: int) -> bytearray:
+    return bytearray(value.to_bytes(32))
+
+
+@given(scalars, scalars)
+@settings(max_examples=25, deadline=None)
+def test_a_ladder_gives_what_the_library_gives(base: int, scalar: int) -> None:
+    point = GENERATOR * (base or 1)
+    assert times(point, buffer(scalar)) == point * scalar
+
+
+@given(st.lists(scalars, min_size=1, max_size=6), st.data())
+@settings(max_examples=40, deadline=None)
+def test_shares_of_any_subset_make_the_constant(coefficients: list[int], data: st.DataObject) -> None:
+    indices = data.draw(st.lists(st.integers(1, 64), min_size=len(coefficients), max_size=len(coefficients), unique=True))
+    values = {index: evaluate(coefficients, index) for index in indices}
+    shares = {index: buffer(value) for index, value in values.items()}
+    assert interpolate(shares) == buffer(coefficients[0]) == buffer(combine_values(values))
+    assert shares == {index: buffer(value) for index, value in values.items()}, "they are read and not changed"
+
+
+@pytest.mark.parametrize(
+    ("value", "canonical"), [(0, True), (ORDER - 1, True), (ORDER, False), (ORDER + 1, False), (2**256 - 1, False)]
+)
+def test_one_encoding_of_a_scalar_is_taken(value: int, canonical: bool) -> None:
+    assert is_canonical(buffer(value)) is canonical
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_scalar_has_32_bytes(size: int) -> None:
+    assert not is_canonical(bytearray(size))
+
+
+def test_erasing_overwrites_the_buffer_that_others_see() -> None:
+    secret = bytearray(range(32))
+    with memoryview(secret) as view:
+        erase(secret, bytearray())
+        assert bytes(view) == bytes(32)

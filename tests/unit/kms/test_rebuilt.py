@@ -1,0 +1,139 @@
+"""The paper's mode: shards give shares, enclaves rebuild the key, and nobody does either who did not allow it."""
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import (
+    BudgetSpent,
+    ConfigurationError,
+    MalformedValue,
+    NoKey,
+)
+from bytewise.protocol.keys import Decision
+from bytewise.protocol.release_log import START, verify_log
+from bytewise.protocol.seal import unpad
+from bytewise.protocol.suites import SUITE_REBUILT, suite_of
+from bytewise.protocol.units import Digest
+from kms import hpke, rebuilt
+from kms.curve import encode_scalar
+from kms.erasable import interpolate
+from tests.unit.kms.rebuilds import DOMAIN, EPOCH, answer, disputed, giving, source
+from tests.unit.kms.test_client import Blame
+from tests.unit.kms.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """2 of 3 shards of an epoch whose key is rebuilt."""
+    return World(tmp_path_factory.mktemp("rebuilt"), epoch=EPOCH)
+
+
+# --- what it does ---
+
+
+@pytest.mark.parametrize("up", list(itertools.combinations((1, 2, 3), 2)))
+def test_any_two_shares_rebuild_the_key_and_each_record_says_so(world: World, up: tuple[int, ...]) -> None:
+    case = disputed(world)
+    assert (case.receipt.key_epoch, suite_of(EPOCH)) == (EPOCH, SUITE_REBUILT)
+    with world.listening(*[giving(world, index) for index in up]):
+        assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
+    for index in up:
+        entries = giving(world, index)[1].log(0).entries
+        assert entries[-1].record.receipt_id == case.id
+        assert {each.record.decision for each in entries} == {Decision.SHARE_RELEASED}
+        assert verify_log(entries, START, DOMAIN).next_index == len(entries)
+
+
+def test_no_shard_gives_more_than_is_needed(world: World) -> None:
+    case, third = disputed(world), giving(world, 3)
+    before = len(third[1].log(0).entries)
+    with world.listening(giving(world, 1), giving(world, 2), third):
+        assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
+    assert len(third[1].log(0).entries) == before
+
+
+@pytest.mark.parametrize("up", [(), (2,)])
+def test_fewer_than_t_shares_give_no_key(world: World, up: tuple[int, ...]) -> None:
+    with world.listening(*[giving(world, index) for index in up]), pytest.raises(NoKey):
+        source(world).open(world.job(disputed(world)), world.secret)
+
+
+def test_key_and_shares_are_overwritten_when_the_envelope_is_open_and_when_it_is_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffers: list[bytearray] = []
+
+    def seen(make: Callable[..., bytearray]) -> Callable[..., bytearray]:
+        def call(*given: object) -> bytearray:
+            buffers.append(make(*given))
+            assert any(buffers[-1])
+            return buffers[-1]
+
+        return call
+
+    monkeypatch.setattr(rebuilt, "take", seen(rebuilt.take))
+    monkeypatch.setattr(rebuilt, "interpolate", seen(interpolate))
+    with world.listening(giving(world, 1), giving(world, 2)):
+        source(world).open(world.job(disputed(world)), world.secret)
+    assert [bytes(each) for each in buffers] == [bytes(32)] * 3
+    buffers.clear()
+    with world.listening(giving(world, 1)), pytest.raises(NoKey):
+        source(world).open(world.job(disputed(world)), world.secret)
+    assert [bytes(each) for each in buffers] == [bytes(32)]
+
+
+# --- who must have allowed it ---
+
+
+def test_an_enclave_that_did_not_opt_in_asks_nobody_and_says_that_it_has_no_key(world: World) -> None:
+    case, shard = disputed(world), giving(world, 1)
+    before, blame = len(shard[1].log(0).entries), Blame()
+    with world.listening(shard, giving(world, 2)):
+        with pytest.raises(NoKey, match="this enclave rebuilds no keys"):
+            source(world, blame, rebuilds=False).open(world.job(case), world.secret)
+        assert (len(shard[1].log(0).entries), blame.failures) == (before, [])
+        assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
+
+
+def test_a_shard_that_did_not_opt_in_does_not_start_with_such_an_epoch(world: World) -> None:
+    with pytest.raises(ConfigurationError, match="release_shares is not set"):
+        world.shard(1)
+
+
+def test_the_switch_changes_nothing_in_an_epoch_of_partials(fresh: World) -> None:
+    """And what the shard says there holds its share in no form, while in the other kind of epoch it is the share."""
+    case = disputed(fresh)
+    signed, sealed, (of_partial, of_share) = answer(fresh, case)
+    assert signed.record.decision == Decision.RELEASED
+    with pytest.raises(MalformedValue, match="does not open"):
+        hpke.open_from_transport(fresh.secret, of_share, sealed)
+    share = encode_scalar(giving(fresh, 1)[1]._share.scalar())
+    given = hpke.open_from_transport(fresh.secret, of_partial, sealed)
+    assert share not in given and share.hex().encode() not in given
+    job = fresh.job(case)
+    with fresh.listening(giving(fresh, 2), giving(fresh, 3)):
+        assert unpad(source(fresh).open(job, fresh.secret)) == case.payload
+        assert unpad(source(fresh, rebuilds=False).open(job, fresh.secret)) == case.payload
+
+
+def test_an_epoch_of_shares_gives_no_partials(world: World) -> None:
+    signed, sealed, (of_partial, of_share) = answer(world, disputed(world))
+    assert signed.record.decision == Decision.SHARE_RELEASED
+    with pytest.raises(MalformedValue, match="does not open"):
+        hpke.open_from_transport(world.secret, of_partial, sealed)
+    assert hpke.open_from_transport(world.secret, of_share, sealed) == encode_scalar(giving(world, 1)[1]._share.scalar())
+
+
+def test_shares_are_limited_as_partials_are(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=EPOCH)
+    case, shard = world.case(), giving(world, 1)[1]
+    world.chain.open(case, seat_mask=0b1)
+    for _ in range(2):
+        world.release(shard, case, ticket=world.ticket(case, instance=Digest(os.urandom(32))))
+    with pytest.raises(BudgetSpent):
+        world.release(shard, case, ticket=world.ticket(case, instance=Digest(os.urandom(32))))
+    assert [each.record.decision for each in shard.log(0).entries] == [Decision.SHARE_RELEASED] * 2 + [Decision.REFUSED]

@@ -1,0 +1,109 @@
+"""What is left of a key in the memory of a process that rebuilt it, beside a process that erases nothing."""
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.seal import unpad
+from bytewise.protocol.suites import rebuilt_epoch
+from bytewise.service.settings import child_environment
+from kms.shares import combine_values
+from tests.e2e import memory
+from tests.unit.kms.memory_chain import Case
+from tests.unit.kms.world import ENTRY, World, program
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def needles(world: World) -> dict[str, bytes]:
+    """The key and all shares of the world's epoch, whole or half, in every form that software of ours could give them.
+
+    Halves, since whoever gets freed memory writes over its beginning first.
+    """
+    shares = {index: world.shard(index, release_shares=True)._share.scalar() for index in (1, 2, 3)}
+    secrets = {"key": combine_values(shares)} | {f"share {index}": value for index, value in shares.items()}
+    forms = {name: memory.scalar_forms(value) | {"python": _as_python_has_it(value)} for name, value in secrets.items()}
+    for each in forms.values():
+        halves = {f"{form} {at}": each[form][at : at + 16] for form in ("big", "little", "python") for at in (0, 8, 16)}
+        each |= halves
+    return {f"{name}, {form}": data for name, each in forms.items() for form, data in each.items()}
+
+
+def _as_python_has_it(value: int) -> bytes:
+    """Digits of 30 bits in words of 32, lowest first (CPython's `longintrepr.h`)."""
+    return b"".join(struct.pack("<I", value >> shift & (2**30 - 1)) for shift in range(0, 256, 30))
+
+
+class Child:
+    """The process, which waits at each place until it was looked at."""
+
+    def __init__(self, world: World, case: Case, *careless: str) -> None:
+        (world.folder / "job.json").write_bytes(encode(world.job(case)))
+        command = [sys.executable, "-m", "tests.unit.kms.rebuilding", str(world.folder / "job.json")]
+        command += [str(world.folder / "platform.key"), program(ENTRY).hex(), *careless]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.go_on(world.secret.hex())
+
+    def go_on(self, line: str = "") -> None:
+        """Lets it run on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def said(self) -> str:
+        """Its next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("memory"), epoch=rebuilt_epoch(1))
+
+
+def stages(world: World, *careless: str) -> tuple[set[str], set[str]]:
+    """What is found in the process when the key is there, and when the envelope is open."""
+    case = world.case()
+    world.chain.open(case)
+    wanted = needles(world)
+    with world.listening(*[(index, world.shard(index, release_shares=True)) for index in (1, 2)]):
+        child = Child(world, case, *careless)
+        try:
+            assert child.said() == "rebuilt"
+            first = memory.in_memory(child.process.pid, wanted)
+            child.go_on()
+            assert child.said() == "opened"
+            second = memory.in_memory(child.process.pid, wanted)
+            child.go_on()
+            assert unpad(bytes.fromhex(child.said())) == case.payload
+            assert child.process.wait(timeout=60) == 0
+        finally:
+            child.process.kill()
+            child.process.communicate()
+    return first, second
+
+
+def of(*secrets: str) -> set[str]:
+    """All that is found of these where nothing but a buffer holds each."""
+    return {f"{secret}, {form}" for secret in secrets for form in ("big", "big 0", "big 8", "big 16")}
+
+
+@pytest.mark.e2e
+def test_the_key_is_there_once_in_one_form_and_nowhere_when_the_envelope_is_open(world: World) -> None:
+    first, second = stages(world)
+    assert first == of("key", "share 1", "share 2"), "the bytes of the buffers, and no integer or text made of them"
+    assert second == set()
+
+
+@pytest.mark.e2e
+def test_control_a_process_that_erases_nothing_keeps_something_of_each(world: World) -> None:
+    first, second = stages(world, "careless")
+    assert first == of("key", "share 1", "share 2")
+    left = {name.split(",")[0] for name in second}
+    assert left >= {"share 1", "share 2"}, "which make the key"
