@@ -110,7 +110,8 @@ class Plan:
     attempt: Digest
     """Random; a second attempt is another ceremony, and no message of the first means anything in it."""
     scribe: Address
-    """Who keeps the log and closes its phases. It can delay and end a ceremony, and learns and forges nothing."""
+    """Who keeps the log and closes its phases. It can delay and end a ceremony and leave shards out; it learns no secret, and
+    forges nobody's word."""
     dealers: tuple[CeremonySeat, ...]
     """Who deals: all receivers of a new key, the holders of the source's shares otherwise. Ascending by index."""
     receivers: tuple[CeremonySeat, ...]

@@ -18,7 +18,7 @@ from bytewise.protocol.signing import Signer, verify_signature
 from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 128 * 1024
-"""Largest message: a deal to 64 receivers has about 32 KB, twice in hex."""
+"""Largest message: a deal to 64 receivers has about 40 KB, twice in hex."""
 
 MAX_EXCHANGE_BYTES = 8 * 2**20
 """Largest exchange, either way."""
@@ -29,8 +29,8 @@ PAGE_BYTES = 2 * 2**20
 MAX_EXCHANGE_MARKS = 2**14
 """Most brackets and commas of an exchange: some 20 for a seat and 8 for a message, whose body is hex."""
 
-MAX_BODY_MARKS = 512
-"""Most brackets and commas of a body (`encoding.MAX_MARKS`): a deal of 64 commitments to 64 receivers has 400."""
+MAX_BODY_MARKS = 640
+"""Most brackets and commas of a body (`encoding.MAX_MARKS`): a deal of 64 commitments to 64 receivers has 520 or so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class SealedDeal:
     """Ephemeral 65-byte point."""
     ciphertext: Blob
     """Sealed 32-byte scalar."""
+    e: Blob
+    """Challenge of the proof that the sealer knows the logarithm of `enc`, 32 bytes."""
+    f: Blob
+    """Its response, 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Complaints that anybody can judge: the receiver shows the point that opens a deal, and proves that it is that point.
 
-There is no round in which dealers justify themselves in clear. A true complaint shows a value of a polynomial that leaves the
-sum; a false one names its author and shows one value of an honest polynomial, of which a plan allows fewer than the threshold.
+There is no round in which dealers justify themselves in clear. The point of a true complaint is nothing new to its dealer, who
+proved that it knows the ephemeral key (`kms.dkg.sealing`), so it opens no other's deal; the polynomial leaves the sum. A
+false one names its author and shows one value of an honest polynomial, of which a plan allows fewer than the threshold.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from bytewise.protocol.errors import DealerLied, ShardLied
 from bytewise.protocol.keys import Partial
 from bytewise.protocol.units import Blob, Digest
 from kms.curve import GENERATOR, Rng, decode_point
-from kms.dkg.dealing import unseal
+from kms.dkg.sealing import unseal
 from kms.dleq import prove_partial, verify_partial
 from kms.shares import verification_key
 

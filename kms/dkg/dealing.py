@@ -10,16 +10,14 @@ from typing import NamedTuple
 from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol import digests
-from bytewise.protocol.ceremony_log import Deal, SealedDeal
+from bytewise.protocol.ceremony_log import Deal
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import DealerLied, MalformedValue
 from bytewise.protocol.units import Blob, Digest
-from kms import hpke
-from kms.curve import GENERATOR, ORDER, Rng, challenge, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
+from kms.curve import GENERATOR, ORDER, Rng, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
+from kms.dkg.sealing import seal, verify_sealed
+from kms.schnorr import knows_log, prove_log
 from kms.shares import evaluate
-
-SEALED_BYTES = 48
-"""A scalar and the tag of AES-256-GCM."""
 
 
 class Opening(NamedTuple):
@@ -39,9 +37,8 @@ def prepare(ceremony: Digest, dealer: int, constant: int, threshold: int, rng: R
     """A random polynomial of degree `threshold` - 1 with f(0) = `constant`, its commitments and proof."""
     coefficients = (constant, *(random_scalar(rng) for _ in range(threshold - 1)))
     commitments = tuple(encode_point(GENERATOR * coefficient) for coefficient in coefficients)
-    nonce = random_scalar(rng)
-    e = _challenge(ceremony, dealer, commitments, GENERATOR * nonce)
-    return Opening(coefficients, commitments, encode_scalar(e), encode_scalar(nonce + constant * e))
+    e, f = prove_log(Label.CEREMONY_KNOWLEDGE, constant, rng, ceremony, dealer, threshold, *commitments)
+    return Opening(coefficients, commitments, encode_scalar(e), encode_scalar(f))
 
 
 def commitment_digest(ceremony: Digest, dealer: int, commitments: Sequence[Blob], e: Blob, f: Blob) -> Digest:
@@ -54,27 +51,6 @@ def deal(ceremony: Digest, dealer: int, opening: Opening, keys: Mapping[int, Blo
     values = {receiver: evaluate(opening.coefficients, receiver) for receiver in keys}
     sealed = tuple(seal(ceremony, dealer, receiver, values[receiver], keys[receiver], rng) for receiver in sorted(keys))
     return Deal(opening.commitments, opening.e, opening.f, sealed)
-
-
-def seal(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rng: Rng) -> SealedDeal:
-    """One scalar under HPKE; our own KEM code, so that the receiver can prove later what was in it."""
-    ephemeral = random_scalar(rng)
-    enc = encode_point(GENERATOR * ephemeral)
-    secret = hpke.shared_secret(decode_point(key) * ephemeral, enc, key)
-    info = deal_info(ceremony, dealer, receiver)
-    return SealedDeal(receiver, enc, Blob(hpke.key_schedule(secret, info).seal(encode_scalar(value))))
-
-
-def unseal(ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob) -> int:
-    """The scalar, given deal key times `enc`; `DealerLied` if there is none."""
-    info = deal_info(ceremony, dealer, sealed.receiver)
-    raw = hpke.key_schedule(hpke.shared_secret(point, sealed.enc, key), info).open(sealed.ciphertext)
-    if raw is None:
-        raise DealerLied(dealer, f"its deal to {sealed.receiver} does not open")
-    try:
-        return decode_scalar(raw)
-    except MalformedValue:
-        raise DealerLied(dealer, f"its deal to {sealed.receiver} is no scalar") from None
 
 
 def verify_deal(
@@ -90,15 +66,12 @@ def verify_deal(
     try:
         commitments = tuple(decode_point(each) for each in found.commitments)
         e, f = decode_scalar(found.e), decode_scalar(found.f)
-        for sealed in found.sealed:
-            decode_point(sealed.enc)
     except MalformedValue as error:
         raise DealerLied(dealer, str(error)) from None
-    if any(len(sealed.ciphertext) != SEALED_BYTES for sealed in found.sealed):
-        raise DealerLied(dealer, "a sealed value of another length")
-    witness = GENERATOR * f + -(commitments[0] * e)
-    if witness.is_point_at_infinity() or _challenge(ceremony, dealer, found.commitments, witness) != e:
+    if not knows_log(Label.CEREMONY_KNOWLEDGE, commitments[0], e, f, ceremony, dealer, threshold, *found.commitments):
         raise DealerLied(dealer, "does not know the value at 0 of its polynomial")
+    for sealed in found.sealed:
+        verify_sealed(ceremony, dealer, sealed)
     return commitments
 
 
@@ -115,12 +88,3 @@ def weighted_sum(weights: Mapping[int, int], rows: Mapping[int, Sequence[EccPoin
 def weighted_value(weights: Mapping[int, int], values: Mapping[int, int]) -> int:
     """The same sum of the polynomials' values at one place."""
     return sum(weight * values[index] for index, weight in weights.items()) % ORDER
-
-
-def deal_info(ceremony: Digest, dealer: int, receiver: int) -> Digest:
-    """HPKE `info` of a sealed deal."""
-    return digests.labelled(Label.CEREMONY_DEAL, ceremony, dealer, receiver)
-
-
-def _challenge(ceremony: Digest, dealer: int, commitments: Sequence[Blob], witness: EccPoint) -> int:
-    return challenge(Label.CEREMONY_KNOWLEDGE, ceremony, dealer, len(commitments), *commitments, encode_point(witness))

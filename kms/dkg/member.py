@@ -16,8 +16,9 @@ from kms import hpke
 from kms.curve import GENERATOR, Rng, decode_point, encode_point, encode_scalar, random_scalar
 from kms.dkg import canary
 from kms.dkg.complaints import complain, open_deal
-from kms.dkg.dealing import Opening, commitment_digest, deal, prepare, seal, unseal, weighted_value
+from kms.dkg.dealing import Opening, commitment_digest, deal, prepare, weighted_value
 from kms.dkg.result import Result, signed_shares, weights
+from kms.dkg.sealing import seal, unseal
 from kms.dkg.state import Ceremony, Phase, newcomers
 from kms.dkg.streams import stream
 from kms.dleq import prove_partial
@@ -81,9 +82,11 @@ def _commit(state: Ceremony, member: Member) -> Iterator[Body]:
 def _deal(state: Ceremony, member: Member) -> Iterator[Body]:
     dealer = _dealer(state, member)
     if dealer is not None and dealer.index in state.commits:
-        # Its name holds the keys: sealing to other keys draws other ephemerals.
-        rng = _rng(state, member, b"deal", *(state.keys[index] for index in sorted(state.keys)))
-        yield deal(state.id, dealer.index, _opening(state, member, dealer), state.keys, rng)
+        # Its name holds what is sealed to whom: anything else draws other ephemerals and nonces.
+        opening = _opening(state, member, dealer)
+        receivers = (part for index in sorted(state.keys) for part in (index, state.keys[index]))
+        rng = _rng(state, member, b"deal", *opening.commitments, *receivers)
+        yield deal(state.id, dealer.index, opening, state.keys, rng)
 
 
 def _judge(state: Ceremony, member: Member) -> Iterator[Body]:

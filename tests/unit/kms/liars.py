@@ -1,16 +1,19 @@
 """What a dishonest shard can say in a ceremony, each as a function from what it owes to what it says."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
+from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement, SealedDeal
+from bytewise.protocol.digests import Label
 from bytewise.protocol.keys import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.curve import GENERATOR, encode_point, encode_scalar, random_scalar
+from kms.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar
 from kms.dkg.complaints import complain
-from kms.dkg.dealing import Opening, commitment_digest, deal, prepare, seal
+from kms.dkg.dealing import Opening, commitment_digest, deal, prepare
 from kms.dkg.member import _deal_secret
+from kms.dkg.sealing import SEALED_BYTES, seal
+from kms.schnorr import prove_log
 from kms.shares import evaluate
 from tests.unit.kms.ceremonies import Meddling, Party, Town
 
@@ -39,9 +42,47 @@ def _altered_deal(town: Town, body: Deal, value: Blob | None) -> Deal:
     return replace(body, sealed=sealed)
 
 
+def sealed_garbage(town: Town, dealer: int, receiver: int) -> SealedDeal:
+    """Random bytes for a receiver, under an ephemeral key of the dealer's own, proven as the rules want it."""
+    ephemeral, ciphertext = random_scalar(os.urandom), Blob(os.urandom(SEALED_BYTES))
+    enc = encode_point(GENERATOR * ephemeral)
+    statement = (town.state.id, dealer, receiver, enc, ciphertext)
+    e, f = prove_log(Label.CEREMONY_EPHEMERAL, ephemeral, os.urandom, *statement)
+    return SealedDeal(receiver, enc, ciphertext, encode_scalar(e), encode_scalar(f))
+
+
 def garbage(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Seals random bytes to one receiver."""
-    yield _altered_deal(town, body, Blob(os.urandom(48))) if isinstance(body, Deal) else body
+    if not isinstance(body, Deal):
+        yield body
+        return
+    victim = body.sealed[0].receiver if len(body.sealed) < 2 else body.sealed[1].receiver
+    yield _with_sealed(body, {victim: sealed_garbage(town, index_of(town, who), victim)})
+
+
+def _with_sealed(body: Deal, others: Mapping[int, SealedDeal]) -> Deal:
+    return replace(body, sealed=tuple(others.get(each.receiver, each) for each in body.sealed))
+
+
+def spying(wanted: Mapping[int, int], shift: int = 0) -> Meddling:
+    """A dealer that seals garbage under the ephemeral points of others, or `shift` times G beside them, proofs and all.
+
+    `wanted`: whose point, by receiver. Without the proof the receiver complains rightly and shows what opens the other's.
+    """
+
+    def meddle(town: Town, who: Party, body: Body) -> Iterator[Body]:
+        yield _with_sealed(body, dict(_borrowed(town, wanted, shift))) if isinstance(body, Deal) else body
+
+    return meddle
+
+
+def _borrowed(town: Town, wanted: Mapping[int, int], shift: int) -> Iterator[tuple[int, SealedDeal]]:
+    for receiver, dealer in wanted.items():
+        for theirs in town.state.deals[dealer].sealed if dealer in town.state.deals else ():
+            if theirs.receiver == receiver:
+                point = decode_point(theirs.enc)
+                enc = encode_point(point + GENERATOR * shift) if shift else theirs.enc
+                yield receiver, replace(theirs, enc=enc, ciphertext=Blob(os.urandom(SEALED_BYTES)))
 
 
 def wrong_share(town: Town, who: Party, body: Body) -> Iterator[Body]:
@@ -168,7 +209,16 @@ def unproven_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
 
 def garbage_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Hands random bytes to the heir of a repair."""
-    yield Hand(replace(body.sealed, ciphertext=Blob(os.urandom(48)))) if isinstance(body, Hand) else body
+    if isinstance(body, Hand):
+        index = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
+        yield Hand(sealed_garbage(town, index, body.sealed.receiver))
+    else:
+        yield body
+
+
+def copied_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Hands the heir of a repair what another helper handed to it."""
+    yield next(iter(town.state.hands.values()), body) if isinstance(body, Hand) else body
 
 
 def other_transcript(town: Town, who: Party, body: Body) -> Iterator[Body]:
@@ -219,6 +269,8 @@ DEALERS: dict[str, Meddling] = {
     "rogue key": crafted("rogue"),
     "copied proof": crafted("copied"),
     "proof of another ceremony": crafted("replayed"),
+    "copied ephemeral": spying({1: 2, 2: 1, 3: 1}),
+    "shifted ephemeral": spying({1: 2, 2: 1, 3: 1}, shift=7),
 }
 """Dealers that must be named, and whose polynomial must not be in the sum."""
 
@@ -232,6 +284,9 @@ RECEIVERS: dict[str, Meddling] = {
     "unsigned": unsigned,
 }
 """Receivers that must be named."""
+
+HELPERS: dict[str, Meddling] = {"garbage hand": garbage_hand, "copied hand": copied_hand}
+"""Helpers of a repair that hand something else; the first kind can be told by the heir alone."""
 
 HOLDERS: dict[str, Meddling] = {"other consent": other_consent, "unsigned consent": unsigned_consent}
 """Holders of shares that are dealt again, who must be named."""

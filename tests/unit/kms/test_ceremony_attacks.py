@@ -11,14 +11,15 @@ from bytewise.protocol.ceremony_log import Body, Deal, Judgement, read_message
 from bytewise.protocol.errors import CeremonyRefused, DealerLied
 from bytewise.protocol.units import Digest
 from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
-from kms.dkg import steps
+from kms.dkg import dealing, steps
 from kms.dkg.complaints import open_deal
-from kms.dkg.dealing import commitment_digest, deal, prepare, unseal, verify_deal, weighted_sum, weighted_value
-from kms.dkg.member import _deal_secret
+from kms.dkg.dealing import commitment_digest, deal, prepare, verify_deal, weighted_sum, weighted_value
+from kms.dkg.member import _deal_secret, due
+from kms.dkg.sealing import unseal
 from kms.dkg.state import Phase
 from kms.shares import combine_values, evaluate
-from tests.unit.kms.ceremonies import Party, Town, party, plan_for
-from tests.unit.kms.liars import ALL
+from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
+from tests.unit.kms.liars import ALL, spying
 
 # --- 13: the last dealer, and two deals ---
 
@@ -162,3 +163,49 @@ def test_attack_15_a_flood_of_complaints_ends_the_ceremony_and_opens_a_dealer_wh
     town = flooded()
     assert town.state.phase is Phase.DONE and town.state.result is not None and 1 in town.state.result.qualified
     assert encode_point(GENERATOR * read_off(town, 1)) == town.state.deals[1].commitments[0]
+
+
+# --- 15: true complaints about a deal that borrows another's ephemeral point ---
+
+WANTED = {1: 2, 2: 1}
+
+
+def judged(shift: int) -> tuple[Town, dict[int, Judgement]]:
+    """2 of 3 shards renew their shares; the last borrows points of the others. What each of them says of the deals."""
+    held, source = generated(2, 3)
+    held[2].meddle = spying(WANTED, shift)
+    town = Town(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
+    while town.state.phase is not Phase.JUDGING:
+        for who in town.parties:
+            town.speak(who)
+        town.close()
+    said = {i: body for i, who in enumerate(held[:2], 1) for body in due(town.state, who.member) if isinstance(body, Judgement)}
+    return town, said
+
+
+def borrowed_key(town: Town, said: dict[int, Judgement], shift: int) -> int:
+    """The epoch's key, from what the last shard has by right and what shard 2 says of its deal, under a point of dealer 1."""
+    state, last = town.state, town.parties[2]
+    of_2, of_3 = state.deals[1].sealed[1:]
+    shown = decode_point(said[2].complaints[0].point)
+    point = shown + -(decode_point(state.keys[2]) * shift) if shift else shown
+    values = {2: unseal(state.id, 1, of_2, point, state.keys[2])}
+    own = decode_point(of_3.enc) * _deal_secret(state, last.member)
+    values[3] = unseal(state.id, 1, of_3, own, state.keys[3])
+    return combine_values({1: combine_values(values), 3: last.share or 0})
+
+
+@pytest.mark.parametrize("shift", [0, 7])
+def test_attack_15_true_complaints_about_borrowed_points_are_the_whole_key_where_nobody_proves_its_ephemerals(
+    monkeypatch: pytest.MonkeyPatch, shift: int
+) -> None:
+    town, said = judged(shift)
+    assert list(town.state.lies) == [town.parties[2].signer.address] and 3 not in town.state.polynomials
+    assert "does not know the ephemeral key" in next(iter(town.state.lies.values()))
+    assert len(said) == 2 and not any(each.complaints for each in said.values())
+    # Control: without the proofs both complain rightly, and one shard of the two that open has the key.
+    monkeypatch.setattr(dealing, "verify_sealed", lambda ceremony, dealer, sealed: sealed)
+    town, said = judged(shift)
+    assert town.state.lies == {} and [len(each.complaints) for each in said.values()] == [1, 1]
+    source = town.plan.source
+    assert source is not None and encode_point(GENERATOR * borrowed_key(town, said, shift)) == source.commitments[0]
