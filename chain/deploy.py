@@ -77,6 +77,7 @@ class Joiner(NamedTuple):
 
     signer: LocalSigner
     stake_wei: int
+    """To deposit; 0 where EigenLayer holds the stake."""
     endpoint: str | None
     """Operators only; None for a verifier."""
     pool: Digest = ZERO_DIGEST
@@ -190,7 +191,8 @@ def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeo
     """Deposits every joiner's stake and registers it."""
     calls = []
     for each in joiners:
-        calls.append(call_of(each.signer, network, Act("StakeVault", "deposit", (), each.stake_wei)))
+        if each.stake_wei:
+            calls.append(call_of(each.signer, network, Act("StakeVault", "deposit", (), each.stake_wei)))
         if each.endpoint is not None:
             calls.append(call_of(each.signer, network, Act("Registry", "registerOperator", (each.endpoint,))))
         else:

@@ -11,9 +11,9 @@ class EigenLayerActs(Acts):
         """Records what an account has now; once for each `block` that gave the reason: a record loses its weight with age."""
         self._act("EigenLayerStake", "sync", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
-    def retry_slash(self, account: Address, ref: Digest, due_wei: int) -> None:
-        """Slashes what EigenLayer refused for `ref`; once for each sum that is still due."""
-        subject = bytes.fromhex(account[2:]) + ref + due_wei.to_bytes(32, "big")
+    def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
+        """Slashes what EigenLayer refused for `ref`; once for each of the `times` that it has refused so far."""
+        subject = bytes.fromhex(account[2:]) + ref + times.to_bytes(8, "big")
         self._act("EigenLayerStake", "retry", subject, (account, ref))
 
     def collect_slash(self, slash_id: int) -> None:

@@ -107,6 +107,30 @@ class Step:
     """What is sent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Restaked:
+    """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR 084, 152)."""
+
+    allocations: Address
+    """EigenLayer's AllocationManager, where the operator set names the stake source as its slasher and recipient already."""
+    delegation: Address
+    """Its DelegationManager."""
+    strategies: Address
+    """Its StrategyManager."""
+    strategy: Address
+    """The strategy whose stake counts; of wrapped ether."""
+    token: Address
+    """Wrapped ether."""
+    avs: Address
+    """The service that the operator set is of."""
+    set_id: int
+    """The set's number there."""
+    max_age: int
+    """Blocks for which a record of stake counts."""
+    longest_s: int
+    """Longest dispute for which this stake answers: at least what the parameters allow."""
+
+
 TREE = "StakeTree "
 """Before the pool's digest, in the names of trees."""
 
@@ -129,6 +153,8 @@ class Site:
     """The first pools; the curator adds them to the registry."""
     vote: Vote
     """Who governs."""
+    restaked: Restaked | None = None
+    """Where the stake is, if not in a vault of the network's own."""
 
 
 def names(pools: Sequence[Digest]) -> tuple[str, ...]:
@@ -149,7 +175,7 @@ ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockCont
 def steps(site: Site) -> list[Step]:
     """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the roles."""
     arguments = _money(site) | _court(site) | _governance(site)
-    created = [Step(name, "create", None, code(name).creation(*arguments[name])) for name in names(site.pools)]
+    created = [Step(name, "create", None, _code(site, name).creation(*arguments[name])) for name in names(site.pools)]
     wired = [_call(site, name, "wire", *wires) for name, wires in _wires(site)]
     return [*created, *wired, _establish(site)]
 
@@ -158,6 +184,19 @@ def code(name: str) -> Interface:
     """The artifact of a contract of a deployment."""
     first = name.split()[0]
     return interface(ARTIFACT.get(first, first))
+
+
+def _code(site: Site, name: str) -> Interface:
+    return interface("EigenLayerStake") if name == "StakeVault" and site.restaked else code(name)
+
+
+def _stake(site: Site) -> tuple[Any, ...]:
+    at, held = site.at, site.restaked
+    parts = (at["AccessManager"], at["Guardian"], at["Params"], at["Ledger"])
+    if held is None:
+        return (parts,)
+    core = (held.allocations, held.delegation, held.strategies, held.strategy, held.token)
+    return parts, core, (held.avs, held.set_id), held.max_age, held.longest_s
 
 
 def _money(site: Site) -> dict[str, tuple[Any, ...]]:
@@ -169,7 +208,7 @@ def _money(site: Site) -> dict[str, tuple[Any, ...]]:
         "Params": (authority, to_struct(site.params)),
         "Guardian": (authority, params),
         "Ledger": (authority, guardian, params),
-        "StakeVault": ((authority, guardian, params, at["Ledger"]),),
+        "StakeVault": _stake(site),
         "Registry": (authority, guardian, params, at["StakeVault"]),
         "FeeMarket": (authority, guardian, *prices),
         "Settlement": (params, at["Ledger"], at["StakeVault"]),

@@ -20,9 +20,9 @@ from chain.access import Chain
 from chain.artifacts import interface
 from chain.client import at_hash, at_number, reading_answer
 from chain.epochs import epoch_on_chain, pinned_epoch
-from chain.records import Item, MoneyTotals, Pool, PoolMember
+from chain.records import Item, MoneyTotals, Pool, PoolMember, RestakedTotals
+from chain.restaking import RestakingReader
 from chain.structs import from_struct
-from chain.trials import Trials
 
 CASES_PER_DOCKET = 32
 """Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
@@ -34,7 +34,7 @@ MEMBERS_PER_PAGE = 256
 """Verifiers in one call."""
 
 
-class DocketReader(Trials):
+class DocketReader(RestakingReader):
     """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
@@ -254,9 +254,9 @@ class DocketReader(Trials):
 
     def money(self, block: int) -> MoneyTotals:
         """All wei of the network."""
-        raw = self._lens("money", block=block)
+        raw, totals = self._lens("money", block=block), MoneyTotals if self.record_life(block) is None else RestakedTotals
         with reading_answer("money"):
-            return from_struct(MoneyTotals, raw)
+            return from_struct(totals, raw)
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
         where = ("KeyEpochs", self._at.key_epochs, "epochInfo")

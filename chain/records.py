@@ -79,6 +79,17 @@ class MoneyTotals:
     @property
     def sums(self) -> bool:
         """Whether every wei is accounted for."""
-        stakes = self.vault_balance == self.total_stake + self.total_unbonding
         held = self.total_pots + self.total_credits + self.treasury + self.total_burned
-        return stakes and self.ledger_balance == held
+        return self.vault_balance == self._staked and self.ledger_balance == held
+
+    @property
+    def _staked(self) -> int:
+        return self.total_stake + self.total_unbonding
+
+
+class RestakedTotals(MoneyTotals):
+    """The same where EigenLayer holds the stake: `total_stake` is what was recorded of it, and no wei of that are here."""
+
+    @property
+    def _staked(self) -> int:
+        return 0

@@ -12,7 +12,7 @@ from chain.access import Chain
 from chain.artifacts import interface
 from chain.blocks import BlockReader
 from chain.book import address_of
-from chain.client import at_hash, reading_answer
+from chain.client import at_hash
 from chain.rules import as_rule
 
 
@@ -43,17 +43,6 @@ class Trials(BlockReader):
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
         """Why the chain would not share what a report slashed, asked by `who`; None if it would."""
         return self._refused(who, "collect", (ref,), 0, block)
-
-    def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
-        """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
-        return self._refused(who, "collect", (slash_id,), 0, block, "EigenLayerStake", "StakeVault")
-
-    def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
-        """Slash and pot of each payment that the stake source could not make at once; of a native vault none."""
-        where = ("EigenLayerStake", address_of(self.network, "StakeVault"))
-        logs = self.client.logs(*where, ["PaymentDeferred"], from_block, to_block)
-        with reading_answer("PaymentDeferred"):
-            return tuple((int(log.values["slashId"]), Digest(log.values["ref"])) for log in logs)
 
     def _refused(
         self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int,

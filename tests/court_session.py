@@ -29,10 +29,10 @@ TRUE = (word("true tokens"), word("true trace"))
 class Court:
     """A network with one anchored batch, a sender for everybody, and somebody who makes the moves that are anybody's."""
 
-    def __init__(self, anvil: Anvil, folder: Path, **times: int) -> None:
+    def __init__(self, anvil: Anvil, folder: Path, at_eigenlayer: bool = False, **times: int) -> None:
         """`times` are those that differ from `DEVNET`: anvil's clock is the wall's, and a busy machine is slow."""
         self.anvil = anvil
-        self.network = deployed(anvil, DEVNET, **times)
+        self.network = deployed(anvil, DEVNET, at_eigenlayer, **times)
         self.reader = DocketReader(anvil.client, self.network)
         self.senders = {each.address: sender(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
         self.domain = self.network.disputes_domain

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.lane import DEFAULT_TTL_S, Lane
 from bytewise.storage.migrate import migrate
 from chain.access import Chain
+from chain.artifacts import interface
+from chain.calls import CALL_GAS
 from chain.deploy import (
     Joiner,
     Policy,
@@ -37,11 +39,13 @@ from chain.deploy import (
 )
 from chain.keys import devnet_signer
 from chain.params import DEVNET, ETHER
-from chain.plan import DEVNET_SHAPE, Shape, Vote
+from chain.plan import DEVNET_SHAPE, Shape, Site, Vote
 from chain.reader import DocketReader
 from chain.sender import SenderPolicy
 from chain.sending import ContractSender, contract_sender
+from chain.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.restaked import EigenLayer, restaked
 
 ENVIRONMENT = Environment(
     container=ZERO_DIGEST, profile=PROFILE_EXACT_1, gpu_arch="cpu", driver="none", libraries=(), engine_flags=(),
@@ -90,22 +94,29 @@ FEE_WEI = ETHER // 1000
 """More than small batches cost: what is too much comes back."""
 
 
-def founded(anvil: Anvil, params: ParamSet = DEVNET, shape: Shape = DEVNET_SHAPE) -> Network:
-    """Contracts, a pool, one environment, model, policy and key epoch; nobody has joined. Account 0 is curator."""
+def founded(
+    anvil: Anvil, params: ParamSet = DEVNET, shape: Shape = DEVNET_SHAPE, settle: Callable[[Anvil, Site], Site] | None = None
+) -> Network:
+    """Contracts, a pool, one environment, model, policy and key epoch; nobody has joined. Account 0 is curator.
+
+    `settle` may change what is deployed: `tests.restaked.restaked`, say.
+    """
     anvil.mine(2)
     vote = Vote(guardian=GUARDIAN.address, curator=signer(0).address, holder=signer(0).address)
     site = survey(anvil.client, signer(0).address, params, shape, [POOL], vote)
+    site = site if settle is None else settle(anvil, site)
     network = deploy(anvil.client, signer(0), site)
     proposals = [environment_proposal(ENVIRONMENT, POOL, VECTORS), Proposed(MODEL, ZERO_DIGEST, VECTORS, b"{}")]
     return put_in_force(anvil.client, network, signer(0), [MEASUREMENT], proposals, POLICY, [epoch_document()])
 
 
-def deployed(anvil: Anvil, params: ParamSet = DEVNET, **times: int) -> Network:
+def deployed(anvil: Anvil, params: ParamSet = DEVNET, at_eigenlayer: bool = False, **times: int) -> Network:
     """The same with two operators and five verifiers, environment and model ACTIVE, in a stake epoch in which they weigh.
 
     Whatever the chain had is replaced by this network; nothing before its head can be reorganised away or asked for.
     """
-    network, state = _settled(dataclasses.replace(params, times=dataclasses.replace(params.times, **times)))
+    timed = dataclasses.replace(params, times=dataclasses.replace(params.times, **times))
+    network, state = _settled(timed, at_eigenlayer)
     anvil.rpc("anvil_loadState", state)
     # The network may have been made minutes ago: from here on the chain's time is the wall's again.
     anvil.mine()
@@ -113,17 +124,22 @@ def deployed(anvil: Anvil, params: ParamSet = DEVNET, **times: int) -> Network:
 
 
 @functools.cache
-def _settled(params: ParamSet) -> tuple[Network, str]:
+def _settled(params: ParamSet, at_eigenlayer: bool) -> tuple[Network, str]:
     """The network and the state of a chain of its own, made once per test run: a deployment is half a second of work."""
     with running_anvil() as anvil:
-        network = _with_members(anvil, params)
+        network = _with_members(anvil, params, at_eigenlayer)
         return network, anvil.rpc("anvil_dumpState")
 
 
-def _with_members(anvil: Anvil, params: ParamSet) -> Network:
-    network = founded(anvil, params)
-    joiners = [Joiner(each, STAKE_WEI, f"http://127.0.0.1:{8000 + i}") for i, each in enumerate(OPERATORS)]
-    joiners += [Joiner(each, STAKE_WEI, None, POOL, word("machine", i), MEASUREMENT) for i, each in enumerate(VERIFIERS)]
+def _with_members(anvil: Anvil, params: ParamSet, at_eigenlayer: bool) -> Network:
+    network = founded(anvil, params, settle=restaked if at_eigenlayer else None)
+    members, deposit = (*OPERATORS, *VERIFIERS), 0 if at_eigenlayer else STAKE_WEI
+    if at_eigenlayer:
+        EigenLayer.of(anvil, network).delegate([each.address for each in members], STAKE_WEI)
+        vault, code = network.addresses.stake_vault, interface("EigenLayerStake")
+        send_all(anvil.client, [Call(each, vault, code.call("sync", each.address), 0, CALL_GAS) for each in members], 60)
+    joiners = [Joiner(each, deposit, f"http://127.0.0.1:{8000 + i}") for i, each in enumerate(OPERATORS)]
+    joiners += [Joiner(each, deposit, None, POOL, word("machine", i), MEASUREMENT) for i, each in enumerate(VERIFIERS)]
     join(anvil.client, network, joiners)
     in_force(anvil, network, VERIFIERS, [ENVIRONMENT.digest, MODEL])
     return network

@@ -1,6 +1,6 @@
-"""Write `chain/abi/<Name>.json` from what `forge build` left in `out/`.
+"""Write `chain/abi/<Name>.json` and `tests/abi/<Name>.json` from what `forge build` left in `out/`.
 
-The Python client reads these files, so it needs neither Node nor Foundry at run time. Usage:
+The Python client and its tests read these files, so they need neither Node nor Foundry. Usage:
 
     python chain/contracts/tools/export_abi.py           # write
     python chain/contracts/tools/export_abi.py --check   # compare; exit 1 and name the files on drift
@@ -12,7 +12,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
 OUT = PROJECT / "out"
-ABI = PROJECT.parent / "abi"
+ROOT = PROJECT.parent.parent
+ABI, TEST_ABI = "chain/abi", "tests/abi"
 
 CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
@@ -21,18 +22,22 @@ CONTRACTS = (
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
+FAKES = {"FakeEigenLayer": "FakeEigenLayer", "WrappedEther": "FakeEigenLayer"}
+"""What tests in Python deploy beside, and the file that it is in."""
+
 HALVES = {"Disputes": "Proceedings"}
 """The court's code is in two contracts, and callers see one."""
 
 
 def rendered() -> dict[str, str]:
-    """File name to content of everything in `chain/abi`."""
-    return {f"{name}.json": _artifact(OUT, name, HALVES.get(name)) for name in CONTRACTS}
+    """Path from the repository root to content of everything in both folders."""
+    ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name, HALVES.get(name)) for name in CONTRACTS}
+    return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, file, name) for name, file in FAKES.items()}
 
 
-def _artifact(out: Path, name: str, more: str | None = None) -> str:
+def _artifact(out: Path, file: str, name: str, more: str | None = None) -> str:
     """`more` is a contract whose functions the named one runs as its own."""
-    built = json.loads((out / f"{name}.sol" / f"{name}.json").read_text())
+    built = json.loads((out / f"{file}.sol" / f"{name}.json").read_text())
     code, abi = built["bytecode"], built["abi"]
     if more is not None:
         others = json.loads((out / f"{more}.sol" / f"{more}.json").read_text())["abi"]
@@ -48,17 +53,18 @@ def main(arguments: list[str]) -> int:
     """Write or check; 0 if the committed files are what the sources compile to."""
     files = rendered()
     if arguments == ["--check"]:
-        present = {path.relative_to(ABI).as_posix(): path.read_text() for path in ABI.rglob("*.json")}
+        paths = [path for folder in (ABI, TEST_ABI) for path in (ROOT / folder).rglob("*.json")]
+        present = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
         drifted = sorted(n for n in files.keys() | present.keys() if files.get(n) != present.get(n))
         for name in drifted:
-            print(f"chain/abi/{name} is not what chain/contracts compiles to", file=sys.stderr)
+            print(f"{name} is not what chain/contracts compiles to", file=sys.stderr)
         return 1 if drifted else 0
     if arguments:
         print(__doc__, file=sys.stderr)
         return 2
-    ABI.mkdir(exist_ok=True)
     for name, content in files.items():
-        (ABI / name).write_text(content)
+        (ROOT / name).parent.mkdir(exist_ok=True)
+        (ROOT / name).write_text(content)
     return 0
 
 

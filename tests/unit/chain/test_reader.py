@@ -201,7 +201,7 @@ def test_acts_on_stake_at_eigenlayer_go_to_whatever_stands_in_the_vaults_place(p
     assert [(each.contract, each.calldata) for each in planned] == [(vault, code.call(name, *values)) for name, values in wanted]
     acts.retry_slash(who, ref, 10)
     acts.retry_slash(who, ref, 4)
-    assert len(acts.transactions.outbox.all()) == 5, "what is still due is an act of its own"
+    assert len(acts.transactions.outbox.all()) == 5, "each refusal is retried by an act of its own"
 
 
 def test_epoch_of_book_and_chain_must_agree(place: Place) -> None:

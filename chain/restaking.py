@@ -1,0 +1,75 @@
+"""Reads of stake that EigenLayer holds, where a network has `EigenLayerStake` in the place of its vault; of a vault, nothing."""
+
+from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.units import Address, Digest, address
+from chain.artifacts import Log
+from chain.book import address_of
+from chain.client import at_hash, at_number, reading_answer
+from chain.rules import as_rule
+from chain.trials import Trials
+
+CONTRACT, PLACE = "EigenLayerStake", "StakeVault"
+"""What answers, and the name under which the address book has it."""
+
+_NOT_ASKED = -1
+
+
+class RestakingReader(Trials):
+    """Records of stake, and slashes that EigenLayer refused or has not paid."""
+
+    _life: int | None = _NOT_ASKED
+
+    def record_life(self, block: int) -> int | None:
+        """Blocks for which a record of stake counts; None where a vault of the network's own holds the stake."""
+        if self._life == _NOT_ASKED:
+            try:
+                # No code at an address ever changes: it is asked once.
+                self._life = int(self.client.call(*self._source, "MAX_AGE", block=at_number(block)))
+            except ChainReverted:
+                self._life = None
+        return self._life
+
+    def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
+        """Block and wei of each record of an account in these blocks; of several in one block the last."""
+        logs = self._logs("Synced", from_block, to_block)
+        with reading_answer("Synced"):
+            return tuple({log.block: int(log.values["stake"]) for log in logs if log.values["account"] == account}.items())
+
+    def recordable(self, account: Address, block: int) -> int:
+        """Wei that a record of the account would show if it were made now."""
+        return int(self.client.call(*self._source, "sync", account, block=self._at_hash(block)))
+
+    def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
+        """Slash and pot of each payment that the stake source could not make at once; of a native vault none."""
+        logs = self._logs("PaymentDeferred", from_block, to_block)
+        with reading_answer("PaymentDeferred"):
+            return tuple((int(log.values["slashId"]), Digest(log.values["ref"])) for log in logs)
+
+    def refused_slashes(self, from_block: int, to_block: int) -> tuple[tuple[Address, Digest], ...]:
+        """Account and reference of each slash that EigenLayer refused in these blocks, once for each time."""
+        logs = self._logs("SlashDeferred", from_block, to_block)
+        with reading_answer("SlashDeferred"):
+            return tuple((address(log.values["account"]), Digest(log.values["ref"])) for log in logs)
+
+    def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
+        """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
+        return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT, PLACE)
+
+    def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
+        """Why a slash that EigenLayer refused would take nothing now either; None if it would."""
+        try:
+            taken = self.client.call(*self._source, "retry", account, ref, block=self._at_hash(block))
+        except ChainReverted as error:
+            return str(as_rule(error))
+        # It remembers what EigenLayer refuses once more, and forgets what there is no stake for: neither is worth its gas.
+        return None if taken else "nothing would be taken"
+
+    @property
+    def _source(self) -> tuple[str, Address]:
+        return CONTRACT, address_of(self.network, PLACE)
+
+    def _logs(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self.client.logs(*self._source, [event], from_block, to_block)
+
+    def _at_hash(self, block: int) -> dict[str, str | bool]:
+        return at_hash(self.client.block(block).hash)

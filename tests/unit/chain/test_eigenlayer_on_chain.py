@@ -1,0 +1,154 @@
+"""Stake at EigenLayer from Python: a network whose vault is the adapter, every act tried and sent by us.
+
+EigenLayer is the fake of its documented behaviour, as in `chain/contracts/test`; all other contracts are the real ones.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.docket import Holdings
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Digest
+from bytewise.storage.outbox import Item, State
+from chain.artifacts import Log
+from chain.params import DEVNET
+from tests.anvil import Anvil
+from tests.court_session import TRUE, Court
+from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
+from tests.restaked import MAX_AGE, EigenLayer
+
+OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
+
+
+class Place(Court):
+    """A court whose operators and verifiers have their stake at EigenLayer."""
+
+    def __init__(self, anvil: Anvil, folder: Path) -> None:
+        super().__init__(anvil, folder, at_eigenlayer=True)
+        self.eigen = EigenLayer.of(anvil, self.network)
+
+    def holdings(self, who: LocalSigner) -> Holdings:
+        return self.reader.holdings(who.address, self.reader.head())
+
+    def source(self, function: str, *arguments: object) -> Any:
+        """A view of the adapter."""
+        where = ("EigenLayerStake", self.network.addresses.stake_vault)
+        return self.anvil.client.call(*where, function, *arguments, block="latest")
+
+    def events(self, name: str) -> list[Log]:
+        where = ("EigenLayerStake", self.network.addresses.stake_vault)
+        return self.anvil.client.logs(*where, [name], int(self.network.deploy_block), self.reader.head())
+
+    def pot(self, ref: Digest) -> int:
+        found = self.anvil.client.call("Ledger", self.network.addresses.ledger, "potOf", ref, block="latest")
+        return int(found)
+
+    def late(self) -> int:
+        """What came after its dispute was settled, and what is nobody's."""
+        return self.pot(Digest(self.source("LATE")))
+
+    def last(self, who: LocalSigner) -> Item:
+        """How the newest act of somebody stands."""
+        return self.of(who).transactions.outbox.all()[-1]
+
+    def report(self, seq: int) -> Digest:
+        """The operator signed two receipts of one number, and somebody shows it; the report's pot."""
+        receipts = [receipt(OPERATOR, seq, now) for now in (1, 2)]
+        first, second = (self.signed(each.seq, each.issued_at) for each in receipts)
+        self.of(CHALLENGER).report_equivocation(first.receipt, first.signature, second.receipt, second.signature)
+        self.pump()
+        where = ("ReceiptAnchor", self.network.addresses.receipt_anchor, "equivocationRef")
+        return Digest(self.anvil.client.call(*where, OPERATOR.address, seq, block="latest"))
+
+    def signed(self, seq: int, now: int) -> SignedReceipt:
+        made = receipt(OPERATOR, seq, now)
+        return SignedReceipt(made, OPERATOR.sign(receipt_id(self.network.anchor_domain, made)), "")
+
+    def overturned(self) -> None:
+        """A dispute that the operator loses, from its opening to its end."""
+        self.open(0, word("guess"))
+        case = self.until(Phase.COMMIT)
+        votes = [self.vote(case, each.voter, TRUE) for each in case.members]
+        self.commit(votes)
+        mine(self.anvil, 2)
+        self.reveal(votes)
+        assert self.until(Phase.FINAL).verdict is Verdict.OVERTURNED
+        self.settled()
+
+
+def test_a_slash_that_eigenlayer_refuses_stops_no_verdict_and_is_taken_when_it_may_be(anvil: Anvil, tmp_path: Path) -> None:
+    place = Place(anvil, tmp_path)
+    place.eigen.do("pause", True, False, 0)
+    place.overturned()
+    (refused,) = place.events("SlashDeferred")
+    who, ref = OPERATOR.address, Digest(refused.values["ref"])
+    assert (refused.values["account"], refused.values["due"]) == (who, PENALTY)
+    assert place.holdings(OPERATOR).stake_wei == STAKE_WEI and place.source("dueOf", who, ref) == PENALTY
+    place.eigen.do("pause", False, False, 0)
+    helper = place.of(VERIFIERS[0])
+    helper.retry_slash(who, ref, 1)
+    place.pump()
+    assert place.last(VERIFIERS[0]).state is State.CONFIRMED
+    assert place.source("dueOf", who, ref) == 0 and place.late() == PENALTY, "it is nobody's"
+    assert place.holdings(OPERATOR).stake_wei == pytest.approx(STAKE_WEI - PENALTY, abs=100)
+    helper.retry_slash(who, ref, 2)
+    place.pump()
+    row = place.last(VERIFIERS[0])
+    assert (row.state, row.nonce) == (State.SUPERSEDED, None) and "NothingDue" in row.detail, "tried, and not sent"
+
+
+def test_a_payment_that_comes_late_is_collected_and_shared_and_what_is_nobodys_is_swept(anvil: Anvil, tmp_path: Path) -> None:
+    place = Place(anvil, tmp_path)
+    place.eigen.do("pause", False, True, 0)
+    ref = place.report(1)
+    ((slash, pot),) = place.reader.deferred_payments(int(place.network.deploy_block), place.reader.head())
+    taken = place.source("owedOf", slash)["amount"]
+    assert pot == ref and taken == pytest.approx(PENALTY, abs=100) and place.pot(ref) == 0
+    assert STAKE_WEI - place.holdings(OPERATOR).stake_wei == pytest.approx(taken, abs=100), "the punishment waits for nothing"
+    helper, other = place.of(VERIFIERS[0]), place.of(VERIFIERS[1])
+    assert "PaymentShort" in str(place.reader.collect_refused(VERIFIERS[0].address, slash, place.reader.head()))
+    helper.collect_slash(slash)
+    assert helper.pump() == 1 and place.last(VERIFIERS[0]).state is State.PLANNED, "EigenLayer does not pay yet"
+    place.eigen.do("pause", False, False, 0)
+    place.pump()
+    assert place.last(VERIFIERS[0]).state is State.CONFIRMED and place.pot(ref) == taken
+    before = place.holdings(CHALLENGER).credit_wei
+    other.collect_slash(slash)
+    other.collect(ref, 1)
+    place.pump()
+    states = [(each.state, each.nonce is None) for each in other.transactions.outbox.all()]
+    assert states == [(State.SUPERSEDED, True), (State.CONFIRMED, False)], "collected once, shared once"
+    share = taken * DEVNET.shares.alpha_bps // 10_000
+    assert place.holdings(CHALLENGER).credit_wei - before == share and place.pot(ref) == 0
+    place.eigen.give(place.network.addresses.stake_vault, 12_345)
+    helper.sweep_stake()
+    place.pump()
+    assert place.late() == pytest.approx(12_345, abs=100) and place.source("totalOwed") == 0
+    money = place.reader.money(place.reader.head())
+    assert money.sums and money.vault_balance == 0 < money.total_stake, "wei at EigenLayer are not the network's"
+
+
+def test_a_record_counts_while_it_is_young_and_stake_enters_only_at_eigenlayer(anvil: Anvil, tmp_path: Path) -> None:
+    place, who = Place(anvil, tmp_path), VERIFIERS[0]
+    own, record = place.of(who), max(each.block for each in place.events("Synced"))
+    mine(anvil, record + MAX_AGE + 1 - place.reader.head())
+    assert place.holdings(who).stake_wei == place.holdings(VERIFIERS[1]).stake_wei == 0, "nobody renewed it"
+    for _ in range(2):
+        own.sync_stake(who.address, record)
+        place.pump()
+    assert place.holdings(who).stake_wei == STAKE_WEI and place.holdings(VERIFIERS[1]).stake_wei == 0
+    assert len(own.transactions.outbox.all()) == 1, "once for each reason"
+    place.eigen.do("queueWithdrawal", who.address, STAKE_WEI // 4)
+    assert place.holdings(who).stake_wei == STAKE_WEI and place.source("slashableOf", who.address) == STAKE_WEI, "still there"
+    place.of(VERIFIERS[1]).sync_stake(who.address, record + 1)
+    place.pump()
+    assert place.holdings(who).stake_wei == STAKE_WEI * 3 // 4, "anybody may say so"
+    own.deposit(1, b"reference")
+    place.pump()
+    row = place.last(who)
+    assert (row.state, row.nonce) == (State.REVERTED, None) and "StakedElsewhere" in row.detail
