@@ -28,7 +28,7 @@ class CeremonySettings:
     """`bytewise kms dkg`, `reshare` and `repair`: what the scribe of one ceremony needs."""
 
     epoch: U64
-    """Key epoch."""
+    """Key epoch; its number says of which suite (`bytewise.protocol.suites`)."""
     threshold: int
     """Shards that open, afterwards; of a repair that of the epoch."""
     quorum: int

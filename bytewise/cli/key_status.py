@@ -10,6 +10,7 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState, ShardInfo
+from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, SUITE_REBUILT, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from chain.reader import DocketReader
 from kms.shard_client import ShardClient
@@ -18,6 +19,8 @@ SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
 """States in which shards must answer."""
 
 _NOTHING = "nothing"
+
+_KINDS = {SUITE_P256: "", SUITE_HYBRID: " (hybrid)", SUITE_REBUILT: " (enclaves rebuild its key)"}
 
 Ask = Callable[[ShardRecord], ShardInfo]
 """What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
@@ -49,9 +52,8 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     """Prints a collected state."""
     console.print(f"block {state['block']}: key epoch {state['active_epoch'] or 'none'} is active", style="bold")
     for epoch in state["epochs"]:
-        title = (
-            f"key epoch {epoch['epoch']}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
-        )
+        name = f"key epoch {epoch['epoch']}{_KINDS[epoch['suite']]}"
+        title = f"{name}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
         signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
         table = Table(title=f"{title}; {signed}", title_justify="left")
         for heading in ("shard", "account", "address", "says"):
@@ -75,6 +77,7 @@ def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask:
         wrong.append(f"{name}: the chain means version {on_chain.version}, the address book has other shares: get the new book")
     return {
         "epoch": record.epoch,
+        "suite": suite_of(record.epoch),
         "state": on_chain.state.name,
         "version": on_chain.version,
         "confirmed": on_chain.transcript != ZERO_DIGEST,

@@ -42,6 +42,9 @@ DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan
 def dkg(config: ConfigOption, plan: DryOption = False) -> None:
     """Make a key with the shards of the settings; nobody ever holds it. The same command goes on after a crash.
 
+    An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes need the key and the shards' ML-KEM-768
+    keys, which are drawn with it. It needs 2t - 1 shards, and its shares are never dealt again.
+
     Exit codes: 0 made, 3 it failed and nothing changed, 64 asked wrongly.
     """
     _ceremony(config, Purpose.GENERATE, plan)

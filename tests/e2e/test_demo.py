@@ -1,4 +1,7 @@
-"""One whole demo run: the network catches every fraud, no process that should not holds the prompt, receipts verify."""
+"""One whole demo run: the network catches every fraud, no process that should not holds the prompt, receipts verify.
+
+`make soak-kms` runs it on a hybrid key epoch as well (BYTEWISE_DEMO_KEYS).
+"""
 
 import contextlib
 import json
@@ -22,11 +25,12 @@ from bytewise.cli.finding import find_receipt
 from bytewise.protocol.sortition import audit_is_drawn
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.clock import SystemClock
+from bytewise.service.settings import library_variables
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from kms.curve import GENERATOR, encode_point
-from kms.keyring import load_document, open_share
+from kms.keyring import HeldShare, load_document, open_share
 from kms.shares import combine_values
 from tests.e2e import memory
 
@@ -35,6 +39,8 @@ BOUND_S = 600.0
 """Several times what a run takes on two idle cores: other tests run beside it."""
 
 
+KEYS = library_variables(("BYTEWISE_DEMO_KEYS",)).get("BYTEWISE_DEMO_KEYS", "plain")
+"""Of which suite the shards' key is."""
 ANSWERING = {"chain", "da"}
 """What `bytewise verify` asks."""
 Verified = dict[str, "subprocess.CompletedProcess[str]"]
@@ -55,7 +61,7 @@ class Run(NamedTuple):
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     out = tmp_path_factory.mktemp("demo")
     report, log = out / "demo-report.json", out / "demo.log"
-    command = [sys.executable, "-m", "bytewise.cli", "demo", "--keep", "--report", str(report)]
+    command = [sys.executable, "-m", "bytewise.cli", "demo", "--keep", "--keys", KEYS, "--report", str(report)]
     with log.open("wb") as stream:
         process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -129,18 +135,29 @@ def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:
 
 def test_nobody_holds_the_key_that_the_shards_made(demo: Run) -> None:
     document = load_document(demo.folder / "epoch.json")
-    held = {n: open_share(demo.folder / f"shard{n}", document).scalar() for n in range(1, SHARDS + 1)}
-    key = combine_values({n: held[n] for n in range(1, THRESHOLD + 1)})
+    held = {n: open_share(demo.folder / f"shard{n}", document) for n in range(1, SHARDS + 1)}
+    key = combine_values({n: held[n].scalar() for n in range(1, THRESHOLD + 1)})
     assert encode_point(GENERATOR * key) == document.record.public_key
-    for number, own in held.items():
+    assert (document.record.hybrid is not None) == (KEYS == "hybrid")
+    shown = {n: _kept(n, each) for n, each in held.items()}
+    for number, kinds in shown.items():
         pid = demo.pids[f"shard{number}"]
-        assert memory.in_memory(pid, memory.scalar_forms(own)), "a shard must hold its own share (positive control)"
-        others = {f"{n} {form}": data for n in held if n != number for form, data in memory.scalar_forms(held[n]).items()}
+        for forms in kinds:
+            assert memory.in_memory(pid, forms), "a shard must hold its own share (positive control)"
+        others = {name: data for n in shown if n != number for forms in shown[n] for name, data in forms.items()}
         assert memory.in_memory(pid, others) == set(), number
     for name, pid in (*demo.pids.items(), ("the demo", demo.director)):
         assert memory.in_memory(pid, memory.scalar_forms(key)) == set(), name
-    secrets = {f"{n} {form}": data for n, each in {**held, 0: key}.items() for form, data in memory.scalar_forms(each).items()}
-    assert memory.in_files(demo.folder, secrets) == {}
+    secrets = {name: data for kinds in shown.values() for forms in kinds for name, data in forms.items()}
+    assert memory.in_files(demo.folder, secrets | memory.scalar_forms(key)) == {}
+
+
+def _kept(number: int, share: HeldShare) -> list[dict[str, bytes]]:
+    """The forms of what a shard alone has: its share, and in a hybrid epoch its second key."""
+    kinds = [memory.scalar_forms(share.scalar())]
+    if KEYS == "hybrid":
+        kinds.append({"seed": share.kem_seed(), "seed in hex": share.kem_seed().hex().encode()})
+    return [{f"{number} {name}": data for name, data in forms.items()} for forms in kinds]
 
 
 @pytest.fixture(scope="module")

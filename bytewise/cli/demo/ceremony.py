@@ -31,7 +31,7 @@ def begin(site: Site, processes: Processes) -> None:
     save_signer(site.scribe_key, LocalSigner(secrets.token_bytes(32)))
     entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
     config = {
-        "epoch": plan.EPOCH, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1,
+        "epoch": site.epoch, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1,
         "assurance": "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "scribe_key_file": site.scribe_key,
         "database_url": site.database("kms"), "plan_file": site.of("kms") / "plan.json", "out_file": site.epoch_file,
         "entries": entries,

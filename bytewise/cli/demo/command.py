@@ -44,12 +44,22 @@ class Switch(enum.StrEnum):
     OFF = "off"
 
 
+class Keys(enum.StrEnum):
+    """Of which suite the shards' key is."""
+
+    PLAIN = "plain"
+    HYBRID = "hybrid"
+
+
 def demo(
     adversary: Annotated[
         Adversary, typer.Option(help="`none`: both operators are honest; the demo must then fail.")
     ] = Adversary.ONE,
     audits: Annotated[Switch, typer.Option(help="`off`: verifiers run no light audits; the demo must then fail.")] = Switch.ON,
     watchtower: Annotated[Switch, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = Switch.ON,
+    keys: Annotated[
+        Keys, typer.Option(help="`hybrid`: a key epoch whose envelopes need P-256 and the shards' ML-KEM-768 keys.")
+    ] = Keys.PLAIN,
     keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report.json"),
 ) -> None:
@@ -63,7 +73,7 @@ def demo(
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, keep, folder)
+    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, keys is Keys.HYBRID, keep, folder)
     running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import Environment
+from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Digest
 from chain.params import DEVNET, changed
 from chain.plan import DEVNET_SHAPE
@@ -16,8 +17,6 @@ VERIFIERS = ("ada", "ben", "cleo", "dan", "eva")
 OPERATORS = ("honest", "dishonest")
 SHARDS = 3
 THRESHOLD = 2
-EPOCH = 1
-"""Of the key that the shards make."""
 CHAIN_ID = 31337
 MAX_TOKENS = 64
 """Answers are this long: the model has more to say about each question."""
@@ -97,10 +96,17 @@ class Options:
     """False: verifiers post no light audits."""
     watchtower: bool
     """False: nobody opens disputes on audits."""
+    hybrid: bool
+    """True: the key that the shards make is of a hybrid epoch."""
     keep: bool
     """True: the network stays up and its endpoints are printed."""
     folder: Path
     """Where the run's files go."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the key that the shards make: its number says whether it is hybrid."""
+        return hybrid_epoch(1) if self.hybrid else 1
 
 
 PARAMS = changed(DEVNET, {

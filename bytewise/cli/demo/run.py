@@ -26,6 +26,7 @@ from bytewise.cli.demo.view import Story
 from bytewise.cli.status import whole_docket
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Unavailable
+from bytewise.protocol.suites import suite_of
 from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
@@ -49,7 +50,7 @@ class Demo:
         ensure_up()
         self.options = options
         self.story = Story(console)
-        self.site: Site = new_site(root, options.folder)
+        self.site: Site = new_site(root, options.folder, options.epoch)
         self.network = Network(self.site.folder, root, self.story.waiting)
         self.canary = canary
         (self.site.openings / "canary.txt").write_text(canary)
@@ -168,7 +169,7 @@ class Demo:
         checked = {name: _checked(self.site.database(name)) for name in VERIFIERS}
         judged = facts.judge(status, checked, self.answers, director.fates, built.accounts)
         judged |= _accepted(reader, self.site, self.answers)
-        judged |= _signed_for(reader)
+        judged |= _signed_for(reader, self.site)
         judged |= facts.gated(self._gate())
         answers = facts.answers_document(self.answers)
         return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
@@ -206,10 +207,15 @@ def _accepted(reader: DocketReader, site: Site, answers: list[Answer]) -> dict[s
     return {"isFinal says of every honest receipt that it is accepted": bool(honest) and final == honest}
 
 
-def _signed_for(reader: DocketReader) -> dict[str, bool]:
-    """Whether the chain has seen the signatures of those who hold the key's shares."""
-    signed = reader.epoch_on_chain(plan.EPOCH, reader.head()).transcript != ZERO_DIGEST
-    return {"the shards of the key signed on-chain for the shares that they made together": signed}
+def _signed_for(reader: DocketReader, site: Site) -> dict[str, bool]:
+    """Whether the chain has seen the signatures of those who hold the key's shares, and everybody sealed to that key."""
+    block = reader.head()
+    signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
+    named = {batch.key_epoch for batch in reader.batches(reader.network.deploy_block, block)}
+    return {
+        "the shards of the key signed on-chain for the shares that they made together": signed,
+        f"every receipt is sealed to that key, of suite {suite_of(site.epoch)}": named == {site.epoch},
+    }
 
 
 def versions() -> dict[str, str]:

@@ -36,6 +36,8 @@ class Site:
     """The run's folder."""
     ports: Ports
     """Loopback ports."""
+    epoch: int
+    """Key epoch."""
 
     @property
     def rpc_url(self) -> str:
@@ -117,12 +119,12 @@ class Site:
         return self.folder / "client"
 
 
-def new_site(root: Path, folder: Path) -> Site:
-    """An empty folder for one run, with free ports."""
+def new_site(root: Path, folder: Path, epoch: int) -> Site:
+    """An empty folder for one run with a key of this epoch, with free ports."""
     ports = free_ports(4 + 2 * SHARDS + len(OPERATORS))
     rest = iter(ports[4:])
     shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
-    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators))
+    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators), epoch)
     folder.mkdir(parents=True, exist_ok=False)
     for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
         site.of(actor).mkdir()

@@ -16,6 +16,7 @@ from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.messages import Shares, holders_digest
 from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U32, U64, Blob, Digest
 from chain.book import read_network, write_network
 from chain.deploy import Policy, deploy, put_in_force, survey
@@ -24,7 +25,7 @@ from chain.keys import save_signer
 from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Vote
 from chain.transactions import send_all
-from kms import keyring
+from kms import hpke, keyring
 from tests.anvil import Anvil
 from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer
@@ -89,6 +90,7 @@ def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
         state = json.loads(site.said())
         (epoch,) = state["epochs"]
         assert (state["active_epoch"], epoch["state"], epoch["version"], epoch["threshold"]) == (1, "ACTIVE", 0, 2)
+        assert epoch["suite"] == SUITE_P256
         assert [each["says"] for each in epoch["shards"]] == ["serves"] * 3
     with site.world.serving(*shards[:2]):
         assert site.kms("status") == Exit.UNAVAILABLE
@@ -175,26 +177,36 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
 
 
 @pytest.mark.e2e
-def test_one_command_makes_the_next_key_and_puts_it_in_force_and_may_be_repeated(site: Site) -> None:
-    folder, parties = site.folder, offices(site.folder / "next", 2)[0]
-    for each, port in zip(parties, free_ports(2), strict=True):
+@pytest.mark.parametrize(("epoch", "count"), [(2, 2), (hybrid_epoch(1), 3)], ids=["plain", "hybrid"])
+def test_one_command_makes_the_next_key_and_puts_it_in_force_and_may_be_repeated(site: Site, epoch: int, count: int) -> None:
+    folder, parties = site.folder, offices(site.folder / "next", count)[0]
+    for each, port in zip(parties, free_ports(count), strict=True):
         each.port, each.key_epochs = port, site.network.addresses.key_epochs
         (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
     save_signer(folder / "scribe.key", SCRIBE)
     (folder / "dkg.toml").write_text(
-        "epoch = 2\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 60.0\n"
+        f"epoch = {epoch}\nthreshold = 2\nquorum = {count}\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 60.0\n"
         "network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = 'plan.json'\nout_file = 'epoch-2.json'\n"
         f"database_url = 'sqlite:///{folder / 'scribe.sqlite'}'\n"
-        "entries = ['next/shard-1/entry.json', 'next/shard-2/entry.json']\n"
+        f"entries = {[f'next/shard-{n}/entry.json' for n in range(1, count + 1)]}\n"
     )
     with serving(parties):
         for _ in range(2):
             assert site.kms("rotate", "--config", str(folder / "dkg.toml"), "--key", str(folder / "curator.key")) == Exit.OK
-            assert "key epoch 2, shares of version 0, is in force" in site.said()
-    book, chain = read_network(folder / "network.json"), reader(site.anvil, site.network)
-    assert [chain.epoch_state(epoch, chain.head()) for epoch in (1, 2)] == [EpochState.DRAINING, EpochState.ACTIVE]
-    document = book.epochs[-1]
-    assert [keyring.open_share(each.folder, document).index for each in parties] == [1, 2]
+            assert f"key epoch {epoch}, shares of version 0, is in force" in site.said()
+        # Desks of a ceremony serve no epoch yet.
+        assert site.kms("status") == Exit.MISMATCH
+        assert f"key epoch {epoch}{' (hybrid)' if count == 3 else ''}: ACTIVE, shares of version 0" in site.said()
+    book = read_network(folder / "network.json")
+    chain, document = reader(site.anvil, book), book.epochs[-1]
+    assert [chain.epoch_state(each, chain.head()) for each in (1, epoch)] == [EpochState.DRAINING, EpochState.ACTIVE]
+    # What an operator seals to: the chain pins the second keys by the transcript that the shards signed.
+    assert chain.epoch(epoch, chain.head()) == document.record
+    held = [keyring.open_share(each.folder, document) for each in parties]
+    assert [each.index for each in held] == list(range(1, count + 1))
+    if document.record.hybrid is not None:
+        assert document.record.hybrid.keys == tuple(hpke.kem_key(each.kem_seed()) for each in held)
+    assert (document.record.hybrid is None) == (epoch == 2)
 
 
 @pytest.mark.e2e

@@ -1,0 +1,72 @@
+"""A whole network on a plain key epoch and on a hybrid one, one after the other: what was read back, and what it cost.
+
+Each is the demo (`bytewise demo --keys`): a ceremony of three shard processes, two operators, five enclaves, three frauds, and
+all facts read from the chain at the end. Time goes by the clock of a network that waits for blocks and windows; the sum of
+processor time of all its processes is the better figure.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe
+from bytewise.protocol.suites import suite_of
+from kms.keyring import load_document
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path("bench/results/networks.json")
+KINDS = ("hybrid", "plain")
+COSTS = ("wall_s", "processor_s", "peak_pss_mb", "da_bytes")
+
+
+def measure(keys: str) -> dict[str, Any]:
+    """One run; `CalledProcessError` if not every fact was read back."""
+    before = _processor_s()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        subprocess.run([sys.executable, "-m", "bytewise.cli", "demo", "--keys", keys, "--report", report], cwd=ROOT, check=True)
+        told = json.loads(report.read_text())
+    site = ROOT / told["folder"]
+    record = load_document(site / "epoch.json").record
+    return {
+        "suite": suite_of(record.epoch),
+        "key_epoch": record.epoch,
+        "shards": len(record.shards),
+        "threshold": record.threshold,
+        "receipts": len(told["receipts"]),
+        "verdicts": sorted(each["verdict"] for each in told["disputes"]),
+        "facts": sorted(told["facts"]),
+        "missing": told["missing"],
+        "wall_s": told["wall_s"],
+        "processor_s": round(_processor_s() - before, 1),
+        "peak_pss_mb": told["peak_pss_mb"],
+        "da_bytes": sum(path.stat().st_size for path in (site / "da" / "blobs").iterdir()),
+    }
+
+
+def main() -> None:
+    """Runs both, prints their ratio, writes the figures."""
+    parser = argparse.ArgumentParser(prog="bench.networks", description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    machine = describe()
+    found = {keys: measure(keys) for keys in KINDS}
+    ratio = {name: round(found["hybrid"][name] / found["plain"][name], 3) for name in COSTS}
+    options.out.write_text(json.dumps({"machine": machine, **found, "ratio": ratio}, indent=1) + "\n")
+    for name in COSTS:
+        print(f"{name:12} hybrid {found['hybrid'][name]:g} / plain {found['plain'][name]:g} = {ratio[name]:.2f}")
+
+
+def _processor_s() -> float:
+    # Of all children that have ended, and of theirs.
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()
