@@ -1,11 +1,14 @@
-"""What the published result quote of a vote is worth: appraised under the policy on-chain, and compared with the vote."""
+"""What the published result quote of a vote is worth: appraised under the policy on-chain, and compared with vote and chain."""
+
+from typing import NamedTuple
 
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.evidence import ResultStatement
-from bytewise.protocol.network import Network
-from bytewise.protocol.units import Digest
+from bytewise.protocol.premises import ChainPremises, differing
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U256, Digest
 from bytewise.tee.appraisal import verify_result_quote
 from chain.documents import RegistryDocuments
 from chain.history import Opening
@@ -20,17 +23,37 @@ def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) 
     return policy if policy.digest == digest else None
 
 
-def attested_passes(policy: AppraisalPolicy | None, network: Network, receipt_id: Digest, opening: Opening) -> int | None:
-    """Teacher-forced passes of a vote, as its enclave attests; None without a quote that is valid and says just this vote."""
+class Quoted(NamedTuple):
+    """What a published quote is worth."""
+
+    passes: int | None
+    """Teacher-forced passes of the vote, as its enclave attests; None unless the quote holds."""
+    finding: str
+    """`holds`, or what is wrong with it."""
+
+
+HOLDS, NONE, ANOTHER = "holds", "none", "says another vote"
+"""Findings about a quote; others name the refusal, or the premises that are not the chain's."""
+
+
+def judged(
+    policy: AppraisalPolicy | None, disputes: Domain, receipt_id: Digest, opening: Opening, chain: ChainPremises
+) -> Quoted:
+    """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too."""
     if policy is None or not opening.quote:
-        return None
+        return Quoted(None, NONE if not opening.quote else "no policy on the chain to judge it by")
     try:
-        said = verify_result_quote(policy, opening.quote, network.chain_id).statement
-    except BytewiseError:
-        return None
+        said = verify_result_quote(policy, opening.quote, disputes.chain_id).statement
+    except BytewiseError as error:
+        return Quoted(None, f"refused: {type(error).__name__}")
     vote = opening.vote
     expected = ResultStatement(
-        network.chain_id, network.addresses.disputes, vote.dispute, vote.round, receipt_id, vote.voter, vote.outcome, vote.code,
-        vote.tokens_hash, vote.trace_root, vote.round_digest, said.verify_passes,
+        U256(disputes.chain_id), disputes.contract, vote.dispute, vote.round, receipt_id, vote.voter, vote.outcome, vote.code,
+        vote.tokens_hash, vote.trace_root, vote.round_digest, said.verify_passes, said.premises,
     )  # fmt: skip
-    return said.verify_passes if said == expected else None
+    if said != expected:
+        return Quoted(None, ANOTHER)
+    wrong = differing(said.premises, chain)
+    return (
+        Quoted(None, f"rests on what the chain does not say: {', '.join(wrong)}") if wrong else Quoted(said.verify_passes, HOLDS)
+    )

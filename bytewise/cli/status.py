@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bytewise.cli.quotes import attested_passes, registered_policy
+from bytewise.cli.quotes import Quoted, judged, registered_policy
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
@@ -19,6 +19,7 @@ from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
 from chain.documents import RegistryDocuments
 from chain.history import Commitment, CourtHistory, Ending, Opening, SeatEnd
+from chain.premises import PremiseHistory
 from chain.reader import DocketReader
 from chain.records import MoneyTotals
 
@@ -99,7 +100,7 @@ def _disputes(reader: DocketReader, docket: Docket, history: CourtHistory, endin
     first, block = reader.network.deploy_block, docket.number
     votes = _Votes(
         history.commitments(first, block), history.openings(first, block), history.seats(first, block),
-        registered_policy(RegistryDocuments(reader), docket.policy, block), reader.network,
+        registered_policy(RegistryDocuments(reader), docket.policy, block), reader.network, PremiseHistory(reader, block),
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
     return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
@@ -113,6 +114,11 @@ class _Votes(NamedTuple):
     ends: Sequence[SeatEnd]
     policy: AppraisalPolicy | None
     network: Network
+    premises: PremiseHistory
+
+    def quote(self, case: Case, opened: Opening) -> Quoted:
+        """What the quote of an opened vote is worth."""
+        return judged(self.policy, self.network.disputes_domain, case.receipt_id, opened, self.premises.of(case, opened.block))
 
 
 def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
@@ -138,6 +144,7 @@ def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
     where = (case.id, case.round, member.voter)
     opened = next((o for o in votes.openings if (o.vote.dispute, o.vote.round, o.vote.voter) == where), None)
     ends = [each for each in votes.ends if (each.dispute, each.round, each.voter) == where]
+    quote = None if opened is None else votes.quote(case, opened)
     charged: Counter[str] = Counter()
     for each in ends:
         if each.penalty:
@@ -150,7 +157,8 @@ def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
         "outcome": None if opened is None else Outcome(opened.vote.outcome).name,
         "out_hash": None if opened is None else hex0x(out_hash(opened.vote.tokens_hash, opened.vote.trace_root)),
         "tokens_hash": None if opened is None else hex0x(opened.vote.tokens_hash),
-        "attested_passes": None if opened is None else attested_passes(votes.policy, votes.network, case.receipt_id, opened),
+        "attested_passes": None if quote is None else quote.passes,
+        "quote": None if quote is None else quote.finding,
         "paid_wei": str(sum(each.pay for each in ends)),
         "charged": {what: str(amount) for what, amount in charged.items()},
     }

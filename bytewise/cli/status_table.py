@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli.quotes import HOLDS
 from bytewise.cli.status import short
 
 ETHER = 10**18
@@ -49,15 +50,17 @@ def _receipts(state: Mapping[str, Any]) -> Table:
 
 def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
     table = Table(title="verdicts", title_justify="left")
-    for heading in ("receipt", "verdict", "operator", "challenger", "seats for it", "absent"):
+    for heading in ("receipt", "verdict", "operator", "challenger", "seats for it", "absent", "quotes that hold"):
         table.add_column(heading)
     for each in state["disputes"]:
         stands = each["replacement"] or each["claimed"]
         equal = sum(m["seats"] for m in each["members"] if m["out_hash"] == stands)
+        quotes = [m["quote"] for m in each["members"] if m["quote"] is not None]
         absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
         table.add_row(
             short(each["receipt"]), each["verdict"], names.get(each["operator"], short(each["operator"])),
             names.get(each["challenger"], short(each["challenger"])), f"{equal} of {each['seats']}", str(absent),
+            f"{quotes.count(HOLDS)} of {len(quotes)}",
         )  # fmt: skip
     return table
 

@@ -6,6 +6,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.premises import Premises
 from bytewise.protocol.units import U8, U16, U256, Address, Blob, Digest
 
 SIMULATED_ROOT_NAME = "SIMULATED TEE ROOT - NOT INTEL/AMD"
@@ -108,6 +109,8 @@ class ResultStatement:
     """Or zero."""
     verify_passes: int
     """Teacher-forced passes that were run: 1 for an execution, 0 otherwise."""
+    premises: Premises
+    """What all this rests on and the host said: the statement is about the chain's receipt only if it is as the chain has it."""
 
 
 @dataclass(frozen=True, slots=True)

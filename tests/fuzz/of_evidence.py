@@ -14,6 +14,7 @@ from bytewise.protocol.appraisal import AppraisalPolicy, SignedPolicy, approval_
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, EvidenceRefused, Fault, TryAgain
 from bytewise.protocol.evidence import Collateral, ResultQuote, ResultStatement, SnpCertificates, result_report_data
+from bytewise.protocol.premises import Premises
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.succession import Pending, Standing, verify_approval
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
@@ -177,7 +178,8 @@ def result_quotes(_folder: Path) -> Target:
     bench = shared_bench()
     none = Digest(bytes(32))
     said = ResultStatement(
-        U256(CHAIN_ID), CONTRACTS.disputes, none, U16(1), none, VOTER.address, U8(1), U8(0), none, none, none, 1
+        U256(CHAIN_ID), CONTRACTS.disputes, none, U16(1), none, VOTER.address, U8(1), U8(0), none, none, none, 1,
+        Premises(U64(1), none, none, none),
     )  # fmt: skip
     body = dataclasses.replace(bench.body, report_data=result_report_data(said))
     seed = encode(ResultQuote(said, bench.quoter.evidence(body)))

@@ -13,6 +13,7 @@ from bytewise.protocol.errors import TicketRefused
 from bytewise.protocol.evidence import Evidence, ResultQuote, ResultStatement, result_report_data
 from bytewise.protocol.jobs import JobResult, Prepared, RunJob
 from bytewise.protocol.messages import transport_key_hash
+from bytewise.protocol.premises import premises_of
 from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
 from kms.hpke import transport_keypair
@@ -77,7 +78,7 @@ class Session:
             chain_id=job.contracts.chain_id, contract=job.contracts.disputes, subject=ticket.subject, round=ticket.round,
             receipt_id=identifier, voter=ticket.voter, outcome=U8(found.outcome), code=U8(found.code),
             tokens_hash=found.tokens_hash, trace_root=found.trace_root, round_digest=found.round_digest,
-            verify_passes=found.verify_passes,
+            verify_passes=found.verify_passes, premises=premises_of(job),
         )  # fmt: skip
         evidence = decode(Evidence, self._bench.quoter.quote(result_report_data(statement)))
         return JobResult(

@@ -20,6 +20,7 @@ from bytewise.protocol.errors import (
 from bytewise.protocol.messages import Finding, Outcome, Verdict
 from bytewise.protocol.network import CodeHash
 from bytewise.protocol.phases import Phase
+from bytewise.protocol.premises import ChainPremises, record_digest
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST, Digest
 from bytewise.storage.outbox import State
@@ -30,10 +31,11 @@ from chain.certificates import certificate, seating, signing
 from chain.dispute_acts import SignedCommit
 from chain.history import CourtHistory
 from chain.params import DEVNET
+from chain.premises import PremiseHistory
 from chain.voted_acts import set_params
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
-from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, founded, mine, word
+from tests.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
 
 
 def claimed(court: Court, index: int) -> tuple[Digest, Digest]:
@@ -58,6 +60,12 @@ def test_an_honest_receipt_is_upheld_and_everybody_paid(anvil: Anvil, tmp_path: 
     mine(anvil, 2)
     court.reveal(votes)
     assert {each.group for each in court.case().members} == {said_by(votes[0]).group}
+    opened = CourtHistory(court.reader).openings(0, court.reader.head())
+    history = PremiseHistory(court.reader, court.reader.head())
+    (header,) = court.reader.batches(0, court.reader.head())
+    keys, policies = frozenset({record_digest(epoch_document().record)}), frozenset({POLICY.digest})
+    said = ChainPremises(header.anchored_at, keys, policies, case.round_seed)
+    assert header.anchored_at > 0 and opened and {history.of(case, each.block) for each in opened} == {said}
     case = court.until(Phase.FINAL)
     assert case.verdict is Verdict.UPHELD and case.replacement == ZERO_DIGEST
     court.settled()

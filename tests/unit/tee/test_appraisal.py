@@ -1,6 +1,5 @@
 """Evidence is accepted only if every single thing about it fits, and each refusal is its own."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.appraisal import AppraisalPolicy, EvidenceType, TcbStatus
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceMalformed,
     EvidenceRefused,
-    MalformedValue,
     MeasurementRefused,
     TcbRefused,
 )
@@ -23,15 +21,12 @@ from bytewise.protocol.evidence import (
     MAX_EVIDENCE_BYTES,
     Collateral,
     Evidence,
-    ResultQuote,
-    ResultStatement,
     SnpCertificates,
     evidence_digest,
-    result_report_data,
     signed_part,
 )
-from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Address, Blob, Digest
-from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence, verify_result_quote
+from bytewise.protocol.units import Blob
+from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.td_quote import TdBody
@@ -237,60 +232,6 @@ def test_unsigned_bytes_do_not_give_evidence_another_name(bench: Bench) -> None:
     assert evidence_digest(longer) == evidence_digest(bench.evidence)
     assert bench.appraise(encode(longer)) == bench.appraise(encode(bench.evidence))
     assert signed_part(bench.evidence) == bench.evidence.quote[:632]
-
-
-# --- result quotes ---
-
-
-def statement(**changes: object) -> ResultStatement:
-    plain = ResultStatement(
-        U256(CHAIN_ID), Address("0x" + "d1" * 20), Digest(b"\x01" * 32), U16(1), Digest(b"\x02" * 32),
-        Address("0x" + "01" * 20), U8(1), U8(0), Digest(b"\x03" * 32), Digest(b"\x04" * 32), Digest(b"\x05" * 32), 1,
-    )  # fmt: skip
-    return replace(plain, **changes)  # type: ignore[arg-type]
-
-
-def quoted(bench: Bench, said: ResultStatement) -> ResultQuote:
-    return ResultQuote(said, decode(Evidence, bench.quoter.quote(result_report_data(said))))
-
-
-def test_a_published_result_quote_is_readable_by_anyone_years_later(bench: Bench) -> None:
-    document = quoted(bench, statement())
-    read = verify_result_quote(bench.policy, encode(document), CHAIN_ID)
-    assert read.statement.verify_passes == 1 and read == document
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"chain_id": U256(1)}, {"contract": Address("0x" + "d2" * 20)}, {"subject": ZERO_DIGEST}, {"round": U16(2)},
-        {"receipt_id": ZERO_DIGEST}, {"voter": Address("0x" + "02" * 20)}, {"outcome": U8(2)}, {"code": U8(1)},
-        {"tokens_hash": ZERO_DIGEST}, {"trace_root": ZERO_DIGEST}, {"round_digest": ZERO_DIGEST}, {"verify_passes": 2},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)  # fmt: skip
-def test_a_result_quote_binds_every_member_of_its_statement(bench: Bench, changes: dict[str, object]) -> None:
-    document = replace(quoted(bench, statement()), statement=statement(**changes))
-    with pytest.raises(EvidenceRefused):
-        verify_result_quote(bench.policy, encode(document), CHAIN_ID)
-
-
-def test_a_sound_result_quote_about_another_chain_is_refused(bench: Bench) -> None:
-    with pytest.raises(EvidenceRefused, match="for chain 1"):
-        verify_result_quote(bench.policy, encode(quoted(bench, statement(chain_id=U256(1)))), CHAIN_ID)
-
-
-def test_bytes_that_are_no_result_quote_are_refused(bench: Bench) -> None:
-    for data in (b"", b"{}", os.urandom(50), encode(quoted(bench, statement())) + b" ", b" " * 80_000):
-        with pytest.raises(EvidenceMalformed):
-            verify_result_quote(bench.policy, data, CHAIN_ID)
-
-
-def test_report_data_has_64_bytes(bench: Bench) -> None:
-    assert len(result_report_data(statement())) == 64
-    for length in (0, 32, 63, 65):
-        with pytest.raises(MalformedValue):
-            bench.quoter.quote(bytes(length))
 
 
 def test_hardware_evidence_is_refused_where_only_the_simulator_is_allowed(bench: Bench) -> None:

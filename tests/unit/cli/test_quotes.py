@@ -1,0 +1,115 @@
+"""A quote is worth what it rests on: a host that lies to an honest enclave gets a genuine quote that says what it was told."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.jobs import JobResult, RunJob
+from bytewise.protocol.messages import Outcome, Vote, transport_key_hash
+from bytewise.protocol.premises import ChainPremises, differing, premises_of, record_digest
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U16, U64, U256, ZERO_DIGEST, Blob, Digest
+from chain.history import Opening
+from chain.premises import Dated, in_force
+from kms.client import ShardKeySource
+from tests.unit.kms.memory_chain import CHAIN_ID, CONTRACTS, Case
+from tests.unit.kms.world import World
+from verifier.enclave.session import Bench, Session
+
+DISPUTES = Domain(CHAIN_ID, CONTRACTS.disputes)
+ELSEWHERE = Digest(b"\x77" * 32)
+Told = Callable[[RunJob], RunJob]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "true").mkdir()
+    return World(tmp_path / "true")
+
+
+def judge(world: World, case: Case, told: Told, serving: World | None = None) -> JobResult:
+    """The result of an honest enclave whose host tells it something else; shards are those of `serving`."""
+    shards = world if serving is None else serving
+    shards.chain.open(case)
+    keys = ShardKeySource(world.quoter, pause=lambda _: None, attempts=2)
+    session = Session(Bench(None, ELSEWHERE, keys, world.quoter, CHAIN_ID, os.urandom), case.id)  # type: ignore[arg-type]
+    prepared = session.prepare()
+    ticket = replace(
+        world.ticket(case), transport_key_hash=transport_key_hash(prepared.transport_key), instance=prepared.instance
+    )
+    with shards.listening(*[(i, shards.shard(i)) for i in (1, 2)]):
+        return session.run(told(world.job(case, ticket)))
+
+
+def worth(world: World, case: Case, result: JobResult, **changes: object) -> Quoted:
+    """What a reader of the chain says of the result's quote; `changes` are those between vote and result."""
+    vote = Vote(
+        result.subject, result.round, result.voter, U256(1), result.outcome, result.code, result.tokens_hash, result.trace_root,
+        result.round_digest, ZERO_DIGEST, ZERO_DIGEST,
+    )  # fmt: skip
+    opening = Opening(replace(vote, **changes), result.quote, 9)  # type: ignore[arg-type]
+    return judged(world.policy, DISPUTES, case.id, opening, on_chain(world, case))
+
+
+def on_chain(world: World, case: Case) -> ChainPremises:
+    job = world.job(case)
+    keys = frozenset({record_digest(world.document.record)})
+    return ChainPremises(int(job.anchored_at), keys, frozenset({world.policy.digest}), job.round_seed)
+
+
+def test_the_quote_of_an_honest_host_holds(world: World) -> None:
+    case = world.case()
+    result = judge(world, case, lambda job: job)
+    assert result.outcome == Outcome.CANNOT_EXECUTE and worth(world, case, result) == Quoted(0, HOLDS)
+    assert worth(world, case, result, round=U16(2)) == Quoted(None, ANOTHER)
+    assert worth(world, case, replace(result, quote=Blob(b""))) == Quoted(None, NONE)
+    assert worth(world, case, replace(result, quote=Blob(b"{}"))) == Quoted(None, "refused: EvidenceMalformed")
+
+
+def test_false_keys_and_a_false_policy_say_invalid_of_an_honest_receipt_and_are_named(world: World, tmp_path: Path) -> None:
+    case, false = world.case(), World(tmp_path)
+    mixed = replace(false.policy, rules=(*world.policy.rules, *false.policy.rules))
+    false.policy, false.chain.facts = mixed, replace(false.chain.facts, policy=mixed.digest)
+    told = lambda job: replace(job, epoch=false.document.record, policy=Blob(encode(mixed)))  # noqa: E731
+    result = judge(world, case, told, serving=false)
+    assert result.outcome == Outcome.INVALID
+    assert worth(world, case, result).finding == "rests on what the chain does not say: keys, policy"
+
+
+def test_a_false_time_of_anchoring_says_expired_of_an_honest_request_and_is_named(world: World) -> None:
+    case = world.case()
+    result = judge(world, case, lambda job: replace(job, anchored_at=U64(2**40)))
+    assert result.outcome == Outcome.INVALID
+    assert worth(world, case, result) == Quoted(None, "rests on what the chain does not say: anchored_at")
+
+
+def test_a_false_round_seed_is_named(world: World) -> None:
+    case = world.case()
+    result = judge(world, case, lambda job: replace(job, round_seed=ELSEWHERE))
+    assert worth(world, case, result).finding == "rests on what the chain does not say: round_seed"
+
+
+def test_whatever_of_a_key_epoch_the_chain_pins_has_another_digest(world: World) -> None:
+    job = world.job(world.case())
+    record = job.epoch
+    for other in (
+        replace(record, epoch=U64(2)), replace(record, public_key=Blob(record.public_key[::-1])), replace(record, threshold=1),
+        replace(record, shards=record.shards[:2]), replace(record, shards=record.shards[::-1]),
+    ):  # fmt: skip
+        assert record_digest(other) != record_digest(record)
+    at_home = replace(record, shards=tuple(replace(each, url="https://elsewhere", channel="there:1") for each in record.shards))
+    assert record_digest(at_home) == record_digest(record)
+    assert differing(premises_of(job), on_chain(world, world.case())) == ()
+
+
+def test_what_was_in_force_in_some_blocks() -> None:
+    a, b, c = (Digest(bytes([n]) * 32) for n in (1, 2, 3))
+    history = [Dated(10, a), Dated(20, b), Dated(20, c), Dated(30, a)]
+    assert in_force(history, 9, 9) == frozenset() and in_force((), 1, 9) == frozenset()
+    assert in_force(history, 10, 19) == {a} and in_force(history, 20, 29) == {c}
+    assert in_force(history, 15, 20) == {a, b, c} and in_force(history, 25, 40) == {c, a}
