@@ -63,7 +63,8 @@ def show(
 ) -> None:
     """Tell who asked for the key of a receipt, when, why, and under which evidence, from the copies that `verify` keeps.
 
-    A receipt was opened under a ticket for which as many shards as the threshold released.
+    A receipt was opened if as many shards as the threshold released, under one ticket or under several together: what a shard
+    gives is the same for every ticket.
 
     Exit codes: 0 shown, 4 no record of this receipt, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
     """

@@ -75,9 +75,10 @@ def print_found(found: list[Looked], output: Output) -> None:
 
 def print_story(receipt: Digest, record: EpochRecord, story: list[dict[str, Any]], output: Output) -> None:
     """Prints the records of one receipt, oldest first, and which tickets opened it."""
-    openings = list(_opened(story, record.threshold))
+    openings, shards = list(_opened(story, record.threshold)), _gave(story)
     if output is Output.JSON:
         about = {"receipt": hex0x(receipt), "epoch": record.epoch, "threshold": record.threshold}
+        about |= {"opened": len(shards) >= record.threshold, "shards": shards}
         print(json.dumps({**about, "openings": openings, "records": story}, indent=2))
         return
     console = Console()
@@ -85,6 +86,7 @@ def print_story(receipt: Digest, record: EpochRecord, story: list[dict[str, Any]
         console.print(f"no shard has a record of receipt {hex0x(receipt)} in key epoch {record.epoch}", soft_wrap=True)
     for each in openings:
         word = ("key of the epoch rebuilt" if each["rebuilt"] else "opened") if each["opened"] else "not opened"
+        word += " together with other tickets" if each["opened"] and len(each["shards"]) < record.threshold else ""
         of = f"shards {each['shards']} released, {record.threshold} are needed"
         console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
     for each in story:
@@ -104,15 +106,20 @@ def _why(signed: SignedRelease) -> str:
 
 
 def _opened(story: list[dict[str, Any]], threshold: int) -> Iterator[dict[str, Any]]:
+    # What a shard gives opens the receipt whatever ticket it was given for: tickets below the threshold add up.
+    opened = len(_gave(story)) >= threshold
     for ticket in dict.fromkeys(each["ticket"] for each in story):
         same = [each for each in story if each["ticket"] == ticket]
-        given = sorted({each["shard"] for each in same if each["decision"] in _GIVEN})
-        key = any(each["decision"] == _SHARE for each in same)
+        given, key = _gave(same), any(each["decision"] == _SHARE for each in same)
         why = next((each["why"] for each in same if each["why"] != _NO_TICKET), _NO_TICKET)
         yield {
-            "ticket": ticket, "voter": same[0]["voter"], "why": why, "shards": given, "opened": len(given) >= threshold,
-            "rebuilt": key and len(given) >= threshold,
+            "ticket": ticket, "voter": same[0]["voter"], "why": why, "shards": given, "opened": opened and bool(given),
+            "rebuilt": key and opened,
         }  # fmt: skip
+
+
+def _gave(story: list[dict[str, Any]]) -> list[int]:
+    return sorted({each["shard"] for each in story if each["decision"] in _GIVEN})
 
 
 def _row(looked: Looked) -> dict[str, Any]:

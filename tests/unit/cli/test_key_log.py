@@ -12,7 +12,7 @@ from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import U64, Digest, hex0x
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
 from kms.client import ShardKeySource
@@ -84,10 +84,35 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
 
 
 @pytest.mark.e2e
+def test_two_tickets_of_one_seat_below_the_threshold_open_a_receipt_together(site: Site) -> None:
+    world, shards = site.world, site.shards
+    case = world.case()
+    world.chain.open(case)
+    for index, until in ((1, NOW + 60), (2, NOW + 61)):
+        world.release(shards[index], case, ticket=world.ticket(case, expires_at=U64(until)))
+    alone = world.case(2)
+    world.chain.open(alone)
+    world.release(shards[3], alone)
+    with world.serving(*shards.items()):
+        assert site.log("verify") == Exit.OK
+    site.said()
+    assert site.log("show", hex0x(case.id), "--output", "json") == Exit.OK
+    told = json.loads(site.said())
+    assert (told["opened"], told["shards"]) == (True, [1, 2])
+    assert [(each["opened"], each["shards"]) for each in told["openings"]] == [(True, [1]), (True, [2])]
+    assert site.log("show", hex0x(case.id)) == Exit.OK
+    assert f"opened together with other tickets by {VOTER.address}" in site.said()
+    assert site.log("show", hex0x(alone.id), "--output", "json") == Exit.OK
+    told = json.loads(site.said())
+    assert (told["opened"], told["shards"]) == (False, [3])
+
+
+@pytest.mark.e2e
 def test_a_key_that_was_rebuilt_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(tmp_path, capsys, rebuilt_epoch(1))
     with site.world.serving(*site.shards.items()):
         case = site.opened()
+        site.said()
         assert site.log("verify", "--output", "json") == Exit.OK
     assert [each["released"] for each in json.loads(site.said())] == [1, 1, 0]
     assert site.log("show", hex0x(case.id), "--output", "json") == Exit.OK
