@@ -117,6 +117,9 @@ contract Audits is IAudits {
         ANCHOR.checkMember(r, sig, batchId, proof);
         IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
         if (b.isVoid) revert IReceiptAnchor.BatchIsVoid(batchId);
+        // It is as good as void between the end of its demand and the call that says so.
+        bytes32 list = ANCHOR.listSubject(batchId);
+        if (ANCHOR.demand(list).state == IReceiptAnchor.State.OPEN) revert IReceiptAnchor.DemandPending(list);
         _checkFound(id, verifier, a, r.outHash);
         a.paid = true;
         _limit(verifier);

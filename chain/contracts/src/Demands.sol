@@ -71,6 +71,8 @@ abstract contract Demands is Windows {
 
     /// @inheritdoc IReceiptAnchor
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable running {
+        // What no batch could prove, no operator could answer.
+        _checkModes(r);
         bytes32 id = _signedReceipt(r, sig);
         _checkOperator(r.operator);
         if (block.timestamp <= r.anchorBy) revert TooEarly(block.timestamp, uint256(r.anchorBy) + 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IRandaoSource} from "./interfaces/IRandaoSource.sol";
 import {IStakeTree} from "./interfaces/IStakeTree.sol";
@@ -123,7 +124,9 @@ contract Lens is ILens {
         a.locked = VAULT.lockedOf(who);
         a.collateral = VAULT.collateralOf(who);
         a.free = VAULT.freeStakeOf(who);
+        a.kept = VAULT.keptOf(who);
         (a.unbonding, a.unbondDue, a.unbondNextAt) = VAULT.unbondingOf(who);
+        a.unbondDue = Math.min(a.unbondDue, Math.saturatingSub(a.stake + a.unbonding, a.kept));
         a.credit = LEDGER.creditOf(who);
         (a.creditDue, a.creditNextAt) = LEDGER.dueOf(who);
         a.isOperator = REGISTRY.isOperator(who);

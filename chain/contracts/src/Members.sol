@@ -54,7 +54,7 @@ abstract contract Members is BatchStore, EIP712 {
         if (err != ECDSA.RecoverError.NoError || recovered != r.operator) revert BadSignature(recovered, r.operator);
     }
 
-    function _checkModes(Receipt calldata r) private pure {
+    function _checkModes(Receipt calldata r) internal pure {
         // Who wants the mark of an enclave must bring its signature; nothing here could check one yet.
         if (r.mode != MODE_PLAIN || r.enclaveKey != address(0)) revert UnsupportedMode(r.mode, r.enclaveKey);
         if (r.clientMode != CLIENT_SIGNED && r.clientMode != CLIENT_DELEGATED) revert UnknownClientMode(r.clientMode);

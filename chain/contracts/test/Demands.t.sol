@@ -570,6 +570,21 @@ contract AnchorDemandTest is DemandsBase {
         anchor.demandAnchor{value: BOND}(r, sig);
     }
 
+    /// @dev An operator could put such a receipt into a batch, and could not show it there: its stake would answer for nothing.
+    function test_nothing_is_demanded_that_no_batch_can_prove(uint8 mode, address enclave, uint8 client) public {
+        Receipt memory r = receipt(1);
+        (r.mode, r.enclaveKey, r.clientMode) = (mode, enclave, client);
+        vm.warp(uint256(r.anchorBy) + 1);
+        bool plain = mode == 2 && enclave == address(0);
+        bool refused = !plain || (client != 1 && client != 2);
+        bytes memory sig = signature(r);
+        vm.prank(demander);
+        if (!plain) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave));
+        else if (refused) vm.expectRevert(err(IReceiptAnchor.UnknownClientMode.selector, client));
+        anchor.demandAnchor{value: BOND}(r, sig);
+        same(vault.obligedOf(operator), refused ? 0 : 1 ether, "obliged");
+    }
+
     function test_nothing_is_shared_that_was_not_slashed(bytes32 ref) public {
         vm.expectRevert(err(IReceiptAnchor.NothingToCollect.selector, uint256(ref)));
         anchor.collect(ref);

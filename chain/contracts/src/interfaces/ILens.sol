@@ -52,8 +52,9 @@ interface ILens {
         uint256 locked;
         uint256 collateral;
         uint256 free;
+        uint256 kept; // of stake and what is on its way out, all bound: what no `finishUnbond` pays
         uint256 unbonding;
-        uint256 unbondDue;
+        uint256 unbondDue; // what `finishUnbond` would pay
         uint64 unbondNextAt;
         uint256 credit;
         uint256 creditDue;
