@@ -12,6 +12,8 @@ from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.settings import load_settings
+from bytewise.storage.ceremonies import Ceremonies
+from bytewise.storage.engine import check_revision, open_database
 from bytewise.tee.measurement import SHARD_ENTRY
 from chain.access import open_chain
 from chain.book import read_network, verify_code
@@ -56,7 +58,9 @@ def _approve(config: Path) -> int:
 def _erase(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
     view = ChainCeremonyView(_reader(settings, read_network(settings.network_file)))
-    said = erase(settings.folder, keyring.load_document(settings.epoch_file), view, SystemClock())
+    engine = open_database(settings.database_url)
+    check_revision(engine)
+    said = erase(settings.folder, keyring.load_document(settings.epoch_file), Ceremonies(engine), view, SystemClock())
     telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased)
     return EXIT_CLEAN
 

@@ -1,11 +1,12 @@
 """What shards say to each other in a ceremony (`bytewise.protocol.ceremony`), and the log that holds it (design section 8).
 
-Every message is signed over the ceremony's id, its kind and its body, and stands in one log. What a ceremony did is a function of
-its plan and its log alone (`kms/dkg`), so whoever has both recomputes it.
+Every message is signed over the ceremony's id, its kind and its body, and stands in one log, of which its scribe signs the heads.
+What a ceremony did is a function of its plan and its log alone (`kms/dkg`), so whoever has both recomputes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from bytewise.protocol import digests
@@ -191,6 +192,10 @@ class Exchange:
     """Number of the first message below: as many as the shard said that it has."""
     messages: tuple[Message, ...]
     """The log from there on, a bounded page of it."""
+    head: Digest
+    """Head of the log after these messages."""
+    signature: Blob
+    """The scribe's, over ceremony, number of messages up to there, and head: two of one number that differ convict it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,31 @@ def read_message(message: Message) -> Body:
     verify_signature(f"{message.kind} of {message.sender}", message.digest, message.signature, message.sender)
     body: Body = decode(cls, message.body, MAX_BODY_MARKS)
     return body
+
+
+def bring(scribe: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
+    """The exchange that brings these messages; `before` is the head of the log before them."""
+    head = head_after(before, messages)
+    return Exchange(plan, first, messages, head, scribe.sign(_brought(plan, first + len(messages), head)))
+
+
+def verify_brought(asked: Exchange) -> Exchange:
+    """The exchange, if the scribe of its plan signed the head that it names; `BadSignature`, `CeremonyRefused` for no number."""
+    plan = asked.plan.plan
+    if asked.first < 0:
+        raise CeremonyRefused(plan.digest.hex()[:16], f"messages from number {asked.first} on")
+    digest = _brought(asked.plan, asked.first + len(asked.messages), asked.head)
+    verify_signature("log of a ceremony", digest, asked.signature, plan.scribe)
+    return asked
+
+
+def _brought(plan: SignedPlan, length: int, head: Digest) -> Digest:
+    return digests.labelled(Label.CEREMONY_HEAD, plan.plan.digest, length, head)
+
+
+def head_after(head: Digest, messages: Iterable[Message]) -> Digest:
+    """Head of a log after more messages."""
+    return reduce(next_head, messages, head)
 
 
 def next_head(head: Digest, message: Message) -> Digest:

@@ -69,6 +69,7 @@ class Label(enum.Enum):
     KEM_AT_REST = "bytewise/v1/kem-key-at-rest"
     CEREMONY = "bytewise/v1/ceremony-plan"
     CEREMONY_MESSAGE = "bytewise/v1/ceremony-message"
+    CEREMONY_HEAD = "bytewise/v1/ceremony-head"
     CEREMONY_LOG = "bytewise/v1/ceremony-log"
     CEREMONY_STREAM = "bytewise/v1/ceremony-stream"
     CEREMONY_COMMIT = "bytewise/v1/ceremony-commit"

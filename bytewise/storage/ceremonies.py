@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, insert, select, update
 
-from bytewise.protocol.ceremony import SignedPlan
+from bytewise.protocol.ceremony import Plan, SignedPlan
 from bytewise.protocol.ceremony_log import Message
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, LogForked, StoreCorrupt
@@ -61,6 +61,13 @@ class Ceremonies:
                 return None
             log = tuple(_decoded(Message, each) for each in _log(connection, name))
         return Kept(_decoded(SignedPlan, row.plan), row.seed, row.ended, log)
+
+    def running(self) -> tuple[Plan, ...]:
+        """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""
+        query = select(CeremonyRow.plan).where(CeremonyRow.ended == RUNNING).order_by(CeremonyRow.id)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query).scalars().all()
+        return tuple(_decoded(SignedPlan, each).plan for each in rows)
 
     def append(self, name: Digest, first: int, messages: Sequence[Message]) -> int:
         """Adds messages from number `first` on; those that we have must be the same. The length of the log then.

@@ -4,6 +4,7 @@ A new key endangers nobody. Dealing again an existing one to others gives it to 
 shard its own, because the chain names them and how many open. Anything else needs the word of each dealer's operator.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyRefused
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.suites import is_rebuilt
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import Address, Blob, Digest
 from kms.envelope import HARDWARE
 
 
@@ -77,6 +78,19 @@ def _verify_chain(plan: Plan, trust: Trust, epoch: EpochOnChain) -> Plan:
     if not _changes_nothing(plan, epoch) and plan.digest not in trust.approved:
         raise CeremonyRefused(name, "it changes who opens, or how many, and our operator did not approve that")
     return plan
+
+
+def is_wanted(plan: Plan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
+    """Whether the chain has a use, or may yet have, for shares of these commitments that the plan's ceremony made.
+
+    Not of a retired epoch, and not once it means others: a shard that erased such shares must not make them again.
+    """
+    if epoch.state is EpochState.NONE:
+        return plan.source is None
+    if epoch.state is EpochState.RETIRED:
+        return False
+    before = plan.source.commitments if plan.source is not None else ()
+    return epoch.commitments in (b"".join(commitments), b"".join(before))
 
 
 def _are_holders(plan: Plan, epoch: EpochOnChain) -> bool:

@@ -17,7 +17,9 @@ from bytewise.protocol.ceremony_log import (
     Exchange,
     ExchangeAnswer,
     Message,
+    head_after,
     say,
+    verify_brought,
 )
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
@@ -29,7 +31,7 @@ from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import Ceremonies, Kept
 from kms import keyring
 from kms.curve import Rng
-from kms.dkg.authority import CeremonyView, Trust, verify_authority
+from kms.dkg.authority import CeremonyView, Trust, is_wanted, verify_authority
 from kms.dkg.ceremony import apply, begin
 from kms.dkg.member import Member, due, kem_seed, new_share
 from kms.dkg.state import Ceremony, Phase
@@ -68,7 +70,7 @@ class Desk:
             return self._exchange(asked)
 
     def _exchange(self, asked: Exchange) -> ExchangeAnswer:
-        plan = verify_plan(asked.plan)
+        plan = verify_plan(verify_brought(asked).plan)
         # A ceremony that we are in goes on to its end, also after the chain has its result.
         kept = self._records.find(plan.digest) or self._begin(asked.plan)
         state = self._extended(plan, kept, asked)
@@ -97,6 +99,10 @@ class Desk:
         if overlap != kept.log[asked.first : asked.first + len(overlap)]:
             raise LogForked(plan.digest.hex()[:16], f"from message {asked.first} on")
         fresh = asked.messages[len(overlap) :]
+        if asked.first + len(asked.messages) >= state.length and head_after(state.head, fresh) != asked.head:
+            raise LogForked(
+                plan.digest.hex()[:16], f"its scribe signed another one of {asked.first + len(asked.messages)} messages"
+            )
         for message in fresh:
             state = apply(state, message)
         if fresh:
@@ -144,20 +150,25 @@ class Desk:
         if state.phase is Phase.DONE and any(each.address == own for each in _getting(plan)):
             try:
                 self._store(state, kept)
-            except ShareMissing as error:
-                how = "missing"
+            except (ShareMissing, CeremonyRefused) as error:
+                how = "missing" if isinstance(error, ShareMissing) else "unwanted"
                 telemetry.log_error("kms.share_missing", error)
         self._records.end(state.id, how)
         self._states.pop(state.id, None)
         telemetry.log("kms.ceremony_ended", ceremony=state.id.hex(), how=how, reason=state.reason, liars=len(state.lies))
 
     def _store(self, state: Ceremony, kept: Kept) -> None:
-        """Puts the new share, and its ML-KEM key, beside the old one, once; `ShareMissing` if the ceremony gave us none."""
+        """Puts the new share, and its ML-KEM key, beside the old one, once.
+
+        `ShareMissing` if the ceremony gave us none, `CeremonyRefused` if the chain wants no such share any more.
+        """
         plan, result, folder, own = state.plan, state.result, self._holding.folder, self._holding.signer.address
         member = self._member(state, kept)
         share = new_share(state, member)
         if result is None:
             raise ShareMissing(own, "no result")
+        if not is_wanted(plan, result.commitments, self._view.key_epoch(plan.epoch)):
+            raise CeremonyRefused(state.id.hex()[:16], f"the chain wants no such share of key epoch {plan.epoch} any more")
         index = next(each.index for each in _getting(plan) if each.address == own)
         self._store_kem(state, index, member)
         try:

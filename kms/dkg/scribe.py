@@ -1,14 +1,15 @@
 """The scribe: brings the log to every shard, adds what they say, closes phases, until the ceremony has ended.
 
-It holds no secret of the key. What it stores is public; a scribe that crashed goes on from its log, and any other holder of plan
-and log can bring them to a shard that missed the end.
+It holds no secret of the key. What it stores is public; a scribe that crashed goes on from its log. Shards take it from nobody
+else: it signs the head of all that it brings, and never two of one number of messages, for the log is durable first.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Protocol
 
 from bytewise.protocol.ceremony import CeremonySeat, Plan, SignedPlan, announce
-from bytewise.protocol.ceremony_log import PAGE_BYTES, Close, Exchange, ExchangeAnswer, Message, say
+from bytewise.protocol.ceremony_log import PAGE_BYTES, Close, Exchange, ExchangeAnswer, Message, bring, next_head, say
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError, CeremonyRefused, Fault, LogForked, NoProgress
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
@@ -41,6 +42,7 @@ class Scribe:
         self._records = records
         self._links = links
         self._log = list(records.open(self._signed, b"").log)
+        self.heads = list(accumulate(self._log, next_head, initial=plan.digest))
         self._lengths = dict.fromkeys(links, 0)
         self.state: Ceremony = replay(plan, tuple(self._log))
 
@@ -65,7 +67,7 @@ class Scribe:
         length = self._lengths[address]
         page = self._page(length)
         try:
-            answer = link.exchange(Exchange(self._signed, length, page))
+            answer = link.exchange(bring(self._signer, self._signed, length, page, self.heads[length]))
             self._verify_same_log(address, answer)
         except BytewiseError as error:
             telemetry.log_error("kms.scribe_exchange_failed", error, shard=address)
@@ -86,6 +88,8 @@ class Scribe:
     def _verify_same_log(self, address: Address, answer: ExchangeAnswer) -> ExchangeAnswer:
         if not 0 <= answer.length <= len(self._log):
             raise LogForked(self.state.id.hex()[:16], f"shard {address} has {answer.length} messages, we {len(self._log)}")
+        if answer.head != self.heads[answer.length]:
+            raise LogForked(self.state.id.hex()[:16], f"shard {address} has another log of {answer.length} messages")
         return answer
 
     def _hear(self, address: Address, message: Message) -> bool:
@@ -105,6 +109,7 @@ class Scribe:
         after = apply(self.state, message)
         self._records.append(self.state.id, len(self._log), (message,))
         self._log.append(message)
+        self.heads.append(after.head)
         self.state = after
 
 

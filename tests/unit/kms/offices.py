@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource, SignedPlan
-from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message
+from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource, SignedPlan, announce
+from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message, bring
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import EpochOnChain, EpochState
@@ -112,9 +112,12 @@ class Office:
     def restart(self) -> Desk:
         """A desk that knows only what is on the disk."""
         trust = Trust(31337, self.key_epochs, SCRIBE.address, self.approved, simulated=True, release_shares=self.release_shares)
-        records = FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
-        self._desk = Desk(Holding(self.folder, self.signer, trust), records, self.chain, os.urandom)
+        self._desk = Desk(Holding(self.folder, self.signer, trust), self.ceremonies(), self.chain, os.urandom)
         return self._desk
+
+    def ceremonies(self) -> FusedCeremonies:
+        """Its store."""
+        return FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
 
     def exchange(self, asked: Exchange) -> ExchangeAnswer:
         """As the scribe reaches it; a crash is a connection that broke, and the next call meets a new process."""
@@ -170,6 +173,11 @@ def scribe_of(folder: Path, agreed: Plan, parties: Iterable[Office], fuse: Fuse 
         shutil.copy(folder / "template.sqlite", folder / "scribe.sqlite")
     links: dict[Address, Office] = {each.signer.address: each for each in parties}
     return Scribe(agreed, SCRIBE, FusedCeremonies(url, fuse or Fuse()), links)
+
+
+def brought(agreed: Plan, messages: tuple[Message, ...] = ()) -> Exchange:
+    """What the scribe brings to who has nothing yet."""
+    return bring(SCRIBE, announce(SCRIBE, agreed), 0, messages, agreed.digest)
 
 
 class Turns:

@@ -6,22 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import Plan, SharesSource, announce, erasure_digest
-from bytewise.protocol.ceremony_log import Close, Exchange, say
-from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, LogForked, NotCanonical
+from bytewise.protocol.ceremony import Plan, SharesSource, announce
+from bytewise.protocol.ceremony_log import bring
+from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, Fault, NotCanonical
 from bytewise.protocol.keys import EpochOnChain, EpochState
-from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import Blob
-from bytewise.service.clock import SystemClock
 from kms import keyring
 from kms.curve import GENERATOR, encode_point
-from kms.dkg.ceremony import begin
-from kms.dkg.erasing import erase
 from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
 from kms.shares import combine_values
 from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Crash, Fuse, Office, OneEpoch, Turns, offices, plan, scribe_of
+from tests.unit.kms.offices import Crash, Fuse, Office, OneEpoch, Turns, brought, offices, plan, scribe_of
 
 PHASE_S = 2.0
 
@@ -150,30 +146,6 @@ def _run_without(scribe: Scribe, cut: Office, phase: Phase) -> Ceremony:
     return scribe.run(PHASE_S, 1.0, clock, turns.wait)
 
 
-def test_old_shares_are_erased_only_when_the_chain_means_the_new_ones(
-    tmp_path: Path, pair: tuple[list[Office], OneEpoch]
-) -> None:
-    shards, chain = pair
-    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
-    source = on_chain(chain, made)
-    again = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
-    document, folder = epoch_document(again), shards[0].folder
-    with pytest.raises(ConfigurationError):
-        erase(folder, document, chain, SystemClock())
-    shares_make_the_key(made, numbered(shards))
-    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
-    said = erase(folder, document, chain, SystemClock())
-    assert said.statement.erased == 1 and len(list(folder.glob("share-3*.json"))) == 1
-    verify_signature("erasure", erasure_digest(said.statement), said.signature, shards[0].signer.address)
-    shares_make_the_key(again, numbered(shards))
-    with pytest.raises(ConfigurationError):
-        shards[0].share(3, source.commitments)
-    assert erase(folder, document, chain, SystemClock()).statement.erased == 0
-    with pytest.raises(ConfigurationError):
-        keyring.erase_others(shards[1].folder, 3, tuple(reversed(document.commitments)))
-    shares_make_the_key(again, numbered(shards))
-
-
 def test_a_quorum_that_is_cut_off_leaves_what_was(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
     shards, chain = pair
     made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
@@ -183,21 +155,6 @@ def test_a_quorum_that_is_cut_off_leaves_what_was(tmp_path: Path, pair: tuple[li
     assert state.phase is Phase.FAILED and state.result is None
     shares_make_the_key(made, numbered(shards))
     assert len(list(shards[0].folder.glob("share-3*.json"))) == 1
-
-
-def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
-    shards, _ = pair
-    agreed = plan(shards, 2, 2)
-    signed, state = announce(SCRIBE, agreed), begin(agreed)
-    own = shards[0].exchange(Exchange(signed, 0, ())).messages
-    shards[0].exchange(Exchange(signed, 0, own[:1]))
-    shards[0].restart()
-    with pytest.raises(LogForked):
-        shards[0].exchange(Exchange(signed, 0, own[1:]))
-    assert shards[0].exchange(Exchange(signed, 7, own)).length == 1
-    with pytest.raises(CeremonyRefused):
-        shards[0].exchange(Exchange(signed, 1, (say(SCRIBE, state.id, Close(Phase.JOINING, state.head)),)))
-    assert shards[0].exchange(Exchange(signed, 1, ())).messages == own[1:]
 
 
 def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) -> dict[str, Plan]:
@@ -230,12 +187,13 @@ def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
     for what, refused in plans.items():
         signer = stranger.signer if what == "another scribe" else SCRIBE
         with pytest.raises(CeremonyRefused):
-            shards[0].exchange(Exchange(announce(signer, refused), 0, ()))
+            shards[0].exchange(bring(signer, announce(signer, refused), 0, (), refused.digest))
     with pytest.raises(Fault):
-        shards[0].exchange(Exchange(replace(announce(SCRIBE, plans["another key"]), signature=Blob(b"")), 0, ()))
+        unsigned = replace(announce(SCRIBE, plans["another key"]), signature=Blob(b""))
+        shards[0].exchange(bring(SCRIBE, unsigned, 0, (), unsigned.plan.digest))
     with pytest.raises(NotCanonical):
         shards[0].restart().exchange(bytes(9 * 2**20))
-    again = Exchange(announce(SCRIBE, plan(shards, 2, 2, dealers=numbered(shards), source=source)), 0, ())
+    again = brought(plan(shards, 2, 2, dealers=numbered(shards), source=source))
     in_force = chain.epoch
     for other in (
         {"threshold": 3},
@@ -248,7 +206,7 @@ def test_plans_that_the_chain_or_the_operator_does_not_allow_are_refused(
             shards[0].exchange(again)
     chain.epoch = replace(in_force, state=EpochState.RETIRED)
     with pytest.raises(CeremonyRefused):
-        shards[0].exchange(Exchange(announce(SCRIBE, plan(shards, 2, 2, dealers=numbered(shards), source=source)), 0, ()))
+        shards[0].exchange(brought(plan(shards, 2, 2, dealers=numbered(shards), source=source)))
 
 
 def test_with_the_operators_word_others_get_shares_of_the_key(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:

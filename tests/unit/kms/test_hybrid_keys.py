@@ -88,7 +88,7 @@ def test_a_hybrid_epoch_is_not_dealt_again_and_its_size_leaves_no_doubt_about_bl
     with pytest.raises(CeremonyRefused, match="needs 3 shards"):
         plan_for(held[:2], 2, 2, epoch=EPOCH)
     with pytest.raises(MalformedValue, match="does not know"):
-        plan_for(held, 2, 3, epoch=3 << 32)
+        plan_for(held, 2, 3, epoch=9 << 32)
 
 
 def test_a_shard_that_dies_at_every_moment_has_share_and_key_of_one_ceremony(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_restore_leaves_out_the_key_of_a_share_that_the_chain_wants_no_more(st
 
 def test_the_end_of_an_epoch_erases_the_key_with_the_share(station: Station) -> None:
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
-    said = erase(station.folder, station.world.document, station.chain, SystemClock())
+    said = erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock())
     assert said.statement.erased == 1 and not station.kem().exists()
     assert not list(station.folder.glob("share-*"))
 
@@ -194,7 +194,10 @@ def test_an_attempt_that_never_came_into_force_is_erased_with_its_key(station: S
     station_share = keyring.open_share(station.folder, station.world.document)
     keyring.seal_share(station.folder, EPOCH, 1, 5, os.urandom, "-0a1b")
     keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), os.urandom, "-0a1b")
-    assert erase(station.folder, station.world.document, station.chain, SystemClock()).statement.erased == 1
+    assert (
+        erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock()).statement.erased
+        == 1
+    )
     assert sorted(path.name for path in station.folder.glob("kem-*")) == [station.kem().name]
     assert keyring.open_share(station.folder, station.world.document).kem_seed() == station_share.kem_seed()
 

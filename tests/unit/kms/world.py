@@ -29,6 +29,7 @@ from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Decimal, Digest, short_text
 from bytewise.service.clock import SystemClock
+from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.releases import ReleaseRecords
@@ -102,6 +103,11 @@ class World:
         if not path.exists():
             path.write_bytes(empty_database())
         return ReleaseRecords(open_database(f"sqlite:///{path}"), key_domain(self.contracts))
+
+    def ceremonies(self, index: int) -> Ceremonies:
+        """In the same database."""
+        self.records(index)
+        return Ceremonies(open_database(f"sqlite:///{self.folder / f'shard-{index}' / 'kms.sqlite'}"))
 
     def shard(
         self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None,

@@ -1,0 +1,79 @@
+"""What a shard takes of whom in a ceremony: the log that its scribe signed, one log, and nothing of anybody else."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import Plan, announce
+from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, say
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, LogForked
+from bytewise.protocol.units import Blob
+from kms.dkg.ceremony import begin
+from kms.dkg.state import Phase
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import run
+
+
+def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    signed, state = announce(SCRIBE, agreed), begin(agreed)
+    own = shards[0].exchange(brought(agreed)).messages
+    one = brought(agreed, own[:1])
+    shards[0].exchange(one)
+    shards[0].restart()
+    for forked in (brought(agreed, own[1:]), bring(SCRIBE, signed, 1, (), state.id), bring(SCRIBE, signed, 1, own[1:], state.id)):
+        with pytest.raises(LogForked):
+            shards[0].exchange(forked)
+    assert shards[0].exchange(bring(SCRIBE, signed, 7, own, state.id)).length == 1
+    with pytest.raises(CeremonyRefused):
+        close = say(SCRIBE, state.id, Close(Phase.JOINING, state.head))
+        shards[0].exchange(bring(SCRIBE, signed, 1, (close,), one.head))
+    assert shards[0].exchange(bring(SCRIBE, signed, 1, (), one.head)).messages == own[1:]
+
+
+def test_only_what_the_scribe_signed_is_looked_at(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    good = brought(agreed)
+    own = shards[0].exchange(good).messages
+    seen = head_after(agreed.digest, own)
+    for altered in (
+        replace(good, messages=own), replace(good, head=seen), replace(good, first=1), replace(good, messages=own, head=seen),
+        bring(shards[1].signer, good.plan, 0, own, agreed.digest), replace(good, signature=Blob(b"")),
+        replace(good, plan=announce(SCRIBE, plan(shards, 2, 2))),
+    ):  # fmt: skip
+        with pytest.raises(BadSignature):
+            shards[0].exchange(altered)
+    with pytest.raises(CeremonyRefused):
+        shards[0].exchange(replace(good, first=-1))
+    assert shards[0].exchange(good).length == 0
+
+
+def test_a_shard_that_shows_the_others_a_log_of_its_own_first_is_refused_and_stops_every_ceremony_where_nobody_asks_who_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, _ = offices(tmp_path, 4)
+    agreed = plan(shards, 2, 3)
+    assert forked_by_a_shard(agreed, shards) == 2
+    assert run(scribe_of(tmp_path, agreed, shards)).phase is Phase.DONE
+    # Control: its log is taken, the scribe's refused for ever, and nobody is named.
+    monkeypatch.setattr("kms.dkg.desk.verify_brought", lambda asked: asked)
+    again = plan(shards, 2, 3)
+    assert forked_by_a_shard(again, shards) == 0
+    state = run(scribe_of(tmp_path, again, shards))
+    assert state.phase is Phase.FAILED and not state.lies
+
+
+def forked_by_a_shard(agreed: Plan, shards: list[Office]) -> int:
+    """The last shard brings its own words to the first two, before the scribe brings another's; how many refuse them."""
+    liar, refused = shards[-1], 0
+    mine = say(liar.signer, agreed.digest, Commit(agreed.digest))
+    for each in shards[:2]:
+        try:
+            each.exchange(bring(liar.signer, announce(SCRIBE, agreed), 0, (mine,), agreed.digest))
+        except BadSignature:
+            refused += 1
+    return refused

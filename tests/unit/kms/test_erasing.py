@@ -1,0 +1,106 @@
+"""The end of shares: erased when the chain means others or none, with a word about it, and not made again from any log."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import SharesSource, SignedErasure, announce, erasure_digest
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys import EpochDocument, EpochState
+from bytewise.protocol.signing import verify_signature
+from bytewise.protocol.units import ZERO_DIGEST, Blob
+from bytewise.service.clock import SystemClock
+from kms import keyring
+from kms.dkg import desk, erasing
+from kms.dkg.erasing import erase
+from kms.dkg.scribe import Scribe, epoch_document
+from kms.dkg.state import Ceremony, Phase
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
+
+
+def erased(who: Office, document: EpochDocument) -> SignedErasure:
+    """What `python -m kms erase` does at a shard."""
+    return erase(who.folder, document, who.ceremonies(), who.chain, SystemClock())
+
+
+def test_old_shares_are_erased_only_when_the_chain_means_the_new_ones(tmp_path: Path) -> None:
+    shards, chain = offices(tmp_path, 2)
+    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    source = on_chain(chain, made)
+    again = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    document, folder = epoch_document(again), shards[0].folder
+    with pytest.raises(ConfigurationError):
+        erased(shards[0], document)
+    shares_make_the_key(made, numbered(shards))
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    said = erased(shards[0], document)
+    assert said.statement.erased == 1 and len(list(folder.glob("share-3*.json"))) == 1
+    verify_signature("erasure", erasure_digest(said.statement), said.signature, shards[0].signer.address)
+    shares_make_the_key(again, numbered(shards))
+    with pytest.raises(ConfigurationError):
+        shards[0].share(3, source.commitments)
+    assert erased(shards[0], document).statement.erased == 0
+    with pytest.raises(ConfigurationError):
+        keyring.erase_others(shards[1].folder, 3, tuple(reversed(document.commitments)))
+    shares_make_the_key(again, numbered(shards))
+
+
+def run_without(scribe: Scribe, cut: Office, phase: Phase) -> Ceremony:
+    """A whole ceremony in which one shard is away from one phase on."""
+    turns = Turns()
+
+    def clock() -> float:
+        cut.away |= scribe.state.phase is phase
+        return turns.clock()
+
+    return scribe.run(PHASE_S, 1.0, clock, turns.wait)
+
+
+def missed_its_end(folder: Path) -> tuple[list[Office], Ceremony, Callable[[], None]]:
+    """2 of 3 shards made a key while the first was away at the end; the call brings it the whole log."""
+    shards, chain = offices(folder, 3)
+    state = run_without(scribe_of(folder, plan(shards, 2, 2), shards), shards[0], Phase.CONFIRMING)
+    on_chain(chain, state)
+    shards[0].away = False
+
+    def bring() -> None:
+        scribe_of(folder, state.plan, shards).turn()
+
+    return shards, state, bring
+
+
+@pytest.mark.parametrize("seeds_end", [True, False])
+@pytest.mark.parametrize("chain_is_asked", [True, False])
+def test_an_erased_share_does_not_come_back_from_the_log_and_does_where_seeds_stay_and_nobody_asks_the_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds_end: bool, chain_is_asked: bool
+) -> None:
+    """Each of the two stops it alone; with neither it is there again, after the shard signed that it has none."""
+    shards, state, bring = missed_its_end(tmp_path)
+    shards[0].chain.epoch = replace(shards[0].chain.epoch, state=EpochState.RETIRED)
+    if not seeds_end:
+        monkeypatch.setattr(erasing, "_end_ceremonies", lambda records, epoch, kept: None)
+    if not chain_is_asked:
+        monkeypatch.setattr(desk, "is_wanted", lambda plan, commitments, epoch: True)
+    assert erased(shards[0], epoch_document(state)).statement.kept == ZERO_DIGEST
+    bring()
+    assert bool(list(shards[0].folder.glob("share-3*"))) == (not seeds_end and not chain_is_asked)
+
+
+def test_a_share_of_before_a_resharing_is_not_made_from_the_log_any_more(tmp_path: Path) -> None:
+    shards, state, bring = missed_its_end(tmp_path)
+    source, chain = on_chain(shards[0].chain, state), shards[0].chain
+    renewed = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    document = epoch_document(renewed)
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    bring()
+    assert [path.name for path in shards[0].folder.glob("share-3*")] == [f"share-3-{renewed.id.hex()[:16]}.json"]
+    unfinished = plan(shards, 2, 2, dealers=numbered(shards), source=SharesSource(1, document.commitments))
+    stale = plan(shards, 2, 2, dealers=numbered(shards), source=source)
+    for each in (unfinished, stale):
+        shards[1].ceremonies().open(announce(SCRIBE, each), b"sealed seed")
+    assert erased(shards[1], document).statement.erased == 1
+    assert shards[1].ceremonies().running() == (unfinished,), "what goes on from the shares in force goes on"
