@@ -34,9 +34,15 @@ def forms(text: str, token_ids: Sequence[int]) -> dict[str, bytes]:
 
 
 def scalar_forms(value: int) -> dict[str, bytes]:
-    """How software may write a number of 32 bytes: both byte orders, hex, decimal."""
+    """How software may write a number of 32 bytes: both byte orders, hex, decimal, and as a Python `int` has it in memory."""
     raw = value.to_bytes(32, "big")
-    return {"big": raw, "little": raw[::-1], "hex": raw.hex().encode(), "decimal": str(value).encode()}
+    forms = {"big": raw, "little": raw[::-1], "hex": raw.hex().encode(), "decimal": str(value).encode()}
+    return {**forms, "python": _as_python_has_it(value)}
+
+
+def _as_python_has_it(value: int) -> bytes:
+    """Digits of 30 bits in words of 32, lowest first (CPython's `longintrepr.h`)."""
+    return b"".join(struct.pack("<I", value >> shift & (2**30 - 1)) for shift in range(0, 256, 30))
 
 
 def in_memory(pid: int, needles: dict[str, bytes]) -> set[str]:

@@ -1,6 +1,5 @@
 """What is left of a key in the memory of a process that rebuilt it, beside a process that erases nothing."""
 
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -26,16 +25,11 @@ def needles(world: World) -> dict[str, bytes]:
     """
     shares = {index: world.shard(index, release_shares=True)._share.scalar() for index in (1, 2, 3)}
     secrets = {"key": combine_values(shares)} | {f"share {index}": value for index, value in shares.items()}
-    forms = {name: memory.scalar_forms(value) | {"python": _as_python_has_it(value)} for name, value in secrets.items()}
+    forms = {name: memory.scalar_forms(value) for name, value in secrets.items()}
     for each in forms.values():
         halves = {f"{form} {at}": each[form][at : at + 16] for form in ("big", "little", "python") for at in (0, 8, 16)}
         each |= halves
     return {f"{name}, {form}": data for name, each in forms.items() for form, data in each.items()}
-
-
-def _as_python_has_it(value: int) -> bytes:
-    """Digits of 30 bits in words of 32, lowest first (CPython's `longintrepr.h`)."""
-    return b"".join(struct.pack("<I", value >> shift & (2**30 - 1)) for shift in range(0, 256, 30))
 
 
 class Child:
