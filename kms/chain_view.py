@@ -25,6 +25,10 @@ class KeyView(Protocol):
         """All facts about the ticket, at one block; `Unavailable` if the chain cannot be read."""
         ...
 
+    def time(self) -> int:
+        """Wall time of the newest block, unix seconds; `Unavailable` if the chain cannot be read."""
+        ...
+
 
 class KeyChain(Protocol):
     """The chain client as a shard needs it: reads, each pinned to one block."""
@@ -69,10 +73,6 @@ class KeyChain(Protocol):
         """A key epoch with its shards."""
         ...
 
-    def epoch_state(self, epoch: int, block: int) -> EpochState:
-        """State of a key epoch; NONE if there is none."""
-        ...
-
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
         """A key epoch as the chain has it; NONE if there is none."""
         ...
@@ -102,8 +102,8 @@ class ChainKeyView:
         docket = self._chain.docket(self._own, block, NO_CASES)
         is_audit = ticket.kind == TicketKind.AUDIT.value
         voter = self._chain.holdings(ticket.voter, block)
-        state = self._chain.epoch_state(ticket.key_epoch, block)
-        record = self._epoch(ticket.key_epoch, state, block)
+        key = self._chain.epoch_on_chain(ticket.key_epoch, block)
+        record = self._epoch(ticket.key_epoch, key.state, block)
         return ChainFacts(
             number=docket.number,
             timestamp=docket.timestamp,
@@ -112,11 +112,16 @@ class ChainKeyView:
             is_verifier=any(voter.pool),
             case=None if is_audit else self._chain.case(ticket.subject, block),
             drawing=self._drawing(ticket.voter, voter, batch_id, block) if is_audit else None,
-            epoch_state=state,
+            epoch_state=key.state,
             assurance=record.assurance,
             public_key=record.public_key,
+            commitments=key.commitments,
             hybrid=record.hybrid,
         )
+
+    def time(self) -> int:
+        """Wall time of the newest final block, unix seconds."""
+        return self._chain.docket(self._own, self._chain.head(), NO_CASES).timestamp
 
     def _epoch(self, epoch: int, state: EpochState, block: int) -> EpochRecord:
         if state is EpochState.NONE:

@@ -8,7 +8,7 @@ import threading
 
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
+from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, StaleBackup, TryAgain
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
     MAX_RELEASE_BODY_BYTES,
@@ -126,6 +126,8 @@ class Shard:
         ours = self._document.record
         if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
+        if facts.commitments != b"".join(self._document.commitments):
+            raise StaleBackup(f"shares of key epoch {ours.epoch}", f"the chain means others at block {facts.number}")
         try:
             seats = policy.verify_right(request, admitted, self._contracts, facts)
 

@@ -43,7 +43,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         mode.enter_production()
     document = keyring.load_document(settings.epoch_file)
     _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
-    standing = _standing(settings, contracts.chain_id)
+    standing = _standing(settings, contracts.chain_id, view)
     engine = open_database(settings.database_url)
     check_revision(engine)
     records = ReleaseRecords(engine, key_domain(contracts))
@@ -106,7 +106,7 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
     given = settings.evidence, settings.platform_file, settings.endorsements
     verify_attestation(*given, settings.insecure_accept_simulated, chain_id)
     end = End(
-        shard.terms(), open_quoter(*given, simulator), keyring.signer(settings.folder), ForwardClock(SystemClock()),
+        shard.terms(), open_quoter(*given, simulator), keyring.signer(settings.folder), ForwardClock(SystemClock(), _went_back),
         secrets.token_bytes,
     )  # fmt: skip
     try:
@@ -128,15 +128,21 @@ def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:
     return document
 
 
-def _standing(settings: ShardSettings, chain_id: int) -> Standing:
+def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing:
     if not settings.policy_governors:
         telemetry.log("kms.policy_unsigned", assurance="simulated")
         return first_standing(load_policy(settings.policy_file, chain_id, settings.production))
     history = settings.folder / keyring.POLICY_HISTORY
+    # A clock that is behind when an addition is first seen, and is set later, would let it count days too early.
+    now = max(SystemClock().now(), view.time())
     return follow_policy(
-        settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production,
-        SystemClock().now(),
+        settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, now
     )  # fmt: skip
+
+
+def _went_back(seconds: int) -> None:
+    # Evidence of now has expired until it is there again: only a restart helps, and only a person knows which time is right.
+    telemetry.log("kms.clock_went_back", seconds=seconds)
 
 
 def _verify_assurance(assurance: str, chain_id: int, production: bool) -> str:

@@ -22,7 +22,7 @@ from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, Release
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.seal import seal_context
 from bytewise.protocol.succession import first_standing
-from bytewise.protocol.units import U64, U256, Address, Digest
+from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.tee.binding import Terms
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
@@ -98,7 +98,7 @@ class Chain:
         return ChainFacts(
             number=self.now - NOW + 12, timestamp=self.now, clock=self.now, policy=self.appraisal, is_verifier=True,
             case=self.cases[0] if self.cases else None, drawing=self._drawing(voter), epoch_state=EpochState.ACTIVE,
-            assurance="simulated", public_key=epoch.public_key,
+            assurance="simulated", public_key=epoch.public_key, commitments=Blob(b""),
         )  # fmt: skip
 
     def _drawing(self, voter: Address) -> AuditDrawing | None:

@@ -266,6 +266,8 @@ class ChainFacts:
     """The chain's label of that epoch."""
     public_key: Blob
     """The chain's public key of that epoch."""
+    commitments: Blob
+    """Its commitments of the shares in force, one after the other."""
     hybrid: HybridKeys | None = None
     """Its hybrid keys, as far as the chain pins them."""
 

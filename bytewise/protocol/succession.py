@@ -7,7 +7,7 @@ policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw i
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bytewise.protocol.appraisal import (
     TYPE_OF,
@@ -19,6 +19,7 @@ from bytewise.protocol.appraisal import (
     approval_digest,
     entry_digest,
 )
+from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors import ConfigurationError, PolicyRefused
 from bytewise.protocol.signing import recover
 from bytewise.protocol.units import U64, Address, Digest
@@ -45,6 +46,8 @@ class Standing:
     """The newest accepted."""
     pending: tuple[Pending, ...]
     """Its additions that wait, or waited."""
+    seen: U64 | None = field(default=None, metadata=LATER)
+    """Latest unix second at which the shard started on it; None in what was kept before shards kept it."""
 
     def at(self, now: int) -> AppraisalPolicy:
         """The policy without what does not count yet at unix second `now`; `PolicyRefused` if nothing is left of it."""

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,7 +10,7 @@ from bytewise.protocol.appraisal import AppraisalPolicy, SignedPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.succession import Standing, first_standing, succeed, verify_approval
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import U64, Address
 
 T = TypeVar("T")
 
@@ -24,6 +25,9 @@ def follow_policy(
 ) -> Standing:  # fmt: skip
     """What counts once the signed policy of a file came after what `history` remembers; `history` is written first.
 
+    `now`: unix second by whatever clock is ahead. It counts as no earlier than at any start before: a clock that was set back
+    does not shorten the wait of an addition.
+
     `PolicyRefused` if it may not come after it, `ConfigurationError` for files that cannot be read. A history that is lost must
     be restored: without it any older policy with good signatures would do.
     """
@@ -31,7 +35,10 @@ def follow_policy(
     if not history.exists():
         standing = first_standing(policy)
     else:
-        standing = succeed(_read(Standing, history), policy, now)
+        before = _read(Standing, history)
+        now = max(now, before.seen or 0)
+        standing = succeed(before, policy, now)
+    standing = replace(standing, seen=U64(now))
     _write(history, encode(standing))
     return standing
 

@@ -50,7 +50,8 @@ class MemoryChain:
         self.facts = ChainFacts(
             number=100, timestamp=NOW, clock=NOW, policy=policy, is_verifier=True, case=None, drawing=None,
             epoch_state=EpochState.ACTIVE,
-            assurance=document.record.assurance, public_key=document.record.public_key, hybrid=document.record.hybrid,
+            assurance=document.record.assurance, public_key=document.record.public_key,
+            commitments=Blob(b"".join(document.commitments)), hybrid=document.record.hybrid,
         )  # fmt: skip
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
@@ -58,6 +59,10 @@ class MemoryChain:
             self.facts, case=self.disputes.get(ticket.subject), drawing=self.drawing(ticket.voter, batch_id),
             is_verifier=ticket.voter in AUDIT_SEATS,
         )  # fmt: skip
+
+    def time(self) -> int:
+        """Of the one block."""
+        return self.facts.timestamp
 
     def drawing(self, voter: Address, batch_id: int) -> AuditDrawing | None:
         """What draws the auditors of a batch."""

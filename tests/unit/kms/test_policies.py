@@ -11,8 +11,9 @@ from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, GpuUse, Platf
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused
 from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.succession import ADDITION_DELAY_S, Standing
 from bytewise.protocol.units import U64, Digest
-from bytewise.service.clock import ForwardClock
+from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import child_environment
 from kms.approve import approve, changes
 from kms.keyring import POLICY_HISTORY
@@ -84,6 +85,17 @@ def test_a_program_that_was_just_added_gets_no_key_and_one_that_was_removed_none
         fresh.release(start(fresh, fresh.policy), case)
 
 
+def test_a_clock_that_is_behind_the_chain_shortens_no_wait(fresh: World) -> None:
+    history = fresh.settings.shards[0].folder / POLICY_HISTORY
+    newer = replace(fresh.policy, serial=U64(2), measurements=(*fresh.policy.measurements, another_program(9)))
+    ahead = SystemClock().now() + 4 * 86_400
+    fresh.chain.facts = replace(fresh.chain.facts, timestamp=ahead)
+    for policy in (fresh.policy, newer):
+        start(fresh, policy)
+    (added,) = decode(Standing, history.read_bytes()).pending
+    assert added.counts_from == ahead + ADDITION_DELAY_S
+
+
 def test_production_has_governors(fresh: World) -> None:
     with pytest.raises(ConfigurationError, match="policy_governors"):
         settings(fresh, production=True, policy_governors=(), policy_threshold=0)
@@ -148,3 +160,11 @@ def test_attack_7_a_clock_that_is_set_back_revives_nothing() -> None:
     clock, bare = ForwardClock(Steps(*times)), Steps(*times)
     assert [clock.now() for _ in times] == [100, 105, 105, 105, 106]
     assert [bare.now() for _ in times] == list(times)
+
+
+def test_a_clock_that_was_ahead_once_stays_there_and_says_so() -> None:
+    """Evidence of now has expired by then, until the shard starts again: its operator must find that in the log."""
+    told: list[int] = []
+    clock = ForwardClock(Steps(100, 9_000, 105, 110, 8_950, 120), told.append)
+    assert [clock.now() for _ in range(6)] == [100, 9_000, 9_000, 9_000, 9_000, 9_000]
+    assert told == [8_895, 8_880]

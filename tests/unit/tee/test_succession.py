@@ -24,7 +24,7 @@ from bytewise.protocol.appraisal import (
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, PolicyRefused
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.succession import ADDITION_DELAY_S, first_standing, narrower, succeed, verify_approval
+from bytewise.protocol.succession import ADDITION_DELAY_S, Standing, first_standing, narrower, succeed, verify_approval
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.tee.policy import follow_policy
 
@@ -245,6 +245,24 @@ def test_a_shard_remembers_over_restarts_what_it_accepted(tmp_path: Path) -> Non
     history.write_bytes(b"{}")
     with pytest.raises(ConfigurationError, match="history"):
         start(FIRST)
+
+
+def test_a_clock_that_was_set_back_between_two_starts_shortens_no_wait(tmp_path: Path) -> None:
+    path, history = tmp_path / "policy.json", tmp_path / "history.json"
+
+    def start(policy: AppraisalPolicy, now: int) -> Standing:
+        path.write_bytes(encode(signed(policy, GOVERNORS)))
+        return follow_policy(path, history, ADDRESSES, 3, 1, True, now)
+
+    start(FIRST, NOW)
+    newer = after(measurements=(program(1), program(3)))
+    standing = start(newer, NOW - 2 * ADDITION_DELAY_S)
+    assert standing.at(NOW + ADDITION_DELAY_S - 1).measurements == (program(1),)
+    assert standing.at(NOW + ADDITION_DELAY_S).measurements == (program(1), program(3))
+    assert start(newer, NOW - 10).seen == NOW and start(newer, NOW + 10).seen == NOW + 10
+    # What was kept by an earlier build says nothing of clocks.
+    history.write_bytes(encode(replace(standing, seen=None)))
+    assert start(newer, NOW - 10).seen == NOW - 10
 
 
 def test_an_unsigned_policy_or_one_for_another_chain_does_not_start(tmp_path: Path) -> None:
