@@ -10,6 +10,9 @@ from bytewise.protocol.network import Addresses, CodeHash, Network
 from bytewise.protocol.units import Address, Digest
 from chain.access import Chain
 
+IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
+"""What a deployment may have under another's name (`chain.artifacts.ADAPTERS`)."""
+
 
 def write_network(path: Path, network: Network) -> None:
     """Writes the address book."""
@@ -32,7 +35,8 @@ def address_of(network: Network, contract: str) -> Address:
 
 def field_of(contract: str) -> str:
     """The field of `Addresses` that has the contract of that name: `StakeVault`, `stake_vault`."""
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in contract).lstrip("_")
+    name = IN_PLACE_OF.get(contract, contract)
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def contracts(network: Network) -> dict[str, Address]:

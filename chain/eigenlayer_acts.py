@@ -23,6 +23,3 @@ class EigenLayerActs(Acts):
     def sweep_stake(self) -> None:
         """Brings what lies at the adapter and is owed to no pot to a pot that nobody is paid from."""
         self._again("EigenLayerStake", "sweep")
-
-    def _at(self, contract: str) -> Address:
-        return super()._at("StakeVault" if contract == "EigenLayerStake" else contract)

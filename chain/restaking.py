@@ -8,8 +8,7 @@ from chain.client import at_hash, at_number, reading_answer
 from chain.rules import as_rule
 from chain.trials import Trials
 
-CONTRACT, PLACE = "EigenLayerStake", "StakeVault"
-"""What answers, and the name under which the address book has it."""
+CONTRACT = "EigenLayerStake"
 
 _NOT_ASKED = -1
 
@@ -53,7 +52,7 @@ class RestakingReader(Trials):
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
         """Why the stake source would not pay what a slash took, asked by `who`; None if it would."""
-        return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT, PLACE)
+        return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT)
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
         """Why a slash that EigenLayer refused would take nothing now either; None if it would."""
@@ -66,7 +65,7 @@ class RestakingReader(Trials):
 
     @property
     def _source(self) -> tuple[str, Address]:
-        return CONTRACT, address_of(self.network, PLACE)
+        return CONTRACT, address_of(self.network, CONTRACT)
 
     def _logs(self, event: str, from_block: int, to_block: int) -> list[Log]:
         return self.client.logs(*self._source, [event], from_block, to_block)

@@ -46,10 +46,10 @@ class Trials(BlockReader):
 
     def _refused(
         self, who: Address, function: str, arguments: tuple[Any, ...], value_wei: int, block: int,
-        contract: str = "ReceiptAnchor", place: str = "ReceiptAnchor",
+        contract: str = "ReceiptAnchor",
     ) -> str | None:  # fmt: skip
         data = interface(contract).call(function, *arguments)
-        to = address_of(self.network, place)
+        to = address_of(self.network, contract)
         request: Mapping[str, str] = {"from": who, "to": to, "data": "0x" + data.hex(), "value": hex(value_wei)}
         try:
             self.client.replay(request, at_hash(self.client.block(block).hash))

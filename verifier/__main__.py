@@ -43,6 +43,7 @@ from verifier.node import Node, Part, Votes
 from verifier.orders import Orders
 from verifier.records import Records
 from verifier.reporter import Reporter
+from verifier.restaked import RestakedStake
 from verifier.settings import NodeSettings, Role
 from verifier.tip_server import TipServer
 from verifier.tips import TipBox, TipSender
@@ -136,9 +137,9 @@ class World:
     ) -> Node:
         """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
-        late = LatePay(self.chain, int(self.network.deploy_block), self.signer.address, self.settings.moves)
-        orders = Orders(Duties(self.database, self.clock), self.sender)
-        everything = (votes, auditor, self.members, watchtower, reporter, demander, late, orders)
+        shared = self.chain, int(self.network.deploy_block), self.signer.address, self.settings.moves
+        late, restaked, orders = LatePay(*shared), RestakedStake(*shared), Orders(Duties(self.database, self.clock), self.sender)
+        everything = (votes, auditor, self.members, watchtower, reporter, demander, restaked, late, orders)
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Protocol
 
 from bytewise.ports import ChainView
-from bytewise.protocol.actions import CollectReport, CollectSlash
+from bytewise.protocol.actions import CollectReport
+from bytewise.protocol.actions_of_stake import CollectSlash
 from bytewise.protocol.decide import MovePolicy, is_my_turn
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.units import Address, Digest

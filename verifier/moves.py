@@ -5,7 +5,6 @@ from typing import Protocol, assert_never
 from bytewise.ports import Sender
 from bytewise.protocol.actions import (
     CollectReport,
-    CollectSlash,
     DemandAnchor,
     DemandEnvelope,
     DemandList,
@@ -23,11 +22,12 @@ from bytewise.protocol.actions import (
     SettleSeats,
     Withdraw,
 )
-from bytewise.protocol.units import Digest
+from bytewise.protocol.actions_of_stake import CollectSlash, RetrySlash, SyncStake
+from bytewise.protocol.units import Address, Digest
 
 Move = (
     ProveSeed | DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
-    | Withdraw | FinishUnbond | CollectSlash | CollectReport
+    | Withdraw | FinishUnbond | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
 """What needs nothing but the sender."""
 
@@ -37,6 +37,14 @@ class MoveSender(Sender, Protocol):
 
     def collect_slash(self, slash_id: int) -> None:
         """Has the stake source pay what a slash took."""
+        ...
+
+    def sync_stake(self, account: Address, block: int) -> None:
+        """Has the stake source record an account's stake, in the place of its record of that block."""
+        ...
+
+    def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
+        """Takes what EigenLayer refused so many times."""
         ...
 
     def collect(self, ref: Digest, times: int = 0) -> None:
@@ -77,6 +85,10 @@ def make_move(sender: MoveSender, action: Move) -> None:
             sender.collect_slash(action.slash_id)
         case CollectReport():
             sender.collect(action.ref, action.payments)
+        case SyncStake():
+            sender.sync_stake(action.account, action.block)
+        case RetrySlash():
+            sender.retry_slash(action.account, action.ref, action.times)
         case _:
             assert_never(action)
 
@@ -104,6 +116,10 @@ def told(action: Move) -> tuple[bytes, dict[str, object]]:
             return b"", {"slash": str(action.slash_id)}
         case CollectReport():
             return action.ref, {"payments": action.payments}
+        case SyncStake():
+            return bytes.fromhex(action.account[2:]), {"block": str(action.block)}
+        case RetrySlash():
+            return action.ref, {"account": action.account, "times": action.times}
 
 
 def told_of_demand(action: DemandList | DemandEnvelope | DemandAnchor) -> tuple[bytes, dict[str, object]]:

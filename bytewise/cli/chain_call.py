@@ -10,7 +10,7 @@ from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import Address
 from chain.arguments import read_arguments, signature
-from chain.artifacts import Interface
+from chain.artifacts import ADAPTERS, Interface
 from chain.book import address_of
 from chain.calls import Act
 from chain.plan import code, names
@@ -68,8 +68,9 @@ def act_of(contract: str, function: str | None, arguments: list[str], value_wei:
 
 def interface_of(contract: str) -> Interface:
     """The interface of a contract of the address book; `ConfigurationError` for a name that it does not have."""
-    if contract not in names(()):
-        raise ConfigurationError("CONTRACT", f"{contract} is none of {', '.join(names(()))}")
+    known = (*names(()), *ADAPTERS)
+    if contract not in known:
+        raise ConfigurationError("CONTRACT", f"{contract} is none of {', '.join(known)}")
     return code(contract)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bytewise.protocol.actions_of_stake import CollectSlash, RetrySlash, SyncStake
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.units import Address, Digest
 
@@ -130,14 +131,6 @@ class Finalize:
 
     dispute: Digest
     """Dispute id."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectSlash:
-    """Have a stake source pay what a slash took and it could not pay at once."""
-
-    slash_id: int
-    """Of EigenLayer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +281,6 @@ Action = (
     ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
-    | ReportEquivocation | CollectSlash | CollectReport
+    | ReportEquivocation | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
 """Closed: whoever performs actions matches all of them."""

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.actions import Action
+from bytewise.protocol.actions_of_stake import RetrySlash, SyncStake
 from bytewise.protocol.docket import Holdings
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
@@ -16,11 +20,16 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Digest
 from bytewise.storage.outbox import Item, State
 from chain.artifacts import Log
+from chain.book import write_network
 from chain.params import DEVNET
 from tests.anvil import Anvil
-from tests.court_session import TRUE, Court
+from tests.court_session import EAGER, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
 from tests.restaked import MAX_AGE, EigenLayer
+from verifier.moves import make_move
+from verifier.refusals import REMEMBERED_S
+from verifier.restaked import RestakedStake
+from verifier.tally import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
 
@@ -31,6 +40,18 @@ class Place(Court):
     def __init__(self, anvil: Anvil, folder: Path) -> None:
         super().__init__(anvil, folder, at_eigenlayer=True)
         self.eigen = EigenLayer.of(anvil, self.network)
+        shared = int(self.network.deploy_block), VERIFIERS[0].address, EAGER
+        self.part = RestakedStake(self.reader, *shared)
+        """Of the first verifier's process."""
+
+    def looks(self) -> tuple[Action, ...]:
+        """The part looks again, and its process sends what it decides; what that was."""
+        mine(self.anvil, SETTLED_BLOCKS)
+        decided = self.part.step(self.reader.docket(VERIFIERS[0].address, self.reader.head()))
+        for action in decided:
+            make_move(self.of(VERIFIERS[0]), action)
+        self.pump()
+        return decided
 
     def holdings(self, who: LocalSigner) -> Holdings:
         return self.reader.holdings(who.address, self.reader.head())
@@ -89,16 +110,18 @@ def test_a_slash_that_eigenlayer_refuses_stops_no_verdict_and_is_taken_when_it_m
     who, ref = OPERATOR.address, Digest(refused.values["ref"])
     assert (refused.values["account"], refused.values["due"]) == (who, PENALTY)
     assert place.holdings(OPERATOR).stake_wei == STAKE_WEI and place.source("dueOf", who, ref) == PENALTY
+    assert not [each for each in place.looks() if isinstance(each, RetrySlash)], "it would be refused again"
     place.eigen.do("pause", False, False, 0)
-    helper = place.of(VERIFIERS[0])
-    helper.retry_slash(who, ref, 1)
-    place.pump()
+    anvil.pass_time(REMEMBERED_S)
+    assert RetrySlash(who, ref, 1) in place.looks()
     assert place.last(VERIFIERS[0]).state is State.CONFIRMED
     assert place.source("dueOf", who, ref) == 0 and place.late() == PENALTY, "it is nobody's"
     assert place.holdings(OPERATOR).stake_wei == pytest.approx(STAKE_WEI - PENALTY, abs=100)
-    helper.retry_slash(who, ref, 2)
+    anvil.pass_time(REMEMBERED_S)
+    assert not [each for each in place.looks() if isinstance(each, RetrySlash)], "it is taken once"
+    place.of(VERIFIERS[1]).retry_slash(who, ref, 1)
     place.pump()
-    row = place.last(VERIFIERS[0])
+    row = place.last(VERIFIERS[1])
     assert (row.state, row.nonce) == (State.SUPERSEDED, None) and "NothingDue" in row.detail, "tried, and not sent"
 
 
@@ -133,22 +156,31 @@ def test_a_payment_that_comes_late_is_collected_and_shared_and_what_is_nobodys_i
     assert money.sums and money.vault_balance == 0 < money.total_stake, "wei at EigenLayer are not the network's"
 
 
-def test_a_record_counts_while_it_is_young_and_stake_enters_only_at_eigenlayer(anvil: Anvil, tmp_path: Path) -> None:
-    place, who = Place(anvil, tmp_path), VERIFIERS[0]
-    own, record = place.of(who), max(each.block for each in place.events("Synced"))
-    mine(anvil, record + MAX_AGE + 1 - place.reader.head())
-    assert place.holdings(who).stake_wei == place.holdings(VERIFIERS[1]).stake_wei == 0, "nobody renewed it"
-    for _ in range(2):
-        own.sync_stake(who.address, record)
-        place.pump()
-    assert place.holdings(who).stake_wei == STAKE_WEI and place.holdings(VERIFIERS[1]).stake_wei == 0
-    assert len(own.transactions.outbox.all()) == 1, "once for each reason"
-    place.eigen.do("queueWithdrawal", who.address, STAKE_WEI // 4)
-    assert place.holdings(who).stake_wei == STAKE_WEI and place.source("slashableOf", who.address) == STAKE_WEI, "still there"
-    place.of(VERIFIERS[1]).sync_stake(who.address, record + 1)
-    place.pump()
-    assert place.holdings(who).stake_wei == STAKE_WEI * 3 // 4, "anybody may say so"
-    own.deposit(1, b"reference")
+def test_a_process_keeps_its_own_record_young_and_true(anvil: Anvil, tmp_path: Path) -> None:
+    place, who, other = Place(anvil, tmp_path), VERIFIERS[0], VERIFIERS[1]
+    first = next(each.block for each in place.events("Synced") if each.values["account"] == who.address)
+    assert place.looks() == (), "it is young"
+    mine(anvil, first + MAX_AGE // 2 - place.reader.head())
+    assert place.looks() == (SyncStake(who.address, first),) and place.looks() == ()
+    mine(anvil, MAX_AGE // 2)
+    assert (place.holdings(who).stake_wei, place.holdings(other).stake_wei) == (STAKE_WEI, 0), "nobody looks after the other's"
+    (again,) = place.looks()
+    place.eigen.do("stake", who.address, value_wei=STAKE_WEI // 20)
+    assert place.looks() == (), "a little more is no reason"
+    place.eigen.do("stake", who.address, value_wei=STAKE_WEI // 20)
+    (change,) = place.looks()
+    assert isinstance(again, SyncStake) and isinstance(change, SyncStake) and change.block > again.block > first
+    assert place.holdings(who).stake_wei == STAKE_WEI + STAKE_WEI // 10
+    place.eigen.do("queueWithdrawal", who.address, STAKE_WEI // 20)
+    assert place.looks() == () and place.holdings(who).stake_wei == STAKE_WEI + STAKE_WEI // 10, "still there, and slashable"
+    write_network(tmp_path / "network.json", place.network)
+    where = ["--network", str(tmp_path / "network.json"), "--rpc", anvil.url, "--devnet-account", "14", "--send"]
+    assert main(["chain", "call", "EigenLayerStake", "sync", who.address, *where]) == Exit.OK
+    assert place.holdings(who).stake_wei == STAKE_WEI + STAKE_WEI // 20, "anybody may record it"
+    place.eigen.do("register", who.address, False)
+    assert len(place.looks()) == 1 and place.holdings(who).stake_wei == 0, "who left the set has no seats any more"
+    assert place.looks() == () and len(place.of(who).transactions.outbox.all()) == 4
+    place.of(who).deposit(1, b"reference")
     place.pump()
     row = place.last(who)
     assert (row.state, row.nonce) == (State.REVERTED, None) and "StakedElsewhere" in row.detail

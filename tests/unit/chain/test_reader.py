@@ -186,6 +186,7 @@ def test_a_native_vault_has_nothing_that_arrives_late(place: Place) -> None:
     assert chain.deferred_payments(int(place.network.deploy_block), head) == ()
     assert "NothingToCollect" in str(chain.sharing_refused(signer(8).address, word("pot"), head))
     assert chain.collect_refused(signer(8).address, 7, head) is not None, "it has no such function"
+    assert chain.record_life(head) is None and chain.stake_records(signer(3).address, 0, head) == ()
 
 
 def test_acts_on_stake_at_eigenlayer_go_to_whatever_stands_in_the_vaults_place(place: Place, tmp_path: Path) -> None:

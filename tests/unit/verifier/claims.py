@@ -50,6 +50,16 @@ class Claims:
         """Slash, pot and block of each payment that was deferred."""
         self.arrived: set[int | Digest] = set()
         """Slashes that would be paid, and pots that would be shared, now."""
+        self.life: int | None = None
+        """Blocks for which a record of stake counts, where EigenLayer holds it."""
+        self.records: list[tuple[Address, int, int]] = []
+        """Account, block and wei of each record."""
+        self.staked: dict[Address, int] = {}
+        """What EigenLayer holds now."""
+        self.unslashed: list[tuple[Address, Digest, int]] = []
+        """Account, reference and block of each slash that EigenLayer refused."""
+        self.yielding: set[Digest] = set()
+        """References for which a retry would take something now."""
         self.readable = True
         """Whether a node gives events of reports and ends."""
         self.reads: list[tuple[int, int]] = []
@@ -102,6 +112,24 @@ class Claims:
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
         self.trials.append(ref)
         return None if ref in self.arrived else "NotArrived"
+
+    def record_life(self, block: int) -> int | None:
+        return self.life
+
+    def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
+        self._read(from_block, to_block)
+        return tuple((block, wei) for who, block, wei in self.records if who == account and from_block <= block <= to_block)
+
+    def recordable(self, account: Address, block: int) -> int:
+        return self.staked.get(account, 0)
+
+    def refused_slashes(self, from_block: int, to_block: int) -> tuple[tuple[Address, Digest], ...]:
+        self._read(from_block, to_block)
+        return tuple((who, ref) for who, ref, block in self.unslashed if from_block <= block <= to_block)
+
+    def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
+        self.trials.append(ref)
+        return None if ref in self.yielding else "nothing would be taken"
 
     def end_again(self, subject: Digest) -> None:
         """Something more is taken for a demand that nobody answered."""

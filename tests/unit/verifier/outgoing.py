@@ -70,6 +70,12 @@ class Outgoing:
     def collect_slash(self, slash_id: int) -> None:
         self._once("fetch", slash_id)
 
+    def sync_stake(self, account: Address, block: int) -> None:
+        self._once("sync", account, block)
+
+    def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
+        self._once("retry", account, ref, times)
+
     def collect(self, ref: Digest, times: int = 0) -> None:
         self._once("share", ref, times)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.actions import Action, CollectReport, CollectSlash
+from bytewise.protocol.actions import Action, CollectReport
+from bytewise.protocol.actions_of_stake import CollectSlash
 from bytewise.protocol.decide import MovePolicy
 from bytewise.protocol.errors import TryAgain
 from chain.artifacts import interface
