@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import announce
-from bytewise.protocol.ceremony_log import Exchange
 from bytewise.protocol.errors import CeremonyRefused, ShardLied
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.seal import unpad
@@ -14,9 +12,8 @@ from bytewise.storage.migrate import migrate
 from kms.client import ShardKeySource
 from kms.dkg.scribe import epoch_document
 from kms.release import Shard
-from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.memory_chain import MemoryChain
-from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of
+from tests.unit.kms.memory_chain import Case, MemoryChain
+from tests.unit.kms.offices import Office, OneEpoch, brought, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
 from tests.unit.kms.test_client import Blame
 from tests.unit.kms.world import World
@@ -35,20 +32,21 @@ def allowing(world: World, folder: Path) -> tuple[list[Office], OneEpoch]:
     return shards, chain
 
 
-def serving(world: World, document: EpochDocument, index: int) -> tuple[int, Shard]:
-    """A shard with its share of one version."""
-    world.document = document
+def serving(world: World, document: EpochDocument, index: int, case: Case) -> tuple[int, Shard]:
+    """A shard with its share of one version, on a chain that means that version."""
+    world.document, world.chain = document, MemoryChain(document, world.policy.digest)
+    world.chain.open(case)
     return index, world.shard(index, release_shares=True)
 
 
 def test_a_desk_takes_part_only_if_its_operator_allows_it(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 2)
-    asked = Exchange(announce(SCRIBE, plan(shards, 2, 2, epoch=EPOCH)), 0, ())
+    asked = brought(plan(shards, 2, 2, epoch=EPOCH))
     with pytest.raises(CeremonyRefused, match="a key that enclaves rebuild, and release_shares is not set"):
         shards[0].exchange(asked)
     shards[1].release_shares = True
     assert shards[1].exchange(asked).messages
-    assert shards[0].exchange(Exchange(announce(SCRIBE, plan(shards, 2, 2)), 0, ())).messages, "another key is another matter"
+    assert shards[0].exchange(brought(plan(shards, 2, 2))).messages, "another key is another matter"
 
 
 def test_a_key_from_a_ceremony_is_rebuilt_and_again_from_shares_that_were_dealt_anew(tmp_path: Path) -> None:
@@ -60,11 +58,9 @@ def test_a_key_from_a_ceremony_is_rebuilt_and_again_from_shares_that_were_dealt_
     second = epoch_document(run(scribe_of(tmp_path, renewal, shards)))
     assert second.record.public_key == first.record.public_key and second.commitments != first.commitments
     world.document, blame = second, Blame()
-    world.chain = MemoryChain(second, world.policy.digest)
     case = world.case()
-    world.chain.open(case)
-    stale = serving(world, first, 1)
-    with world.listening(stale, serving(world, second, 2), serving(world, second, 3)):
+    stale = serving(world, first, 1, case)
+    with world.listening(stale, serving(world, second, 2, case), serving(world, second, 3, case)):
         source = ShardKeySource(world.quoter, pause=lambda _seconds: None, on_failure=blame, rebuilds=True)
         assert unpad(source.open(world.job(case), world.secret)) == case.payload
     assert blame.failures == [(1, ShardLied)], "a share of before fits no commitments of after"
