@@ -7,10 +7,13 @@ processor time of all its processes is the better figure.
 
 import argparse
 import json
+import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +24,23 @@ from kms.keyring import load_document
 ROOT = Path(__file__).parents[1]
 RESULTS = Path("bench/results/networks.json")
 KINDS = ("hybrid", "plain")
+SAMPLE_S = 5.0
+"""Between looks at what the machine does, other work included."""
 COSTS = ("wall_s", "processor_s", "peak_pss_mb", "da_bytes")
 
 
 def measure(keys: str) -> dict[str, Any]:
     """One run; `CalledProcessError` if not every fact was read back."""
-    before = _processor_s()
+    before, load = _processor_s(), []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        subprocess.run([sys.executable, "-m", "bytewise.cli", "demo", "--keys", keys, "--report", report], cwd=ROOT, check=True)
+        command = [sys.executable, "-m", "bytewise.cli", "demo", "--keys", keys, "--report", str(report)]
+        process = subprocess.Popen(command, cwd=ROOT)
+        while process.poll() is None:
+            load.append(os.getloadavg()[0])
+            threading.Event().wait(SAMPLE_S)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
         told = json.loads(report.read_text())
     site = ROOT / told["folder"]
     record = load_document(site / "epoch.json").record
@@ -45,6 +56,7 @@ def measure(keys: str) -> dict[str, Any]:
         "wall_s": told["wall_s"],
         "processor_s": round(_processor_s() - before, 1),
         "peak_pss_mb": told["peak_pss_mb"],
+        "load": round(statistics.mean(load), 1),
         "da_bytes": sum(path.stat().st_size for path in (site / "da" / "blobs").iterdir()),
     }
 
