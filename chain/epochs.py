@@ -24,6 +24,7 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
             threshold=raw["threshold"],
             version=raw["version"],
             transcript=digest(raw["transcript"]),
+            assurance=ASSURANCE.get(raw["assurance"], ""),
         )
 
 

@@ -75,11 +75,12 @@ class Conclusion(NamedTuple):
 def public_checks(connection: Connection, found: Found) -> list[Check]:
     """Everything that needs no right to open. The receipt was found, so list, root, sequence and signature fit."""
     header, receipt = found.header, found.checked.signed.receipt
+    key = connection.reader.epoch_on_chain(receipt.key_epoch, found.head)
     anchored = f"number {receipt.seq} in batch {header.batch_id}, block {header.block}"
     checks = [
         Check("anchored", PASS, anchored),
         Check("operator signature", PASS, receipt.operator),
-        Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain"),
+        Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {key.assurance}"),
         Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)[:18]}…"),
     ]
     fault = found.checked.fault

@@ -54,6 +54,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     for epoch in state["epochs"]:
         name = f"key epoch {epoch['epoch']}{_KINDS[epoch['suite']]}"
         title = f"{name}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
+        title += f", assurance {epoch['assurance'] or 'none'}"
         signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
         table = Table(title=f"{title}; {signed}", title_justify="left")
         for heading in ("shard", "account", "address", "says"):
@@ -79,6 +80,7 @@ def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask:
         "epoch": record.epoch,
         "suite": suite_of(record.epoch),
         "state": on_chain.state.name,
+        "assurance": on_chain.assurance,
         "version": on_chain.version,
         "confirmed": on_chain.transcript != ZERO_DIGEST,
         "threshold": record.threshold,

@@ -44,6 +44,8 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "disputes": _disputes(reader, docket, history, endings),
         "accounts": _accounts(reader, docket),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
+        "key_epoch": docket.active_epoch,
+        "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
         "money_sums": money.sums and all(ending.sums for ending in endings),
     }
 

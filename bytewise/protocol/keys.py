@@ -224,6 +224,8 @@ class EpochOnChain:
     """How often the key was dealt again."""
     transcript: Digest
     """Of the ceremony for whose shares enough of their holders signed on the chain; zero if nobody has shown that."""
+    assurance: str = ""
+    """`simulated` or `hardware`; empty if there is no such epoch."""
 
 
 @dataclass(frozen=True, slots=True)

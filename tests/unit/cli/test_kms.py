@@ -90,11 +90,11 @@ def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
         state = json.loads(site.said())
         (epoch,) = state["epochs"]
         assert (state["active_epoch"], epoch["state"], epoch["version"], epoch["threshold"]) == (1, "ACTIVE", 0, 2)
-        assert epoch["suite"] == SUITE_P256
+        assert (epoch["suite"], epoch["assurance"]) == (SUITE_P256, "simulated")
         assert [each["says"] for each in epoch["shards"]] == ["serves"] * 3
     with site.world.serving(*shards[:2]):
         assert site.kms("status") == Exit.UNAVAILABLE
-        assert "key epoch 1: ACTIVE, shares of version 0, any 2 open" in site.said()
+        assert "key epoch 1: ACTIVE, shares of version 0, any 2 open, assurance simulated" in site.said()
     other = replace(site.world.policy, serial=U64(9))
     with site.world.serving(*shards[:2], (3, site.world.shard(3, policy=other))):
         assert site.kms("status") == Exit.MISMATCH

@@ -13,18 +13,19 @@ import uvicorn
 from bytewise.cli.demo.loopback import free_ports
 from bytewise.protocol.ceremony import Purpose, SignedPlan
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, ConfigurationError
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.units import U64, U256, Address
 from bytewise.storage.migrate import migrate
 from kms import keyring
 from kms.api import build_app
-from kms.dkg.conduct import agreed_plan, concluded, conduct
+from kms.dkg.conduct import agreed_plan, concluded, conduct, make_plan
 from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Phase
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
-from tests.unit.kms.offices import CHANNEL, Office, offices
+from tests.unit.kms.offices import CHANNEL, Office, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import on_chain, run
 from tests.unit.kms.world import wait_until
 
 CONTRACTS = Contracts(U256(31337), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), KEY_EPOCHS)
@@ -92,18 +93,40 @@ def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: l
         agreed_plan(settings, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
 
 
-def test_plans_of_a_refresh_and_a_repair_follow_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
+def test_the_plan_of_a_refresh_follows_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     with serving(shards):
         assert (
             conduct(settings, agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom), SCRIBE).phase is Phase.DONE
         )
         again = replace(settings_for(tmp_path, shards, "again"), source_file=settings.out_file, entries=())
-        plan = agreed_plan(again, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom).plan
-        assert plan.dealers == plan.receivers and plan.source is not None and plan.version == 1
+        agreed = agreed_plan(again, Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom).plan
+        assert agreed.dealers == agreed.receivers and agreed.source is not None and agreed.version == 1
     with pytest.raises(ConfigurationError):
         agreed_plan(settings_for(tmp_path, shards, "none"), Purpose.RESHARE, CONTRACTS, SCRIBE, os.urandom)
-    assert decode(SignedPlan, again.plan_file.read_bytes()).plan == plan
+    assert decode(SignedPlan, again.plan_file.read_bytes()).plan == agreed
+
+
+def test_the_plan_of_a_repair_follows_from_the_epoch_document_and_brings_the_share_back(tmp_path: Path) -> None:
+    made, chain = offices(tmp_path, 4)
+    state = run(scribe_of(tmp_path, plan(made, 2, 3), made))
+    on_chain(chain, state)
+    document = epoch_document(state)
+    (tmp_path / "epoch.json").write_bytes(encode(document))
+    for heir in (1, 4):
+        asked = replace(settings_for(tmp_path, made, "repair"), source_file=tmp_path / "epoch.json", entries=(), heir=heir)
+        agreed = make_plan(asked, Purpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
+        helpers = [each.address for number, each in enumerate(document.record.shards, start=1) if number != heir]
+        assert [each.address for each in agreed.dealers] == [each.address for each in agreed.receivers] == helpers
+        assert agreed.heir is not None and agreed.heir.address == document.record.shards[heir - 1].address
+        folder = made[heir - 1].folder
+        before = keyring.open_share(folder, document).scalar()
+        keyring.erase_all(folder, 3)
+        assert run(scribe_of(tmp_path, agreed, made)).phase is Phase.DONE
+        assert keyring.open_share(folder, document).scalar() == before
+    nobody = replace(asked, heir=9)
+    with pytest.raises(CeremonyRefused):
+        make_plan(nobody, Purpose.REPAIR, CONTRACTS, SCRIBE.address, os.urandom)
 
 
 def test_a_shard_behind_another_certificate_is_as_good_as_absent(tmp_path: Path, shards: list[Office]) -> None:
