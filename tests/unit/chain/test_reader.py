@@ -94,7 +94,7 @@ def test_reader_and_sender_are_what_actors_ask_for(place: Place, tmp_path: Path)
     view: LateChain = reader(place.anvil, place.network)
     keys: KeyChain = reader(place.anvil, place.network)
     acts: MoveSender = sender(place.anvil, place.network, signer(1), tmp_path)
-    assert (view.head(), keys.epoch_state(1, view.head())) == (place.anvil.client.head().number, EpochState.ACTIVE)
+    assert (view.head(), keys.epoch_on_chain(1, view.head()).state) == (place.anvil.client.head().number, EpochState.ACTIVE)
     acts.withdraw(0)
 
 
