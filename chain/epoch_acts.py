@@ -41,16 +41,18 @@ def open_epoch(
 ) -> Network:
     """Announces an epoch that a ceremony made, shows the signatures, puts it in force; the address book with it.
 
-    `found` is what the chain has of it: what was done before is not done again. `ConfigurationError` if that is another key.
+    `found` is what the chain has of it: what was done before is not done again. `ConfigurationError` if that is another key,
+    `ChainReverted`, and it is not in force, if too few shards signed, whatever its assurance.
     """
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
     confirming = call_of(curator, network, Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
-    calls = [opening(curator, network, document, policy)] if found.state is EpochState.NONE else []
-    calls += [confirming, activation(curator, network, document)] if found.state in states else []
-    if calls:
-        send_all(client, calls, timeout_s)
+    announcing = [opening(curator, network, document, policy)] if found.state is EpochState.NONE else []
+    if found.state in states:
+        send_all(client, [*announcing, confirming], timeout_s)
+        # Apart: the contract puts an epoch of simulated assurance in force without any signature, and we none.
+        send_all(client, [activation(curator, network, document)], timeout_s)
     return _with(network, document)
 
 

@@ -23,7 +23,7 @@ from chain.keys import load_signer
 from chain.reader import DocketReader
 from kms.dkg.conduct import agreed_plan, concluded, conduct
 from kms.dkg.scribe import epoch_document, share_consents, share_signatures, transcript_of
-from kms.dkg.state import Ceremony
+from kms.dkg.state import Ceremony, getting
 from kms.settings import CeremonySettings
 
 app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
@@ -155,5 +155,6 @@ def _told(state: Ceremony) -> dict[str, object]:
         "public_key": hex0x(result.public_key) if result else None,
         "dealers": list(result.qualified) if result else [],
         "confirmed": sorted(state.partials),
+        "unproven": [seat.index for seat in getting(state.plan) if seat.index not in state.partials],
         "liars": dict(state.lies),
     }

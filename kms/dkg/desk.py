@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol import digests
-from bytewise.protocol.ceremony import CeremonySeat, Plan, SignedPlan, verify_plan
+from bytewise.protocol.ceremony import Plan, SignedPlan, verify_plan
 from bytewise.protocol.ceremony_log import (
     MAX_EXCHANGE_BYTES,
     MAX_EXCHANGE_MARKS,
@@ -34,7 +34,7 @@ from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, Trust, is_wanted, verify_authority
 from kms.dkg.ceremony import apply, begin
 from kms.dkg.member import Member, due, kem_seed, new_share
-from kms.dkg.state import Ceremony, Phase
+from kms.dkg.state import Ceremony, Phase, getting
 from kms.dkg.streams import SEED_BYTES
 
 
@@ -147,7 +147,7 @@ class Desk:
         """Forgets the seed; who could not sign for its new share gets it now, if the ceremony made one."""
         plan, own = state.plan, self._holding.signer.address
         how = state.phase.name.lower()
-        if state.phase is Phase.DONE and any(each.address == own for each in _getting(plan)):
+        if state.phase is Phase.DONE and any(each.address == own for each in getting(plan)):
             try:
                 self._store(state, kept)
             except (ShareMissing, CeremonyRefused) as error:
@@ -169,7 +169,7 @@ class Desk:
             raise ShareMissing(own, "no result")
         if not is_wanted(plan, result.commitments, self._view.key_epoch(plan.epoch)):
             raise CeremonyRefused(state.id.hex()[:16], f"the chain wants no such share of key epoch {plan.epoch} any more")
-        index = next(each.index for each in _getting(plan) if each.address == own)
+        index = next(each.index for each in getting(plan) if each.address == own)
         self._store_kem(state, index, member)
         try:
             keyring.find_share(folder, plan.epoch, result.commitments)  # stored when it was signed for, or before a crash
@@ -186,11 +186,6 @@ class Desk:
             keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index])  # a crash after this file and before the share
         except ConfigurationError:
             keyring.seal_kem(folder, plan.epoch, index, seed, self._rng, f"-{state.id.hex()[:16]}")
-
-
-def _getting(plan: Plan) -> tuple[CeremonySeat, ...]:
-    """Who gets a share to keep."""
-    return plan.receivers if plan.heir is None else (plan.heir,)
 
 
 def _bound(ceremony: Digest) -> Digest:

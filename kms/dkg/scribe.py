@@ -37,11 +37,11 @@ class Scribe:
     """Keeps the log of one ceremony."""
 
     def __init__(self, plan: Plan, signer: Signer, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
-        self._signed: SignedPlan = announce(signer, plan)
+        self.signed: SignedPlan = announce(signer, plan)
         self._signer = signer
         self._records = records
         self._links = links
-        self._log = list(records.open(self._signed, b"").log)
+        self._log = list(records.open(self.signed, b"").log)
         self.heads = list(accumulate(self._log, next_head, initial=plan.digest))
         self._lengths = dict.fromkeys(links, 0)
         self.state: Ceremony = replay(plan, tuple(self._log))
@@ -67,7 +67,7 @@ class Scribe:
         length = self._lengths[address]
         page = self._page(length)
         try:
-            answer = link.exchange(bring(self._signer, self._signed, length, page, self.heads[length]))
+            answer = link.exchange(bring(self._signer, self.signed, length, page, self.heads[length]))
             self._verify_same_log(address, answer)
         except BytewiseError as error:
             telemetry.log_error("kms.scribe_exchange_failed", error, shard=address)

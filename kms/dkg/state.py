@@ -114,6 +114,11 @@ def newcomers(plan: Plan) -> tuple[CeremonySeat, ...]:
     return plan.receivers if plan.heir is None else (*plan.receivers, plan.heir)
 
 
+def getting(plan: Plan) -> tuple[CeremonySeat, ...]:
+    """Who gets a share to keep."""
+    return plan.receivers if plan.heir is None else (plan.heir,)
+
+
 def failed(state: Ceremony, reason: str) -> Ceremony:
     """The ceremony without a result."""
     return replace(state, phase=Phase.FAILED, reason=reason, result=None)

@@ -159,6 +159,9 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
     chain, client = reader(site.anvil, site.network), site.anvil.client
     signed = signatures(site, document, 0, Digest(b"\x01" * 32))
     send_all(client, [opening(CURATOR, site.network, document, site.policy.digest)], 60)
+    unsigned, found = signed._replace(signatures=[signed.signatures[0], Blob(b"")]), chain.epoch_on_chain(2, chain.head())
+    with pytest.raises(ChainReverted, match="TooFewSigned"):  # the contract asks no signatures of a simulated epoch; we do
+        open_epoch(client, site.network, CURATOR, document, site.policy.digest, unsigned, found)
     for state in (EpochState.PENDING, EpochState.ACTIVE):
         found = chain.epoch_on_chain(2, chain.head())
         assert found.state is state

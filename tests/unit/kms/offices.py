@@ -2,76 +2,26 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource, SignedPlan, announce
+from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource, announce
 from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message, bring
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest
-from bytewise.storage.ceremonies import Ceremonies, Kept
+from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from kms import keyring
 from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
-from kms.dkg.scribe import Scribe
+from kms.dkg.scribe import Scribe, ShardLink
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
+from tests.unit.kms.moments import Crash, Fuse, watch_database, watch_folder
 
 NO_EPOCH = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0, 0, ZERO_DIGEST)
-
-
-class Crash(BaseException):
-    """The process is gone: no handler of ours may catch it."""
-
-
-@dataclass
-class Fuse:
-    """If lit, crashes once at every moment that has a name of its own."""
-
-    lit: bool = False
-    burnt: list[str] = field(default_factory=list)
-
-    def moment(self, name: str) -> None:
-        """One moment at which a process can die."""
-        if self.lit and name not in self.burnt:
-            self.burnt.append(name)
-            raise Crash
-
-
-class FusedCeremonies(Ceremonies):
-    """The store, dying right before or right after anything becomes durable."""
-
-    def __init__(self, url: str, fuse: Fuse) -> None:
-        super().__init__(open_database(url))
-        self._fuse = fuse
-
-    def open(self, signed: SignedPlan, seed: bytes) -> Kept:
-        self._fuse.moment("before open")
-        kept = super().open(signed, seed)
-        self._fuse.moment("after open")
-        return kept
-
-    def append(self, name: Digest, first: int, messages: Sequence[Message]) -> int:
-        what = f"append {first} {[each.kind for each in messages]}"
-        self._fuse.moment(f"before {what}")
-        length = super().append(name, first, messages)
-        self._fuse.moment(f"after {what}")
-        return length
-
-    def keep(self, message: Message) -> Message:
-        self._fuse.moment(f"before {message.kind}")
-        kept = super().keep(message)
-        self._fuse.moment(f"after {message.kind}")
-        return kept
-
-    def end(self, name: Digest, how: str) -> None:
-        self._fuse.moment("before end")
-        super().end(name, how)
-        self._fuse.moment("after end")
 
 
 class OneEpoch:
@@ -97,6 +47,7 @@ class Office:
         shutil.copy(template, folder / "kms.sqlite")
         self.signer = keyring.signer(folder)
         self.fuse, self.away, self.approved, self.key_epochs = Fuse(), False, frozenset[Digest](), KEY_EPOCHS
+        watch_folder(folder, lambda name: self.fuse.moment(name))
         self.release_shares = False
         self.words: dict[tuple[Digest, str], set[bytes]] = {}
         self._desk: Desk | None = None
@@ -115,9 +66,9 @@ class Office:
         self._desk = Desk(Holding(self.folder, self.signer, trust), self.ceremonies(), self.chain, os.urandom)
         return self._desk
 
-    def ceremonies(self) -> FusedCeremonies:
-        """Its store."""
-        return FusedCeremonies(f"sqlite:///{self.folder / 'kms.sqlite'}", self.fuse)
+    def ceremonies(self) -> Ceremonies:
+        """Its store, as a new process finds it."""
+        return fused_ceremonies(self.folder / "kms.sqlite", self.fuse)
 
     def exchange(self, asked: Exchange) -> ExchangeAnswer:
         """As the scribe reaches it; a crash is a connection that broke, and the next call meets a new process."""
@@ -125,6 +76,7 @@ class Office:
             raise TryAgain(self.url, "not there")
         try:
             answer = (self._desk or self.restart()).exchange(encode(asked))
+            self.fuse.moment(f"before answer {answer.length} {[each.kind for each in answer.messages]}")
         except Crash:
             self._desk = None
             raise TryAgain(self.url, "crashed") from None
@@ -166,13 +118,22 @@ def plan(
     )  # fmt: skip
 
 
+def fused_ceremonies(path: Path, fuse: Fuse) -> Ceremonies:
+    """The store of a process that has just started."""
+    fuse.dead = False
+    return Ceremonies(watch_database(open_database(f"sqlite:///{path}"), fuse.moment))
+
+
 def scribe_of(folder: Path, agreed: Plan, parties: Iterable[Office], fuse: Fuse | None = None) -> Scribe:
-    """A scribe with its log in a folder."""
-    url = f"sqlite:///{folder / 'scribe.sqlite'}"
+    """A scribe of these offices."""
+    return scribe_over(folder, agreed, {each.signer.address: each for each in parties}, fuse)
+
+
+def scribe_over(folder: Path, agreed: Plan, links: Mapping[Address, ShardLink], fuse: Fuse | None = None) -> Scribe:
+    """A scribe with its log in a folder, and these ways to shards."""
     if not (folder / "scribe.sqlite").exists():
         shutil.copy(folder / "template.sqlite", folder / "scribe.sqlite")
-    links: dict[Address, Office] = {each.signer.address: each for each in parties}
-    return Scribe(agreed, SCRIBE, FusedCeremonies(url, fuse or Fuse()), links)
+    return Scribe(agreed, SCRIBE, fused_ceremonies(folder / "scribe.sqlite", fuse or Fuse()), links)
 
 
 def brought(agreed: Plan, messages: tuple[Message, ...] = ()) -> Exchange:

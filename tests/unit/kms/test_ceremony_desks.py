@@ -17,7 +17,7 @@ from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
 from kms.shares import combine_values
 from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Crash, Fuse, Office, OneEpoch, Turns, brought, offices, plan, scribe_of
+from tests.unit.kms.offices import Office, OneEpoch, Turns, brought, offices, plan, scribe_of
 
 PHASE_S = 2.0
 
@@ -77,34 +77,6 @@ def test_desks_and_a_scribe_make_renew_and_repair_a_key(tmp_path: Path) -> None:
     shares_make_the_key(made, numbered(shards))  # what was in force is still there until it is erased
 
 
-def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
-    shards[0].fuse.lit = True
-    agreed = plan(shards, 2, 2)
-    state = run(scribe_of(tmp_path, agreed, shards), phase_s=60)
-    scribe = scribe_of(tmp_path, agreed, shards)
-    while "after end" not in shards[0].fuse.burnt:
-        scribe.turn()
-    shares_make_the_key(state, numbered(shards))
-    kinds = {"open", "join", "commit", "deal", "judgement", "confirm", "end"}
-    assert {f"{when} {kind}" for when in ("before", "after") for kind in kinds} <= set(shards[0].fuse.burnt)
-    assert len(shards[0].fuse.burnt) > 20
-    assert all(len(words) == 1 for words in shards[0].words.values())
-
-
-def test_a_scribe_that_dies_at_every_moment_goes_on(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
-    shards, _ = pair
-    agreed, fuse, deaths = plan(shards, 2, 2), Fuse(lit=True), 0
-    while True:
-        try:
-            state = run(scribe_of(tmp_path, agreed, shards, fuse), phase_s=60)
-            break
-        except Crash:
-            deaths += 1
-    assert deaths == len(fuse.burnt) > 20
-    shares_make_the_key(state, numbered(shards))
-
-
 def test_a_shard_that_missed_the_end_gets_its_share_from_the_log_later(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
     scribe, turns = scribe_of(tmp_path, plan(shards, 2, 2), shards), Turns()
@@ -119,31 +91,6 @@ def test_a_shard_that_missed_the_end_gets_its_share_from_the_log_later(tmp_path:
     shards[0].away = False
     scribe_of(tmp_path, state.plan, shards).turn()
     shares_make_the_key(state, numbered(shards))
-
-
-def test_a_partition_in_any_phase_gives_the_key_to_a_quorum_or_changes_nothing(tmp_path: Path) -> None:
-    shards, chain = offices(tmp_path, 3)
-    made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
-    source = on_chain(chain, made)
-    for phase in (Phase.JOINING, Phase.DEALING, Phase.JUDGING, Phase.CONFIRMING):
-        scribe = scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards)
-        state = _run_without(scribe, shards[2], phase)
-        assert state.phase is Phase.DONE and state.lies == {}
-        proven = {index: numbered(shards)[index] for index in state.partials}
-        assert set(proven) == ({1, 2} if phase in (Phase.JOINING, Phase.CONFIRMING) else {1, 2, 3})
-        shares_make_the_key(state, proven)
-        shares_make_the_key(made, numbered(shards))
-
-
-def _run_without(scribe: Scribe, cut: Office, phase: Phase) -> Ceremony:
-    """A whole ceremony in which one shard cannot be reached in one phase."""
-    turns = Turns()
-
-    def clock() -> float:
-        cut.away = scribe.state.phase is phase
-        return turns.clock()
-
-    return scribe.run(PHASE_S, 1.0, clock, turns.wait)
 
 
 def test_a_quorum_that_is_cut_off_leaves_what_was(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:

@@ -20,8 +20,8 @@ from kms.dkg.member import kem_seed
 from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Phase
 from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
-from tests.unit.kms.offices import Fuse, OneEpoch, offices, plan, scribe_of
-from tests.unit.kms.test_ceremony_desks import run
+from tests.unit.kms.offices import OneEpoch, offices, plan
+from tests.unit.kms.test_ceremony_crashes import died_around, dying, made_a_file
 from tests.unit.kms.world import World
 
 EPOCH = hybrid_epoch(1)
@@ -93,14 +93,10 @@ def test_a_hybrid_epoch_is_not_dealt_again_and_its_size_leaves_no_doubt_about_bl
 
 def test_a_shard_that_dies_at_every_moment_has_share_and_key_of_one_ceremony(tmp_path: Path) -> None:
     shards, _ = offices(tmp_path, 3)
-    shards[0].fuse = Fuse(lit=True)
-    agreed = plan(shards, 2, 3, epoch=EPOCH)
-    state = run(scribe_of(tmp_path, agreed, shards), phase_s=60)
-    scribe = scribe_of(tmp_path, agreed, shards)
-    while "after end" not in shards[0].fuse.burnt:
-        scribe.turn()
-    assert {"before kem", "after kem"} <= set(shards[0].fuse.burnt)
-    assert all(len(words) == 1 for words in shards[0].words.values())
+    state = dying(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards, shards[:1])
+    died_around(shards[0], "join", "kem", "commit", "deal", "judgement", "confirm")
+    made_a_file(shards[0], "kem")
+    made_a_file(shards[0])
     document = epoch_document(state)
     assert document.record.hybrid is not None
     for index, each in enumerate(shards, start=1):

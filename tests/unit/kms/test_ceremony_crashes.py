@@ -1,0 +1,133 @@
+"""Shards and scribes that die at every moment at which something becomes durable, in every kind of ceremony, and in erasing."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import Plan, SharesSource
+from bytewise.protocol.units import Blob
+from bytewise.service.clock import SystemClock
+from kms.dkg.erasing import erase
+from kms.dkg.scribe import epoch_document
+from kms.dkg.state import Ceremony
+from tests.unit.kms.moments import Crash, Fuse
+from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
+
+
+def dying(folder: Path, agreed: Plan, shards: list[Office], lit: list[Office]) -> Ceremony:
+    """A whole ceremony in which some die at every moment, until nobody finds another; none says two things of one kind."""
+    for each in lit:
+        each.fuse = Fuse(lit=True)
+        each.restart()
+    state, deaths = run(scribe_of(folder, agreed, shards), phase_s=600), -1
+    while deaths < sum(len(each.fuse.burnt) for each in lit):
+        deaths = sum(len(each.fuse.burnt) for each in lit)
+        scribe_of(folder, agreed, shards).turn()
+    for each in lit:
+        each.fuse.lit = False
+        assert all(len(words) == 1 for words in each.words.values())
+        kept = each.ceremonies().find(agreed.digest)
+        assert kept is not None and (kept.ended, kept.seed) == ("done", b"")
+    assert not state.lies
+    return state
+
+
+def died_around(who: Office, *kinds: str) -> None:
+    """Asserts that it died before and after it stored each of these words, its seed, its log and the end, and before answers."""
+    words = [f"INSERT ceremony_word {kind}" for kind in kinds]
+    for what in ("INSERT ceremony", "INSERT ceremony_log 0", "UPDATE ceremony done", *words):
+        for when in ("before", "after"):
+            assert any(each.startswith(f"{when} commit: ") and what in each for each in who.fuse.burnt), (when, what)
+    assert any(each.startswith("before answer") for each in who.fuse.burnt)
+
+
+def made_a_file(who: Office, what: str = "share") -> None:
+    """Asserts that it died between any two steps of writing its share, or key."""
+    for step in ("open", "os.link", "os.remove"):
+        assert any(each.startswith(f"before {step} {what}-") for each in who.fuse.burnt), step
+
+
+def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    state = dying(tmp_path, plan(shards, 2, 2), shards, shards[:1])
+    shares_make_the_key(state, numbered(shards))
+    died_around(shards[0], "join", "commit", "deal", "judgement", "confirm")
+    made_a_file(shards[0])
+
+
+def test_a_scribe_that_dies_at_every_moment_goes_on(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed, fuse, deaths = plan(shards, 2, 2), Fuse(lit=True), 0
+    while True:
+        try:
+            state = run(scribe_of(tmp_path, agreed, shards, fuse), phase_s=60)
+            break
+        except Crash:
+            deaths += 1
+    assert deaths == len(fuse.burnt) > 20
+    shares_make_the_key(state, numbered(shards))
+
+
+@pytest.fixture()
+def made(tmp_path: Path) -> tuple[list[Office], OneEpoch, Ceremony, SharesSource]:
+    """2 of 3 shards with a key in force."""
+    shards, chain = offices(tmp_path, 3)
+    state = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    return shards, chain, state, on_chain(chain, state)
+
+
+Made = tuple[list[Office], OneEpoch, Ceremony, SharesSource]
+
+
+def test_a_shard_that_dies_at_every_moment_of_a_refresh_and_of_erasing_has_one_share(tmp_path: Path, made: Made) -> None:
+    shards, chain, before, source = made
+    state = dying(tmp_path, plan(shards, 2, 3, dealers=numbered(shards), source=source), shards, shards[:1])
+    shares_make_the_key(state, numbered(shards))
+    shares_make_the_key(before, numbered(shards))
+    died_around(shards[0], "join", "commit", "deal", "judgement", "confirm", "consent")
+    made_a_file(shards[0])
+    document, who = epoch_document(state), shards[0]
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    who.ceremonies().open(
+        scribe_of(tmp_path, plan(shards, 2, 3), shards).signed, b"sealed seed"
+    )  # of an attempt that never ended
+    who.fuse = Fuse(lit=True)
+    said = None
+    while said is None:
+        try:
+            said = erase(who.folder, document, who.ceremonies(), chain, SystemClock())
+        except Crash:
+            continue
+    who.fuse.lit = False
+    assert {each.split()[1] for each in who.fuse.burnt} == {"commit:", "open", "os.remove"} and len(who.fuse.burnt) >= 5
+    assert len(list(who.folder.glob("share-3*"))) == 1 and who.ceremonies().running() == ()
+    shares_make_the_key(state, numbered(shards))
+
+
+def test_who_deals_a_key_to_others_and_who_gets_it_may_die_at_every_moment(tmp_path: Path, made: Made) -> None:
+    shards, chain, _, source = made
+    fresh, other = offices(tmp_path / "fresh", 2, first=11)
+    other.epoch = chain.epoch
+    moving = plan(fresh, 2, 2, dealers=numbered(shards), source=source)
+    for each in (*shards, *fresh):
+        each.approved = frozenset({moving.digest})
+        each.restart()
+    moved = dying(tmp_path, moving, [*shards, *fresh], [shards[0], fresh[0]])
+    shares_make_the_key(moved, numbered(fresh))
+    died_around(shards[0], "commit", "deal", "consent")
+    died_around(fresh[0], "join", "judgement", "confirm")
+    made_a_file(fresh[0])
+
+
+def test_a_helper_and_the_heir_of_a_repair_may_die_at_every_moment(tmp_path: Path, made: Made) -> None:
+    shards, _, before, source = made
+    next(shards[0].folder.glob("share-3-*.json")).unlink()
+    helpers = {2: shards[1], 3: shards[2]}
+    mending = plan(helpers.values(), 2, 2, dealers=helpers, source=source, heir=shards[0].seat(1))
+    dying(tmp_path, mending, shards, shards[:2])
+    shares_make_the_key(before, numbered(shards))
+    died_around(shards[1], "join", "commit", "deal", "judgement", "hand")
+    died_around(shards[0], "join", "confirm")
+    made_a_file(shards[0])

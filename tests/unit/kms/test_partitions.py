@@ -1,0 +1,27 @@
+"""Shards that are cut off in a phase: a quorum has the key, or what was is in force. All ways are in `test_ceremony_soak`."""
+
+from pathlib import Path
+
+from kms.dkg.state import Phase
+from tests.unit.kms.offices import offices, plan, scribe_of, scribe_over
+from tests.unit.kms.partitions import Cut, all_or_nothing, run_cut
+from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
+
+CUTS = (
+    Cut(Phase.JOINING, frozenset({3}), "answer"),
+    Cut(Phase.DEALING, frozenset({1, 2}), "request"),
+    Cut(Phase.DEALING, frozenset({2}), "answer"),
+    Cut(Phase.JUDGING, frozenset({1, 2, 3}), "request"),
+    Cut(Phase.CONFIRMING, frozenset({1}), "answer"),
+    Cut(Phase.CONFIRMING, frozenset({2, 3}), "answer"),
+)
+
+
+def test_a_partition_in_any_phase_gives_the_key_to_a_quorum_or_changes_nothing(tmp_path: Path) -> None:
+    shards, chain = offices(tmp_path, 3)
+    made = run(scribe_of(tmp_path, plan(shards, 2, 3), shards))
+    source, ways = on_chain(chain, made), {each.signer.address: each for each in shards}
+    for cut in CUTS:
+        agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
+        state = run_cut(lambda links, agreed=agreed: scribe_over(tmp_path, agreed, links), ways, cut)
+        all_or_nothing(cut, state, shards, made)
