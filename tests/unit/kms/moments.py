@@ -67,7 +67,7 @@ def watch_database(engine: Engine, moment: Moment) -> Engine:
         if what:
             moment(f"after commit: {what}")
 
-    engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
+    vars(engine.dialect)["do_commit"] = do_commit
     return engine
 
 

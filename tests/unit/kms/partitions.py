@@ -2,14 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from bytewise.protocol.ceremony import Plan
 from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.units import Address
 from kms.dkg.scribe import Scribe, ShardLink
 from kms.dkg.state import Ceremony, Phase
-from tests.unit.kms.offices import Office, Turns
+from tests.unit.kms.offices import Office, Turns, scribe_over
 from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, shares_make_the_key
 
 
@@ -48,7 +50,7 @@ class CutLink:
         return answer
 
 
-def run_cut(make: Callable[[Mapping[Address, ShardLink]], Scribe], ways: Mapping[Address, ShardLink], cut: Cut) -> Ceremony:
+def run_cut(folder: Path, agreed: Plan, ways: Mapping[Address, ShardLink], cut: Cut) -> Ceremony:
     """A whole ceremony of shards 1 to n in the order of `ways`; a phase ends after vain turns, in which all are asked."""
     scribes: list[Scribe] = []
 
@@ -59,7 +61,7 @@ def run_cut(make: Callable[[Mapping[Address, ShardLink]], Scribe], ways: Mapping
         address: CutLink(way, cut.loses, is_cut) if number in cut.shards else way
         for number, (address, way) in enumerate(ways.items(), start=1)
     }
-    scribes.append(make(links))
+    scribes.append(scribe_over(folder, agreed, links))
     turns = Turns()
     return scribes[0].run(PHASE_S, 1.0, turns.clock, turns.wait)
 

@@ -27,7 +27,7 @@ from kms.dkg.link import HttpsLink
 from kms.dkg.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, offices, plan, scribe_over
-from tests.unit.kms.partitions import Cut, all_or_nothing, cuts, run_cut
+from tests.unit.kms.partitions import all_or_nothing, cuts, run_cut
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, shares_make_the_key
 from tests.unit.kms.world import wait_until
 
@@ -85,10 +85,6 @@ class Network:
             kept = each.ceremonies().find(agreed.digest)
             assert kept is not None and (kept.ended, kept.seed) == ("done", b"")
         return state
-
-    def run_cut(self, agreed: Plan, cut: Cut) -> Ceremony:
-        """A ceremony with a partition."""
-        return run_cut(lambda links: scribe_over(self.folder, agreed, links), self.links, cut)
 
 
 def listens(port: int) -> bool:
@@ -149,14 +145,14 @@ def test_processes_that_are_cut_off_in_any_phase_and_any_number_make_a_key_or_ch
     shards, done = network.shards, Counter[str]()
     phases = (Phase.JOINING, Phase.DEALING, Phase.JUDGING, Phase.CONFIRMING)
     for cut in cuts(phases, COUNT):
-        state = network.run_cut(plan(shards, 2, 2), cut)
+        state = run_cut(network.folder, plan(shards, 2, 2), network.links, cut)
         all_or_nothing(cut, state, shards, None)
         done[f"new key {state.phase.name}"] += 1
     made = scribe_over(network.folder, plan(shards, 2, 3), network.links).run(600, 0.05, monotonic_s, threading.Event().wait)
     source = on_chain(network.chain, made)
     network.tell()
     for cut in cuts(phases, COUNT):
-        state = network.run_cut(plan(shards, 2, 2, dealers=numbered(shards), source=source), cut)
+        state = run_cut(network.folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), network.links, cut)
         all_or_nothing(cut, state, shards, made)
         done[f"refresh {state.phase.name}"] += 1
     print("cut off:", dict(done))

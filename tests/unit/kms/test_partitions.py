@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kms.dkg.state import Phase
-from tests.unit.kms.offices import offices, plan, scribe_of, scribe_over
+from tests.unit.kms.offices import offices, plan, scribe_of
 from tests.unit.kms.partitions import Cut, all_or_nothing, run_cut
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run
 
@@ -23,5 +23,5 @@ def test_a_partition_in_any_phase_gives_the_key_to_a_quorum_or_changes_nothing(t
     source, ways = on_chain(chain, made), {each.signer.address: each for each in shards}
     for cut in CUTS:
         agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
-        state = run_cut(lambda links, agreed=agreed: scribe_over(tmp_path, agreed, links), ways, cut)
+        state = run_cut(tmp_path, agreed, ways, cut)
         all_or_nothing(cut, state, shards, made)
