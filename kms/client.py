@@ -83,8 +83,10 @@ class ShardKeySource:
         on_failure: Failed = log_failure,
         dial: Dial = dial,
         rebuilds: bool = False,
+        promises: Promises | None = None,
     ) -> None:
-        """`rebuilds`: whether to put keys together in this process, where an epoch is for that; it should end after one job."""
+        """`rebuilds`: whether to put keys together in this process, where an epoch is for that; it should end after one job.
+        `promises`: what shards promised before; None if this is the first that hears of any."""
         self._rebuilds = rebuilds
         self._quoter = quoter
         self._dial = dial
@@ -93,7 +95,7 @@ class ShardKeySource:
         self._on_failure = on_failure
         self._timeout_s = timeout_s
         self._attempts = attempts
-        self._promises = Promises()
+        self._promises = promises or Promises()
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
         """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold."""

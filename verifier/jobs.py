@@ -11,6 +11,7 @@ from typing import Any
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
 from bytewise.protocol.jobs import Dial, Dialled, JobFailed, JobResult, Prepare, Prepared, RunJob
 from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from kms import dialling
 from verifier import frames
@@ -41,6 +42,9 @@ class JobSocket:
         self._peer = peer
         frames.send(peer, Prepare(receipt_id))
         prepared: Prepared = self._receive(peer, Prepared)
+        if prepared.unfenced:
+            telemetry.log("enclave.unfenced", missing=prepared.unfenced)
+            telemetry.count("bytewise_unfenced_jobs_total")
         return prepared
 
     def run(self, job: RunJob) -> JobResult:

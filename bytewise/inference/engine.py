@@ -47,6 +47,15 @@ def memory_bounded() -> Iterator[None]:
         raise CannotExecute("out of memory", CannotReason.RESOURCES) from None
 
 
+@contextlib.contextmanager
+def still_exact() -> Iterator[None]:
+    """Not a mistake of ours: a machine that was exact when the engine started and is no more is `CannotExecute` (BACKEND)."""
+    try:
+        yield
+    except NotExact as error:
+        raise CannotExecute(str(error), CannotReason.BACKEND) from None
+
+
 class ExactEngine:
     """The deterministic engine of one artifact; implements the port `Engine`. One job at a time: not for several threads."""
 
@@ -128,18 +137,19 @@ class ExactEngine:
         """
         if verification.divergence is None:
             return verification
-        try:
-            second = self.second_backend()
+        with still_exact():
             self.vectors()
+        self.concur(request, verification.truth.output, verification.truth.out_hash)
+        return verification
+
+    def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
+        """`CannotExecute` unless the second backend passes the profile's vectors and gives this very answer."""
+        with still_exact():
+            second = self.second_backend()
             second.vectors()
-        except NotExact as error:
-            # Not a mistake of ours: this machine was exact when the engine started and is not any more.
-            raise CannotExecute(str(error), CannotReason.BACKEND) from None
-        truth = verification.truth
-        again = second.verify(request, truth.output, truth.out_hash)
+        again = second.verify(request, output, out_hash)
         if again.divergence is not None:
             raise CannotExecute(f"backends {self.backend} and {second.backend} disagree at {again.divergence.position}")
-        return verification
 
     def second_backend(self) -> "ExactEngine":
         """An engine of the same artifact on a path that shares no product with this one; `CannotExecute` if none passes."""

@@ -1,11 +1,17 @@
 """Which engine runs an artifact: the one of the profile that its manifest names."""
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.inference import artifact as artifacts
 from bytewise.inference.artifact import Progress
+from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import MANIFEST_FILE
+from bytewise.inference.model import library
+from bytewise.inference.native.library import kernels
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
@@ -43,17 +49,53 @@ def open_engine(
     `ArtifactMismatch`, `CannotExecute` (memory or a foreign environment among them), or `ConfigurationError` for a device that
     there is not and for an argument of the other profile.
     """
+    engine = verify_artifact(
+        path, environment, threads=threads, backend=backend, device=device, progress=progress, cache_bytes=cache_bytes
+    ).open()
+    if isinstance(engine, ExactEngine):
+        engine.verify_room(room)
+    return engine
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An artifact in memory whose every byte was verified: what engines are made of, in this process and in forks of it."""
+
+    model_id: Digest
+    """Its digest."""
+    open: Callable[[], AnyEngine]
+    """Makes an engine of it; errors as of `open_engine`. Starts threads, which no fork would have."""
+    preload: Callable[[], object]
+    """Loads the libraries that its engines load late."""
+    has_library: bool
+    """Whether those bring transformers along, and with it an HTTP client."""
+
+
+def verify_artifact(
+    path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
+    progress: Progress | None = None, cache_bytes: int = 0,
+) -> Loaded:  # fmt: skip
+    """The first half of `open_engine`: the artifact, verified; arguments and errors as there."""
     if device not in DEVICES:
         raise ConfigurationError("device", f"is {device[:40]}: there are {', '.join(DEVICES)}")
     if profile_of(path) != PROFILE_PINNED_1:
         where = "cuda" if device == "cuda" else "auto"
-        engine = ExactEngine(
-            artifacts.load(path, progress), threads=threads, path=where, backend=backend or None, cache_bytes=cache_bytes or None
+        exact = artifacts.load(path, progress)
+        make = functools.partial(
+            ExactEngine, exact, threads=threads, path=where, backend=backend or None, cache_bytes=cache_bytes or None
         )
-        engine.verify_room(room)
-        return engine
+        by_library = bool(backend) or device != "cpu" or not kernels()
+        return Loaded(exact.model_id, make, library if by_library else switches, by_library)
     if environment is None:
         raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")
     if environment.profile != PROFILE_PINNED_1:
         raise CannotExecute(f"artifact {path.name} is of profile pinned-1, the environment of {environment.profile[:40]}")
-    return PinnedEngine(checkpoint.load(path, progress), environment, device=device, threads=threads)
+    pinned = checkpoint.load(path, progress)
+    make_pinned = functools.partial(PinnedEngine, pinned, environment, device=device, threads=threads)
+    return Loaded(pinned.model_id, make_pinned, library, True)
+
+
+def switches() -> None:
+    """Sets and puts back what every engine sets: the library loads its compiler for that, which takes seconds."""
+    with fixed(1):
+        pass

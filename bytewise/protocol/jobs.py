@@ -110,6 +110,8 @@ class Prepared:
     """Random name of the enclave process."""
     transport_key: Blob
     """65-byte P-256 point, for this job only."""
+    unfenced: tuple[str, ...] = ()
+    """Names of the fences (`bytewise.tee.confinement`) that this machine does not give the enclave."""
 
 
 @dataclass(frozen=True, slots=True)

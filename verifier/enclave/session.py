@@ -27,8 +27,10 @@ class Bench:
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
         rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, switchboard: Switchboard | None = None,
+        unfenced: tuple[str, ...] = (), instance: Digest | None = None,
     ) -> None:  # fmt: skip
-        """`switchboard`: by which `keys` reach shards, told of each conversation; None if they need none."""
+        """`switchboard`: by which `keys` reach shards, told of each conversation; None if they need none. `unfenced`: fences
+        that do not hold around this process. `instance`: name of the enclave, which its processes share; None draws one."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -37,7 +39,8 @@ class Bench:
         self.rng = rng
         self.profile = profile
         self.switchboard = switchboard or Switchboard()
-        self.instance = Digest(rng(32))
+        self.unfenced = unfenced
+        self.instance = Digest(rng(32)) if instance is None else instance
 
 
 class Session:
@@ -50,7 +53,7 @@ class Session:
 
     def prepare(self) -> Prepared:
         """The fresh transport key of this job."""
-        return Prepared(self._bench.instance, self._public)
+        return Prepared(self._bench.instance, self._public, self._bench.unfenced)
 
     def run(self, job: RunJob) -> JobResult:
         """The result of the job that was prepared, with its quote; a `Fault` if it is another job or inconsistent."""

@@ -38,10 +38,18 @@ class EnclaveSettings:
     """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
     key_timeout_s: float = 10.0
     """Timeout of one call to a key shard."""
+    job_limit_s: float = 600.0
+    """Longest that one job may take before its process is ended; the duty process has a limit of its own."""
+    working_bytes: int = 4 * 2**30
+    """Address space that one job's process may have beyond weights, libraries and `cache_bytes`."""
+    require_fences: bool = False
+    """Whether not to start where a fence (`bytewise.tee.confinement`) cannot be put up; otherwise it is logged and told."""
     ready_file: Path | None = None
     """Written once jobs are taken, for whoever started the process."""
 
     def __post_init__(self) -> None:
         verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)
+        if self.job_limit_s <= 0 or self.working_bytes <= 0:
+            raise ConfigurationError("job_limit_s, working_bytes", "must be above zero")
         if self.evidence is not EvidenceType.SIMULATED and self.device != "cpu":
             raise ConfigurationError("evidence", f"{self.device} without evidence of its own makes an enclave simulated")

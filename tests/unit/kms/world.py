@@ -67,6 +67,10 @@ ENTRY = "kms.client"
 ENVIRONMENT = Environment(ZERO_DIGEST, "exact-1", "cpu", "none", (), (), Limits(512, 128, 65536, 259))
 
 
+FALSE_OUT_HASH = Digest(b"\x22" * 32)
+"""What a receipt of these tests claims, which no answer has."""
+
+
 class World:
     """Root, policy, dealt epoch of `count` shards with threshold `threshold`, chain, one enclave's quoter."""
 
@@ -131,12 +135,15 @@ class World:
         signature = CLIENT.sign(client_digest(request.req_hash, CHAIN_ID))
         return self.sealed(Payload(request, output, signature), seq, signer, epoch)
 
-    def sealed(self, payload: Payload, seq: int, signer: LocalSigner = OPERATOR, epoch: int | None = None) -> Case:
+    def sealed(
+        self, payload: Payload, seq: int, signer: LocalSigner = OPERATOR, epoch: int | None = None,
+        out_hash: Digest = FALSE_OUT_HASH,
+    ) -> Case:  # fmt: skip
         """A receipt for a payload, its envelope sealed to the epoch."""
         record = self.document.record
         epoch = record.epoch if epoch is None else epoch
         draft = Receipt(
-            signer.address, U64(seq), payload.request.req_hash, payload.output.tokens_hash, Digest(b"\x22" * 32),
+            signer.address, U64(seq), payload.request.req_hash, payload.output.tokens_hash, out_hash,
             payload.request.model_id, payload.request.environment, short_text("cpu"), U64(epoch), ZERO_DIGEST,
             U64(NOW - 200), U64(NOW + 100), U8(2), U8(2), plain_enclave_key(), U256(CHAIN_ID),
         )  # fmt: skip

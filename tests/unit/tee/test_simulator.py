@@ -49,22 +49,11 @@ def test_fence_3_no_key_holder_module_reaches_the_simulator() -> None:
 def test_the_program_makes_a_root_issues_a_platform_and_writes_the_policy(tmp_path: Path) -> None:
     root, platform, policy = tmp_path / "root", tmp_path / "platform.key", tmp_path / "policy.json"
     module, model = ("-m", "bytewise.tee_simulated"), Digest(bytes(range(32)))
+    of = ("--model", model.hex())
     for arguments in (
         ("make-root", "--out", str(root)),
         ("issue", "--root", str(root), "--out", str(platform)),
-        (
-            "policy",
-            "--root",
-            str(root),
-            "--out",
-            str(policy),
-            "--chain-id",
-            "31337",
-            "--entry",
-            "kms.client",
-            "--model",
-            model.hex(),
-        ),
+        ("policy", "--root", str(root), "--out", str(policy), "--chain-id", "31337", "--entry", "kms.client", *of),
     ):
         ended = python(*module, *arguments)
         assert ended.returncode == 0, ended.stderr

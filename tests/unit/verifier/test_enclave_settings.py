@@ -38,7 +38,7 @@ def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
     assert replace(HARDWARE, evidence=EvidenceType.SNP).endorsements is not None
     code = (
         "import sys\nfrom pathlib import Path\nfrom bytewise.protocol.appraisal import EvidenceType\n"
-        "from bytewise.protocol.errors import ConfigurationError\nfrom verifier.enclave.__main__ import _simulator, open_quoter\n"
+        "from bytewise.protocol.errors import ConfigurationError\nfrom verifier.enclave.wiring import _simulator, open_quoter\n"
         "from verifier.enclave.settings import EnclaveSettings\n"
         "settings = EnclaveSettings(Path('m'), Path('s'), 1, EvidenceType.TDX, endorsements=Path('e'))\n"
         "try:\n    open_quoter(settings.evidence, None, settings.endorsements, _simulator)\n"

@@ -1,0 +1,114 @@
+"""Fences that a process puts around itself: no network, no dumps, no debugger, no swap, bounded resources.
+
+Each says whether it holds. None of them stands for isolation by hardware: they bound what a mistake in this program, or somebody
+else's process of the same user, can do. Linux only; the kernel's own word is asked for wherever it gives one.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+from pathlib import Path
+from typing import NamedTuple
+
+from bytewise.tee import seccomp
+
+_PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 1, 3, 4
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
+_SWAPS = Path("/proc/swaps")
+_INTERFACES = Path("/proc/self/net/dev")
+_LOOPBACK = "lo"
+
+
+class Fence(NamedTuple):
+    """One fence of this process."""
+
+    name: str
+    """Which."""
+    missing: str
+    """Why it is not there; empty if it holds."""
+
+
+def unseen() -> Fence:
+    """No core dump, and no other process of this user attaches or reads memory, arguments, environment or open files."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    libc = _libc()
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    return Fence("unseen", "" if libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
+
+
+def no_network() -> Fence:
+    """A network namespace of its own, with nothing in it, for this thread and all that it starts from now on.
+
+    Call it before there are other threads, and before `unseen`.
+    """
+    problem = _unshared()
+    others = [] if problem else [name for name in _interfaces() if name != _LOOPBACK]
+    return Fence("no_network", problem or (f"there is {others[0]}" if others else ""))
+
+
+def no_sockets(*, forks: bool) -> Fence:
+    """The system-call filter of `bytewise.tee.seccomp`."""
+    return Fence("no_sockets", seccomp.confine(forks=forks))
+
+
+def no_swap() -> Fence:
+    """Memory never reaches a disk: there is no swap, or all that this process has and will have is locked, its children's not."""
+    with contextlib.suppress(OSError):
+        if len(_SWAPS.read_text().splitlines()) <= 1:
+            return Fence("no_swap", "")
+    if _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
+        return Fence("no_swap", "")
+    return Fence("no_swap", f"mlockall: {_error()}")
+
+
+def bounded(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
+    """Limits of address space beyond what is mapped now, of processor time and of open files, for good."""
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
+    try:
+        for which, most in wanted:
+            hard = resource.getrlimit(which)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, most))
+    except (OSError, ValueError) as error:
+        return Fence("bounded", type(error).__name__)
+    return Fence("bounded", "")
+
+
+def die_with_parent(parent: int, signal_number: int) -> None:
+    """Has the kernel send this process a signal when process `parent`, which started it, ends; at once if it has ended."""
+    _libc().prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal_number)
+
+
+def _unshared() -> str:
+    libc, user, group = _libc(), os.getuid(), os.getgid()
+    if libc.unshare(_CLONE_NEWNET) == 0:
+        return ""
+    # Who may not may still be allowed to in a user namespace of its own, where it is the same user.
+    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
+        return f"unshare: {_error()}"
+    with contextlib.suppress(OSError):
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    try:
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+    except OSError as error:
+        return f"uid_map: {error.strerror}"
+    return ""
+
+
+def _interfaces() -> list[str]:
+    return [line.split(":")[0].strip() for line in _INTERFACES.read_text().splitlines() if ":" in line]
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _error() -> str:
+    return errno.errorcode.get(ctypes.get_errno(), "?")

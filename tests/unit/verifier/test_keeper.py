@@ -1,0 +1,192 @@
+"""One job, one process: what a job's process does, however it ends, touches neither the keeper nor the next job."""
+
+import os
+import select
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import NotExact, TryAgain
+from bytewise.protocol.jobs import JobResult, RunJob
+from bytewise.protocol.messages import Outcome
+from kms.promises import Promise, Promises
+from tests.unit.verifier import bench as b
+from tests.unit.verifier.test_job_socket import RIGHT, case
+from tests.world import word
+from verifier import frames
+from verifier.enclave import server
+from verifier.enclave.apart import Apart
+from verifier.enclave.failure import EXIT_BUG
+from verifier.enclave.keeper import Keeper, Ready
+from verifier.enclave.session import Bench
+from verifier.jobs import JobSocket
+from verifier.tickets import run_job
+
+CANARY = "canary-of-an-exception-5d1c"
+Act = Callable[[Path, socket.socket], None]
+
+
+class Keys(b.WholeKey):
+    """A key source that first does something, in the process of the job."""
+
+    def __init__(self, act: Act, place: Path, line: socket.socket) -> None:
+        super().__init__()
+        self._act, self._place, self._line = act, place, line
+
+    def open(self, job: RunJob, transport_secret: bytes) -> bytes:
+        """As a key source that holds the whole key."""
+        with (self._place / "pids").open("a") as file:
+            print(os.getpid(), file=file)
+        self._act(self._place, self._line)
+        return super().open(job, transport_secret)
+
+
+class Kept:
+    """A keeper in a thread of this process."""
+
+    def __init__(self, place: Path, act: Act, limit_s: float) -> None:
+        self.place, self.promises, self.ready = place, Promises(), threading.Event()
+        self.codes: list[int] = []
+        self.stop = threading.Event()
+        self._listening = server.listen(place / "s")
+        bench = b.bench(place)
+
+        def opened(line: socket.socket) -> Bench:
+            bench.keys = Keys(act, place, line)
+            return bench
+
+        def announce(_: Ready) -> None:
+            self.ready.set()
+
+        keeper = Keeper(self._listening, opened, self.promises, limit_s, self.stop, announce)
+        self._thread = threading.Thread(target=lambda: self.codes.append(keeper.run()))
+        self._thread.start()
+
+    def judge(self) -> JobResult:
+        """One job."""
+        return run_job(JobSocket(self.place / "s", 30, 30), b.VOTER, b.CONTRACTS, case(), RIGHT)
+
+    def pids(self) -> list[int]:
+        """Processes that have had a job."""
+        return [int(line) for line in (self.place / "pids").read_text().split()]
+
+    def close(self) -> None:
+        """Stops it."""
+        self.stop.set()
+        self._thread.join(timeout=30)
+        self._listening.close()
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def kept(act: Act, limit_s: float = 30) -> Iterator[Kept]:
+    """A keeper whose jobs first do something."""
+    with tempfile.TemporaryDirectory() as name:
+        found = Kept(Path(name), act, limit_s)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+def first_only(act: Callable[[], object]) -> Act:
+    """Something that only the first job does."""
+
+    def once(place: Path, _: socket.socket) -> None:
+        if not (place / "done").exists():
+            (place / "done").touch()
+            act()
+
+    return once
+
+
+def test_every_job_has_a_process_that_is_gone_afterwards() -> None:
+    with kept(lambda *_: None) as enclave:
+        results = [enclave.judge() for _ in range(3)]
+        assert enclave.ready.is_set()
+        pids = enclave.pids()
+    assert [each.outcome for each in results] == [Outcome.EXECUTED] * 3
+    assert len({os.getpid(), *pids}) == 4 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert enclave.codes == [0]
+
+
+ENDS: dict[str, tuple[Callable[[], object], float]] = {
+    "is killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), 60),
+    "takes too long": (threading.Event().wait, 3),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_job_that_does_not_end_by_itself_is_ended_and_the_next_is_judged(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    what, limit_s = ENDS[name]
+    with kept(first_only(what), limit_s) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        assert enclave.judge().outcome == Outcome.EXECUTED
+        assert len(set(enclave.pids())) == 2
+    assert enclave.codes == [0] and '"by":"SIGKILL"' in capfd.readouterr().err
+
+
+def test_a_bug_in_a_job_ends_the_enclave_and_its_words_are_in_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+    def wrong(*_: object) -> None:
+        raise NotExact(CANARY)
+
+    with kept(wrong) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        enclave._thread.join(timeout=30)
+    said = capfd.readouterr()
+    assert enclave.codes == [EXIT_BUG] and '"error":"NotExact"' in said.err and CANARY not in said.err + said.out
+
+
+def test_a_process_that_dies_before_it_has_a_job_ends_the_enclave() -> None:
+    def dies(_: socket.socket) -> Bench:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    left, right = socket.socketpair()
+    with left, right:
+        assert Keeper(left, dies, Promises(), 30, threading.Event(), lambda _: None).run() == EXIT_BUG
+
+
+def test_what_a_shard_promised_in_one_job_is_known_in_the_next() -> None:
+    promise = Promise(b.VOTER.address, 1, word("record"), 8)
+    with kept(lambda _place, line: frames.send(line, promise)) as enclave:
+        enclave.judge()
+        enclave.judge()
+        assert enclave.promises.kept() == (promise,)
+
+
+def test_an_older_promise_does_not_replace_a_newer_one() -> None:
+    promises, newer = Promises(), Promise(b.VOTER.address, 1, word("record"), 8)
+    promises.learn(newer)
+    promises.learn(Promise(newer.shard, newer.key_epoch, word("older record"), 7))
+    assert promises.kept() == (newer,)
+
+
+def test_a_process_ends_with_the_one_that_started_it() -> None:
+    ours, theirs = socket.socketpair()
+
+    def inner() -> None:
+        theirs.sendall(os.getpid().to_bytes(4, "big"))
+        threading.Event().wait()
+
+    def outer() -> None:
+        Apart(inner)
+        threading.Event().wait()
+
+    with ours, theirs:
+        process = Apart(outer)
+        ours.settimeout(30)
+        pid = int.from_bytes(ours.recv(4), "big")
+        watched = os.pidfd_open(pid)
+        process.kill()
+        assert process.has_ended(30) and process.reap() == -signal.SIGKILL
+        assert select.select([watched], [], [], 30)[0]
+        os.close(watched)

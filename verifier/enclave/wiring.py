@@ -1,0 +1,162 @@
+"""What the enclave's processes are made of: a keeper with the verified weights, one process per job, one for second opinions."""
+
+import functools
+import gc
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from types import FrameType
+
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.model import library
+from bytewise.inference.profiles import AnyEngine, Loaded, verify_artifact
+from bytewise.ports import Quoter
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.tee import confinement
+from bytewise.tee.confinement import Fence
+from bytewise.tee.quoters import open_quoter
+from kms.client import ShardKeySource
+from kms.promises import Promises
+from verifier import frames
+from verifier.enclave import server
+from verifier.enclave.keeper import Keeper, Ready
+from verifier.enclave.second import Doubting, SecondOpinion
+from verifier.enclave.session import Bench
+from verifier.enclave.settings import EnclaveSettings
+from verifier.enclave.switchboard import Switchboard
+
+JOB_FILES = 256
+"""Most open files of one job's process."""
+
+
+def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
+    """Serves jobs until SIGTERM; the exit code. `fences` are those that stand already."""
+    stop = _stop_on_signals()
+    loaded = verify_artifact(
+        settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
+        cache_bytes=settings.cache_bytes,
+    )  # fmt: skip
+    loaded.preload()
+    simulator = functools.partial(_simulator, loaded.model_id)
+    quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
+    gc.collect()
+    gc.freeze()  # what stays need not be searched after each job for what the job left, nor be copied by that
+    parts = _Parts(settings, loaded, quoter)
+    with server.listen(settings.socket) as listening:
+        fences = [*fences, confinement.no_sockets(forks=True)]
+        parts.unfenced = tuple(each.name for each in fences if each.missing)
+        _tell(fences, settings.require_fences)
+        keeper = Keeper(listening, parts.bench, parts.promises, settings.job_limit_s, stop, parts.announce)
+        code = keeper.run()
+    parts.close()
+    settings.socket.unlink(missing_ok=True)
+    return code
+
+
+class _Parts:
+    """What the keeper's processes need; each method says in which process it runs."""
+
+    def __init__(self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter) -> None:
+        self._settings, self._loaded, self._quoter = settings, loaded, quoter
+        self.promises = Promises()
+        # Shards count the instances that ask about one receipt: each retry must not be another.
+        self._instance = Digest(os.urandom(32))
+        self.unfenced: tuple[str, ...] = ()
+        # An engine that computes with the library anyway asks its second backend where it is.
+        self._second = None if loaded.has_library else SecondOpinion(self._second_engine, _second_begins, settings.job_limit_s)
+
+    def bench(self, line: socket.socket) -> Bench:
+        """In a job's process: everything for one job, with the fences that the keeper cannot put up for it."""
+        engine = self._loaded.open()
+        engine.vectors()
+        fences = self._fences(engine)
+        switchboard, promises = Switchboard(), Promises(lambda promise: frames.send(line, promise))
+        for each in self.promises.kept():
+            promises.learn(each)
+        keys = ShardKeySource(self._quoter, timeout_s=self._settings.key_timeout_s, dial=switchboard.dial, promises=promises)
+        judging = Doubting(engine, self._second) if self._second is not None and isinstance(engine, ExactEngine) else engine
+        missing = (*self.unfenced, *(each.name for each in fences if each.missing))
+        return Bench(
+            judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, switchboard,
+            missing, self._instance,
+        )  # fmt: skip
+
+    def announce(self, ready: Ready) -> None:
+        """In the keeper, once the first process waits for a job."""
+        telemetry.log("enclave.ready", model=self._loaded.model_id, unfenced=ready.unfenced)
+        if self._settings.require_fences and ready.unfenced:
+            raise ConfigurationError("require_fences", f"not here: {', '.join(ready.unfenced)}")
+        if self._settings.ready_file is not None:
+            self._settings.ready_file.write_text(self._loaded.model_id.hex())
+
+    def close(self) -> None:
+        """In the keeper, at its end."""
+        if self._second is not None:
+            self._second.close()
+
+    def _second_engine(self) -> ExactEngine:
+        # In the process of one opinion.
+        engine = self._loaded.open()
+        assert isinstance(engine, ExactEngine)
+        self._fences(engine)
+        return engine
+
+    def _fences(self, engine: AnyEngine) -> list[Fence]:
+        settings = self._settings
+        fences = [confinement.no_swap(), confinement.no_sockets(forks=False)]
+        if settings.device != "cpu":
+            # A GPU's driver maps more addresses than there is memory anywhere.
+            return [*fences, Fence("bounded", f"not on {settings.device}")]
+        cache = engine.allowance if isinstance(engine, ExactEngine) else 0
+        # Opening the engine took some of it already; as much again is allowed for that.
+        cpu_s = int(2 * settings.job_limit_s * settings.threads) + 60
+        return [*fences, confinement.bounded(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
+
+
+def _second_begins() -> None:
+    confinement.no_sockets(forks=True)
+    library()
+
+
+def _tell(fences: list[Fence], required: bool) -> None:
+    for each in fences:
+        telemetry.log("enclave.fence", name=each.name, holds=not each.missing, why=each.missing)
+    missing = [f"{each.name} ({each.missing})" for each in fences if each.missing]
+    if required and missing:
+        raise ConfigurationError("require_fences", f"not here: {', '.join(missing)}")
+
+
+def _environment(settings: EnclaveSettings) -> Environment | None:
+    path = settings.environment_file
+    if path is None:
+        return None
+    try:
+        return decode(Environment, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(path.name, str(error.strerror)) from None
+    except Fault as error:
+        raise ConfigurationError(path.name, f"is no environment: {error}") from None
+
+
+def _simulator(model_id: Digest, platform_file: Path) -> Quoter:
+    # Imported here only: a production enclave must not hold it.
+    from bytewise.tee_simulated.quoter import SimulatedQuoter
+
+    return SimulatedQuoter.of_this_program(platform_file, model=model_id)
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        threading.Thread(target=stop.set, daemon=True).start()
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, ask)
+    return stop
