@@ -1,4 +1,4 @@
-"""The second backend in a process of its own, forked anew for each doubt, which has neither keys nor sockets.
+"""The second backend in a process of its own, one for each doubt, which has neither keys nor sockets.
 
 The library that it computes with brings an HTTP and a hub client along. So it is not loaded where envelopes are opened: what
 loads it gets one request and one answer over a stream and gives back one word.
@@ -86,16 +86,10 @@ class SecondOpinion:
     def _serve(self, line: socket.socket, open_engine: Callable[[], DoubtingEngine], preload: Callable[[], object]) -> None:
         self._line.close()
         preload()
-        while True:
-            try:
-                stream = frames.receive_stream(line)
-            except TryAgain:
-                return  # nobody is left who could ask
-            with stream:
-                process = Apart(lambda stream=stream: _answer(stream, open_engine()))  # type: ignore[misc]
-            if not process.has_ended(self._limit_s):
-                process.kill()
-            code = process.reap()
+        code = 0
+        # One that fails by itself would fail again. How long one may take is bounded by its processor time.
+        while code <= 0:
+            code = Apart(lambda: _answer(line, open_engine())).reap()
             if code < 0:
                 telemetry.log("enclave.second_ended", by=signal.Signals(-code).name)
 
@@ -126,11 +120,13 @@ class Doubting:
         return verification
 
 
-def _answer(stream: socket.socket, engine: DoubtingEngine) -> None:
-    doubt = frames.receive(stream, Doubt)
-    try:
-        engine.concur(doubt.request, doubt.output, doubt.out_hash)
-        reason = AGREES
-    except CannotExecute as error:
-        reason = U8(next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND))
-    frames.send(stream, Opinion(reason))
+def _answer(line: socket.socket, engine: DoubtingEngine) -> None:
+    # The engine is open before there is a doubt: whoever waits for an opinion has a deadline.
+    with frames.receive_stream(line) as stream:
+        doubt = frames.receive(stream, Doubt)
+        try:
+            engine.concur(doubt.request, doubt.output, doubt.out_hash)
+            reason = AGREES
+        except CannotExecute as error:
+            reason = U8(next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND))
+        frames.send(stream, Opinion(reason))

@@ -104,6 +104,7 @@ class _Parts:
         # In the process of one opinion.
         engine = self._loaded.open()
         assert isinstance(engine, ExactEngine)
+        engine.second_backend()
         self._fences(engine)
         return engine
 
