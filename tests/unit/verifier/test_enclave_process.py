@@ -27,12 +27,12 @@ from bytewise.protocol.seal import Payload, client_digest
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from bytewise.tee.appraisal import verify_result_quote
-from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
+from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import source_root
 from tests.e2e import memory
 from tests.unit.kms.memory_chain import CHAIN_ID, CLIENT, Case, MemoryChain
-from tests.unit.kms.world import World, wait_until
+from tests.unit.kms.world import World, program, wait_until
 from tests.unit.verifier.imports import FORBIDDEN, documented
 from verifier.jobs import JobSocket
 
@@ -94,7 +94,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 def running(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("enclave")
     world = World(folder / "world")
-    world.policy = policy_for(measure(source_root(), ENCLAVE_ENTRY, model.model_id), world.folder / "root", CHAIN_ID, 1)
+    world.policy = policy_for(
+        measure(source_root(), ENCLAVE_ENTRY, model.model_id), program(SHARD_ENTRY), world.folder / "root", CHAIN_ID, 1
+    )
     world.chain = MemoryChain(world.document, world.policy.digest)
     (folder / "enclave.toml").write_text(
         f'artifact = "{model.path}"\nsocket = "s"\nchain_id = {CHAIN_ID}\nevidence = "simulated"\n'
