@@ -10,7 +10,7 @@ import errno
 import os
 import resource
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from bytewise.tee import seccomp
 
@@ -19,7 +19,10 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _SWAPS = Path("/proc/swaps")
 _INTERFACES = Path("/proc/self/net/dev")
+_SIZES = Path("/proc/self/statm")
+_SETGROUPS, _GID_MAP, _UID_MAP = Path("/proc/self/setgroups"), Path("/proc/self/gid_map"), Path("/proc/self/uid_map")
 _LOOPBACK = "lo"
+_FINE = "fine"
 
 
 class Fence(NamedTuple):
@@ -45,7 +48,10 @@ def no_network() -> Fence:
     Call it before there are other threads, and before `unseen`.
     """
     problem = _unshared()
-    others = [] if problem else [name for name in _interfaces() if name != _LOOPBACK]
+    try:
+        others = [] if problem else [name for name in _interfaces() if name != _LOOPBACK]
+    except OSError as error:
+        return Fence("no_network", type(error).__name__)
     return Fence("no_network", problem or (f"there is {others[0]}" if others else ""))
 
 
@@ -59,16 +65,14 @@ def no_swap() -> Fence:
     with contextlib.suppress(OSError):
         if len(_SWAPS.read_text().splitlines()) <= 1:
             return Fence("no_swap", "")
-    if _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
-        return Fence("no_swap", "")
-    return Fence("no_swap", f"mlockall: {_error()}")
+    return Fence("no_swap", _locked())
 
 
 def bounded(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
     """Limits of address space beyond what is mapped now, of processor time and of open files, for good."""
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
     try:
+        mapped = int(_SIZES.read_text().split()[0]) * resource.getpagesize()
+        wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
         for which, most in wanted:
             hard = resource.getrlimit(which)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -85,20 +89,54 @@ def die_with_parent(parent: int, signal_number: int) -> None:
         os.kill(os.getpid(), signal_number)
 
 
+def _locked() -> str:
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    unlimited = hard == resource.RLIM_INFINITY
+    # Under a limit locking may succeed now and memory be refused in the middle of a job. With the soft limit at zero
+    # the kernel locks only for who has the ability, which no limit binds then.
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard if unlimited else 0, hard))
+    if _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
+        problem = ""
+    else:
+        problem = f"mlockall: {_error()}" if unlimited else f"locked memory is limited to {hard} bytes"
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
+    return problem
+
+
 def _unshared() -> str:
-    libc, user, group = _libc(), os.getuid(), os.getgid()
-    if libc.unshare(_CLONE_NEWNET) == 0:
+    if _libc().unshare(_CLONE_NEWNET) == 0:
         return ""
-    # Who may not may still be allowed to in a user namespace of its own, where it is the same user.
-    if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
-        return f"unshare: {_error()}"
-    with contextlib.suppress(OSError):
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    # Who may not may still be allowed to in a user namespace of its own, where it is the same user. A namespace without its
+    # maps is one of nobody, and there is no way back: a child tries first.
+    reading, writing = os.pipe()
+    with open(reading, "rb") as answer:
+        pid = os.fork()
+        if pid == 0:
+            _try_out(writing)
+        os.close(writing)
+        problem = answer.read().decode()
+        os.waitpid(pid, 0)
+    if problem != _FINE:
+        return problem or "unshare: no answer"
+    return _into_user_namespace()
+
+
+def _try_out(writing: int) -> NoReturn:
     try:
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-    except OSError as error:
-        return f"uid_map: {error.strerror}"
+        os.write(writing, (_into_user_namespace() or _FINE).encode())
+    finally:
+        os._exit(0)
+
+
+def _into_user_namespace() -> str:
+    user, group = os.getuid(), os.getgid()
+    if _libc().unshare(_CLONE_NEWUSER | _CLONE_NEWNET) != 0:
+        return f"unshare: {_error()}"
+    for path, text in ((_SETGROUPS, "deny"), (_GID_MAP, f"{group} {group} 1"), (_UID_MAP, f"{user} {user} 1")):
+        try:
+            path.write_text(text)
+        except OSError as error:
+            return f"{path.name}: {errno.errorcode.get(error.errno or 0, '?')}"
     return ""
 
 

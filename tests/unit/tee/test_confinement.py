@@ -3,9 +3,13 @@
 import json
 import os
 import platform
+import re
+import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,10 @@ from bytewise.tee import confinement
 
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
+CAP_IPC_LOCK = 14
 
 PROGRAM = """
-import ctypes, json, mmap, os, resource, signal, socket, subprocess, sys, threading
+import ctypes, json, mmap, os, re, resource, signal, socket, subprocess, sys, threading
 from bytewise.tee import confinement
 from bytewise.tee.confinement import *
 libc = ctypes.CDLL(None, use_errno=True)
@@ -87,17 +92,101 @@ def test_without_the_fence_all_of_it_works() -> None:
     assert seen["connect"] == "FileNotFoundError" and GONE not in (seen["read"], seen["ptrace"])
 
 
+SOCKETPAIRS = """
+def pair(family, kind):
+    for each in socket.socketpair(family, kind):
+        each.close()
+UNIX = socket.AF_UNIX
+print(json.dumps([tried(lambda: pair(UNIX, kind)) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET)]))
+"""
+
+
 @pytest.mark.e2e
-def test_a_network_namespace_has_no_way_out_and_says_where_it_cannot_be_had() -> None:
-    code = (
-        "fence = no_network()\nprint(json.dumps([fence.missing, sorted(name for _, name in socket.if_nameindex()), "
-        "tried(lambda: socket.create_connection(('192.0.2.1', 9), timeout=20))]))"
-    )
-    missing, interfaces, connected = said(code)
-    if missing:
-        assert missing.startswith(("unshare:", "uid_map:"))
+def test_without_sockets_a_pair_is_of_streams_because_datagrams_can_be_sent_to_any_path() -> None:
+    assert said(SOCKETPAIRS) == ["done"] * 3, "the control"
+    assert said("assert no_sockets(forks=True).missing == ''" + SOCKETPAIRS) == ["done", REFUSED, REFUSED]
+
+
+CALLED = """
+names = ("socket", "unshare", "setns", "chroot", "pivot_root", "move_mount", "open_tree", "fsopen", "process_madvise",
+         "pidfd_send_signal", "fanotify_init", "swapon", "reboot", "acct", "kexec_file_load", "delete_module", "iopl", "ioperm")
+from bytewise.tee.seccomp import CALLS
+def answer(number):
+    libc.syscall(number, -1, -1, -1, -1, -1, -1)
+    return ctypes.get_errno()
+print(json.dumps([name for name in names if answer(CALLS[name]) != 1]))
+"""
+
+
+@pytest.mark.e2e
+def test_without_sockets_what_could_bring_one_back_or_reach_into_another_process_is_refused() -> None:
+    assert said("assert no_sockets(forks=True).missing == ''" + CALLED) == []
+
+
+CLONED = """
+def cloned(flags):
+    pid = libc.syscall(56, flags | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        os._exit(0)
+    if pid > 0:
+        os.waitpid(pid, 0)
+    return pid > 0
+print(json.dumps([cloned(0), cloned(0x10000000)]))
+"""
+
+
+@pytest.mark.e2e
+def test_a_process_that_may_fork_gets_no_namespace_by_it() -> None:
+    assert said("assert no_sockets(forks=True).missing == ''" + CLONED) == [True, False]
+
+
+def _has_namespaces(*options: str) -> bool:
+    """Whether this machine gives this user such a namespace, by the word of unshare(1)."""
+    return subprocess.run(["unshare", *options, "true"], capture_output=True, timeout=60, check=False).returncode == 0
+
+
+INSIDE = """
+fence = no_network()
+print(json.dumps([fence.missing, sorted(name for _, name in socket.if_nameindex()),
+                  tried(lambda: socket.create_connection(("192.0.2.1", 9), timeout=20))]))
+"""
+
+
+@pytest.mark.e2e
+def test_a_network_namespace_has_no_way_out_and_is_had_wherever_the_machine_gives_one() -> None:
+    missing, interfaces, connected = said(INSIDE)
+    if _has_namespaces("--net") or _has_namespaces("--map-current-user", "--net"):
+        assert (missing, interfaces, connected) == ("", ["lo"], "OSError")
     else:
-        assert (interfaces, connected) == (["lo"], "OSError")
+        assert re.fullmatch(r"(unshare|uid_map|setgroups|gid_map): E[A-Z]+", missing)
+
+
+@pytest.mark.e2e
+def test_where_a_network_namespace_cannot_be_had_the_reason_is_the_kernels() -> None:
+    code = "assert no_sockets(forks=True).missing == ''\nprint(json.dumps(no_network().missing))"
+    assert said(code) == "unshare: EPERM"
+
+
+REFUSED_MAP = """
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid({nobody})
+    os.setuid({nobody})
+libc.prctl(4, 1, 0, 0, 0)
+if not {allowed}:
+    confinement._UID_MAP = confinement.Path("/nowhere/uid_map")
+before = os.readlink("/proc/self/ns/user"), os.getuid()
+fence = no_network()
+print(json.dumps([fence.missing, before == (os.readlink("/proc/self/ns/user"), os.getuid())]))
+"""
+
+
+@pytest.mark.e2e
+def test_a_user_namespace_that_cannot_be_completed_is_not_entered() -> None:
+    missing, stayed = said(REFUSED_MAP.format(nobody=NOBODY, allowed=False))
+    assert missing in ("uid_map: ENOENT", "unshare: EPERM", "unshare: ENOSPC") and stayed
+    missing, stayed = said(REFUSED_MAP.format(nobody=NOBODY, allowed=True))
+    assert stayed is bool(missing), "with its maps it is entered (control)"
 
 
 AS_NOBODY = """
@@ -133,6 +222,82 @@ def test_who_is_unseen_is_closed_to_processes_of_its_own_user() -> None:
     assert not _readable(fenced=True)
 
 
+DIES = """
+hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+os.chdir({folder!r})
+pid = os.fork()
+if pid == 0:
+    {fence}
+    os.abort()
+status = os.waitpid(pid, 0)[1]
+print(json.dumps([hard != 0, os.WTERMSIG(status), os.WCOREDUMP(status)]))
+"""
+
+
+@pytest.mark.e2e
+def test_who_is_unseen_leaves_no_core(tmp_path: Path) -> None:
+    assert said(DIES.format(folder=str(tmp_path), fence="unseen()"))[1:] == [signal.SIGABRT, False]
+    assert list(tmp_path.iterdir()) == []
+    possible, _, dumped = said(DIES.format(folder=str(tmp_path), fence="pass"))
+    assert dumped or not possible or _no_cores(), "without the fence there is one (control)"
+
+
+def _no_cores() -> bool:
+    """Whether this machine keeps no core of anybody."""
+    return not Path("/proc/sys/kernel/core_pattern").read_text().strip()
+
+
+LOCKED = """
+from pathlib import Path
+if {plain} and os.getuid() == 0:
+    os.setgid({nobody})
+    os.setuid({nobody})
+resource.setrlimit(resource.RLIMIT_MEMLOCK, ({limit}, {limit}))
+confinement._SWAPS = Path({swaps!r})
+fence = no_swap()
+locked = re.search(r"VmLck:\\s+(\\d+)", Path("/proc/self/status").read_text())[1] != "0"
+print(json.dumps([fence.missing, locked, tried(lambda: mmap.mmap(-1, 2**26)), resource.getrlimit(resource.RLIMIT_MEMLOCK)]))
+"""
+
+
+@pytest.fixture
+def swaps() -> Iterator[str]:
+    """What the kernel would say on a machine with swap, readable by anybody."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        path = Path(name) / "swaps"
+        path.write_text("Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n")
+        yield str(path)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("limit", [0, 2**20, 2**22])
+def test_under_a_limit_of_locked_memory_nothing_is_locked_and_more_can_still_be_had(swaps: str, limit: int) -> None:
+    limit = _possible(limit)
+    seen = said(LOCKED.format(nobody=NOBODY, plain=True, limit=limit, swaps=swaps))
+    assert seen == [f"locked memory is limited to {limit} bytes", False, "done", [limit, limit]]
+
+
+@pytest.mark.e2e
+def test_who_may_lock_any_memory_locks_all_of_it_in_spite_of_a_limit(swaps: str) -> None:
+    limit = _possible(2**20)
+    missing, locked, more, limits = said(LOCKED.format(nobody=NOBODY, plain=False, limit=limit, swaps=swaps))
+    assert (locked, more, limits) == (not missing, "done", [limit, limit])
+    ability = int(re.search(r"CapEff:\s+(\w+)", Path("/proc/self/status").read_text())[1], 16)  # type: ignore[index]
+    assert locked or not ability >> CAP_IPC_LOCK & 1 or _in_user_namespace()
+
+
+def _possible(limit: int) -> int:
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+
+
+def _in_user_namespace() -> bool:
+    """Whether these abilities count inside a namespace only."""
+    return Path("/proc/self/uid_map").read_text().split() != ["0", "0", str(2**32 - 1)]
+
+
 @pytest.mark.e2e
 def test_no_core_and_bounded_resources() -> None:
     code = (
@@ -144,6 +309,14 @@ def test_no_core_and_bounded_resources() -> None:
     assert said(code) == [[0, 0], [50, 50], [64, 64], "OSError", "done", "OSError"]
 
 
+def test_a_kernel_that_does_not_tell_is_a_reason_and_no_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(confinement, "_SIZES", tmp_path / "statm")
+    assert confinement.bounded(memory_bytes=1, cpu_s=1, files=1).missing == "FileNotFoundError"
+    monkeypatch.setattr(confinement, "_INTERFACES", tmp_path / "dev")
+    monkeypatch.setattr(confinement, "_unshared", str)
+    assert confinement.no_network().missing == "FileNotFoundError"
+
+
 def test_fences_that_cannot_be_had_say_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert confinement.no_sockets(forks=True).missing == "no filter for riscv64"
@@ -151,7 +324,7 @@ def test_fences_that_cannot_be_had_say_why(monkeypatch: pytest.MonkeyPatch, tmp_
     swaps.write_text("Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n")
     monkeypatch.setattr(confinement, "_SWAPS", swaps)
     monkeypatch.setattr(confinement, "_libc", _refusing)
-    assert confinement.no_swap().missing.startswith("mlockall: ")
+    assert re.match("mlockall: |locked memory is limited to", confinement.no_swap().missing)
 
 
 class _Refusing:
