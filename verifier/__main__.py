@@ -87,7 +87,7 @@ class World:
         settings = self.settings
         if settings.enclave_socket is None:
             raise ConfigurationError("enclave_socket", "this role needs one")
-        return JobSocket(settings.enclave_socket, settings.prepare_timeout_s, settings.job_timeout_s)
+        return JobSocket(settings.enclave_socket, settings.prepare_timeout_s)
 
     def auditor(self, enclave: JobSocket) -> Auditor:
         """The part that runs light audits."""

@@ -19,14 +19,17 @@ from verifier import frames
 DIAL_TIMEOUT_S = 5.0
 """For a connection to one shard."""
 
+ENDING_S = 5.0
+"""How much longer than the enclave's own limit we wait: it ends what takes too long, and then hangs up."""
+
 
 class JobSocket:
     """One job at a time: `prepare` opens a conversation, `run` ends it."""
 
-    def __init__(self, path: Path, prepare_timeout_s: float, job_timeout_s: float) -> None:
+    def __init__(self, path: Path, prepare_timeout_s: float) -> None:
         self._path = path
         self._prepare_timeout_s = prepare_timeout_s
-        self._job_timeout_s = job_timeout_s
+        self._until = 0.0
         self._peer: socket.socket | None = None
 
     def prepare(self, receipt_id: Digest) -> Prepared:
@@ -42,6 +45,7 @@ class JobSocket:
         self._peer = peer
         frames.send(peer, Prepare(receipt_id))
         prepared: Prepared = self._receive(peer, Prepared)
+        self._until = monotonic_s() + prepared.limit_s + ENDING_S
         if prepared.unfenced:
             telemetry.log("enclave.unfenced", missing=prepared.unfenced)
             telemetry.count("bytewise_unfenced_jobs_total")
@@ -53,7 +57,7 @@ class JobSocket:
         if peer is None:
             raise TryAgain("enclave", "no prepared job")
         try:
-            result = self._served(peer, job, monotonic_s() + self._job_timeout_s)
+            result = self._served(peer, job, self._until)
         finally:
             self.close()
         return verify_result(job, result)

@@ -68,8 +68,6 @@ class NodeSettings:
     """One DA call."""
     prepare_timeout_s: float = 30.0
     """How long the enclave may be busy with something else."""
-    job_timeout_s: float = 120.0
-    """One enclave job."""
     fetch_deadline_s: int = 60
     """Chain time after anchoring when missing bytes become the finding Withheld."""
     ticket_ttl_s: int = 120

@@ -20,6 +20,9 @@ from bytewise.protocol.units import U8, U16, U64, U256, Address, Blob, Digest
 MAX_MESSAGE_BYTES = 16 * 2**20
 """Largest job message: an envelope of the largest bucket with room to spare."""
 
+JOB_LIMIT_S = 120
+"""How long one conversation with an enclave may take, unless the enclave's settings say otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contracts:
@@ -110,6 +113,8 @@ class Prepared:
     """Random name of the enclave process."""
     transport_key: Blob
     """65-byte P-256 point, for this job only."""
+    limit_s: int
+    """Seconds that the conversation may take from its beginning; afterwards the enclave ends it."""
     unfenced: tuple[str, ...] = ()
     """Names of the fences (`bytewise.tee.confinement`) that this machine does not give the enclave."""
 

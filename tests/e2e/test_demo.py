@@ -122,6 +122,9 @@ def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
     given = {name for name in opened if f'"enclave.job","receipt":"{receipt}"' in (demo.folder / f"{name}.log").read_text()}
     assert given, "an enclave with a ticket must have been given the receipt (positive control)"
     assert holders.keys() == {"honest"}, holders
+    # A job may run at this moment, in a process of who has the right to it.
+    working = {name for name, pid in demo.pids.items() if memory.in_children(pid, needles)}
+    assert working <= opened, working
 
 
 def test_no_file_of_anybody_else_holds_plaintext(demo: Run) -> None:

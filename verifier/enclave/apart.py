@@ -5,10 +5,22 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 from bytewise.tee import confinement
 from verifier.enclave.failure import EXIT_BUG, report
+
+OPENING_LIMIT_S = 600.0
+"""Longest that such a process may take to open its engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What it says once it waits for what it was started for."""
+
+    unfenced: tuple[str, ...]
+    """Names of the fences that do not hold around it."""
 
 
 class Apart:
@@ -17,11 +29,14 @@ class Apart:
     def __init__(self, work: Callable[[], None]) -> None:
         """Starts `work` in it. An error of it is reported, and its exit code is then EXIT_BUG."""
         parent = os.getpid()
+        # A pipe ends with the last process that can write to it: this says the same as a pidfd, which not every sandbox allows.
+        self.descriptor, living = os.pipe()
+        """Readable once it has ended, and what it started with it."""
         self.pid = os.fork()
         if self.pid == 0:
+            os.close(self.descriptor)
             _run(work, parent)
-        self.descriptor = os.pidfd_open(self.pid)
-        """Readable once it has ended."""
+        os.close(living)
 
     def has_ended(self, within_s: float = 0) -> bool:
         """Whether it has ended, or does within so many seconds."""
@@ -44,7 +59,8 @@ def _run(work: Callable[[], None], parent: int) -> NoReturn:
     try:
         # Nobody keeps it when its keeper is gone.
         confinement.die_with_parent(parent, signal.SIGKILL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        # What is meant for the whole group is the keeper's to obey: it then ends this process.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         work()
         code = 0

@@ -4,20 +4,21 @@ The library that it computes with brings an HTTP and a hub client along. So it i
 loads it gets one request and one answer over a stream and gives back one word.
 """
 
+import functools
 import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bytewise.protocol.compare import Generated, Verification
-from bytewise.protocol.errors import CannotExecute, NotExact, TryAgain
+from bytewise.protocol.errors import CannotExecute, Fault, MalformedValue, NotExact, OutsideLimits, TryAgain
 from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.units import U8, Digest
 from bytewise.service import telemetry
 from verifier import frames
-from verifier.enclave.apart import Apart
+from verifier.enclave.apart import OPENING_LIMIT_S, Apart, Ready
 from verifier.enclave.judge import JudgingEngine
 
 AGREES = U8(0)
@@ -52,46 +53,85 @@ class Opinion:
     """0 if it gives the same answer; otherwise the `CannotReason`."""
 
 
-class SecondOpinion:
-    """Starts the process, before there is a job, and asks it; `open_engine` and `preload` run in it."""
+class Opened(NamedTuple):
+    """An engine for one opinion."""
 
-    def __init__(self, open_engine: Callable[[], DoubtingEngine], preload: Callable[[], object], limit_s: float) -> None:
-        self._limit_s = limit_s
+    engine: DoubtingEngine
+    """It."""
+    unfenced: tuple[str, ...]
+    """Fences that do not hold around its process."""
+
+
+class SecondOpinion:
+    """Starts the process, before there is a job, and asks it.
+
+    `preload` runs in it and names fences that do not hold; `open_engine` runs in the process of each opinion, which has `limit_s`
+    seconds once it is asked.
+    """
+
+    def __init__(self, open_engine: Callable[[], Opened], preload: Callable[[], tuple[str, ...]], limit_s: int) -> None:
+        self._open_engine, self._preload, self._limit_s = open_engine, preload, limit_s
         self._line, theirs = socket.socketpair()
         with theirs:
-            # Kept for as long as the enclave lives: the kernel ends it with its parent.
-            self._process = Apart(lambda: self._serve(theirs, open_engine, preload))
+            self.process = Apart(lambda: self._serve(theirs))
+            """Kept for as long as the enclave lives; the kernel ends it with its parent."""
+
+    def ready(self) -> Ready:
+        """Once: waits until it can be asked; `TryAgain` if it ends instead or takes too long."""
+        self._line.settimeout(OPENING_LIMIT_S)
+        ready: Ready = frames.receive(self._line, Ready)
+        return ready
 
     def of(self, request: Request, truth: Generated) -> None:
-        """`CannotExecute` unless the second backend gives the same answer."""
+        """`CannotExecute` unless the second backend gives the same answer; `TryAgain` if it gives none, which is no opinion."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)
-            try:
-                frames.send_stream(self._line, theirs)
-                theirs.close()
-                frames.send(ours, Doubt(request, truth.output, truth.out_hash))
-                opinion = frames.receive(ours, Opinion)
-            except TryAgain:
-                raise CannotExecute("the second backend does not answer", CannotReason.BACKEND) from None
-        if opinion.reason != AGREES:
-            raise CannotExecute("the second backend does not agree", CannotReason(opinion.reason))
+            frames.send_stream(self._line, theirs)
+            theirs.close()
+            frames.send(ours, Doubt(request, truth.output, truth.out_hash))
+            opinion = frames.receive(ours, Opinion)
+        if opinion.reason == AGREES:
+            return
+        if opinion.reason not in set(CannotReason):
+            raise MalformedValue("second opinion", str(opinion.reason))
+        raise CannotExecute("the second backend does not agree", CannotReason(opinion.reason))
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.kill()
-        self._process.reap()
+        self.process.kill()
+        self.process.reap()
         self._line.close()
 
-    def _serve(self, line: socket.socket, open_engine: Callable[[], DoubtingEngine], preload: Callable[[], object]) -> None:
+    def _serve(self, line: socket.socket) -> None:
         self._line.close()
-        preload()
-        code = 0
-        # One that fails by itself would fail again. How long one may take is bounded by its processor time.
+        missing, told, code = self._preload(), False, 0
+        # One that fails by itself would fail again.
         while code <= 0:
-            code = Apart(lambda: _answer(line, open_engine())).reap()
+            here, there = socket.socketpair()
+            with here, there:
+                opinion = Apart(functools.partial(self._give, line, there))
+                there.close()
+                here.settimeout(OPENING_LIMIT_S)
+                ready = frames.receive(here, Ready)
+            if not told:
+                frames.send(line, Ready((*missing, *ready.unfenced)))
+                told = True
+            code = opinion.reap()
             if code < 0:
                 telemetry.log("enclave.second_ended", by=signal.Signals(-code).name)
+
+    def _give(self, line: socket.socket, there: socket.socket) -> None:
+        # The engine is open before there is a doubt: whoever waits for an opinion has a deadline.
+        engine, unfenced = self._open_engine()
+        frames.send(there, Ready(unfenced))
+        try:
+            with frames.receive_stream(line) as stream:
+                signal.setitimer(signal.ITIMER_REAL, self._limit_s)  # its signal ends the process, whatever it is computing
+                _answer(stream, engine)
+        except (Fault, TryAgain) as error:
+            # Who asked is gone or at fault, and waits for nothing. The next one may be neither.
+            telemetry.log_error("enclave.second_unasked", error)
 
 
 class Doubting:
@@ -120,13 +160,14 @@ class Doubting:
         return verification
 
 
-def _answer(line: socket.socket, engine: DoubtingEngine) -> None:
-    # The engine is open before there is a doubt: whoever waits for an opinion has a deadline.
-    with frames.receive_stream(line) as stream:
-        doubt = frames.receive(stream, Doubt)
-        try:
-            engine.concur(doubt.request, doubt.output, doubt.out_hash)
-            reason = AGREES
-        except CannotExecute as error:
-            reason = U8(next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND))
-        frames.send(stream, Opinion(reason))
+def _answer(stream: socket.socket, engine: DoubtingEngine) -> None:
+    doubt = frames.receive(stream, Doubt)
+    try:
+        engine.concur(doubt.request, doubt.output, doubt.out_hash)
+        reason = AGREES
+    except CannotExecute as error:
+        reason = U8(next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND))
+    except (MemoryError, OutsideLimits):
+        # As in `verifier.enclave.judge`: what the registered environment allows and this engine does not.
+        reason = U8(CannotReason.RESOURCES)
+    frames.send(stream, Opinion(reason))

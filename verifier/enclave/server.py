@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError, Fault, Unavailable
 from bytewise.protocol.jobs import JobFailed, Prepare, RunJob
-from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from verifier import frames
 from verifier.enclave.session import Bench, Session
@@ -55,15 +54,9 @@ def serve(server: socket.socket, bench: Bench, stop: threading.Event) -> None:
                 _converse(peer, bench)
 
 
-def serve_one(server: socket.socket, bench: Bench, taken: Callable[[Digest], None]) -> None:
-    """Serves connections until one has brought a job, whatever becomes of it; `taken` is told before the job is begun."""
-    jobs: list[Digest] = []
-
-    def begin(receipt_id: Digest) -> None:
-        jobs.append(receipt_id)
-        taken(receipt_id)
-
-    while not jobs:
+def serve_one(server: socket.socket, bench: Bench, taken: Callable[[], None]) -> None:
+    """One conversation with the owner, whether it brings a job or not; `taken` is told when it begins."""
+    while True:
         try:
             peer, _ = server.accept()
         except TimeoutError:
@@ -71,17 +64,18 @@ def serve_one(server: socket.socket, bench: Bench, taken: Callable[[Digest], Non
         with peer:
             peer.settimeout(MESSAGE_TIMEOUT_S)
             if _owner(peer) == os.getuid():
-                _converse(peer, bench, begin)
+                taken()
+                _converse(peer, bench)
+                return
 
 
-def _converse(peer: socket.socket, bench: Bench, begin: Callable[[Digest], None] = lambda _: None) -> None:
+def _converse(peer: socket.socket, bench: Bench) -> None:
     try:
         ask = frames.receive(peer, Prepare)
         session = Session(bench, ask.receipt_id)
         bench.switchboard.peer = peer
         frames.send(peer, session.prepare())
         job = frames.receive(peer, RunJob)
-        begin(ask.receipt_id)
         frames.send(peer, session.run(job))
     except (Fault, Unavailable) as error:
         telemetry.log_error("enclave.failed", error)

@@ -11,7 +11,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import TicketRefused
 from bytewise.protocol.evidence import Evidence, ResultQuote, ResultStatement, result_report_data
-from bytewise.protocol.jobs import JobResult, Prepared, RunJob
+from bytewise.protocol.jobs import JOB_LIMIT_S, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import transport_key_hash
 from bytewise.protocol.premises import premises_of
 from bytewise.protocol.units import U8, Blob, Digest
@@ -27,10 +27,11 @@ class Bench:
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
         rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, switchboard: Switchboard | None = None,
-        unfenced: tuple[str, ...] = (), instance: Digest | None = None,
+        unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
     ) -> None:  # fmt: skip
         """`switchboard`: by which `keys` reach shards, told of each conversation; None if they need none. `unfenced`: fences
-        that do not hold around this process. `instance`: name of the enclave, which its processes share; None draws one."""
+        that do not hold around this process. `instance`: name of the enclave, which its processes share; None draws one.
+        `limit_s`: longest that one conversation may take."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -41,6 +42,7 @@ class Bench:
         self.switchboard = switchboard or Switchboard()
         self.unfenced = unfenced
         self.instance = Digest(rng(32)) if instance is None else instance
+        self.limit_s = limit_s
 
 
 class Session:
@@ -53,7 +55,7 @@ class Session:
 
     def prepare(self) -> Prepared:
         """The fresh transport key of this job."""
-        return Prepared(self._bench.instance, self._public, self._bench.unfenced)
+        return Prepared(self._bench.instance, self._public, self._bench.limit_s, self._bench.unfenced)
 
     def run(self, job: RunJob) -> JobResult:
         """The result of the job that was prepared, with its quote; a `Fault` if it is another job or inconsistent."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.jobs import JOB_LIMIT_S
 from bytewise.tee.quoters import verify_attestation
 
 
@@ -38,8 +39,8 @@ class EnclaveSettings:
     """Most memory of the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
     key_timeout_s: float = 10.0
     """Timeout of one call to a key shard."""
-    job_limit_s: float = 600.0
-    """Longest that one job may take before its process is ended; the duty process has a limit of its own."""
+    job_limit_s: int = JOB_LIMIT_S
+    """Longest that one job may take before its process is ended; the duty process is told and waits as long."""
     working_bytes: int = 4 * 2**30
     """Address space that one job's process may have beyond weights, libraries and `cache_bytes`."""
     require_fences: bool = False

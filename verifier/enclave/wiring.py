@@ -25,8 +25,9 @@ from kms.client import ShardKeySource
 from kms.promises import Promises
 from verifier import frames
 from verifier.enclave import server
-from verifier.enclave.keeper import Keeper, Ready
-from verifier.enclave.second import Doubting, SecondOpinion
+from verifier.enclave.apart import Ready
+from verifier.enclave.keeper import Keeper
+from verifier.enclave.second import Doubting, Opened, SecondOpinion
 from verifier.enclave.session import Bench
 from verifier.enclave.settings import EnclaveSettings
 from verifier.enclave.switchboard import Switchboard
@@ -42,95 +43,104 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
         settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
         cache_bytes=settings.cache_bytes,
     )  # fmt: skip
+    # Before there is a quoter or a socket: a fork has what was there.
+    second = _second(settings, loaded)
     loaded.preload()
     simulator = functools.partial(_simulator, loaded.model_id)
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()
     gc.freeze()  # what stays need not be searched after each job for what the job left, nor be copied by that
-    parts = _Parts(settings, loaded, quoter)
     with server.listen(settings.socket) as listening:
-        fences = [*fences, confinement.no_sockets(forks=True)]
-        parts.unfenced = tuple(each.name for each in fences if each.missing)
-        _tell(fences, settings.require_fences)
-        keeper = Keeper(listening, parts.bench, parts.promises, settings.job_limit_s, stop, parts.announce)
+        unfenced = _missing(*fences, confinement.no_sockets(forks=True))
+        if second is not None:
+            unfenced += tuple(f"second {each}" for each in second.ready().unfenced)
+        _require(settings, unfenced)
+        parts = _Parts(settings, loaded, quoter, second, unfenced)
+        watched = None if second is None else second.process
+        keeper = Keeper(listening, parts.bench, parts.promises, settings.job_limit_s, stop, parts.announce, watched)
         code = keeper.run()
-    parts.close()
+    if second is not None:
+        second.close()
     settings.socket.unlink(missing_ok=True)
     return code
 
 
-class _Parts:
-    """What the keeper's processes need; each method says in which process it runs."""
+def _second(settings: EnclaveSettings, loaded: Loaded) -> SecondOpinion | None:
+    # An engine that computes with the library anyway asks its second backend where it is.
+    if loaded.has_library:
+        return None
 
-    def __init__(self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter) -> None:
-        self._settings, self._loaded, self._quoter = settings, loaded, quoter
+    def begin() -> tuple[str, ...]:
+        missing = _missing(confinement.no_sockets(forks=True))
+        library()
+        return missing
+
+    def engine() -> Opened:
+        opened = loaded.open()
+        assert isinstance(opened, ExactEngine)
+        opened.second_backend()
+        return Opened(opened, _missing(*_fences(settings, opened)))
+
+    return SecondOpinion(engine, begin, settings.job_limit_s)
+
+
+class _Parts:
+    """What the processes of jobs need; each method says in which process it runs."""
+
+    def __init__(
+        self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter, second: SecondOpinion | None, unfenced: tuple[str, ...]
+    ) -> None:
+        self._settings, self._loaded, self._quoter, self._second = settings, loaded, quoter, second
+        self._unfenced = unfenced
         self.promises = Promises()
         # Shards count the instances that ask about one receipt: each retry must not be another.
         self._instance = Digest(os.urandom(32))
-        self.unfenced: tuple[str, ...] = ()
-        # An engine that computes with the library anyway asks its second backend where it is.
-        self._second = None if loaded.has_library else SecondOpinion(self._second_engine, _second_begins, settings.job_limit_s)
 
     def bench(self, line: socket.socket) -> Bench:
         """In a job's process: everything for one job, with the fences that the keeper cannot put up for it."""
         engine = self._loaded.open()
         engine.vectors()
-        fences = self._fences(engine)
+        missing = (*self._unfenced, *_missing(*_fences(self._settings, engine)))
         switchboard, promises = Switchboard(), Promises(lambda promise: frames.send(line, promise))
         for each in self.promises.kept():
             promises.learn(each)
         keys = ShardKeySource(self._quoter, timeout_s=self._settings.key_timeout_s, dial=switchboard.dial, promises=promises)
         judging = Doubting(engine, self._second) if self._second is not None and isinstance(engine, ExactEngine) else engine
-        missing = (*self.unfenced, *(each.name for each in fences if each.missing))
         return Bench(
             judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, switchboard,
-            missing, self._instance,
+            missing, self._instance, self._settings.job_limit_s,
         )  # fmt: skip
 
     def announce(self, ready: Ready) -> None:
         """In the keeper, once the first process waits for a job."""
         telemetry.log("enclave.ready", model=self._loaded.model_id, unfenced=ready.unfenced)
-        if self._settings.require_fences and ready.unfenced:
-            raise ConfigurationError("require_fences", f"not here: {', '.join(ready.unfenced)}")
+        _require(self._settings, ready.unfenced)
         if self._settings.ready_file is not None:
             self._settings.ready_file.write_text(self._loaded.model_id.hex())
 
-    def close(self) -> None:
-        """In the keeper, at its end."""
-        if self._second is not None:
-            self._second.close()
 
-    def _second_engine(self) -> ExactEngine:
-        # In the process of one opinion.
-        engine = self._loaded.open()
-        assert isinstance(engine, ExactEngine)
-        engine.second_backend()
-        self._fences(engine)
-        return engine
-
-    def _fences(self, engine: AnyEngine) -> list[Fence]:
-        settings = self._settings
-        fences = [confinement.no_swap(), confinement.no_sockets(forks=False)]
-        if settings.device != "cpu":
-            # A GPU's driver maps more addresses than there is memory anywhere.
-            return [*fences, Fence("bounded", f"not on {settings.device}")]
-        cache = engine.allowance if isinstance(engine, ExactEngine) else 0
-        # Opening the engine took some of it already; as much again is allowed for that.
-        cpu_s = int(2 * settings.job_limit_s * settings.threads) + 60
-        return [*fences, confinement.bounded(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
+def _fences(settings: EnclaveSettings, engine: AnyEngine) -> list[Fence]:
+    # Those of a process that has a job or a doubt.
+    fences = [confinement.no_swap(), confinement.no_sockets(forks=False)]
+    if settings.device != "cpu":
+        # A GPU's driver maps more addresses than there is memory anywhere.
+        return [*fences, Fence("bounded", f"not on {settings.device}")]
+    cache = engine.allowance if isinstance(engine, ExactEngine) else 0
+    # Opening the engine took some of it already; as much again is allowed for that.
+    cpu_s = 2 * settings.job_limit_s * settings.threads + 60
+    return [*fences, confinement.bounded(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
 
 
-def _second_begins() -> None:
-    confinement.no_sockets(forks=True)
-    library()
-
-
-def _tell(fences: list[Fence], required: bool) -> None:
+def _missing(*fences: Fence) -> tuple[str, ...]:
     for each in fences:
-        telemetry.log("enclave.fence", name=each.name, holds=not each.missing, why=each.missing)
-    missing = [f"{each.name} ({each.missing})" for each in fences if each.missing]
-    if required and missing:
-        raise ConfigurationError("require_fences", f"not here: {', '.join(missing)}")
+        if each.missing:
+            telemetry.log("enclave.fence", name=each.name, why=each.missing)
+    return tuple(each.name for each in fences if each.missing)
+
+
+def _require(settings: EnclaveSettings, unfenced: tuple[str, ...]) -> None:
+    if settings.require_fences and unfenced:
+        raise ConfigurationError("require_fences", f"not here: {', '.join(unfenced)}")
 
 
 def _environment(settings: EnclaveSettings) -> Environment | None:

@@ -63,7 +63,7 @@ def case() -> Case:
 
 
 def client(path: Path) -> JobSocket:
-    return JobSocket(path, prepare_timeout_s=10.0, job_timeout_s=20.0)
+    return JobSocket(path, prepare_timeout_s=10.0)
 
 
 RIGHT = vote_right(b.DISPUTE, 1, word("round seed"), 2_000_000_000)

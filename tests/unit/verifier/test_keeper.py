@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,10 @@ from tests.unit.verifier import bench as b
 from tests.unit.verifier.test_job_socket import RIGHT, case
 from tests.world import word
 from verifier import frames
-from verifier.enclave import server
-from verifier.enclave.apart import Apart
+from verifier.enclave import keeper, server
+from verifier.enclave.apart import Apart, Ready
 from verifier.enclave.failure import EXIT_BUG
-from verifier.enclave.keeper import Keeper, Ready
+from verifier.enclave.keeper import Keeper
 from verifier.enclave.session import Bench
 from verifier.jobs import JobSocket
 from verifier.tickets import run_job
@@ -50,7 +50,7 @@ class Keys(b.WholeKey):
 class Kept:
     """A keeper in a thread of this process."""
 
-    def __init__(self, place: Path, act: Act, limit_s: float) -> None:
+    def __init__(self, place: Path, act: Act, limit_s: int, second: Apart | None) -> None:
         self.place, self.promises, self.ready = place, Promises(), threading.Event()
         self.codes: list[int] = []
         self.stop = threading.Event()
@@ -64,17 +64,22 @@ class Kept:
         def announce(_: Ready) -> None:
             self.ready.set()
 
-        keeper = Keeper(self._listening, opened, self.promises, limit_s, self.stop, announce)
-        self._thread = threading.Thread(target=lambda: self.codes.append(keeper.run()))
+        found = Keeper(self._listening, opened, self.promises, limit_s, self.stop, announce, second)
+        self._thread = threading.Thread(target=lambda: self.codes.append(found.run()))
         self._thread.start()
 
     def judge(self) -> JobResult:
         """One job."""
-        return run_job(JobSocket(self.place / "s", 30, 30), b.VOTER, b.CONTRACTS, case(), RIGHT)
+        return run_job(JobSocket(self.place / "s", 30), b.VOTER, b.CONTRACTS, case(), RIGHT)
 
     def pids(self) -> list[int]:
         """Processes that have had a job."""
         return [int(line) for line in (self.place / "pids").read_text().split()]
+
+    def ends(self) -> None:
+        """Asserts that it ends by itself."""
+        self._thread.join(timeout=30)
+        assert not self._thread.is_alive()
 
     def close(self) -> None:
         """Stops it."""
@@ -85,10 +90,10 @@ class Kept:
 
 
 @contextmanager
-def kept(act: Act, limit_s: float = 30) -> Iterator[Kept]:
+def kept(act: Act, limit_s: int = 30, second: Apart | None = None) -> Iterator[Kept]:
     """A keeper whose jobs first do something."""
     with tempfile.TemporaryDirectory() as name:
-        found = Kept(Path(name), act, limit_s)
+        found = Kept(Path(name), act, limit_s, second)
         try:
             yield found
         finally:
@@ -116,7 +121,7 @@ def test_every_job_has_a_process_that_is_gone_afterwards() -> None:
     assert enclave.codes == [0]
 
 
-ENDS: dict[str, tuple[Callable[[], object], float]] = {
+ENDS: dict[str, tuple[Callable[[], object], int]] = {
     "is killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), 60),
     "takes too long": (threading.Event().wait, 3),
 }
@@ -140,7 +145,7 @@ def test_a_bug_in_a_job_ends_the_enclave_and_its_words_are_in_no_log(capfd: pyte
     with kept(wrong) as enclave:
         with pytest.raises(TryAgain):
             enclave.judge()
-        enclave._thread.join(timeout=30)
+        enclave.ends()
     said = capfd.readouterr()
     assert enclave.codes == [EXIT_BUG] and '"error":"NotExact"' in said.err and CANARY not in said.err + said.out
 
@@ -153,6 +158,87 @@ def test_a_process_that_dies_before_it_has_a_job_ends_the_enclave() -> None:
     left, right = socket.socketpair()
     with left, right:
         assert Keeper(left, dies, Promises(), 30, threading.Event(), lambda _: None).run() == EXIT_BUG
+
+
+@contextmanager
+def beside(work: Callable[[], object]) -> Iterator[Apart]:
+    """A process beside the keeper's own."""
+
+    def run() -> None:
+        work()
+
+    process = Apart(run)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.reap()
+
+
+def test_when_the_second_backend_has_ended_the_enclave_ends_to_be_started_again() -> None:
+    with beside(threading.Event().wait) as second, kept(lambda *_: None, second=second) as enclave:
+        assert enclave.judge().outcome == Outcome.EXECUTED
+        second.kill()
+        enclave.ends()
+    assert enclave.codes == [EXIT_BUG]
+
+
+def test_a_job_during_which_the_second_backend_ends_is_no_vote() -> None:
+    with beside(threading.Event().wait) as second:
+        with kept(lambda *_: os.kill(second.pid, signal.SIGKILL), second=second) as enclave:
+            # Either it was faster, or it was ended: never does it say that it cannot execute.
+            with suppress(TryAgain):
+                assert enclave.judge().outcome == Outcome.EXECUTED
+            enclave.ends()
+        assert enclave.codes == [EXIT_BUG]
+
+
+def test_what_nobody_understands_ends_the_job_that_says_it_and_not_the_enclave() -> None:
+    def babble(_: Path, line: socket.socket) -> None:
+        line.sendall((7).to_bytes(4, "big") + b"garbage")
+        threading.Event().wait()
+
+    def once(place: Path, line: socket.socket) -> None:
+        first_only(lambda: babble(place, line))(place, line)
+
+    with kept(once) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        assert enclave.judge().outcome == Outcome.EXECUTED
+    assert enclave.codes == [0]
+
+
+def test_who_connects_and_says_nothing_is_ended_and_the_next_job_is_judged() -> None:
+    with kept(lambda *_: None, limit_s=3) as enclave, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.connect(str(enclave.place / "s"))
+        peer.settimeout(30)
+        peer.sendall(b"\0")
+        assert peer.recv(1) == b"", "hung up on"
+        assert enclave.judge().outcome == Outcome.EXECUTED
+
+
+def test_a_process_that_opens_its_engine_for_too_long_ends_the_enclave(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(_: socket.socket) -> Bench:
+        threading.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(keeper, "OPENING_LIMIT_S", 0.5)
+    left, right = socket.socketpair()
+    with left, right:
+        assert Keeper(left, hangs, Promises(), 30, threading.Event(), lambda _: None).run() == EXIT_BUG
+
+
+def test_a_signal_to_the_whole_group_is_the_keepers_to_obey() -> None:
+    told, tell = os.pipe()
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.write(tell, b"lives")
+
+    assert Apart(work).reap() == 0 and os.read(told, 5) == b"lives"
+    os.close(told)
+    os.close(tell)
 
 
 def test_what_a_shard_promised_in_one_job_is_known_in_the_next() -> None:

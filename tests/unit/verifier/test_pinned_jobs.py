@@ -66,7 +66,7 @@ def enclave(place: Place | None) -> Iterator[JobSocket]:
         thread = threading.Thread(target=server.serve, args=(listening, bench, stop))
         thread.start()
         try:
-            yield JobSocket(Path(name) / "s", prepare_timeout_s=10.0, job_timeout_s=30.0)
+            yield JobSocket(Path(name) / "s", prepare_timeout_s=10.0)
         finally:
             stop.set()
             thread.join(timeout=30)

@@ -43,7 +43,7 @@ def ask(world: World) -> Iterator[Callable[[RunJob, Callable[[socket.socket, Run
                 with peer:
                     peer.settimeout(20)
                     frames.receive(peer, Prepare)
-                    frames.send(peer, Prepared(world.instance, world.public))
+                    frames.send(peer, Prepared(world.instance, world.public, 20))
                     got = frames.receive(peer, RunJob)
                     inside(peer, got)
                     with contextlib.suppress(TryAgain):  # who found the enclave at fault has hung up
@@ -52,7 +52,7 @@ def ask(world: World) -> Iterator[Callable[[RunJob, Callable[[socket.socket, Run
             thread = threading.Thread(target=enclave)
             thread.start()
             try:
-                duty = JobSocket(path, prepare_timeout_s=20, job_timeout_s=20)
+                duty = JobSocket(path, prepare_timeout_s=20)
                 duty.prepare(job.ticket.receipt_id)
                 return duty.run(job)
             finally:
