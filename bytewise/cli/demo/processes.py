@@ -1,5 +1,6 @@
 """The operating-system processes of a network: start, wait until ready, kill one, end all. Only by handle, never by name."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -132,14 +133,18 @@ class Network:
 
 
 def _pss(pid: int) -> int:
-    """Proportional set size of a process and its children in bytes; 0 if it is gone (proc(5), smaps_rollup)."""
+    """Proportional set size of a process and its children in bytes (proc(5), smaps_rollup).
+
+    Who is gone counts nothing, nor does an enclave that is closed to this user: root sees it, if it may.
+    """
     try:
         family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))] if pid != os.getpid() else [pid]
-        total = 0
-        for member in family:
+    except psutil.Error:
+        return 0
+    total = 0
+    for member in family:
+        with contextlib.suppress(OSError):
             for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines():
                 if line.startswith("Pss:"):
                     total += int(line.split()[1]) * 1024
-        return total
-    except (OSError, psutil.Error):
-        return 0
+    return total

@@ -1,6 +1,5 @@
 """Fences of a process: each refuses what it is for, says that it holds, and says why not where it cannot."""
 
-import json
 import os
 import platform
 import re
@@ -11,144 +10,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bytewise.service.settings import child_environment
 from bytewise.tee import confinement
+from tests.unit.tee.inside import PROGRAM, ROOT, said
 
-ROOT = Path(__file__).resolve().parents[3]
 CAP_IPC_LOCK = 14
-
-PROGRAM = """
-import ctypes, json, mmap, os, re, resource, signal, socket, struct, subprocess, sys, threading
-from bytewise.tee import confinement
-from bytewise.tee.confinement import *
-libc = ctypes.CDLL(None, use_errno=True)
-def powerless():
-    assert libc.capset(struct.pack("II", 0x20080522, 0), bytes(24)) == 0
-    libc.prctl(4, 1, 0, 0, 0)  # such a change closes the process by itself
-def plain():
-    if os.getuid() == 0:
-        try:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-        except PermissionError:  # root of a container that may not
-            pass
-    powerless()
-def tried(act):
-    try:
-        act()
-        return "done"
-    except (OSError, MemoryError) as error:
-        return type(error).__name__
-def system(number, *arguments):
-    return "done" if libc.syscall(number, *arguments) >= 0 else os.strerror(ctypes.get_errno())
-def thread():
-    started = threading.Thread(target=lambda: None)
-    started.start()
-    started.join()
-def forked():
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
-"""
-
-
-def said(code: str) -> Any:
-    """What a process of its own prints as JSON."""
-    command = [sys.executable, "-c", PROGRAM + code]
-    done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-TRIES = """
-ours, theirs = socket.socketpair()
-pipe = socket.socket(socket.AF_UNIX)
-print(json.dumps({
-    "internet": tried(lambda: socket.socket()), "unix": tried(lambda: socket.socket(socket.AF_UNIX)),
-    "netlink": tried(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)),
-    "connect": tried(lambda: pipe.connect("/nowhere")), "bind": tried(lambda: pipe.bind("")),
-    "program": tried(lambda: subprocess.run(["true"], timeout=30)), "fork": tried(forked), "thread": tried(thread),
-    "socketpair": tried(lambda: (ours.sendall(b"x"), theirs.recv(1))),
-    "io_uring": system(425, 1, 0), "ptrace": system(101, 3, os.getppid(), 0, 0),
-    "read": system(310, os.getpid(), 0, 0, 0, 0, 0),
-}))
-"""
-REFUSED, GONE = "PermissionError", os.strerror(1)
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize("forks", [True, False])
-def test_without_sockets_nothing_is_opened_and_what_was_handed_in_goes_on(forks: bool) -> None:
-    seen = said(
-        f"made = socket.socket(socket.AF_UNIX)\nassert no_sockets(forks={forks}) == ('no_sockets', '')\n"
-        + TRIES.replace("pipe = socket.socket(socket.AF_UNIX)", "pipe = made")
-    )
-    refused = {"internet", "unix", "netlink", "connect", "bind", "program"}
-    assert {name for name, result in seen.items() if result == REFUSED} == refused | (set() if forks else {"fork"})
-    assert (seen["io_uring"], seen["ptrace"], seen["read"]) == (GONE, GONE, GONE)
-    assert (seen["thread"], seen["socketpair"]) == ("done", "done")
-
-
-@pytest.mark.e2e
-def test_without_the_fence_all_of_it_works() -> None:
-    seen = said(TRIES)
-    # The path is wrong and nothing is being traced: what matters is that it is not refused as such.
-    assert {seen[name] for name in ("internet", "unix", "netlink", "program", "fork", "thread", "socketpair")} == {"done"}
-    assert seen["connect"] == "FileNotFoundError" and GONE not in (seen["read"], seen["ptrace"])
-
-
-SOCKETPAIRS = """
-def pair(family, kind):
-    for each in socket.socketpair(family, kind):
-        each.close()
-UNIX = socket.AF_UNIX
-print(json.dumps([tried(lambda: pair(UNIX, kind)) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET)]))
-"""
-
-
-@pytest.mark.e2e
-def test_without_sockets_a_pair_is_of_streams_because_datagrams_can_be_sent_to_any_path() -> None:
-    assert said(SOCKETPAIRS) == ["done"] * 3, "the control"
-    assert said("assert no_sockets(forks=True).missing == ''" + SOCKETPAIRS) == ["done", REFUSED, REFUSED]
-
-
-CALLED = """
-names = ("socket", "unshare", "setns", "chroot", "pivot_root", "move_mount", "open_tree", "fsopen", "process_madvise",
-         "pidfd_send_signal", "fanotify_init", "swapon", "reboot", "acct", "kexec_file_load", "delete_module", "iopl", "ioperm")
-from bytewise.tee.seccomp import CALLS
-def answer(number):
-    libc.syscall(number, -1, -1, -1, -1, -1, -1)
-    return ctypes.get_errno()
-print(json.dumps([name for name in names if answer(CALLS[name]) != 1]))
-"""
-
-
-@pytest.mark.e2e
-def test_without_sockets_what_could_bring_one_back_or_reach_into_another_process_is_refused() -> None:
-    assert said("assert no_sockets(forks=True).missing == ''" + CALLED) == []
-
-
-CLONED = """
-def cloned(flags):
-    pid = libc.syscall(56, flags | signal.SIGCHLD, 0, 0, 0, 0)
-    if pid == 0:
-        os._exit(0)
-    if pid > 0:
-        os.waitpid(pid, 0)
-    return pid > 0
-print(json.dumps([cloned(0), cloned(0x10000000)]))
-"""
-
-
-@pytest.mark.e2e
-def test_a_process_that_may_fork_gets_no_namespace_by_it() -> None:
-    assert said("assert no_sockets(forks=True).missing == ''" + CLONED) == [True, False]
+REFUSED = "PermissionError"
 
 
 def _has_namespaces(*options: str) -> bool:

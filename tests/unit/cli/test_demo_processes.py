@@ -1,0 +1,28 @@
+"""What the demo says about its processes."""
+
+import os
+import threading
+
+from bytewise.cli.demo.processes import _pss
+from bytewise.tee import confinement
+from verifier.enclave.apart import Apart
+
+
+def test_a_process_that_is_closed_to_this_user_does_not_hide_the_others() -> None:
+    here, there = os.pipe()
+
+    def closed() -> None:
+        confinement.unseen()
+        os.write(there, b"x")
+        threading.Event().wait()
+
+    def work() -> None:
+        Apart(closed)
+        threading.Event().wait()
+
+    process = Apart(work)
+    os.close(there)
+    assert os.read(here, 1) == b"x" and _pss(process.pid) > 0
+    process.kill()
+    process.reap()
+    os.close(here)
