@@ -24,15 +24,19 @@ from verifier.enclave.judge import JudgingEngine
 AGREES = U8(0)
 
 
-class DoubtingEngine(JudgingEngine, Protocol):
+class Concurring(Protocol):
+    """What gives an opinion."""
+
+    def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
+        """`CannotExecute` unless a second backend gives this very answer and passes the vectors."""
+        ...
+
+
+class DoubtingEngine(JudgingEngine, Concurring, Protocol):
     """An engine whose second backend can be asked elsewhere."""
 
     def vectors(self) -> Digest:
         """Runs the profile's vectors; `NotExact` names what differs."""
-        ...
-
-    def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
-        """`CannotExecute` unless a second backend gives this very answer and passes the vectors."""
         ...
 
 
@@ -56,7 +60,7 @@ class Opinion:
 class Opened(NamedTuple):
     """An engine for one opinion."""
 
-    engine: DoubtingEngine
+    engine: Concurring
     """It."""
     unfenced: tuple[str, ...]
     """Fences that do not hold around its process."""
@@ -160,7 +164,7 @@ class Doubting:
         return verification
 
 
-def _answer(stream: socket.socket, engine: DoubtingEngine) -> None:
+def _answer(stream: socket.socket, engine: Concurring) -> None:
     doubt = frames.receive(stream, Doubt)
     try:
         engine.concur(doubt.request, doubt.output, doubt.out_hash)

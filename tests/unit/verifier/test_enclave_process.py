@@ -155,13 +155,13 @@ def running(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     )
     command = [sys.executable, "-m", "tests.unit.verifier.enclave_program", "--config", str(folder / "enclave.toml")]
     with (folder / "log").open("wb") as log, world.serving((1, world.shard(1)), (2, world.shard(2))):
-        process = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)
+        process = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log, start_new_session=True)
         try:
             wait_until(lambda: (folder / "ready").exists() or process.poll() is not None, timeout_s=120)
             assert process.poll() is None, (folder / "log").read_text()
             yield Running(world, ExactEngine(model), process, folder)
         finally:
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)  # as a supervisor may: all of its processes get it
             assert process.wait(timeout=60) == 0, (folder / "log").read_text()
 
 
