@@ -42,6 +42,7 @@ from serving.desk import Desk
 from serving.disputes import OwnDisputes
 from serving.duties import Duties
 from serving.openai import Ask
+from serving.own_stake import OwnStake
 from serving.pipeline import Hands, Pipeline
 from serving.recipe import Offer
 from serving.settings import OperatorSettings
@@ -95,9 +96,10 @@ class Work:
     sender: ContractSender
     desk: Desk
     lane: Lane
+    stake: OwnStake
 
     def tick(self) -> None:
-        """What is owed for what was published, then what is to be published, then disputes.
+        """What is owed for what was published, then what is to be published, then disputes, then the own record of stake.
 
         None keeps another from its turn: a list is demanded just when DA is away, and then no new batch can be built either.
         The transactions of each are sent before the next may wait for DA. A `Bug` ends the tick at once; of other errors the
@@ -105,7 +107,7 @@ class Work:
         """
         failed: list[Fault | Unavailable] = []
         pump = self.sender.pump
-        for part in (self.duties.step, pump, self.batcher.tick, pump, self.disputes.step, pump):
+        for part in (self.duties.step, pump, self.batcher.tick, pump, self.disputes.step, self.stake.step, pump):
             try:
                 part()
             except (Fault, Unavailable) as error:
@@ -195,7 +197,8 @@ class Operator:
         duties = Duties(own, sender, hands.books, hands.blobs, operator.address, network.anchor_domain)
         orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
         disputes = OwnDisputes(everybody, sender, hands.books, hands.blobs, orders, operator.address, network.anchor_domain)
-        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), lane)
+        stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
+        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), lane, stake)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits

@@ -41,9 +41,10 @@ from verifier.leaf_book import LeafBook
 from verifier.members import Members
 from verifier.node import Node, Part, Votes
 from verifier.orders import Orders
+from verifier.own_record import OwnRecord
 from verifier.records import Records
+from verifier.refused_slashes import RefusedSlashes
 from verifier.reporter import Reporter
-from verifier.restaked import RestakedStake
 from verifier.settings import NodeSettings, Role
 from verifier.tip_server import TipServer
 from verifier.tips import TipBox, TipSender
@@ -137,9 +138,10 @@ class World:
     ) -> Node:
         """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
-        shared = self.chain, int(self.network.deploy_block), self.signer.address, self.settings.moves
-        late, restaked, orders = LatePay(*shared), RestakedStake(*shared), Orders(Duties(self.database, self.clock), self.sender)
-        everything = (votes, auditor, self.members, watchtower, reporter, demander, restaked, late, orders)
+        first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
+        stake = OwnRecord(self.chain, first, me), RefusedSlashes(self.chain, first, moves), LatePay(self.chain, first, me, moves)
+        orders = Orders(Duties(self.database, self.clock), self.sender)
+        everything = (votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(

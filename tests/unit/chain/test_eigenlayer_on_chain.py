@@ -22,13 +22,15 @@ from bytewise.storage.outbox import Item, State
 from chain.artifacts import Log
 from chain.book import write_network
 from chain.params import DEVNET
+from serving.own_stake import OwnStake
 from tests.anvil import Anvil
 from tests.court_session import EAGER, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, receipt, word
 from tests.restaked import MAX_AGE, EigenLayer
 from verifier.moves import make_move
+from verifier.own_record import OwnRecord
 from verifier.refusals import REMEMBERED_S
-from verifier.restaked import RestakedStake
+from verifier.refused_slashes import RefusedSlashes
 from verifier.tally import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
@@ -40,14 +42,18 @@ class Place(Court):
     def __init__(self, anvil: Anvil, folder: Path) -> None:
         super().__init__(anvil, folder, at_eigenlayer=True)
         self.eigen = EigenLayer.of(anvil, self.network)
-        shared = int(self.network.deploy_block), VERIFIERS[0].address, EAGER
-        self.part = RestakedStake(self.reader, *shared)
+        first = int(self.network.deploy_block)
+        self.parts = OwnRecord(self.reader, first, VERIFIERS[0].address), RefusedSlashes(self.reader, first, EAGER)
         """Of the first verifier's process."""
+        self.stake = OwnStake(self.reader, self.of(OPERATOR), first, OPERATOR.address)
+        """Of the first operator's."""
 
     def looks(self) -> tuple[Action, ...]:
-        """The part looks again, and its process sends what it decides; what that was."""
+        """The processes look again, and send what they decide; what that was of the verifier's."""
         mine(self.anvil, SETTLED_BLOCKS)
-        decided = self.part.step(self.reader.docket(VERIFIERS[0].address, self.reader.head()))
+        self.stake.step()
+        docket = self.reader.docket(VERIFIERS[0].address, self.reader.head())
+        decided = tuple(action for part in self.parts for action in part.step(docket))
         for action in decided:
             make_move(self.of(VERIFIERS[0]), action)
         self.pump()
@@ -163,7 +169,8 @@ def test_a_process_keeps_its_own_record_young_and_true(anvil: Anvil, tmp_path: P
     mine(anvil, first + MAX_AGE // 2 - place.reader.head())
     assert place.looks() == (SyncStake(who.address, first),) and place.looks() == ()
     mine(anvil, MAX_AGE // 2)
-    assert (place.holdings(who).stake_wei, place.holdings(other).stake_wei) == (STAKE_WEI, 0), "nobody looks after the other's"
+    stakes = [place.holdings(each).stake_wei for each in (who, OPERATOR, other)]
+    assert stakes == [STAKE_WEI, STAKE_WEI, 0], "verifier and operator have renewed theirs; nobody looks after the other's"
     (again,) = place.looks()
     place.eigen.do("stake", who.address, value_wei=STAKE_WEI // 20)
     assert place.looks() == (), "a little more is no reason"

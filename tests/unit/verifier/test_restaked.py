@@ -13,15 +13,17 @@ from tests.unit.verifier.outgoing import Outgoing
 from tests.unit.verifier.town import Town
 from tests.world import signer, word
 from verifier.moves import make_move, told
+from verifier.node import Part
+from verifier.own_record import OwnRecord
 from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
-from verifier.restaked import RestakedStake
+from verifier.refused_slashes import RefusedSlashes
 from verifier.tally import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)
 LIFE, LIAR = 1000, signer("liar").address
 
 
-def look(town: Town, part: RestakedStake, blocks: int = SETTLED_BLOCKS, seconds: int = REMEMBERED_S) -> set[Action]:
+def look(town: Town, part: Part, blocks: int = SETTLED_BLOCKS, seconds: int = REMEMBERED_S) -> set[Action]:
     """What is decided so many blocks later."""
     town.chain.number += blocks
     return set(part.step(town.chain.pass_time(seconds)))
@@ -30,12 +32,13 @@ def look(town: Town, part: RestakedStake, blocks: int = SETTLED_BLOCKS, seconds:
 def test_on_a_network_with_a_vault_of_its_own_nothing_is_read(tmp_path: Path) -> None:
     town = Town(tmp_path)
     town.chain.staked[TOWER], town.chain.unslashed = 5, [(LIAR, word("ref"), 1)]
-    assert look(town, RestakedStake(town.chain, 1, TOWER, OURS)) == set() and town.chain.reads == town.chain.trials == []
+    for part in (OwnRecord(town.chain, 1, TOWER), RefusedSlashes(town.chain, 1, OURS)):
+        assert look(town, part) == set() and town.chain.reads == town.chain.trials == []
 
 
 def test_our_record_is_made_renewed_and_follows_our_stake(tmp_path: Path) -> None:
     town, sent = Town(tmp_path), Outgoing()
-    town.chain.life, part = LIFE, RestakedStake(town.chain, 1, TOWER, MOVES)
+    town.chain.life, part = LIFE, OwnRecord(town.chain, 1, TOWER)
     assert look(town, part) == set(), "no stake"
     town.chain.staked = {TOWER: 100, LIAR: 7}
     for _ in range(2):
@@ -43,7 +46,7 @@ def test_our_record_is_made_renewed_and_follows_our_stake(tmp_path: Path) -> Non
     made = town.chain.number
     town.chain.records = [(TOWER, made, 100), (LIAR, made + 1, 7)]
     assert look(town, part) == set()
-    assert look(town, part, blocks=LIFE // 2) == {SyncStake(TOWER, made)}, "and by a part whose turn it is not"
+    assert look(town, part, blocks=LIFE // 2) == {SyncStake(TOWER, made)}
     town.chain.records.append((TOWER, town.chain.number, 100))
     town.chain.staked[TOWER] = 120
     (due,) = look(town, part)
@@ -57,7 +60,7 @@ def test_our_record_is_made_renewed_and_follows_our_stake(tmp_path: Path) -> Non
 
 def test_what_eigenlayer_refused_is_retried_once_it_would_take_it_and_again_after_each_refusal(tmp_path: Path) -> None:
     town, ref, sent = Town(tmp_path), word("ref"), Outgoing()
-    town.chain.life, part, others = LIFE, RestakedStake(town.chain, 1, TOWER, OURS), RestakedStake(town.chain, 1, TOWER, MOVES)
+    town.chain.life, part, others = LIFE, RefusedSlashes(town.chain, 1, OURS), RefusedSlashes(town.chain, 1, MOVES)
     town.chain.unslashed = [(LIAR, ref, 2)]
     assert look(town, others) == set() and town.chain.trials == [], "another's turn"
     assert look(town, part) == set() and town.chain.trials == [ref], "EigenLayer is paused"
@@ -73,7 +76,7 @@ def test_what_eigenlayer_refused_is_retried_once_it_would_take_it_and_again_afte
 
 def test_many_refusals_are_asked_about_a_few_at_a_time_and_all_in_the_end(tmp_path: Path) -> None:
     town = Town(tmp_path)
-    town.chain.life, part = LIFE, RestakedStake(town.chain, 1, TOWER, OURS)
+    town.chain.life, part = LIFE, RefusedSlashes(town.chain, 1, OURS)
     refs = [word("ref", number) for number in range(3 * QUESTIONS_PER_STEP)]
     town.chain.unslashed = [(LIAR, ref, 2) for ref in refs]
     for step in range(1, 4):
@@ -84,7 +87,7 @@ def test_many_refusals_are_asked_about_a_few_at_a_time_and_all_in_the_end(tmp_pa
 
 def test_it_looks_seldom_but_often_in_a_short_life_and_again_if_the_chain_could_not_be_read(tmp_path: Path) -> None:
     town = Town(tmp_path)
-    town.chain.life, part = 40, RestakedStake(town.chain, 1, TOWER, OURS)
+    town.chain.life, part = 40, OwnRecord(town.chain, 1, TOWER)
     look(town, part)
     reads = len(town.chain.reads)
     assert look(town, part, blocks=1) == set() and len(town.chain.reads) == reads
