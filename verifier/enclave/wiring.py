@@ -12,7 +12,7 @@ from types import FrameType
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.model import library
 from bytewise.inference.profiles import AnyEngine, Loaded, verify_artifact
-from bytewise.ports import Quoter
+from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ConfigurationError, Fault
@@ -27,6 +27,7 @@ from verifier import frames
 from verifier.enclave import server
 from verifier.enclave.apart import Ready
 from verifier.enclave.keeper import Keeper
+from verifier.enclave.rebuilder import Rebuilder
 from verifier.enclave.second import Doubting, Opened, SecondOpinion
 from verifier.enclave.session import Bench
 from verifier.enclave.settings import EnclaveSettings
@@ -34,6 +35,9 @@ from verifier.enclave.switchboard import Switchboard
 
 JOB_FILES = 256
 """Most open files of one job's process."""
+
+REBUILDER_BYTES = 2**30
+"""Address space that a process which rebuilds a key may have beyond what it was forked with: an envelope, and threads."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
@@ -98,18 +102,37 @@ class _Parts:
 
     def bench(self, line: socket.socket) -> Bench:
         """In a job's process: everything for one job, with the fences that the keeper cannot put up for it."""
+        switchboard = Switchboard()
+        # Before the engine has threads and this process may fork no more.
+        keys, unfenced = self._keys(line, switchboard)
         engine = self._loaded.open()
         engine.vectors()
-        missing = (*self._unfenced, *_missing(*_fences(self._settings, engine)))
-        switchboard, promises = Switchboard(), Promises(lambda promise: frames.send(line, promise))
-        for each in self.promises.kept():
-            promises.learn(each)
-        keys = ShardKeySource(self._quoter, timeout_s=self._settings.key_timeout_s, dial=switchboard.dial, promises=promises)
+        missing = (*self._unfenced, *unfenced, *_missing(*_fences(self._settings, engine)))
         judging = Doubting(engine, self._second) if self._second is not None and isinstance(engine, ExactEngine) else engine
         return Bench(
             judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, switchboard,
             missing, self._instance, self._settings.job_limit_s,
         )  # fmt: skip
+
+    def _keys(self, line: socket.socket, switchboard: Switchboard) -> tuple[KeySource, tuple[str, ...]]:
+        # In a job's process: what opens envelopes, and fences that do not hold around the process that rebuilds keys.
+        promises = Promises(lambda promise: frames.send(line, promise))
+        for each in self.promises.kept():
+            promises.learn(each)
+
+        def source(rebuilds: bool, board: Switchboard) -> KeySource:
+            timeout_s = self._settings.key_timeout_s
+            return ShardKeySource(self._quoter, timeout_s=timeout_s, dial=board.dial, promises=promises, rebuilds=rebuilds)
+
+        plain = source(False, switchboard)
+        if not self._settings.rebuild_keys:
+            return plain, ()
+        rebuilder = Rebuilder(plain, switchboard, functools.partial(source, True), self._rebuilder_fences)
+        return rebuilder, tuple(f"rebuilder {each}" for each in rebuilder.ready().unfenced)
+
+    def _rebuilder_fences(self) -> tuple[str, ...]:
+        limits = confinement.bounded(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
+        return _missing(confinement.unseen(), confinement.no_swap(), confinement.no_sockets(forks=False), limits)
 
     def announce(self, ready: Ready) -> None:
         """In the keeper, once the first process waits for a job."""

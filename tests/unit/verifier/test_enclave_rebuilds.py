@@ -1,0 +1,150 @@
+"""The enclave as it runs where keys are rebuilt: which of its processes ever holds a share or the key, and for how long."""
+
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bytewise.inference.artifact import Artifact
+from bytewise.inference.engine import ExactEngine
+from bytewise.inference.native.library import kernels
+from bytewise.protocol.errors import EnvelopeProofBad
+from bytewise.protocol.jobs import JobResult
+from bytewise.protocol.keys import ReleaseAnswer
+from bytewise.protocol.messages import Outcome
+from bytewise.protocol.seal import envelope_hash
+from bytewise.protocol.suites import rebuilt_epoch
+from bytewise.service.settings import child_environment
+from bytewise.tee.binding import Attested
+from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
+from bytewise.tee_simulated.__main__ import policy_for
+from bytewise.tee_simulated.quoter import source_root
+from kms.release import Shard
+from tests.e2e import memory
+from tests.unit.kms.memory_chain import CHAIN_ID, MemoryChain
+from tests.unit.kms.test_rebuilt_memory import needles
+from tests.unit.kms.world import World, program, wait_until
+from tests.unit.verifier.test_enclave_process import ROOT, Running, missing, model
+
+__all__ = ["model"]
+pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
+
+
+OF_BUFFERS = {"key, big", "share 1, big", "share 2, big"}
+"""How the process that rebuilds the key has it (`tests/unit/kms/test_rebuilt_memory.py`)."""
+
+
+class Noted(Shard):
+    """A shard that remembers what it sealed for the last that asked."""
+
+    sealed: bytes
+
+    def release(self, body: bytes, peer: Attested) -> ReleaseAnswer:
+        answer = super().release(body, peer)
+        self.sealed = answer.sealed_partial
+        return answer
+
+
+def noted(world: World, index: int) -> Noted:
+    """Such a shard of the world."""
+    shard = world.shard(index, release_shares=True)
+    shard.__class__ = Noted
+    assert isinstance(shard, Noted)
+    return shard
+
+
+@pytest.fixture(scope="module")
+def world(model: Artifact, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = World(tmp_path_factory.mktemp("rebuilding") / "world", epoch=rebuilt_epoch(1))
+    enclave = measure(source_root(), ENCLAVE_ENTRY, model.model_id)
+    world.policy = policy_for(enclave, program(SHARD_ENTRY), world.folder / "root", CHAIN_ID, 1)
+    world.chain = MemoryChain(world.document, world.policy.digest)
+    return world
+
+
+@pytest.fixture(scope="module")
+def running(world: World, model: Artifact) -> Iterator[Running]:
+    """An enclave that rebuilds keys; its shards are up to each test."""
+    folder = world.folder.parent
+    (folder / "enclave.toml").write_text(
+        f'artifact = "{model.path}"\nsocket = "s"\nchain_id = {CHAIN_ID}\nevidence = "simulated"\nrebuild_keys = true\n'
+        'platform_file = "world/platform.key"\ninsecure_accept_simulated = true\nready_file = "ready"\njob_limit_s = 600\n'
+        f"require_fences = {str(not missing()).lower()}\n"
+    )
+    command = [sys.executable, "-m", "tests.unit.verifier.rebuilding_program", "--config", str(folder / "enclave.toml")]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)
+        try:
+            wait_until(lambda: (folder / "ready").exists() or process.poll() is not None, timeout_s=120)
+            assert process.poll() is None, (folder / "log").read_text()
+            yield Running(world, ExactEngine(model), process, folder)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == 0, (folder / "log").read_text()
+
+
+def stopped(running: Running, where: str, result: "Future[JobResult]") -> psutil.Process:
+    """The process that stands still there."""
+    wait_until((running.folder / where).exists if not result.done() else result.result)
+    return psutil.Process(int((running.folder / where).read_text()))
+
+
+@pytest.mark.e2e
+def test_the_key_is_in_a_child_that_is_gone_before_anything_is_read(running: Running, world: World) -> None:
+    case, _ = running.case(1, 0)
+    shards = [noted(world, 1), noted(world, 2)]
+    (running.folder / "look").touch()
+    with world.listening((1, shards[0]), (2, shards[1])), ThreadPoolExecutor(1) as threads:
+        result = threads.submit(running.judge, case)
+        child = stopped(running, "rebuilt", result)
+        job = child.parent()
+        assert job is not None and child.pid in {each.pid for each in running.processes()}
+        _is_fenced(child)
+        secrets = {name: needle for name, needle in needles(world).items() if name in OF_BUFFERS}
+        sealed = {f"sealed {i}": shard.sealed for i, shard in enumerate(shards)}
+        assert memory.in_memory(os.getpid(), sealed) == sealed.keys(), "who sent them has them (positive control)"
+        if memory.sees_closed():
+            assert memory.in_memory(child.pid, secrets) == OF_BUFFERS
+            assert memory.in_memory(job.pid, secrets | sealed) == memory.in_memory(running.process.pid, secrets | sealed) == set()
+        (running.folder / "rebuilt").unlink()
+        assert stopped(running, "opened", result) == job
+        assert not child.is_running()
+        if memory.sees_closed():
+            assert memory.in_memory(job.pid, secrets | sealed) == set()
+        (running.folder / "look").unlink()
+        (running.folder / "opened").unlink()
+        assert result.result(timeout=120).outcome == Outcome.EXECUTED
+    assert result.result().tokens_hash == case.receipt.tokens_hash
+    log = (running.folder / "log").read_bytes()
+    assert b"kms.shard_failed" not in log, "the child has its streams at the first try"
+    assert {name for name, needle in needles(world).items() if needle in log} == set()
+
+
+def _is_fenced(process: psutil.Process) -> None:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    assert "no_sockets" in missing() or re.search(r"Seccomp:\s+2", status)
+    assert process.rlimit(resource.RLIMIT_CORE) == (0, 0)
+    assert process.rlimit(resource.RLIMIT_AS)[1] != resource.RLIM_INFINITY or "bounded" in missing()
+    assert os.geteuid() == 0 or os.stat(f"/proc/{process.pid}/mem").st_uid == 0, "who can be dumped belongs to its user"
+
+
+@pytest.mark.e2e
+def test_what_the_child_finds_out_is_the_vote(running: Running, world: World) -> None:
+    case, _ = running.case(2, 0)
+    with world.listening((3, world.shard(3, release_shares=True))):
+        assert running.judge(case).outcome == Outcome.NO_KEY
+    other, _ = running.case(3, 0)
+    stolen = world.named(case.payload, replace(case.receipt, envelope_hash=envelope_hash(other.envelope)), other.envelope)
+    world.chain.open(stolen)
+    judged = running.judge(stolen)
+    assert (judged.outcome, judged.code) == (Outcome.INVALID, EnvelopeProofBad.code)
+    wait_until(lambda: len(running.processes()) == 5 and psutil.STATUS_ZOMBIE not in {p.status() for p in running.processes()})

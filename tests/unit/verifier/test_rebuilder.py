@@ -1,0 +1,147 @@
+"""The process that rebuilds a key, seen from its job's: what it is asked, what comes back, and that it is never left behind."""
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.errors import (
+    BytewiseError,
+    ConfigurationError,
+    EnvelopeDoesNotOpen,
+    EnvelopeProofBad,
+    NoKey,
+    ShardRefused,
+    TryAgain,
+)
+from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.suites import rebuilt_epoch
+from bytewise.protocol.units import U64
+from kms.client import ShardKeySource
+from tests.unit.kms.world import World
+from verifier.enclave.rebuilder import Opened, Rebuilder, Wanted, _answer, _error
+from verifier.enclave.settings import EnclaveSettings
+from verifier.enclave.switchboard import Switchboard
+from verifier.enclave.wiring import _Parts
+
+SECRET = bytes(range(32))
+
+
+class Source:
+    """A key source that does one thing."""
+
+    def __init__(self, act: Callable[[RunJob], bytes]) -> None:
+        self._act = act
+
+    def open(self, job: RunJob, transport_secret: bytes) -> bytes:
+        assert transport_secret == SECRET
+        return self._act(job)
+
+
+def fails(error: BaseException) -> Callable[[RunJob], bytes]:
+    """An act that ends so."""
+
+    def act(_job: RunJob) -> bytes:
+        raise error
+
+    return act
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> RunJob:
+    world = World(tmp_path_factory.mktemp("job"), epoch=rebuilt_epoch(1))
+    return world.job(world.case())
+
+
+def asked(job: RunJob, otherwise: Source, rebuilding: Callable[[Switchboard], Source]) -> bytes:
+    """What a rebuilder gives, whose process is gone then."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        board = Switchboard()
+        board.peer = ours
+        rebuilder = Rebuilder(otherwise, board, rebuilding, lambda: ("no_swap",))
+        assert rebuilder.ready().unfenced == ("no_swap",)
+        child = rebuilder._process.pid
+        try:
+            return rebuilder.open(job, SECRET)
+        finally:
+            with pytest.raises(ChildProcessError):
+                os.waitpid(child, 0)
+
+
+def test_the_child_opens_with_the_job_and_the_stream_that_it_was_given(job: RunJob) -> None:
+    def rebuilding(board: Switchboard) -> Source:
+        def act(got: RunJob) -> bytes:
+            assert got == job and board.peer is not None and board.peer.family is socket.AF_UNIX
+            return str(os.getpid()).encode()
+
+        return Source(act)
+
+    assert int(asked(job, Source(fails(AssertionError())), rebuilding)) != os.getpid()
+
+
+def test_an_epoch_of_partials_is_opened_without_it(job: RunJob, tmp_path: Path) -> None:
+    plain = replace(job, receipt=replace(job.receipt, key_epoch=U64(1)))
+    mark = tmp_path / "asked"
+
+    def rebuilding(_board: Switchboard) -> Source:
+        return Source(lambda _job: str(mark.write_bytes(b"x")).encode())
+
+    assert asked(plain, Source(lambda _job: b"by partials"), rebuilding) == b"by partials"
+    assert not mark.exists()
+    asked(job, Source(fails(AssertionError())), rebuilding)
+    assert mark.exists(), "the mark would show it (positive control)"
+
+
+@pytest.mark.parametrize(
+    "error", [EnvelopeProofBad("ab", "why"), EnvelopeDoesNotOpen("ab"), NoKey(1, 2, "shard 2 TryAgain"), ShardRefused("a", "b")]
+)
+def test_what_a_vote_depends_on_is_the_same_on_both_sides(job: RunJob, error: BytewiseError) -> None:
+    with pytest.raises(type(error)) as caught:
+        asked(job, Source(fails(AssertionError())), lambda _board: Source(fails(error)))
+    assert str(caught.value) == str(error)
+
+
+def kill(_job: RunJob) -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("act", [kill, fails(ConfigurationError("a", "b")), fails(MemoryError())])
+def test_a_child_that_ends_otherwise_is_no_vote(job: RunJob, act: Callable[[RunJob], bytes]) -> None:
+    with pytest.raises(TryAgain):
+        asked(job, Source(fails(AssertionError())), lambda _board: Source(act))
+
+
+@pytest.mark.parametrize("name", ["", "NoSuch", "ConfigurationError", "Fault" * 9, "errors", "annotations"])
+def test_a_word_that_names_no_verdict_is_none(name: str) -> None:
+    assert type(_error(Opened(None, name, ("x",)))) is TryAgain
+
+
+def test_errors_of_ours_are_told_and_others_are_not(job: RunJob) -> None:
+    wanted = Wanted(job, SECRET)  # type: ignore[arg-type]
+    assert _answer(Source(fails(NoKey(0, 2, "x" * 999))), wanted) == Opened(None, "NoKey", ("0", "2", "x" * 200))
+    with pytest.raises(ZeroDivisionError):
+        _answer(Source(fails(ZeroDivisionError())), wanted)
+
+
+def test_without_a_conversation_there_is_nobody_to_reach_shards(job: RunJob) -> None:
+    rebuilder = Rebuilder(Source(fails(AssertionError())), Switchboard(), lambda _board: Source(fails(AssertionError())), tuple)
+    with pytest.raises(TryAgain, match="no job is being served"):
+        rebuilder.open(job, SECRET)
+
+
+def test_an_enclave_that_was_not_told_to_has_no_such_process(job: RunJob) -> None:
+    settings = EnclaveSettings(Path("model"), Path("s"), 1, EvidenceType.TDX, endorsements=Path("e"))
+    parts = _Parts(settings, None, None, None, ())  # type: ignore[arg-type]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        keys, unfenced = parts._keys(ours, Switchboard())
+        assert (type(keys), unfenced) == (ShardKeySource, ())
+        with pytest.raises(NoKey, match="this enclave rebuilds no keys"):
+            keys.open(job, SECRET)
