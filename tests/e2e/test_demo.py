@@ -1,6 +1,6 @@
 """One whole demo run: the network catches every fraud, no process that should not holds the prompt, receipts verify.
 
-`make soak-kms` runs it on a hybrid key epoch as well (BYTEWISE_DEMO_KEYS).
+`make soak-kms` runs it on a hybrid key epoch as well, and on one whose key enclaves rebuild (BYTEWISE_DEMO_KEYS).
 """
 
 import contextlib

@@ -7,6 +7,7 @@ from bytewise.cli.demo.build import MODEL_NAME, Models
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, VERIFIERS, Options
 from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import HOST, Site, write_toml
+from bytewise.protocol.suites import is_rebuilt
 
 ANVIL = "chain/contracts/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil"
 READY_S = 180.0
@@ -32,7 +33,7 @@ def start_enclaves(site: Site, network: Network, models: Models) -> None:
         config = {
             "artifact": models.served, "socket": site.of(name) / "enclave.sock", "chain_id": CHAIN_ID,
             "evidence": "simulated", "platform_file": site.of(name) / "platform.pem", "insecure_accept_simulated": True,
-            "ready_file": site.of(name) / "enclave.ready",
+            "ready_file": site.of(name) / "enclave.ready", "rebuild_keys": is_rebuilt(site.epoch),
         }  # fmt: skip
         path = write_toml(site.of(name) / "enclave.toml", config)
         network.python(f"{name}-enclave", "verifier.enclave", "--config", str(path))
@@ -47,7 +48,8 @@ def start_operators(site: Site, network: Network, models: Models, options: Optio
             "listen": {"certificate_file": folder / "tls.pem", "key_file": folder / "tls.key",
                        "host": HOST, "port": site.ports.operators[OPERATORS.index(name)]},
             "model": {"name": MODEL_NAME, "artifact": models.served, "environment_file": site.environment_file},
-            "network": {"file": site.network_file, "rpc": site.rpc_url, "da": [site.da_url], "accept_simulated": True},
+            "network": {"file": site.network_file, "rpc": site.rpc_url, "da": [site.da_url], "accept_simulated": True,
+                        "accept_rebuilt": is_rebuilt(site.epoch)},
             "keys": {"operator_file": folder / "account.key", "gateway_file": folder / "gateway.key",
                      "journal_file": folder / "journal.key"},
             "limits": {"tick_s": 1, "anchor_within_s": 60, "request_ttl_s": 600},

@@ -11,6 +11,7 @@ from bytewise.cli.keys import put_in_force
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.service.settings import load_settings
 from bytewise.tee_simulated.root import issue
 from chain.client import ChainClient
@@ -58,6 +59,7 @@ def start_shards(site: Site, processes: Processes) -> None:
             "folder": site.of(actor), "epoch_file": site.epoch_file, "policy_file": site.policy_file,
             "network_file": site.network_file, "rpc_url": site.rpc_url, "database_url": site.database(actor),
             "audits_per_epoch": AUDITS_PER_EPOCH, "production": False, "scribe": scribe,
+            "release_shares": is_rebuilt(site.epoch),
             "evidence": "simulated", "platform_file": site.of(actor) / "platform.pem", "insecure_accept_simulated": True,
         }  # fmt: skip
         processes.python(actor, "kms", "serve", "--config", str(write_toml(site.of(actor) / "shard.toml", config)))

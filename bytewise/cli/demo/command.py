@@ -16,6 +16,7 @@ from bytewise.cli import status_table
 from bytewise.cli.demo.plan import OPERATORS, Options
 from bytewise.cli.demo.site import Site
 from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
 from bytewise.protocol.units import hex0x
 
 if TYPE_CHECKING:
@@ -49,6 +50,15 @@ class Keys(enum.StrEnum):
 
     PLAIN = "plain"
     HYBRID = "hybrid"
+    REBUILT = "rebuilt"
+
+
+_EPOCHS = {Keys.PLAIN: 1, Keys.HYBRID: hybrid_epoch(1), Keys.REBUILT: rebuilt_epoch(1)}
+"""Number of the key epoch."""
+_KEYS_HELP = (
+    "`hybrid`: a key epoch whose envelopes need P-256 and the shards' ML-KEM-768 keys; `rebuilt`: one whose key enclaves put "
+    "together from shares."
+)
 
 
 def demo(
@@ -57,9 +67,7 @@ def demo(
     ] = Adversary.ONE,
     audits: Annotated[Switch, typer.Option(help="`off`: verifiers run no light audits; the demo must then fail.")] = Switch.ON,
     watchtower: Annotated[Switch, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = Switch.ON,
-    keys: Annotated[
-        Keys, typer.Option(help="`hybrid`: a key epoch whose envelopes need P-256 and the shards' ML-KEM-768 keys.")
-    ] = Keys.PLAIN,
+    keys: Annotated[Keys, typer.Option(help=_KEYS_HELP)] = Keys.PLAIN,
     keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report.json"),
 ) -> None:
@@ -73,7 +81,7 @@ def demo(
 
     console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     folder = ROOT / "runs" / datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, keys is Keys.HYBRID, keep, folder)
+    options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, _EPOCHS[keys], keep, folder)
     running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -6,7 +6,6 @@ from pathlib import Path
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import Environment
-from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Digest
 from chain.params import DEVNET, changed
 from chain.plan import DEVNET_SHAPE
@@ -96,17 +95,12 @@ class Options:
     """False: verifiers post no light audits."""
     watchtower: bool
     """False: nobody opens disputes on audits."""
-    hybrid: bool
-    """True: the key that the shards make is of a hybrid epoch."""
+    epoch: int
+    """Of the key that the shards make: its number says of which suite it is."""
     keep: bool
     """True: the network stays up and its endpoints are printed."""
     folder: Path
     """Where the run's files go."""
-
-    @property
-    def epoch(self) -> int:
-        """Of the key that the shards make: its number says whether it is hybrid."""
-        return hybrid_epoch(1) if self.hybrid else 1
 
 
 PARAMS = changed(DEVNET, {
