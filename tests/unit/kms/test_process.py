@@ -11,7 +11,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import ShardInfo
 from bytewise.protocol.seal import unpad
-from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.service.settings import child_environment
 from kms.client import ShardKeySource
 from kms.shard_client import ShardClient
@@ -33,6 +33,7 @@ def config(world: World, index: int) -> Path:
         f'policy_file = "../policy.json"\nnetwork_file = "../dispute.json"\nrpc_url = "http://127.0.0.1:1"\n'
         f'database_url = "{url}"\naudits_per_epoch = 10\nproduction = false\nchannel_port = {world.channel_ports[index - 1]}\n'
         'evidence = "simulated"\nplatform_file = "../platform.key"\ninsecure_accept_simulated = true\n'
+        f"release_shares = {str(is_rebuilt(world.document.record.epoch)).lower()}\n"
     )
     return path
 
@@ -46,7 +47,7 @@ def answers(world: World, index: int) -> bool:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("epoch", [1, hybrid_epoch(1)])
+@pytest.mark.parametrize("epoch", [1, hybrid_epoch(1), rebuilt_epoch(1)])
 def test_two_shard_processes_open_an_envelope_and_stop_cleanly(tmp_path: Path, epoch: int) -> None:
     fresh = World(tmp_path, epoch=epoch)
     case = fresh.case()
@@ -60,16 +61,17 @@ def test_two_shard_processes_open_an_envelope_and_stop_cleanly(tmp_path: Path, e
     ]
     try:
         wait_until(lambda: all(answers(fresh, i) for i in (1, 2)), timeout_s=60)
-        assert unpad(ShardKeySource(fresh.quoter).open(fresh.job(case), fresh.secret)) == case.payload
+        assert unpad(ShardKeySource(fresh.quoter, rebuilds=is_rebuilt(epoch)).open(fresh.job(case), fresh.secret)) == case.payload
     finally:
         for process in processes:
             process.send_signal(signal.SIGTERM)
         logs = [process.communicate(timeout=60)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    held = fresh.shard(1)._share
-    secrets = [held.scalar().to_bytes(32, "big"), *([held.kem_seed()] if epoch != 1 else [])]
+    held = fresh.shard(1, release_shares=is_rebuilt(epoch))._share
+    secrets = [held.scalar().to_bytes(32, "big"), *([held.kem_seed()] if epoch == hybrid_epoch(1) else [])]
+    said = b"kms.share_released" if is_rebuilt(epoch) else b"kms.released"
     for log in logs:
-        assert b"kms.released" in log and b"prompt" not in log and not any(each.hex().encode() in log for each in secrets)
+        assert said in log and b"prompt" not in log and not any(each.hex().encode() in log for each in secrets)
 
 
 @pytest.mark.e2e
