@@ -20,8 +20,9 @@ from kms.release import Shard
 STRANGERS, STRANGERS_FROM_ONE_ADDRESS = 64, 16
 """Connections that have not proven themselves yet, in all and of one address. One more is closed before a byte is read."""
 
-MEMBERS = 32
-"""Attested channels. An enclave needs one of a shard for a second or so; one that comes too many is told to try again."""
+MEMBERS, MEMBERS_FROM_ONE_ADDRESS = 32, 16
+"""Attested channels, in all and of one address. An enclave needs one of a shard for a second or so; one that comes too many is
+told to try again."""
 
 IDLE_S = 30.0
 """An attested enclave that says nothing for so long is gone."""
@@ -36,37 +37,33 @@ _PAUSE_S = 0.1
 class Places:
     """How many connections there are. Thread-safe."""
 
-    def __init__(self, strangers: int = STRANGERS, of_one: int = STRANGERS_FROM_ONE_ADDRESS, members: int = MEMBERS) -> None:
-        self._most = strangers, of_one, members
+    def __init__(
+        self, strangers: int = STRANGERS, of_one: int = STRANGERS_FROM_ONE_ADDRESS, members: int = MEMBERS,
+        members_of_one: int = MEMBERS_FROM_ONE_ADDRESS,
+    ) -> None:  # fmt: skip
+        self._most = strangers, of_one
+        self._most_members = members, members_of_one
         self._strangers: Counter[str] = Counter()
-        self._members = 0
+        self._members: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def enter(self, address: str) -> bool:
         """Whether a stranger from this address may stay; it then has a place until `leave` or `promote`."""
-        strangers, of_one, _ = self._most
         with self._lock:
-            free = self._strangers.total() < strangers and self._strangers[address] < of_one
-            if free:
-                self._strangers[address] += 1
-            return free
+            return _take(self._strangers, address, self._most)
 
     def promote(self, address: str) -> bool:
-        """Whether a stranger that proved itself may stay: it gives its place for one of a member, if there is one."""
+        """Whether a stranger that proved itself may stay: it gives its place for one of a member, if its address has one left."""
         with self._lock:
-            free = self._members < self._most[2]
+            free = _take(self._members, address, self._most_members)
             if free:
-                self._members += 1
-                self._drop(address)
+                _drop(self._strangers, address)
             return free
 
     def leave(self, address: str, *, member: bool) -> None:
         """Somebody's place is free."""
         with self._lock:
-            if member:
-                self._members -= 1
-            else:
-                self._drop(address)
+            _drop(self._members if member else self._strangers, address)
 
     @property
     def strangers(self) -> int:
@@ -78,10 +75,20 @@ class Places:
     def members(self) -> int:
         """Who has."""
         with self._lock:
-            return self._members
+            return self._members.total()
 
-    def _drop(self, address: str) -> None:
-        self._strangers -= Counter({address: 1})  # which forgets who has none left
+
+def _take(places: Counter[str], address: str, most: tuple[int, int]) -> bool:
+    free = places.total() < most[0] and places[address] < most[1]
+    if free:
+        places[address] += 1
+    return free
+
+
+def _drop(places: Counter[str], address: str) -> None:
+    places[address] -= 1
+    if places[address] <= 0:
+        del places[address]
 
 
 class ChannelServer:

@@ -5,6 +5,7 @@ chain at one block; `verify_limits` what this shard released before. Each return
 request that a view one block behind would refuse is `TryAgain`, never a refusal.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bytewise.protocol import merkle, sortition
@@ -26,6 +27,10 @@ from kms.envelope import verify_receipt_envelope
 INSTANCES_PER_SEAT = 2
 """Distinct enclave instances of one voter per seat and round: one restart. Counted per voter, so that nobody can use up the
 instances of others; over a committee of s seats that is at most 2s per receipt."""
+
+RECORDS_PER_INSTANCE = 1000
+"""Records of what one instance was given under one right. A seat that has to begin its job again and again, since other shards
+are away, does not come near it in any round."""
 
 AUDIT_SEATS = 1
 """A drawn audit counts as one seat."""
@@ -87,6 +92,13 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
     if ticket.kind == TicketKind.AUDIT.value and not instances and audits >= budget:
         raise BudgetSpent("audit", budget)
     return ticket
+
+
+def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
+    """`BudgetSpent` if an instance has too many records of what it was given under one right. `given` counts them, which takes
+    long where there are many; it is not asked while all of the receipt are fewer."""
+    if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
+        raise BudgetSpent("records", RECORDS_PER_INSTANCE)
 
 
 def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Ticket:

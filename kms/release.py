@@ -44,6 +44,7 @@ from kms.curve import Rng, decode_point, encode_scalar
 from kms.dleq import prove_partial
 from kms.keyring import HeldShare
 from kms.policy import Admitted
+from kms.refusals import Quota
 
 ADMISSIONS = 4
 """Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
@@ -84,6 +85,7 @@ class Shard:
         self._records = records
         self._rng = rng
         self._audits_per_epoch = audits_per_epoch
+        self._refusals = Quota()
         self._admissions = threading.BoundedSemaphore(ADMISSIONS)
 
     def terms(self) -> Terms:
@@ -133,6 +135,7 @@ class Shard:
 
             def released(usage: Usage, head: LogHead) -> SignedRelease:
                 policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
+                policy.verify_records(usage.of_receipt, usage.given)
                 return self._record(request, admitted, facts, head, decision_to_give(ours.epoch))
 
             return self._records.append(request.ticket, released)
@@ -142,8 +145,8 @@ class Shard:
 
     def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
         telemetry.log("kms.refused", receipt=request.ticket.receipt_id, rule=fault.rule, voter=request.ticket.voter)
-        # Only registered verifiers leave a refusal on the record: strangers could fill the disk.
-        if facts.is_verifier:
+        # Only registered verifiers leave a refusal on the record, and few of them: others could fill the disk.
+        if facts.is_verifier and self._refusals.take(request.ticket.voter, facts.timestamp):
             self._records.append(
                 request.ticket,
                 lambda _usage, head: self._record(request, admitted, facts, head, Decision.REFUSED),

@@ -6,7 +6,7 @@ The limits live in the same rows and the same commit as the records, so a restar
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -32,6 +32,10 @@ class Usage(NamedTuple):
     """Enclave instances that got this right's key."""
     audits: int
     """Distinct audits released in this epoch."""
+    of_receipt: int
+    """Records of the ticket's receipt, whoever asked."""
+    given: Callable[[], int]
+    """How many of them are of what the ticket's instance was given for this right: reads them all."""
 
 
 class ReleaseRecords:
@@ -42,12 +46,12 @@ class ReleaseRecords:
         self._domain = domain
 
     def append(self, ticket: Ticket, decide: Callable[[Usage, LogHead], SignedRelease]) -> SignedRelease:
-        """Commits the record that `decide` makes for the ticket; if `decide` raises, nothing changes."""
+        """Commits the record that `decide` makes for the ticket. If it raises, nothing changes."""
         epoch, right = ticket.key_epoch, right_id(ticket)
         with writing(self._engine) as connection:
             alone(connection, f"release {epoch}")
-            usage = _usage(connection, epoch, right)
-            signed = decide(usage, self._head(connection, epoch))
+            usage, head = self._usage(connection, ticket, right), self._head(connection, epoch)
+            signed = decide(usage, head)
             self._insert(connection, signed)
             if signed.record.decision in GIVEN:
                 insert_if_absent(connection, InstanceRow, right_id=right, instance=ticket.instance)
@@ -93,6 +97,21 @@ class ReleaseRecords:
         row = connection.execute(query.order_by(ReleaseRow.number.desc()).limit(1)).one_or_none()
         return START if row is None else LogHead(Digest(row.digest), row.number + 1)
 
+    @staticmethod
+    def _usage(connection: Connection, ticket: Ticket, right: Digest) -> Usage:
+        instances = connection.execute(select(InstanceRow.instance).where(InstanceRow.right_id == right)).scalars()
+        spent = connection.execute(select(BudgetRow.spent).where(BudgetRow.epoch == ticket.key_epoch)).scalar_one_or_none()
+        where = ReleaseRow.epoch == ticket.key_epoch, ReleaseRow.receipt_id == ticket.receipt_id
+        count = connection.execute(select(func.count()).select_from(ReleaseRow).where(*where)).scalar_one()
+
+        def of_instance() -> int:
+            query = select(ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right).where(*where)
+            entries = (_entry(*row) for row in connection.execute(query))
+            rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in GIVEN)
+            return sum(each.instance == ticket.instance and right_id(each) == right for each in rights)
+
+        return Usage(frozenset(Digest(each) for each in instances), spent or 0, count, of_instance)
+
     def _insert(self, connection: Connection, signed: SignedRelease) -> None:
         record = signed.record
         connection.execute(
@@ -120,12 +139,6 @@ def _entry(record: bytes, signature: bytes, right: bytes | None) -> SignedReleas
         return SignedRelease(decode(Release, record), Blob(signature), None if right is None else decode(SignedTicket, right))
     except Fault as error:
         raise StoreCorrupt("release records", str(error)[:120]) from None
-
-
-def _usage(connection: Connection, epoch: int, right: Digest) -> Usage:
-    instances = connection.execute(select(InstanceRow.instance).where(InstanceRow.right_id == right)).scalars()
-    spent = connection.execute(select(BudgetRow.spent).where(BudgetRow.epoch == epoch)).scalar_one_or_none()
-    return Usage(frozenset(Digest(each) for each in instances), spent or 0)
 
 
 def _count_audit(connection: Connection, epoch: int) -> None:

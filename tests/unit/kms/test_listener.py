@@ -85,6 +85,15 @@ def test_places_are_of_all_and_of_one_address() -> None:
     assert places.promote("b")
 
 
+def test_members_of_one_address_do_not_take_all_places() -> None:
+    places = Places(members=3, members_of_one=2)
+    assert all(places.enter("a") for _ in range(4))
+    assert [places.promote("a") for _ in range(3)] == [True, True, False]
+    assert places.enter("b") and places.promote("b") and places.members == 3
+    places.leave("a", member=True)
+    assert places.promote("a") and not places.promote("a")
+
+
 def test_a_stranger_that_says_nothing_is_gone_when_its_time_is_over(world: World) -> None:
     places = Places()
     with served(world, places, handshake_s=0.3):

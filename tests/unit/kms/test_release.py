@@ -29,7 +29,7 @@ from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Blob, Digest
-from kms import hpke
+from kms import hpke, policy, refusals
 from kms.curve import GENERATOR, decode_point, encode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
@@ -74,6 +74,31 @@ def test_a_running_shard_whose_shares_were_dealt_again_answers_no_more(fresh: Wo
     with pytest.raises(StaleBackup, match="the chain means others at block 100"):
         fresh.release(shard, case)
     assert len(shard.log(0).entries) == 1
+
+
+def test_records_of_one_instance_under_one_right_are_capped(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "RECORDS_PER_INSTANCE", 3)
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    tickets = [fresh.ticket(case, expires_at=U64(NOW + 60 + n)) for n in range(4)]
+    for each in tickets[:3]:
+        fresh.release(shard, case, ticket=each)
+    with pytest.raises(BudgetSpent):
+        fresh.release(shard, case, ticket=tickets[3])
+    assert len([each for each in shard.log(0).entries if each.record.decision == Decision.RELEASED]) == 3
+    other = fresh.ticket(case, expires_at=U64(NOW + 63), instance=Digest(os.urandom(32)))
+    assert fresh.release(shard, case, ticket=other).record.decision == Decision.RELEASED
+
+
+def test_refusals_of_one_verifier_on_the_record_are_few_in_a_day(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "REFUSALS_A_DAY", 2)
+    case, shard = fresh.case(), fresh.shard(1)
+    for _ in range(4):
+        refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
+    assert len(shard.log(0).entries) == 2
+    fresh.chain.facts = replace(fresh.chain.facts, timestamp=NOW + 86_400)
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
+    assert len(shard.log(0).entries) == 3
 
 
 @pytest.mark.parametrize("state", [EpochState.NONE, EpochState.PENDING, EpochState.RETIRED])
