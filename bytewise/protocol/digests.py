@@ -75,6 +75,7 @@ class Label(enum.Enum):
     CEREMONY_COMMIT = "bytewise/v1/ceremony-commit"
     CEREMONY_KNOWLEDGE = "bytewise/v1/ceremony-knowledge"
     CEREMONY_DEAL = "bytewise/v1/ceremony-deal"
+    CEREMONY_HAND = "bytewise/v1/ceremony-hand"
     CEREMONY_EPHEMERAL = "bytewise/v1/ceremony-ephemeral"
     CEREMONY_COMPLAINT = "bytewise/v1/ceremony-complaint"
     CEREMONY_CANARY = "bytewise/v1/ceremony-canary"

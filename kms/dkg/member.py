@@ -18,7 +18,7 @@ from kms.dkg import canary
 from kms.dkg.complaints import complain, open_deal
 from kms.dkg.dealing import Opening, commitment_digest, deal, prepare, weighted_value
 from kms.dkg.result import Result, signed_shares, weights
-from kms.dkg.sealing import seal, unseal
+from kms.dkg.sealing import handing, seal, unseal
 from kms.dkg.state import Ceremony, Phase, newcomers
 from kms.dkg.streams import stream
 from kms.dleq import prove_partial
@@ -114,7 +114,8 @@ def _hand(state: Ceremony, member: Member) -> Iterator[Body]:
     except ShareMissing:
         return
     rng = _rng(state, member, b"hand", state.result.transcript, state.heir_key)
-    yield Hand(seal(state.id, seat.index, heir.index, value, state.heir_key, rng))
+    place = handing(state.id, state.result.transcript)
+    yield Hand(seal(place, seat.index, heir.index, value, state.heir_key, rng))
 
 
 def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:
@@ -153,11 +154,12 @@ def _dealt_value(state: Ceremony, member: Member, receiver: int) -> int:
 def _inherited(state: Ceremony, member: Member, result: Result) -> int:
     """The heir's share: the handed values that are on the dealt polynomial, interpolated at 0."""
     dealt, key = [decode_point(each) for each in result.dealt], state.heir_key
+    place = handing(state.id, result.transcript)
     values = {}
     for index, hand in sorted(state.hands.items()):
         point = decode_point(hand.sealed.enc) * _deal_secret(state, member)
         try:
-            value = unseal(state.id, index, hand.sealed, point, key) if key is not None else 0
+            value = unseal(place, index, hand.sealed, point, key) if key is not None else 0
         except DealerLied:
             continue
         if value and GENERATOR * value == verification_key(index, dealt):

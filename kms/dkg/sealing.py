@@ -20,6 +20,11 @@ SEALED_BYTES = 48
 """A scalar and the tag of AES-256-GCM."""
 
 
+def handing(ceremony: Digest, transcript: Digest) -> Digest:
+    """What stands for the ceremony where helpers of a repair seal to the heir: no hand is a deal of the same numbers."""
+    return digests.labelled(Label.CEREMONY_HAND, ceremony, transcript)
+
+
 def seal(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rng: Rng) -> SealedDeal:
     """One scalar under HPKE; our own KEM code, so that the receiver can prove later what was in it."""
     ephemeral = random_scalar(rng)

@@ -13,7 +13,7 @@ from kms.dkg import canary
 from kms.dkg.complaints import judge
 from kms.dkg.dealing import verify_deal
 from kms.dkg.result import signed_shares
-from kms.dkg.sealing import verify_sealed
+from kms.dkg.sealing import handing, verify_sealed
 from kms.dkg.state import Ceremony, failed, newcomers, out, seat_of, second
 from kms.dleq import verify_partial
 from kms.mlkem import verify_key
@@ -102,10 +102,11 @@ def hand(state: Ceremony, message: Message, body: Hand) -> Ceremony:
     seat, heir = seat_of(state, state.plan.receivers, message), state.plan.heir
     if (again := second(state, message)) is not None:
         return again
-    if heir is None or seat.index not in state.keys or body.sealed.receiver != heir.index:
+    result = state.result
+    if heir is None or result is None or seat.index not in state.keys or body.sealed.receiver != heir.index:
         return out(state, seat.address, "hands something else than its value to the heir")
     try:
-        verify_sealed(state.id, seat.index, body.sealed)
+        verify_sealed(handing(state.id, result.transcript), seat.index, body.sealed)
     except DealerLied as lie:
         return out(state, seat.address, str(lie))
     return replace(state, hands={**state.hands, seat.index: body})

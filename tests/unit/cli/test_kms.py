@@ -10,6 +10,7 @@ import pytest
 from bytewise.cli.__main__ import main
 from bytewise.cli.demo.loopback import free_ports
 from bytewise.cli.exits import Exit
+from bytewise.cli.keys import _told
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ChainReverted
@@ -26,10 +27,11 @@ from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Vote
 from chain.transactions import send_all
 from kms import hpke, keyring
+from kms.dkg.state import Phase
 from tests.anvil import Anvil
 from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer
-from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.ceremonies import SCRIBE, Town, party, plan_for
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.offices import CHANNEL, offices
 from tests.unit.kms.test_ceremony_served import serving
@@ -233,3 +235,10 @@ def test_a_shard_gets_its_folder_back_and_not_with_shares_of_before(site: Site) 
     assert site.shard("restore", str(file)) == Exit.REFUSED
     assert "no share of version 1 of key epoch 1, which the chain means" in site.said()
     assert not any((folder / name).exists() for name in names)
+
+
+def test_what_is_told_of_a_ceremony_names_who_proved_no_share() -> None:
+    parties = [party(n) for n in (1, 2, 3)]
+    parties[2].absent = {Phase.CONFIRMING}
+    told = _told(Town(plan_for(parties, 2, 2), parties).run())
+    assert (told["phase"], told["confirmed"], told["unproven"]) == ("DONE", [1, 2], [3])

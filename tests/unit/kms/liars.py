@@ -1,21 +1,20 @@
 """What a dishonest shard can say in a ceremony, each as a function from what it owes to what it says."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement, SealedDeal
-from bytewise.protocol.digests import Label
+from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
 from bytewise.protocol.keys import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.curve import GENERATOR, decode_point, encode_point, encode_scalar, random_scalar
+from kms.curve import GENERATOR, encode_point, encode_scalar, random_scalar
 from kms.dkg.complaints import complain
 from kms.dkg.dealing import Opening, commitment_digest, deal, prepare
 from kms.dkg.member import _deal_secret
-from kms.dkg.sealing import SEALED_BYTES, seal
-from kms.schnorr import prove_log
+from kms.dkg.sealing import handing, seal
 from kms.shares import evaluate
 from tests.unit.kms.ceremonies import Meddling, Party, Town
+from tests.unit.kms.sealers import sealed_garbage, spying, with_sealed
 
 IDENTITY = Blob(b"\x04" + bytes(64))
 
@@ -42,47 +41,13 @@ def _altered_deal(town: Town, body: Deal, value: Blob | None) -> Deal:
     return replace(body, sealed=sealed)
 
 
-def sealed_garbage(town: Town, dealer: int, receiver: int) -> SealedDeal:
-    """Random bytes for a receiver, under an ephemeral key of the dealer's own, proven as the rules want it."""
-    ephemeral, ciphertext = random_scalar(os.urandom), Blob(os.urandom(SEALED_BYTES))
-    enc = encode_point(GENERATOR * ephemeral)
-    statement = (town.state.id, dealer, receiver, enc, ciphertext)
-    e, f = prove_log(Label.CEREMONY_EPHEMERAL, ephemeral, os.urandom, *statement)
-    return SealedDeal(receiver, enc, ciphertext, encode_scalar(e), encode_scalar(f))
-
-
 def garbage(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Seals random bytes to one receiver."""
     if not isinstance(body, Deal):
         yield body
         return
     victim = body.sealed[0].receiver if len(body.sealed) < 2 else body.sealed[1].receiver
-    yield _with_sealed(body, {victim: sealed_garbage(town, index_of(town, who), victim)})
-
-
-def _with_sealed(body: Deal, others: Mapping[int, SealedDeal]) -> Deal:
-    return replace(body, sealed=tuple(others.get(each.receiver, each) for each in body.sealed))
-
-
-def spying(wanted: Mapping[int, int], shift: int = 0) -> Meddling:
-    """A dealer that seals garbage under the ephemeral points of others, or `shift` times G beside them, proofs and all.
-
-    `wanted`: whose point, by receiver. Without the proof the receiver complains rightly and shows what opens the other's.
-    """
-
-    def meddle(town: Town, who: Party, body: Body) -> Iterator[Body]:
-        yield _with_sealed(body, dict(_borrowed(town, wanted, shift))) if isinstance(body, Deal) else body
-
-    return meddle
-
-
-def _borrowed(town: Town, wanted: Mapping[int, int], shift: int) -> Iterator[tuple[int, SealedDeal]]:
-    for receiver, dealer in wanted.items():
-        for theirs in town.state.deals[dealer].sealed if dealer in town.state.deals else ():
-            if theirs.receiver == receiver:
-                point = decode_point(theirs.enc)
-                enc = encode_point(point + GENERATOR * shift) if shift else theirs.enc
-                yield receiver, replace(theirs, enc=enc, ciphertext=Blob(os.urandom(SEALED_BYTES)))
+    yield with_sealed(body, {victim: sealed_garbage(town.state.id, index_of(town, who), victim)})
 
 
 def wrong_share(town: Town, who: Party, body: Body) -> Iterator[Body]:
@@ -209,9 +174,18 @@ def unproven_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
 
 def garbage_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Hands random bytes to the heir of a repair."""
+    if isinstance(body, Hand) and town.state.result is not None:
+        index = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
+        yield Hand(sealed_garbage(handing(town.state.id, town.state.result.transcript), index, body.sealed.receiver))
+    else:
+        yield body
+
+
+def deal_as_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Hands to the heir what the dealer of its own number as a receiver, another shard, sealed to the receiver of the heir's."""
     if isinstance(body, Hand):
         index = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
-        yield Hand(sealed_garbage(town, index, body.sealed.receiver))
+        yield Hand(next(each for each in town.state.deals[index].sealed if each.receiver == body.sealed.receiver))
     else:
         yield body
 

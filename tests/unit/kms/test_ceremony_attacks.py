@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from Crypto.PublicKey.ECC import EccPoint
@@ -11,15 +12,16 @@ from bytewise.protocol.ceremony_log import Body, Deal, Judgement, read_message
 from bytewise.protocol.errors import CeremonyRefused, DealerLied
 from bytewise.protocol.units import Digest
 from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
-from kms.dkg import dealing, steps
+from kms.dkg import dealing, member, steps
 from kms.dkg.complaints import open_deal
 from kms.dkg.dealing import commitment_digest, deal, prepare, verify_deal, weighted_sum, weighted_value
 from kms.dkg.member import _deal_secret, due
 from kms.dkg.sealing import unseal
 from kms.dkg.state import Phase
 from kms.shares import combine_values, evaluate
-from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
-from tests.unit.kms.liars import ALL, spying
+from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for, seat
+from tests.unit.kms.liars import ALL, deal_as_hand
+from tests.unit.kms.sealers import spying
 
 # --- 13: the last dealer, and two deals ---
 
@@ -163,6 +165,29 @@ def test_attack_15_a_flood_of_complaints_ends_the_ceremony_and_opens_a_dealer_wh
     town = flooded()
     assert town.state.phase is Phase.DONE and town.state.result is not None and 1 in town.state.result.qualified
     assert encode_point(GENERATOR * read_off(town, 1)) == town.state.deals[1].commitments[0]
+
+
+# --- 15: what is sealed as one thing, said as another ---
+
+
+def mended() -> Town:
+    """Shards 2 and 3 help shard 1, which lost its share; the latter hands to it what the former dealt."""
+    held, source = generated(2, 3)
+    held[2].meddle = deal_as_hand
+    heir = replace(held[0], share=None)
+    plan = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
+    town = Town(plan, [*held[1:], heir])
+    town.run()
+    return town
+
+
+def test_no_deal_is_a_hand_and_is_where_both_are_sealed_for_the_same_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    town = mended()
+    assert list(town.state.lies) == [town.parties[1].signer.address] and list(town.state.hands) == [1]
+    for module in (steps, member):
+        monkeypatch.setattr(module, "handing", lambda ceremony, transcript: ceremony)
+    town = mended()
+    assert town.state.lies == {} and list(town.state.hands) == [1, 2]
 
 
 # --- 15: true complaints about a deal that borrows another's ephemeral point ---

@@ -27,7 +27,7 @@ from kms.dkg.link import HttpsLink
 from kms.dkg.state import Ceremony, Phase
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, offices, plan, scribe_over
-from tests.unit.kms.partitions import all_or_nothing, cuts, run_cut
+from tests.unit.kms.partitions import Cut, all_or_nothing, cuts, run_cut
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, shares_make_the_key
 from tests.unit.kms.world import wait_until
 
@@ -155,5 +155,22 @@ def test_processes_that_are_cut_off_in_any_phase_and_any_number_make_a_key_or_ch
         state = run_cut(network.folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), network.links, cut)
         all_or_nothing(cut, state, shards, made)
         done[f"refresh {state.phase.name}"] += 1
+    lost, helpers = shards[0].share(3, source.commitments), {2: shards[1], 3: shards[2]}
+    for cut in cuts((*phases, Phase.HANDING), COUNT):
+        for path in shards[0].folder.glob("share-3-*.json"):
+            path.unlink()
+        agreed = plan(helpers.values(), 2, 2, dealers=helpers, source=source, heir=shards[0].seat(1))
+        state = run_cut(network.folder, agreed, network.links, cut)
+        repaired(cut, state, shards[0], lost)
+        done[f"repair {state.phase.name}"] += 1
     print("cut off:", dict(done))
-    assert sum(done.values()) == 2 * 4 * 7 * 2
+    assert sum(done.values()) == (4 + 4 + 5) * 7 * 2
+
+
+def repaired(cut: Cut, state: Ceremony, heir: Office, lost: int) -> None:
+    """Asserts that the heir has its share, unless somebody was away who was needed in that phase."""
+    needed = {Phase.JOINING: {1, 2, 3}, Phase.CONFIRMING: {1}, Phase.JUDGING: set[int]()}.get(cut.phase, {2, 3})
+    assert not state.lies and state.plan.source is not None
+    assert (state.phase is Phase.FAILED) == bool(needed & cut.shards), cut
+    if state.phase is Phase.DONE:
+        assert heir.share(3, state.plan.source.commitments) == lost
