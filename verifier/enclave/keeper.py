@@ -106,4 +106,5 @@ class Keeper:
     def _work(self, line: socket.socket) -> None:
         bench = self._open_bench(line)
         frames.send(line, Ready(bench.unfenced))
-        server.serve_one(self._listening, bench, lambda: frames.send(line, Taken()))
+        while not server.serve_one(self._listening, bench, lambda: frames.send(line, Taken())):
+            pass

@@ -3,7 +3,6 @@
 import os
 import socket
 import struct
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,32 +40,19 @@ def listen(path: Path) -> socket.socket:
     return server
 
 
-def serve(server: socket.socket, bench: Bench, stop: threading.Event) -> None:
-    """Serves one connection after another until `stop`; a `Bug` ends it."""
-    while not stop.is_set():
-        try:
-            peer, _ = server.accept()
-        except TimeoutError:
-            continue
-        with peer:
-            peer.settimeout(MESSAGE_TIMEOUT_S)
-            if _owner(peer) == os.getuid():
-                _converse(peer, bench)
-
-
-def serve_one(server: socket.socket, bench: Bench, taken: Callable[[], None]) -> None:
-    """One conversation with the owner, whether it brings a job or not; `taken` is told when it begins."""
-    while True:
-        try:
-            peer, _ = server.accept()
-        except TimeoutError:
-            continue
-        with peer:
-            peer.settimeout(MESSAGE_TIMEOUT_S)
-            if _owner(peer) == os.getuid():
-                taken()
-                _converse(peer, bench)
-                return
+def serve_one(server: socket.socket, bench: Bench, taken: Callable[[], None] = lambda: None) -> bool:
+    """One conversation with the owner, whether it brings a job or not; `taken` is told when it begins. False if nobody came."""
+    try:
+        peer, _ = server.accept()
+    except TimeoutError:
+        return False
+    with peer:
+        peer.settimeout(MESSAGE_TIMEOUT_S)
+        if _owner(peer) != os.getuid():
+            return False
+        taken()
+        _converse(peer, bench)
+    return True
 
 
 def _converse(peer: socket.socket, bench: Bench) -> None:

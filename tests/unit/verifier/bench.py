@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import os
+import socket
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from kms.curve import GENERATOR, Rng, decode_point, encode_point
 from kms.envelope import open_with_point, seal_padded, verify_receipt_envelope
 from kms.policy import anchor_domain, key_domain
 from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, MODEL, NOW, Parrot, World, signer, word
+from verifier.enclave import server
 from verifier.enclave.session import Bench
 
 SECRET = int.from_bytes(word("application key"))
@@ -134,3 +137,9 @@ def bench(folder: Path, engine: TwoParrots | None = None, keys: WholeKey | None 
     issue(folder / "root", folder / "platform.pem")
     quoter = SimulatedQuoter(Platform(folder / "platform.pem"), measurement(), SystemClock())
     return Bench(engine or TwoParrots(), MODEL, keys or WholeKey(), quoter, CHAIN_ID, os.urandom)
+
+
+def serve(listening: socket.socket, bench: Bench, stop: threading.Event) -> None:
+    """One conversation after another in one process, until told to stop; the enclave's program has a process for each."""
+    while not stop.is_set():
+        server.serve_one(listening, bench)

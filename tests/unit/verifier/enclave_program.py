@@ -16,10 +16,12 @@ def main() -> int:
     """Runs it."""
     out = Path(sys.argv[sys.argv.index("--config") + 1]).with_suffix(".modules")
 
-    def listed(serve_one: Callable[..., None]) -> Callable[..., None]:
-        def serve(*arguments: Any) -> None:
-            serve_one(*arguments)
-            out.write_text(json.dumps(sorted(sys.modules)))
+    def listed(serve_one: Callable[..., bool]) -> Callable[..., bool]:
+        def serve(*arguments: Any) -> bool:
+            served = serve_one(*arguments)
+            if served:
+                out.write_text(json.dumps(sorted(sys.modules)))
+            return served
 
         return serve
 

@@ -42,7 +42,7 @@ def enclave(place: Path) -> Iterator[Path]:
     path, stop = place / "jobs.sock", threading.Event()
     listening = server.listen(path)
     listening.settimeout(0.02)  # how soon it sees that it is to stop
-    thread = threading.Thread(target=server.serve, args=(listening, b.bench(place), stop))
+    thread = threading.Thread(target=b.serve, args=(listening, b.bench(place), stop))
     thread.start()
     try:
         yield path

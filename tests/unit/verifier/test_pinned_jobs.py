@@ -63,7 +63,7 @@ def enclave(place: Place | None) -> Iterator[JobSocket]:
             model_id = place.engine.artifact.model_id
             bench = Bench(place.engine, model_id, b.WholeKey(), exact.quoter, CHAIN_ID, os.urandom, place.engine.profile)
         listening, stop = server.listen(Path(name) / "s"), threading.Event()
-        thread = threading.Thread(target=server.serve, args=(listening, bench, stop))
+        thread = threading.Thread(target=b.serve, args=(listening, bench, stop))
         thread.start()
         try:
             yield JobSocket(Path(name) / "s", prepare_timeout_s=10.0)
