@@ -9,7 +9,7 @@ from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
-from chain.calls import STORED_GAS_PER_BYTE, Act, call_of, dry_run
+from chain.calls import STORED_GAS_PER_BYTE, Act, call_of, measured
 from chain.client import ChainClient
 from chain.epochs import ASSURANCE
 from chain.transactions import Call, send_all
@@ -42,17 +42,17 @@ def open_epoch(
     """Announces an epoch that a ceremony made, shows the signatures, puts it in force; the address book with it.
 
     `found` is what the chain has of it: what was done before is not done again. `ConfigurationError` if that is another key,
-    `ChainReverted`, and it is not in force, if too few shards signed, whatever its assurance.
+    `ChainReverted`, and it is not in force, if too few shards signed, whatever its assurance. What the chain would refuse is not
+    sent: each step is tried once the one before is done.
     """
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
-    confirming = call_of(curator, network, Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
-    announcing = [opening(curator, network, document, policy)] if found.state is EpochState.NONE else []
-    if found.state in states:
-        send_all(client, [*announcing, confirming], timeout_s)
-        # Apart: the contract puts an epoch of simulated assurance in force without any signature, and we none.
-        send_all(client, [activation(curator, network, document)], timeout_s)
+    acts = [_announcing(document, policy)] if found.state is EpochState.NONE else []
+    # The contract puts an epoch of simulated assurance in force without any signature, and we none.
+    acts += [Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))), _activating(document)]
+    for act in acts if found.state in states else ():
+        _do(client, network, curator, act, timeout_s)
     return _with(network, document)
 
 
@@ -73,9 +73,8 @@ def reshare_epoch(
     holders = [shard.address for shard in record.shards]
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)
     words = (signed.transcript, list(signed.signatures), list(signed.consents))
-    call = call_of(curator, network, Act("KeyEpochs", "reshare", (*dealt, *words)), STORED_GAS_PER_BYTE)
     if found.commitments != b"".join(document.commitments):
-        send_all(client, [call], timeout_s)
+        _do(client, network, curator, Act("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
     return _with(network, document)
 
 
@@ -90,10 +89,13 @@ def retire_epoch(
         return epoch
     if state is not EpochState.DRAINING:
         raise ConfigurationError(f"key epoch {epoch}", f"is {state.name}; what drains can be retired: rotate to another first")
-    retiring = Act("KeyEpochs", "retire", (epoch,))
-    dry_run(client, network, curator.address, retiring)
-    send_all(client, [call_of(curator, network, retiring)], timeout_s)
+    _do(client, network, curator, Act("KeyEpochs", "retire", (epoch,)), timeout_s)
     return epoch
+
+
+def _do(client: ChainClient, network: Network, curator: LocalSigner, act: Act, timeout_s: float) -> None:
+    """Tries an act, and sends it if the chain would take it."""
+    send_all(client, [measured(client, network, curator, act)], timeout_s)
 
 
 def _with(network: Network, document: EpochDocument) -> Network:
@@ -103,13 +105,21 @@ def _with(network: Network, document: EpochDocument) -> Network:
 
 def opening(curator: LocalSigner, network: Network, document: EpochDocument, policy: Digest) -> Call:
     """Announces an epoch."""
-    record = document.record
-    assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
-    holders = [shard.address for shard in record.shards]
-    told = (record.epoch, record.public_key, b"".join(document.commitments), holders, record.threshold, assurance, policy)
-    return call_of(curator, network, Act("KeyEpochs", "openEpoch", told), STORED_GAS_PER_BYTE)
+    return call_of(curator, network, _announcing(document, policy), STORED_GAS_PER_BYTE)
 
 
 def activation(curator: LocalSigner, network: Network, document: EpochDocument) -> Call:
     """Puts an epoch in force; the one before drains."""
-    return call_of(curator, network, Act("KeyEpochs", "activate", (document.record.epoch,)))
+    return call_of(curator, network, _activating(document))
+
+
+def _announcing(document: EpochDocument, policy: Digest) -> Act:
+    record = document.record
+    assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
+    holders = [shard.address for shard in record.shards]
+    told = (record.epoch, record.public_key, b"".join(document.commitments), holders, record.threshold, assurance, policy)
+    return Act("KeyEpochs", "openEpoch", told)
+
+
+def _activating(document: EpochDocument) -> Act:
+    return Act("KeyEpochs", "activate", (document.record.epoch,))

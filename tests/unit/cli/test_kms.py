@@ -162,8 +162,12 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
     signed = signatures(site, document, 0, Digest(b"\x01" * 32))
     send_all(client, [opening(CURATOR, site.network, document, site.policy.digest)], 60)
     unsigned, found = signed._replace(signatures=[signed.signatures[0], Blob(b"")]), chain.epoch_on_chain(2, chain.head())
+    sent = client.nonce(CURATOR.address)
     with pytest.raises(ChainReverted, match="TooFewSigned"):  # the contract asks no signatures of a simulated epoch; we do
         open_epoch(client, site.network, CURATOR, document, site.policy.digest, unsigned, found)
+    with pytest.raises(ChainReverted, match="TooFewSigned"):
+        open_epoch(client, site.network, CURATOR, document, site.policy.digest, signed._replace(signatures=[]), found)
+    assert client.nonce(CURATOR.address) == sent, "what the chain refuses is not sent"
     for state in (EpochState.PENDING, EpochState.ACTIVE):
         found = chain.epoch_on_chain(2, chain.head())
         assert found.state is state
