@@ -96,7 +96,10 @@ class Rebuilder:
         frames.send(line, Ready(fence()))
         switchboard = Switchboard()
         source = open_source(switchboard)
-        wanted: Wanted = frames.receive(line, Wanted)
+        try:
+            wanted: Wanted = frames.receive(line, Wanted)
+        except TryAgain:
+            return  # the job's process is gone
         with frames.receive_stream(line) as peer:
             # The two ends of a descriptor share that it does not block, and not how long Python then waits.
             peer.settimeout(MESSAGE_TIMEOUT_S)

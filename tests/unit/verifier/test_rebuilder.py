@@ -145,3 +145,11 @@ def test_an_enclave_that_was_not_told_to_has_no_such_process(job: RunJob) -> Non
         assert (type(keys), unfenced) == (ShardKeySource, ())
         with pytest.raises(NoKey, match="this enclave rebuilds no keys"):
             keys.open(job, SECRET)
+
+
+def test_a_child_that_is_left_unasked_ends_without_a_complaint() -> None:
+    """Its job's process is gone, which is no bug of anybody."""
+    rebuilder = Rebuilder(Source(fails(AssertionError())), Switchboard(), lambda _board: Source(fails(AssertionError())), tuple)
+    rebuilder.ready()
+    rebuilder._line.close()
+    assert rebuilder._process.reap() == 0
