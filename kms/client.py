@@ -46,7 +46,7 @@ from kms.enclave_channel import ask, open_channel
 from kms.envelope import open_with_point, verify_receipt_envelope
 from kms.pieces import Piece, forget, place_of, shared_point, take
 from kms.policy import anchor_domain, key_domain
-from kms.promises import Promises
+from kms.promises import Promise, Promises
 from kms.rebuilt import TransportKey
 from kms.shares import combine
 
@@ -167,7 +167,8 @@ class ShardKeySource:
         with open_channel(shard, end, asking.to.public, self._timeout_s, self._dial) as channel:
             answer, evidence = ask(channel, shard, asking.request, self._timeout_s), channel.shown
         record, digest = _verify_record(job, shard, answer, asking.ticket_hash, evidence)
-        self._promises.keep(shard.index, record, digest)
+        domain = key_domain(job.contracts)
+        self._promises.keep(shard.index, Promise(domain.chain_id, domain.contract, record, answer.signature), digest)
         telemetry.log("kms.promised", shard=shard.address, epoch=record.key_epoch, index=record.index, record=digest)
         return take(job, asking.ticket_hash, asking.envelope, shard, answer.sealed_partial, asking.to)
 

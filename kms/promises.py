@@ -2,7 +2,8 @@
 
 A release record is signed before the shard answers, with its place in the log and the digest of the record before it: a promise
 that it is, and stays, there. An enclave that lives for many jobs sees when a shard gives a place twice, goes back, or says that
-another record stands before the next one: its log was cut off or is kept twice, and its partial is not used.
+another record stands before the next one: its log was cut off or is kept twice, and its partial is not used. One job's process
+hands promises on to the next as they were signed, because it may have been broken by what it read.
 """
 
 import threading
@@ -12,38 +13,48 @@ from dataclasses import dataclass
 from bytewise.protocol.errors import ReleaseNotRecorded
 from bytewise.protocol.messages import Release
 from bytewise.protocol.release_log import LogHead
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.units import Address, Blob, Digest
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The newest promise of one shard: what a process that ends hands on to the next."""
+    """A release record, and what proves that its shard signed it."""
 
-    shard: Address
-    """Account of the shard."""
-    key_epoch: int
-    """Of whose log."""
-    digest: Digest
-    """EIP-712 digest of the record."""
-    next_index: int
-    """Place behind it."""
+    chain_id: int
+    """Of the network."""
+    key_epochs: Address
+    """`KeyEpochs` there, for which it is signed."""
+    record: Release
+    """It."""
+    signature: Blob
+    """The shard's."""
+
+    @property
+    def domain(self) -> Domain:
+        """In which it is signed."""
+        return Domain(self.chain_id, self.key_epochs)
+
+
+Place = tuple[Domain, Address, int]
+"""Network, shard and epoch: whose log."""
 
 
 class Promises:
     """The newest promise of each shard in each epoch. Thread-safe; forgets at the end of the process."""
 
-    def __init__(self, on_kept: Callable[[Promise], None] = lambda _: None) -> None:
-        """`on_kept` is told of each promise that `keep` accepts."""
+    def __init__(self, on_kept: Callable[[Promise], None] = lambda _: None, known: "Promises | None" = None) -> None:
+        """`on_kept` is told of each promise that `keep` accepts; `known` is what this process was forked with."""
         self._on_kept = on_kept
-        self._heads: dict[tuple[Address, int], LogHead] = {}
+        self._heads: dict[Place, LogHead] = {} if known is None else known.heads()
         self._lock = threading.Lock()
 
-    def keep(self, index: int, record: Release, digest: Digest) -> Release:
+    def keep(self, index: int, promise: Promise, digest: Digest) -> Release:
         """The record of shard `index`, if it can stand in one log with those before; else `ReleaseNotRecorded`.
 
         `digest` is the record's, whose signature was verified. Records of other enclaves may stand between two of ours.
         """
-        place = (record.shard, int(record.key_epoch))
+        record, place = promise.record, _place(promise)
         with self._lock:
             head = self._heads.get(place)
             if head is not None and record.index < head.next_index:
@@ -51,18 +62,27 @@ class Promises:
             if head is not None and record.index == head.next_index and record.previous != head.digest:
                 raise ReleaseNotRecorded(index, f"at place {record.index} does not follow the one that we were given")
             self._heads[place] = LogHead(digest, record.index + 1)
-            self._on_kept(Promise(record.shard, int(record.key_epoch), digest, record.index + 1))
+            self._on_kept(promise)
         return record
 
     def learn(self, promise: Promise) -> None:
-        """Takes over what another process of this enclave was promised; an older promise than the known one changes nothing."""
-        place = (promise.shard, promise.key_epoch)
+        """Takes over what another process of this enclave says that it was promised; `BadSignature` unless its shard did.
+
+        An older promise than the known one changes nothing.
+        """
+        record, place = promise.record, _place(promise)
+        digest = typed_digest(promise.domain, record)
+        verify_signature(f"release record {record.index}", digest, promise.signature, record.shard)
         with self._lock:
             head = self._heads.get(place)
-            if head is None or head.next_index < promise.next_index:
-                self._heads[place] = LogHead(promise.digest, promise.next_index)
+            if head is None or head.next_index <= record.index:
+                self._heads[place] = LogHead(digest, record.index + 1)
 
-    def kept(self) -> tuple[Promise, ...]:
-        """All of them."""
+    def heads(self) -> dict[Place, LogHead]:
+        """Of all logs that were heard of."""
         with self._lock:
-            return tuple(Promise(shard, epoch, *head) for (shard, epoch), head in self._heads.items())
+            return dict(self._heads)
+
+
+def _place(promise: Promise) -> Place:
+    return promise.domain, promise.record.shard, int(promise.record.key_epoch)

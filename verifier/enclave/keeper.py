@@ -91,14 +91,14 @@ class Keeper:
     def _hear(self, line: socket.socket) -> Ready | Taken | Promise | None:
         try:
             said: Ready | Taken | Promise = frames.receive(line, Ready, Taken, Promise)
+            if isinstance(said, Promise):
+                self._promises.learn(said)
         except TryAgain:
             return None
         except Fault as error:
             telemetry.log_error("enclave.unclear", error)
             return None
-        if isinstance(said, Promise):
-            self._promises.learn(said)
-        elif isinstance(said, Ready) and not self._announced:
+        if isinstance(said, Ready) and not self._announced:
             self._announced = True
             self._on_ready(said)
         return said

@@ -116,9 +116,7 @@ class _Parts:
 
     def _keys(self, line: socket.socket, switchboard: Switchboard) -> tuple[KeySource, tuple[str, ...]]:
         # In a job's process: what opens envelopes, and fences that do not hold around the process that rebuilds keys.
-        promises = Promises(lambda promise: frames.send(line, promise))
-        for each in self.promises.kept():
-            promises.learn(each)
+        promises = Promises(lambda promise: frames.send(line, promise), self.promises)
 
         def source(rebuilds: bool, board: Switchboard) -> KeySource:
             timeout_s = self._settings.key_timeout_s

@@ -4,18 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.errors import BytewiseError, ReleaseNotRecorded
+from bytewise.protocol.errors import BadSignature, BytewiseError, ReleaseNotRecorded
 from bytewise.protocol.messages import Release
 from bytewise.protocol.seal import unpad
-from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
+from bytewise.protocol.signing import Domain, Signer, typed_digest
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest
 from kms.client import ShardKeySource
 from kms.policy import key_domain
-from kms.promises import Promises
+from kms.promises import Promise, Promises
 from tests.unit.kms.memory_chain import CONTRACTS, VOTER
 from tests.unit.kms.world import World
+from tests.world import signer
 
-SHARD = Address("0x" + "51" * 20)
+SHARD_SIGNER = signer("shard-1")
+SHARD = SHARD_SIGNER.address
+DOMAIN = key_domain(CONTRACTS)
 PLAIN = Release(
     receipt_id=ZERO_DIGEST, ticket_hash=ZERO_DIGEST, key_epoch=U64(1), shard=SHARD, voter=VOTER.address,
     evidence_hash=ZERO_DIGEST, transport_key_hash=ZERO_DIGEST, previous=ZERO_DIGEST, index=U64(0),
@@ -28,7 +31,12 @@ def digest(record: Release) -> Digest:
 
 
 def keep(promises: Promises, record: Release) -> Release:
-    return promises.keep(1, record, digest(record))
+    return promises.keep(1, signed(record), digest(record))
+
+
+def signed(record: Release, by: Signer = SHARD_SIGNER, domain: Domain = DOMAIN) -> Promise:
+    """What an enclave keeps of it."""
+    return Promise(domain.chain_id, domain.contract, record, by.sign(typed_digest(domain, record)))
 
 
 def follower(record: Release, distance: int = 1) -> Release:
@@ -66,6 +74,47 @@ def test_other_shards_and_other_epochs_have_logs_of_their_own() -> None:
     keep(promises, follower(PLAIN, 4))
     keep(promises, replace(PLAIN, shard=VOTER.address))
     keep(promises, replace(PLAIN, key_epoch=U64(2)))
+
+
+FAR = replace(PLAIN, index=U64(2**62))
+
+
+def test_what_another_process_was_promised_holds_here_and_an_older_promise_changes_nothing() -> None:
+    promises, second = Promises(), follower(PLAIN)
+    for each in (second, PLAIN):
+        promises.learn(signed(each))
+    with pytest.raises(ReleaseNotRecorded, match="after one at 1"):
+        keep(promises, replace(second, decided_at=U64(9)))
+    keep(promises, follower(second))
+    promises.learn(signed(FAR))
+    with pytest.raises(ReleaseNotRecorded, match=f"after one at {2**62}"):
+        keep(promises, follower(follower(second)))
+
+
+def test_a_process_that_was_broken_cannot_make_honest_shards_liars() -> None:
+    promises = Promises()
+    promises.learn(signed(PLAIN))
+    for lie in (signed(FAR, by=VOTER), replace(signed(PLAIN), record=FAR), replace(signed(FAR), signature=Blob(b""))):
+        with pytest.raises(BadSignature):
+            promises.learn(lie)
+    keep(Promises(known=promises), follower(PLAIN))
+
+
+def test_what_a_shard_promised_on_another_network_is_of_another_log() -> None:
+    promises = Promises()
+    for other in (Domain(DOMAIN.chain_id + 1, DOMAIN.contract), Domain(DOMAIN.chain_id, VOTER.address)):
+        promises.learn(signed(FAR, domain=other))
+    keep(promises, PLAIN)
+
+
+def test_what_a_process_was_forked_with_it_knows_and_what_it_hears_stays_its_own() -> None:
+    known = Promises()
+    keep(known, PLAIN)
+    fork = Promises(known=known)
+    keep(fork, follower(PLAIN))
+    with pytest.raises(ReleaseNotRecorded):
+        keep(fork, replace(PLAIN, decided_at=U64(9)))
+    keep(known, follower(PLAIN))
 
 
 def test_a_shard_whose_log_was_cut_off_is_named_and_its_partial_not_used(fresh: World) -> None:

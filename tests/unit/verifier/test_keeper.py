@@ -15,10 +15,10 @@ import pytest
 from bytewise.protocol.errors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.messages import Outcome
-from kms.promises import Promise, Promises
+from kms.promises import Promises
+from tests.unit.kms.test_promises import DOMAIN, FAR, PLAIN, SHARD, digest, signed
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.test_job_socket import RIGHT, case
-from tests.world import word
 from verifier import frames
 from verifier.enclave import keeper, server
 from verifier.enclave.apart import Apart, Ready
@@ -242,18 +242,26 @@ def test_a_signal_to_the_whole_group_is_the_keepers_to_obey() -> None:
 
 
 def test_what_a_shard_promised_in_one_job_is_known_in_the_next() -> None:
-    promise = Promise(b.VOTER.address, 1, word("record"), 8)
-    with kept(lambda _place, line: frames.send(line, promise)) as enclave:
+    with kept(lambda _place, line: frames.send(line, signed(PLAIN))) as enclave:
         enclave.judge()
         enclave.judge()
-        assert enclave.promises.kept() == (promise,)
+        assert enclave.promises.heads() == {(DOMAIN, SHARD, 1): (digest(PLAIN), 1)}
 
 
-def test_an_older_promise_does_not_replace_a_newer_one() -> None:
-    promises, newer = Promises(), Promise(b.VOTER.address, 1, word("record"), 8)
-    promises.learn(newer)
-    promises.learn(Promise(newer.shard, newer.key_epoch, word("older record"), 7))
-    assert promises.kept() == (newer,)
+def test_a_job_that_says_what_no_shard_promised_is_ended_and_not_believed() -> None:
+    lie = signed(FAR, by=b.VOTER)
+
+    def lies(place: Path, line: socket.socket) -> None:
+        if not (place / "done").exists():
+            (place / "done").touch()
+            frames.send(line, lie)
+            threading.Event().wait()
+
+    with kept(lies) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        assert enclave.judge().outcome == Outcome.EXECUTED
+        assert enclave.promises.heads() == {}
 
 
 def test_a_process_ends_with_the_one_that_started_it() -> None:
