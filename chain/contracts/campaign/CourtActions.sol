@@ -49,7 +49,7 @@ abstract contract CourtActions is Certificates {
         }
     }
 
-    function _crowded() private view returns (bool) {
+    function _crowded() internal view returns (bool) {
         return live.length >= MOST_LIVE || ids.length >= MOST_DISPUTES;
     }
 

@@ -71,7 +71,10 @@ abstract contract Ending is KeyActions {
         if (tree.isOver(seedBlock) || randao.isExpired(seedBlock)) {
             return must(personAt(2), address(disputes), abi.encodeCall(disputes.rearm, (id)), "rearm");
         }
-        if (randao.mixOf(seedBlock) == 0) randao.prove(seedBlock, minted(seedBlock, "home"));
+        if (randao.mixOf(seedBlock) == 0) {
+            bytes memory data = abi.encodeCall(randao.prove, (seedBlock, minted(seedBlock, "home")));
+            must(address(this), address(randao), data, "prove");
+        }
         must(personAt(3), address(disputes), abi.encodeCall(disputes.draw, (id, 255)), "draw");
     }
 
@@ -127,7 +130,9 @@ abstract contract Ending is KeyActions {
                 that(!may(a, address(ledger), 0, abi.encodeCall(ledger.withdraw, ()), "taken"), "it refuses");
                 continue;
             }
+            (uint256 due, uint256 had) = (ledger.creditOf(a), a.balance);
             must(a, address(ledger), abi.encodeCall(ledger.withdraw, ()), "withdraw");
+            if (ledger.creditOf(a) == 0) same(a.balance - had, due, "withdrawn");
             same(ledger.creditOf(a), 0, "credit that cannot leave");
         }
         _watch();

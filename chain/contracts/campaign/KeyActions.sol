@@ -32,11 +32,13 @@ abstract contract KeyActions is ShareActions {
 
     /// @dev Audits of the newest receipts; opened, paid; now and then another key.
     function lookAt(uint256 what, uint256 which, uint256 who) external step {
-        if (what % 8 == 7) return deal(uint64(1 + which % _newest), who);
+        if (what % 8 == 7) return rarely(which) ? _dealEnded(who) : deal(uint64(1 + which % _newest), who);
         if (what % 8 > 4) return _rekey(which, who);
         if (receipts.length == 0) return;
-        if (what % 8 == 4 && spread(which) % 2 == 0) {
+        if (what % 8 == 4 && spread(which) % 8 == 0) {
             _withhold(who);
+        } else if (what % 8 == 4 && spread(which) % 8 == 2) {
+            _changeMind(who);
         } else if (what % 8 == 4 && spread(which) % 4 == 1) {
             _copyVotes(who);
         } else if (what % 8 == 4) {
@@ -54,19 +56,36 @@ abstract contract KeyActions is ShareActions {
         }
     }
 
-    /// @dev The list of a batch that was audited is withheld: nothing else would often bring the two together.
+    /// @dev The list of a batch that was audited is withheld, and its bounties are asked for all the same: nothing else would
+    ///      often bring the two together. What the void batch costs its operator comes back, or soon nobody could anchor.
     function _withhold(uint256 who) private {
-        for (uint256 i = receipts.length; i > 0 && i + 3 > receipts.length; --i) {
-            Anchored memory one = receipts[i - 1];
-            bytes32 id = anchor.receiptId(one.r);
-            if (!_isAudited(id)) continue;
-            demandList(i - 1, who);
-            until(uint256(guardian.clock()) + parameters().times.cure + 1);
-            bytes memory data = abi.encodeCall(anchor.expire, (anchor.listSubject(one.batchId)));
-            may(personAt(who), address(anchor), 0, data, "expire");
-            until(uint256(anchor.windowEnd(id, one.batchId)) + 1);
-            return _collect(one, who);
+        may(operatorOf(who), address(vault), 15 ether, abi.encodeCall(vault.deposit, ()), "deposit");
+        may(personAt(who), address(audits), 0.01 ether, abi.encodeCall(audits.feed, ()), "feed");
+        if (!_post(who, 2)) return;
+        uint256 i = receipts.length - 1;
+        Anchored memory one = receipts[i];
+        bytes32 id = anchor.receiptId(one.r);
+        for (uint256 k = 0; k < AUDITORS; ++k) {
+            _audit(i, verifierOf(k));
         }
+        if (!_isAudited(id)) return;
+        demandList(i, who);
+        until(uint256(guardian.clock()) + parameters().times.cure + 1);
+        bytes memory data = abi.encodeCall(anchor.expire, (anchor.listSubject(one.batchId)));
+        may(personAt(who), address(anchor), 0, data, "expire");
+        until(uint256(anchor.windowEnd(id, one.batchId)) + 1);
+        _collect(one, who);
+    }
+
+    /// @dev Whoever brought a result brings another one beside a dispute.
+    function _changeMind(uint256 who) private {
+        if (_crowded() || !_post(who, 2)) return;
+        uint256 i = receipts.length - 1;
+        (bytes32 id, uint64 batchId) = (anchor.receiptId(receipts[i].r), receipts[i].batchId);
+        address v = verifierOf(who % AUDITORS);
+        _bring(id, batchId, v, v, SALT);
+        _open(i, who, uint8(who));
+        _bring(id, batchId, v, v, "another");
     }
 
     function _isAudited(bytes32 id) private view returns (bool) {
@@ -88,17 +107,17 @@ abstract contract KeyActions is ShareActions {
         Anchored memory one = receipts[i];
         bytes32 id = anchor.receiptId(one.r);
         // Only the verifier itself may bring another one later.
-        _bring(id, one.batchId, who, uint256(id) % 2 == 0 ? who : personAt(i));
+        _bring(id, one.batchId, who, uint256(id) % 2 == 0 ? who : personAt(i), SALT);
     }
 
     /// @dev Anybody may bring a result, and say that the receipt is in this batch.
-    function _bring(bytes32 receiptId, uint64 batchId, address who, address by) private {
+    function _bring(bytes32 receiptId, uint64 batchId, address who, address by, bytes32 salt) private {
         AuditResult memory a;
         a.receiptId = receiptId;
         a.verifier = who;
         bytes32 tokens;
         (tokens, a.result) = _found(a.receiptId, who);
-        a.commitment = audits.commitmentOf(a.receiptId, who, tokens, TRACE, SALT);
+        a.commitment = audits.commitmentOf(a.receiptId, who, tokens, TRACE, salt);
         a.auditedAt = uint64(block.timestamp);
         reach(anchor.batch(batchId).blockNumber + 3);
         bytes memory data = abi.encodeCall(audits.post, (a, signed(secretOf[who], audits.hashAudit(a)), batchId));
@@ -128,7 +147,7 @@ abstract contract KeyActions is ShareActions {
         bytes32 id = disputes.dispute(dispute).receiptId;
         for (uint256 i = 0; i < AUDITORS; ++i) {
             address v = verifierOf(who % AUDITORS + i);
-            if (_audits[id][v].result == 0) _bring(id, receipts[receipts.length - 1].batchId, v, v);
+            if (_audits[id][v].result == 0) _bring(id, receipts[receipts.length - 1].batchId, v, v, SALT);
         }
     }
 
@@ -137,7 +156,7 @@ abstract contract KeyActions is ShareActions {
         for (uint256 i = 0; i < AUDITORS; ++i) {
             address v = verifierOf(who % AUDITORS + i);
             if (_audits[id][v].outHash == 0) continue;
-            if (_post(who, 2)) _bring(id, receipts[receipts.length - 1].batchId, v, v);
+            if (_post(who, 2)) _bring(id, receipts[receipts.length - 1].batchId, v, v, SALT);
             return;
         }
     }
@@ -160,6 +179,15 @@ abstract contract KeyActions is ShareActions {
         bool over = active != 0 && epochs.activeEpoch() != active;
         if (over && live.length > 2) {
             may(address(this), address(epochs), 0, abi.encodeCall(epochs.retire, (active)), "retire");
+        }
+    }
+
+    /// @dev A key that was never in use ends and is dealt: by chance alone few that have ended are, and with everybody's word.
+    function _dealEnded(uint256 salt) private {
+        if (!may(address(this), address(epochs), 0, _opening(_newest + 1), "open a key")) return;
+        may(address(this), address(epochs), 0, abi.encodeCall(epochs.compromise, (_newest)), "end a key");
+        for (uint256 k = 0; k < 4; ++k) {
+            deal(_newest, salt ^ k);
         }
     }
 

@@ -168,9 +168,11 @@ abstract contract OtherActions is LateActions {
             : abi.encodeCall(guardian.pause, (uint64(1 + spread(seconds_) % 3 hours)));
         uint64 clock = guardian.clock();
         uint64 pausedUntil = guardian.pausedUntil();
-        may(address(this), address(guardian), 0, data, stop ? string("unpause") : string("pause"));
+        bool ok = may(address(this), address(guardian), 0, data, stop ? string("unpause") : string("pause"));
         same(guardian.clock(), clock, "a pause moves the clock");
         if (pausedUntil != 0 && !stop) same(guardian.pausedUntil(), pausedUntil, "a pause was prolonged");
+        // Who has just paused tries at once to have more of it.
+        if (ok && !stop) pause(spread(seconds_), false);
     }
 
     /// @dev Refund, parameters, breaker, environments: by who may, and by who may not.
@@ -194,19 +196,22 @@ abstract contract OtherActions is LateActions {
         that(!ok || by == address(this), "who refunded");
     }
 
-    /// @dev Fees, slashes and stakes move; what began keeps its version.
+    /// @dev Fees, slashes and stakes move; what began keeps its version. An operator anchors before and after: whose open batch
+    ///      asked for more stake keeps more.
     function _setParams(uint256 salt) private {
         if (params.version() == 12) return;
         salt = spread(salt);
         ParamSet memory p = params.get(params.version());
         p.money.feePerSeat = uint96(0.005 ether + salt % 0.02 ether);
         p.money.slashAmount = uint96(5 ether + (salt >> 64) % 15 ether);
-        p.money.minOperatorStake = uint96(20 ether + (salt >> 192) % 10 ether);
+        p.money.minOperatorStake = p.money.slashAmount + uint96((salt >> 192) % 10 ether);
         p.shares.alphaBps = uint16(1_000 + (salt >> 128) % 2_000);
         p.times.airgap = uint32(30 minutes + (salt >> 160) % 1 hours);
-        address by = salt % 4 == 0 ? personAt(salt >> 8) : address(this);
+        address by = (salt >> 16) % 4 == 0 ? personAt(salt >> 24) : address(this);
+        _post(salt >> 32, 2);
         bool ok = may(by, address(params), 0, abi.encodeCall(params.set, (p)), "setParams");
         that(!ok || by == address(this), "who set parameters");
+        _post(salt >> 32, 2);
     }
 
     function _govern(bool reset, uint256 who) private {
