@@ -14,7 +14,7 @@ from bytewise.protocol.appraisal import (
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.signing import Signer, recover
-from bytewise.protocol.succession import first_standing, succeed
+from bytewise.protocol.succession import Times, first_standing, succeed
 from bytewise.protocol.units import hex0x
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
 
 def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
     """What a shard does on seeing `after` behind `before`, a line for each entry; `PolicyRefused` if it refuses it."""
-    waiting = {each.entry for each in succeed(first_standing(before), after, 0).pending}
+    waiting = {each.entry for each in succeed(first_standing(before), after, Times(0, 0)).pending}
     old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
     new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
     added = (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bytewise.protocol import merkle, sortition
-from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.appraisal import EvidenceType, entry_digest
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
 from bytewise.protocol.jobs import Contracts
@@ -19,6 +19,7 @@ from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
+from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import Digest
 from bytewise.tee.appraisal import Appraised
 from bytewise.tee.binding import Attested
@@ -81,6 +82,13 @@ def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contrac
     seats = _dispute_seats(ticket, facts) if ticket.kind == TicketKind.DISPUTE.value else _drawn(request, contracts, facts)
     _verify_epoch(ticket, facts.epoch_state)
     return seats
+
+
+def verify_waited(standing: Standing, evidence: Appraised, facts: ChainFacts) -> Appraised:
+    """The evidence, unless what accepts it still waits by the chain's time: a clock that jumped ahead ended no wait."""
+    if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
+        raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
+    return evidence
 
 
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:

@@ -130,6 +130,7 @@ class Shard:
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
         if facts.commitments != b"".join(self._document.commitments):
             raise StaleBackup(f"shares of key epoch {ours.epoch}", f"the chain means others at block {facts.number}")
+        policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)
         try:
             seats = policy.verify_right(request, admitted, self._contracts, facts)
 

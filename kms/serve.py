@@ -11,7 +11,7 @@ from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import EpochDocument, EpochState
-from bytewise.protocol.succession import Standing, first_standing
+from bytewise.protocol.succession import Standing, Times, first_standing
 from bytewise.protocol.units import address
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
@@ -133,10 +133,10 @@ def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing
         telemetry.log("kms.policy_unsigned", assurance="simulated")
         return first_standing(load_policy(settings.policy_file, chain_id, settings.production))
     history = settings.folder / keyring.POLICY_HISTORY
-    # A clock that is behind when an addition is first seen, and is set later, would let it count days too early.
-    now = max(SystemClock().now(), view.time())
+    # Either may be wrong, or a liar's: together they end no wait too early and make none endless.
+    times = Times(own=SystemClock().now(), chain=view.time())
     return follow_policy(
-        settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, now
+        settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, times
     )  # fmt: skip
 
 

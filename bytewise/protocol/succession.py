@@ -1,13 +1,14 @@
 """How one appraisal policy follows another: approved by a threshold, serials that grow, additions late, removals at once.
 
 Pure: what a shard remembers (`Standing`) goes in and comes out. An addition is a rule or measurement that is nowhere within the
-policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, so that people can look at it and act first.
+policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`Times`), so that people can look at it and act first.
 """
 
 import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bytewise.protocol.appraisal import (
     TYPE_OF,
@@ -26,6 +27,31 @@ from bytewise.protocol.units import U64, Address, Digest
 
 ADDITION_DELAY_S = 3 * 86_400
 """Seconds from when a shard first sees an addition to when it counts."""
+
+MAX_APART_S = 3600
+"""Most seconds between the times of a shard at its start. The newest final block may be a quarter of an hour old."""
+
+
+class Times(NamedTuple):
+    """What two clocks say now, so that one alone, wrong or a liar's, decides nothing: a wait begins by the later, and is over by the earlier."""
+
+    own: int
+    """Unix second of the machine."""
+    chain: int
+    """Unix second of the newest final block."""
+
+
+def verify_times(times: Times, seen: int) -> Times:
+    """The times, if they are so near each other, and not so long before `seen` (when this shard started last), that a shard may
+    judge a policy by them; else `ConfigurationError`."""
+    own, chain = times
+    if abs(own - chain) > MAX_APART_S:
+        what = "set the clock right" if own < chain else "wait until the node has all blocks, or set the clock right"
+        raise ConfigurationError("clock", f"is at {own}, the newest final block at {chain}: {what}; or ask another node")
+    if seen - min(times) > MAX_APART_S:
+        why = f"says that the shard started at {seen}, and it is {min(times)}: set the clock right, or restore the file"
+        raise ConfigurationError("policy-history.json", why)
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +73,20 @@ class Standing:
     pending: tuple[Pending, ...]
     """Its additions that wait, or waited."""
     seen: U64 | None = field(default=None, metadata=LATER)
-    """Latest unix second at which the shard started on it; None in what was kept before shards kept it."""
+    """Latest unix second, by either clock, at which the shard started; None in what was kept before shards kept it."""
+
+    def waiting(self, now: int) -> frozenset[Digest]:
+        """Entries that do not count yet at unix second `now`."""
+        return frozenset(each.entry for each in self.pending if now < each.counts_from)
 
     def at(self, now: int) -> AppraisalPolicy:
-        """The policy without what does not count yet at unix second `now`; `PolicyRefused` if nothing is left of it."""
-        waiting = {each.entry for each in self.pending if now < each.counts_from}
-        rules = tuple(each for each in self.policy.rules if entry_digest(each) not in waiting)
+        """The policy without what does not count yet at unix second `now`; `PolicyRefused` if nothing is left of it.
+
+        What counts longest is first, so that evidence which satisfies it is not accepted for an addition.
+        """
+        waiting, since = self.waiting(now), {each.entry: each.counts_from for each in self.pending}
+        kept = (each for each in self.policy.rules if entry_digest(each) not in waiting)
+        rules = tuple(sorted(kept, key=lambda each: since.get(entry_digest(each), 0)))
         types = {rule.type for rule in rules}
         allowed = (each for each in self.policy.measurements if entry_digest(each) not in waiting)
         programs = tuple(each for each in allowed if TYPE_OF[each.platform] in types)
@@ -84,8 +118,8 @@ def first_standing(policy: AppraisalPolicy) -> Standing:
     return Standing(policy, ())
 
 
-def succeed(standing: Standing, policy: AppraisalPolicy, now: int, delay_s: int = ADDITION_DELAY_S) -> Standing:
-    """The standing with `policy` as its newest, seen at unix second `now`; itself if the policy is the same.
+def succeed(standing: Standing, policy: AppraisalPolicy, times: Times, delay_s: int = ADDITION_DELAY_S) -> Standing:
+    """The standing with `policy` as its newest, seen at these times; itself if the policy is the same.
 
     `PolicyRefused` for a serial that does not grow, and for what cannot be delayed: other chains, and simulated evidence.
     """
@@ -98,11 +132,12 @@ def succeed(standing: Standing, policy: AppraisalPolicy, now: int, delay_s: int 
         raise PolicyRefused(policy.serial, "is for chains that the policy before it was not for")
     if policy.insecure_accept_simulated and not before.insecure_accept_simulated:
         raise PolicyRefused(policy.serial, "accepts simulated evidence and the policy before it did not")
-    old = {each.entry: each.counts_from for each in standing.pending if now < each.counts_from}
+    old = {each.entry: each.counts_from for each in standing.pending if min(times) < each.counts_from}
     entries: tuple[PlatformRule | TrustedMeasurement, ...] = (*policy.rules, *policy.measurements)
     names = {entry_digest(each): each for each in entries}
     added = (name for name, entry in names.items() if name in old or not _within(entry, before, old))
-    return Standing(policy, tuple(Pending(name, old.get(name, U64(now + delay_s))) for name in added))
+    counts_from = max(*times, standing.seen or 0) + delay_s
+    return Standing(policy, tuple(Pending(name, old.get(name, U64(counts_from))) for name in added))
 
 
 def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, waiting: dict[Digest, U64]) -> bool:

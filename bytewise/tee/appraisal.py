@@ -67,6 +67,8 @@ class Appraised:
     """The 64 bytes that it binds: what was expected of it."""
     program: TrustedMeasurement
     """Which program of the policy runs."""
+    rule: PlatformRule
+    """Which rule of the policy its platform satisfies."""
     claims: Claims
     """What the platform said."""
     gpu: GpuClaims | None
@@ -120,22 +122,22 @@ def _appraise(
     # Asked of the bare bytes first, so that who merely sends a quote to us makes us verify no signature.
     if bound not in signed_part(evidence):
         raise EvidenceRefused("report data does not bind this request")
-    claims = _accepted(policy, evidence, now)
+    rule, claims = _accepted(policy, evidence, now)
     if not hmac.compare_digest(claims.report_data, bound):
         raise EvidenceRefused("report data does not bind this request")
     program = _program(policy, evidence, claims, role)
     gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
-    return Appraised(evidence.type, evidence_digest(evidence), expected, program, claims, gpu)
+    return Appraised(evidence.type, evidence_digest(evidence), expected, program, rule, claims, gpu)
 
 
-def _accepted(policy: AppraisalPolicy, evidence: Evidence, now: int | None) -> Claims:
+def _accepted(policy: AppraisalPolicy, evidence: Evidence, now: int | None) -> tuple[PlatformRule, Claims]:
     # Several rules of a type differ in what they accept: the evidence must satisfy one of them alone, and the refusal of the last
     # is the one that is told.
     refused: EvidenceRefused = UntrustedRoot("no rule")
     for rule in policy.rules:
         if rule.type is evidence.type:
             try:
-                return _judged(policy, rule, evidence, now)
+                return rule, _judged(policy, rule, evidence, now)
             except EvidenceRefused as error:
                 refused = error
     raise refused

@@ -9,7 +9,7 @@ from typing import TypeVar
 from bytewise.protocol.appraisal import AppraisalPolicy, SignedPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
-from bytewise.protocol.succession import Standing, first_standing, succeed, verify_approval
+from bytewise.protocol.succession import Standing, Times, first_standing, succeed, verify_approval, verify_times
 from bytewise.protocol.units import U64, Address
 
 T = TypeVar("T")
@@ -21,24 +21,21 @@ def load_policy(path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
 
 
 def follow_policy(
-    path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, now: int
+    path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, times: Times
 ) -> Standing:  # fmt: skip
     """What counts once the signed policy of a file came after what `history` remembers; `history` is written first.
 
-    `now`: unix second by whatever clock is ahead. It counts as no earlier than at any start before: a clock that was set back
-    does not shorten the wait of an addition.
+    One clock that is wrong neither shortens the wait of an addition nor makes it longer, and is not remembered.
 
-    `PolicyRefused` if it may not come after it, `ConfigurationError` for files that cannot be read. A history that is lost must
+    `PolicyRefused` if it may not come after it, `ConfigurationError` for files that cannot be read and for times that contradict
+    each other (`verify_times`). A history that is lost must
     be restored: without it any older policy with good signatures would do.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
-    if not history.exists():
-        standing = first_standing(policy)
-    else:
-        before = _read(Standing, history)
-        now = max(now, before.seen or 0)
-        standing = succeed(before, policy, now)
-    standing = replace(standing, seen=U64(now))
+    before = _read(Standing, history) if history.exists() else first_standing(policy)
+    seen = before.seen or 0
+    standing = succeed(before, policy, verify_times(times, seen))
+    standing = replace(standing, seen=U64(max(*times, seen)))
     _write(history, encode(standing))
     return standing
 

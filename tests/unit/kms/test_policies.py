@@ -1,5 +1,6 @@
 """The policy of a shard: from a governor's signature to what the shard accepts at its start, and after it."""
 
+import contextlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,9 +10,10 @@ import pytest
 
 from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, GpuUse, PlatformKind, SignedPolicy, TrustedMeasurement
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused
+from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused, TryAgain
+from bytewise.protocol.keys import Decision
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.succession import ADDITION_DELAY_S, Standing
+from bytewise.protocol.succession import ADDITION_DELAY_S, MAX_APART_S, Standing
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import child_environment
@@ -27,6 +29,19 @@ ROOT = Path(__file__).resolve().parents[3]
 GOVERNORS = [LocalSigner(bytes([n]) * 32) for n in (91, 92, 93)]
 
 
+class Steps:
+    """Gives one time after the other, and the last for ever."""
+
+    def __init__(self, *times: int) -> None:
+        self._times = list(times)
+
+    def now(self) -> int:
+        return self._times.pop(0) if len(self._times) > 1 else self._times[0]
+
+    def set(self, now: int) -> None:
+        self._times = [now]
+
+
 def settings(world: World, **changes: object) -> ShardSettings:
     world.records(1)
     folder = world.settings.shards[0].folder
@@ -39,8 +54,9 @@ def settings(world: World, **changes: object) -> ShardSettings:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def start(world: World, policy: AppraisalPolicy, signers: int = 2) -> Shard:
-    """A shard that starts on a policy which so many governors approved."""
+def start(world: World, policy: AppraisalPolicy, signers: int = 2, at: int | None = None) -> Shard:
+    """A shard that starts on a policy which so many governors approved; `at`: time of the chain, by default the true one."""
+    world.chain.facts = replace(world.chain.facts, timestamp=SystemClock().now() if at is None else at)
     plain, signed = world.folder / "plain.json", world.folder / "policy.json"
     plain.write_bytes(encode(policy))
     signed.unlink(missing_ok=True)
@@ -85,15 +101,107 @@ def test_a_program_that_was_just_added_gets_no_key_and_one_that_was_removed_none
         fresh.release(start(fresh, fresh.policy), case)
 
 
-def test_a_clock_that_is_behind_the_chain_shortens_no_wait(fresh: World) -> None:
-    history = fresh.settings.shards[0].folder / POLICY_HISTORY
-    newer = replace(fresh.policy, serial=U64(2), measurements=(*fresh.policy.measurements, another_program(9)))
-    ahead = SystemClock().now() + 4 * 86_400
-    fresh.chain.facts = replace(fresh.chain.facts, timestamp=ahead)
-    for policy in (fresh.policy, newer):
-        start(fresh, policy)
-    (added,) = decode(Standing, history.read_bytes()).pending
-    assert added.counts_from == ahead + ADDITION_DELAY_S
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    """The machine's clock, as the start of a shard reads it; set by the test."""
+    steps = Steps(SystemClock().now())
+    monkeypatch.setattr("kms.serve.SystemClock", lambda: steps)
+    return steps
+
+
+def added(world: World) -> tuple[AppraisalPolicy, AppraisalPolicy]:
+    """Two policies after the world's, of serials 2 and 3, with a program more."""
+    second = replace(world.policy, serial=U64(2), measurements=(*world.policy.measurements, another_program(9)))
+    return second, replace(second, serial=U64(3))
+
+
+def counts(world: World, now: int) -> bool:
+    """Whether the program that was added counts at this second, by what the shard remembers."""
+    history = decode(Standing, (world.settings.shards[0].folder / POLICY_HISTORY).read_bytes())
+    return another_program(9) in history.at(now).measurements
+
+
+@pytest.mark.parametrize("whose", ["own", "chain"])
+@pytest.mark.parametrize("ahead", [MAX_APART_S + 1, ADDITION_DELAY_S, 3_650 * 86_400, 2**63, 2**64 - 1])
+def test_one_clock_that_is_ahead_ends_no_wait_makes_none_longer_and_is_not_remembered(
+    fresh: World, clock: Steps, whose: str, ahead: int
+) -> None:
+    now, history = clock.now(), fresh.settings.shards[0].folder / POLICY_HISTORY
+    second, third = added(fresh)
+    start(fresh, fresh.policy, at=now)
+    start(fresh, second, at=now)
+    before = history.read_bytes()
+    wrong = min(now + ahead, 2**64 - 1)
+    clock.set(wrong if whose == "own" else now)
+    for policy in (second, third):
+        with pytest.raises(ConfigurationError, match="set the clock right"):
+            start(fresh, policy, at=now if whose == "own" else wrong)
+    assert history.read_bytes() == before
+    clock.set(now + 120)
+    start(fresh, third, at=now + 120)
+    assert not counts(fresh, now + ADDITION_DELAY_S - 1) and counts(fresh, now + ADDITION_DELAY_S)
+
+
+def test_a_wait_that_both_clocks_say_is_over_is_over(fresh: World, clock: Steps) -> None:
+    """The control of the above: the same three starts, with both clocks three days later. Then what is added waits anew."""
+    now = clock.now()
+    second, third = added(fresh)
+    start(fresh, fresh.policy, at=now)
+    start(fresh, second, at=now)
+    clock.set(now + ADDITION_DELAY_S)
+    start(fresh, third, at=now + ADDITION_DELAY_S)
+    assert counts(fresh, now + ADDITION_DELAY_S)
+
+
+@pytest.mark.parametrize(("own", "chain"), [(MAX_APART_S, 0), (0, MAX_APART_S), (900, 0), (0, 0)])
+def test_a_wait_begins_by_the_later_clock_and_ends_by_the_earlier(fresh: World, clock: Steps, own: int, chain: int) -> None:
+    """An hour apart is honest: the newest final block is some quarter of an hour old."""
+    now, later = clock.now(), max(own, chain)
+    second, third = added(fresh)
+    start(fresh, fresh.policy, at=now)
+    clock.set(now + own)
+    start(fresh, second, at=now + chain)
+    assert not counts(fresh, now + later + ADDITION_DELAY_S - 1) and counts(fresh, now + later + ADDITION_DELAY_S)
+    # One of them says that the wait is over, the other that it is not: what is announced again goes on waiting.
+    over = now + later + ADDITION_DELAY_S - min(own, chain) - 1
+    clock.set(over + own)
+    start(fresh, third, at=over + chain)
+    assert counts(fresh, now + later + ADDITION_DELAY_S) and not counts(fresh, now + later + ADDITION_DELAY_S - 1)
+
+
+@pytest.mark.parametrize("behind", [MAX_APART_S + 1, 30 * 86_400, 10**9])
+def test_a_node_that_has_not_all_blocks_yet_is_waited_for(fresh: World, clock: Steps, behind: int) -> None:
+    with pytest.raises(ConfigurationError, match="wait until the node has all blocks"):
+        start(fresh, fresh.policy, at=clock.now() - behind)
+    assert not (fresh.settings.shards[0].folder / POLICY_HISTORY).exists()
+    start(fresh, fresh.policy, at=clock.now())
+
+
+def test_clocks_that_were_both_set_back_since_the_last_start_are_refused(fresh: World, clock: Steps) -> None:
+    now = clock.now()
+    start(fresh, fresh.policy, at=now)
+    clock.set(now - MAX_APART_S)
+    start(fresh, fresh.policy, at=now - MAX_APART_S)
+    clock.set(now - MAX_APART_S - 1)
+    with pytest.raises(ConfigurationError, match=f"{POLICY_HISTORY}.*restore"):
+        start(fresh, fresh.policy, at=now - MAX_APART_S - 1)
+
+
+def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: World) -> None:
+    """Its channel then takes the program for one that counts; the chain's time says otherwise, until it does not."""
+    case, own = fresh.case(), fresh.policy.measurements[0]
+    fresh.chain.open(case)
+    start(fresh, replace(fresh.policy, measurements=(another_program(9),)))
+    fresh.policy = replace(fresh.policy, serial=U64(2), measurements=(another_program(9), own))
+    shard = start(fresh, fresh.policy)
+    fresh.chain.facts = replace(fresh.chain.facts, policy=fresh.policy.digest)
+    peer = replace(fresh.peer(fresh.shard(1)), hello=replace(fresh.peer(fresh.shard(1)).hello, policy=fresh.policy.digest))
+    counts_from = shard.terms().standing.pending[0].counts_from
+    for ahead, given in ((-1, False), (0, True)):
+        fresh.chain.facts = replace(fresh.chain.facts, timestamp=counts_from + ahead)
+        with contextlib.nullcontext() if given else pytest.raises(TryAgain, match="does not count yet"):
+            shard.release(encode(fresh.request(case)), peer)
+    assert [each.record.decision for each in shard.log(0).entries] == [Decision.RELEASED]
 
 
 def test_production_has_governors(fresh: World) -> None:
@@ -142,16 +250,6 @@ def test_the_command_approves(fresh: World, tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
     assert ended.returncode == 0 and b"kms.policy_approved" in ended.stderr + ended.stdout and b"5b5b" not in ended.stderr
     assert decode(SignedPolicy, (tmp_path / "signed.json").read_bytes()).policy == fresh.policy
-
-
-class Steps:
-    """Gives one time after the other."""
-
-    def __init__(self, *times: int) -> None:
-        self._times = list(times)
-
-    def now(self) -> int:
-        return self._times.pop(0)
 
 
 def test_attack_7_a_clock_that_is_set_back_revives_nothing() -> None:
