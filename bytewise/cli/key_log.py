@@ -12,6 +12,7 @@ from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken, Unavailable
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.network import Network
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain.book import verify_code
 from chain.client import ChainClient
@@ -63,8 +64,9 @@ def show(
 ) -> None:
     """Tell who asked for the key of a receipt, when, why, and under which evidence, from the copies that `verify` keeps.
 
-    A receipt was opened if as many shards as the threshold released, under one ticket or under several together: what a shard
-    gives is the same for every ticket.
+    A seat opened a receipt if as many shards as the threshold released to it, under one ticket or under several of its own. Where
+    shards released to several seats that many together, it says so: they would have to collude. In a key epoch whose key
+    enclaves rebuild, a share opens every receipt, whichever it was released for.
 
     Exit codes: 0 shown, 4 no record of this receipt, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
     """
@@ -73,13 +75,11 @@ def show(
     copies = [(shard, LogCopy(logs, record.epoch, shard.address)) for shard in record.shards]
     if not any(copy.path.exists() for _, copy in copies):
         raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: `bytewise kms log verify` fetches them")
-    story = [
-        told(shard, each)
-        for shard, copy in copies
-        for each in copy.read(book.epochs_domain)[0]
-        if each.record.receipt_id == wanted
-    ]
-    print_story(wanted, record, sorted(story, key=lambda each: (each["decided_at"], each["shard"])), output)
+    entries = [(shard, each) for shard, copy in copies for each in copy.read(book.epochs_domain)[0]]
+    entries.sort(key=lambda entry: (entry[1].record.decided_at, entry[0].index))
+    story = [told(shard, each) for shard, each in entries if each.record.receipt_id == wanted]
+    good = [told(shard, each) for shard, each in entries] if is_rebuilt(record.epoch) else story
+    print_story(wanted, record, story, good, output)
     raise typer.Exit(Exit.OK if story else Exit.NOT_FOUND)
 
 

@@ -12,6 +12,7 @@ from bytewise.cli.verify import Output
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease
 from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Digest, hex0x
 
 _LAST_YEAR = 253_402_300_799
@@ -73,25 +74,44 @@ def print_found(found: list[Looked], output: Output) -> None:
             console.print(f"shard {row['shard']} shows no log: {row['silent']}", style="yellow", markup=False, soft_wrap=True)
 
 
-def print_story(receipt: Digest, record: EpochRecord, story: list[dict[str, Any]], output: Output) -> None:
-    """Prints the records of one receipt, oldest first, and which tickets opened it."""
-    openings, shards = list(_opened(story, record.threshold)), _gave(story)
+def print_story(
+    receipt: Digest, record: EpochRecord, story: list[dict[str, Any]], good: list[dict[str, Any]], output: Output
+) -> None:
+    """Prints the records of one receipt, oldest first, and who opened it. `good`: all records of what opens it, `story` among
+    them; where enclaves rebuild the key these are the epoch's."""
+    reach, threshold = _reach(good), record.threshold
+    openings, shards = list(_opened(story, reach, threshold)), _gave(good)
+    owners = [voter for voter, got in reach.items() if is_rebuilt(record.epoch) and len(got) >= threshold]
+    about = {
+        "receipt": hex0x(receipt), "epoch": record.epoch, "threshold": threshold, "key_given_to": owners,
+        "opened": bool(owners) or any(each["opened"] for each in openings), "openable_together": len(shards) >= threshold,
+        "shards": shards,
+    }  # fmt: skip
     if output is Output.JSON:
-        about = {"receipt": hex0x(receipt), "epoch": record.epoch, "threshold": record.threshold}
-        about |= {"opened": len(shards) >= record.threshold, "shards": shards}
         print(json.dumps({**about, "openings": openings, "records": story}, indent=2))
         return
     console = Console()
-    if not story:
-        console.print(f"no shard has a record of receipt {hex0x(receipt)} in key epoch {record.epoch}", soft_wrap=True)
+    for line in _summary(about, story, reach):
+        console.print(line, style="bold", markup=False, soft_wrap=True)
     for each in openings:
         word = ("key of the epoch rebuilt" if each["rebuilt"] else "opened") if each["opened"] else "not opened"
-        word += " together with other tickets" if each["opened"] and len(each["shards"]) < record.threshold else ""
-        of = f"shards {each['shards']} released, {record.threshold} are needed"
+        word += " together with other tickets of the same voter" if each["opened"] and len(each["shards"]) < threshold else ""
+        of = f"shards {each['shards']} released, {threshold} are needed"
         console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
     for each in story:
         who = f"shard {each['shard']} {each['decision']} to {each['voter']}, evidence {each['evidence']}"
         console.print(f"{_time(each['decided_at'])}  {who}", markup=False, soft_wrap=True)
+
+
+def _summary(about: dict[str, Any], story: list[dict[str, Any]], reach: dict[str, set[int]]) -> Iterator[str]:
+    # What is to be said of the receipt itself, whoever asked for it.
+    if about["key_given_to"]:
+        owners = ", ".join(about["key_given_to"])
+        yield f"the epoch's key was given to {owners}: it opens every receipt of key epoch {about['epoch']}"
+    elif about["openable_together"] and not about["opened"]:
+        yield f"could be opened if these seats worked together: {', '.join(reach)}; shards {about['shards']} released to them"
+    if not story:
+        yield f"no shard has a record of receipt {about['receipt']} in key epoch {about['epoch']}"
 
 
 def _why(signed: SignedRelease) -> str:
@@ -105,17 +125,23 @@ def _why(signed: SignedRelease) -> str:
     return f"round {ticket.round} of dispute {hex0x(ticket.subject)}"
 
 
-def _opened(story: list[dict[str, Any]], threshold: int) -> Iterator[dict[str, Any]]:
-    # What a shard gives opens the receipt whatever ticket it was given for: tickets below the threshold add up.
-    opened = len(_gave(story)) >= threshold
-    for ticket in dict.fromkeys(each["ticket"] for each in story):
-        same = [each for each in story if each["ticket"] == ticket]
+def _reach(good: list[dict[str, Any]]) -> dict[str, set[int]]:
+    """Shards that gave each voter something."""
+    reach: dict[str, set[int]] = {}
+    for each in good:
+        if each["decision"] in _GIVEN:
+            reach.setdefault(each["voter"], set()).add(each["shard"])
+    return reach
+
+
+def _opened(story: list[dict[str, Any]], reach: dict[str, set[int]], threshold: int) -> Iterator[dict[str, Any]]:
+    # What shards give is sealed to the enclave that asked: tickets of one voter add up, those of several only if these collude.
+    for ticket, voter in dict.fromkeys((each["ticket"], each["voter"]) for each in story):
+        same = [each for each in story if (each["ticket"], each["voter"]) == (ticket, voter)]
         given, key = _gave(same), any(each["decision"] == _SHARE for each in same)
         why = next((each["why"] for each in same if each["why"] != _NO_TICKET), _NO_TICKET)
-        yield {
-            "ticket": ticket, "voter": same[0]["voter"], "why": why, "shards": given, "opened": opened and bool(given),
-            "rebuilt": key and opened,
-        }  # fmt: skip
+        opened = bool(given) and len(reach[voter]) >= threshold
+        yield {"ticket": ticket, "voter": voter, "why": why, "shards": given, "opened": opened, "rebuilt": key and opened}
 
 
 def _gave(story: list[dict[str, Any]]) -> list[int]:

@@ -10,13 +10,14 @@ from sqlalchemy import delete, update
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
+from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
-from bytewise.protocol.units import U64, Digest, hex0x
+from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
 from kms.client import ShardKeySource
-from tests.unit.kms.memory_chain import NOW, VOTER, Case
+from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER, Case
 from tests.unit.kms.world import World
 from tests.unit.verifier.town import NETWORK
 
@@ -101,26 +102,69 @@ def test_two_tickets_of_one_seat_below_the_threshold_open_a_receipt_together(sit
     assert (told["opened"], told["shards"]) == (True, [1, 2])
     assert [(each["opened"], each["shards"]) for each in told["openings"]] == [(True, [1]), (True, [2])]
     assert site.log("show", hex0x(case.id)) == Exit.OK
-    assert f"opened together with other tickets by {VOTER.address}" in site.said()
+    assert f"opened together with other tickets of the same voter by {VOTER.address}" in site.said()
     assert site.log("show", hex0x(alone.id), "--output", "json") == Exit.OK
     told = json.loads(site.said())
     assert (told["opened"], told["shards"]) == (False, [3])
 
 
 @pytest.mark.e2e
+def test_a_seat_below_the_threshold_opened_nothing_whatever_another_seat_was_given(site: Site) -> None:
+    world, shards, chain = site.world, site.shards, site.world.chain
+    opened, apart = world.case(), world.case(2)
+    for case, given in ((opened, ((1, VOTER), (2, VOTER), (1, OTHER_VOTER))), (apart, ((1, VOTER), (2, OTHER_VOTER)))):
+        dispute = chain.open(case)
+        other = Seat(OTHER_VOTER.address, 0b1000, ZERO_DIGEST, ZERO_DIGEST)
+        chain.disputes[dispute] = replace(chain.disputes[dispute], members=(*chain.disputes[dispute].members, other))
+        for index, voter in given:
+            world.release(shards[index], case, ticket=world.ticket(case, voter=voter.address), signer=voter)
+    with world.serving(*shards.items()):
+        assert site.log("verify") == Exit.OK
+    site.said()
+    assert site.log("show", hex0x(opened.id), "--output", "json") == Exit.OK
+    told = json.loads(site.said())
+    assert (told["opened"], told["openable_together"], told["shards"]) == (True, True, [1, 2])
+    found = {each["voter"]: (each["opened"], each["shards"]) for each in told["openings"]}
+    assert found == {VOTER.address: (True, [1, 2]), OTHER_VOTER.address: (False, [1])}
+    assert site.log("show", hex0x(opened.id)) == Exit.OK
+    said = site.said()
+    assert f"not opened by {OTHER_VOTER.address}" in said and "worked together" not in said
+    assert site.log("show", hex0x(apart.id), "--output", "json") == Exit.OK
+    told = json.loads(site.said())
+    assert (told["opened"], told["openable_together"], [each["opened"] for each in told["openings"]]) == (
+        False,
+        True,
+        [False] * 2,
+    )
+    assert site.log("show", hex0x(apart.id)) == Exit.OK
+    seats = f"{VOTER.address}, {OTHER_VOTER.address}"
+    assert f"could be opened if these seats worked together: {seats}; shards [1, 2] released to them" in site.said()
+
+
+@pytest.mark.e2e
 def test_a_key_that_was_rebuilt_is_told_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = Site(tmp_path, capsys, rebuilt_epoch(1))
     with site.world.serving(*site.shards.items()):
-        case = site.opened()
+        case, later, unasked = site.opened(), site.world.case(2), site.world.case(3)
+        site.world.chain.open(later)
+        site.world.release(site.shards[3], later)
         site.said()
         assert site.log("verify", "--output", "json") == Exit.OK
-    assert [each["released"] for each in json.loads(site.said())] == [1, 1, 0]
+    assert [each["released"] for each in json.loads(site.said())] == [1, 1, 1]
     assert site.log("show", hex0x(case.id), "--output", "json") == Exit.OK
     told = json.loads(site.said())
     assert [(each["opened"], each["rebuilt"], each["shards"]) for each in told["openings"]] == [(True, True, [1, 2])]
     assert [each["decision"] for each in told["records"]] == ["share_released"] * 2
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert f"key of the epoch rebuilt by {VOTER.address}" in site.said()
+    given = f"the epoch's key was given to {VOTER.address}: it opens every receipt of key epoch {rebuilt_epoch(1)}"
+    for other in (later, unasked):
+        # A share is good for the whole epoch: both are open, also the one that nobody asked about.
+        assert site.log("show", hex0x(other.id), "--output", "json") == (Exit.OK if other is later else Exit.NOT_FOUND)
+        told = json.loads(site.said())
+        assert (told["opened"], told["key_given_to"], told["shards"]) == (True, [VOTER.address], [1, 2, 3])
+        site.log("show", hex0x(other.id))
+        assert given in site.said()
 
 
 @pytest.mark.e2e
