@@ -1,5 +1,6 @@
-"""What the published result quote of a vote is worth: appraised under the policy on-chain, and compared with vote and chain."""
+"""What the published result quote of a vote is worth: appraised under the round's policy, and compared with vote and chain."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.protocol.appraisal import AppraisalPolicy
@@ -9,13 +10,13 @@ from bytewise.protocol.evidence import ResultStatement
 from bytewise.protocol.premises import ChainPremises, differing
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, Digest
-from bytewise.tee.appraisal import verify_result_quote
+from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
 from chain.documents import RegistryDocuments
 from chain.history import Opening
 
 
 def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
-    """The appraisal policy in force, from the chain; None if none is registered or its bytes are another's."""
+    """The appraisal policy of a digest, from the chain; None if none is registered or its bytes are another's."""
     try:
         policy = decode(AppraisalPolicy, documents.policy_document(digest, block))
     except BytewiseError:
@@ -36,14 +37,25 @@ HOLDS, NONE, ANOTHER = "holds", "none", "says another vote"
 """Findings about a quote; others name the refusal, or the premises that are not the chain's."""
 
 
-def judged(
-    policy: AppraisalPolicy | None, disputes: Domain, receipt_id: Digest, opening: Opening, chain: ChainPremises
-) -> Quoted:
-    """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too."""
-    if policy is None or not opening.quote:
-        return Quoted(None, NONE if not opening.quote else "no policy on the chain to judge it by")
+Policies = Callable[[Digest], AppraisalPolicy | None]
+"""The registered appraisal policy of a digest, whether or not it is still in force; None if the chain has no bytes of it."""
+
+
+def judged(policies: Policies, disputes: Domain, receipt_id: Digest, opening: Opening, chain: ChainPremises) -> Quoted:
+    """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too.
+
+    It is appraised under the policy that it names, if that was in force during the round: what governance changed since says
+    nothing of evidence of before.
+    """
+    if not opening.quote:
+        return Quoted(None, NONE)
     try:
-        said = verify_result_quote(policy, opening.quote, disputes.chain_id).statement
+        said = decode_result_quote(opening.quote).statement
+        if said.premises.policy in chain.policies:
+            policy = policies(said.premises.policy)
+            if policy is None:
+                return Quoted(None, "no policy on the chain to judge it by")
+            verify_result_quote(policy, opening.quote, disputes.chain_id)
     except BytewiseError as error:
         return Quoted(None, f"refused: {type(error).__name__}")
     vote = opening.vote
@@ -53,6 +65,7 @@ def judged(
     )  # fmt: skip
     if said != expected:
         return Quoted(None, ANOTHER)
+    # Not appraised if its policy is none of the round's: that is then among what differs, and the quote does not hold.
     wrong = differing(said.premises, chain)
     return (
         Quoted(None, f"rests on what the chain does not say: {', '.join(wrong)}") if wrong else Quoted(said.verify_passes, HOLDS)

@@ -3,13 +3,13 @@
 Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everything is read at one block.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from bytewise.cli.quotes import Quoted, judged, registered_policy
-from bytewise.protocol.appraisal import AppraisalPolicy
+from bytewise.cli.quotes import Policies, Quoted, judged, registered_policy
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict
@@ -100,9 +100,11 @@ def _verdict(case: Case) -> Verdict:
 
 def _disputes(reader: DocketReader, docket: Docket, history: CourtHistory, endings: Sequence[Ending]) -> list[dict[str, Any]]:
     first, block = reader.network.deploy_block, docket.number
+    documents = RegistryDocuments(reader)
+    policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
     votes = _Votes(
         history.commitments(first, block), history.openings(first, block), history.seats(first, block),
-        registered_policy(RegistryDocuments(reader), docket.policy, block), reader.network, PremiseHistory(reader, block),
+        policies, reader.network, PremiseHistory(reader, block),
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
     return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
@@ -114,13 +116,13 @@ class _Votes(NamedTuple):
     commitments: Sequence[Commitment]
     openings: Sequence[Opening]
     ends: Sequence[SeatEnd]
-    policy: AppraisalPolicy | None
+    policies: Policies
     network: Network
     premises: PremiseHistory
 
     def quote(self, case: Case, opened: Opening) -> Quoted:
         """What the quote of an opened vote is worth."""
-        return judged(self.policy, self.network.disputes_domain, case.receipt_id, opened, self.premises.of(case, opened.block))
+        return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, self.premises.of(case, opened.block))
 
 
 def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]:

@@ -90,16 +90,21 @@ def verify_evidence(
 
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
     """A published result quote whose evidence binds its statement, judged at the time its collateral was issued."""
-    if len(quote) > MAX_RESULT_QUOTE_BYTES:
-        raise EvidenceMalformed(f"result quote of {len(quote)} bytes")
-    try:
-        document = decode(ResultQuote, quote, 2 * MAX_EVIDENCE_MARKS)
-    except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise EvidenceMalformed(f"result quote: {error}") from None
+    document = decode_result_quote(quote)
     if document.statement.chain_id != chain_id:
         raise EvidenceRefused(f"result quote is for chain {document.statement.chain_id}")
     _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id, Role.VERIFIER_ENCLAVE)
     return document
+
+
+def decode_result_quote(quote: bytes) -> ResultQuote:
+    """What a result quote says, of which nothing is proven: by its policy a reader finds the document to judge it by."""
+    if len(quote) > MAX_RESULT_QUOTE_BYTES:
+        raise EvidenceMalformed(f"result quote of {len(quote)} bytes")
+    try:
+        return decode(ResultQuote, quote, 2 * MAX_EVIDENCE_MARKS)
+    except (MalformedValue, NotCanonical, WrongFields) as error:
+        raise EvidenceMalformed(f"result quote: {error}") from None
 
 
 def _parse(evidence: bytes) -> Evidence:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.cli.quotes import ANOTHER, HOLDS, NONE, Quoted, judged
+from bytewise.protocol.appraisal import AppraisalPolicy, Role
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.messages import Outcome, Vote, transport_key_hash
@@ -46,14 +47,18 @@ def judge(world: World, case: Case, told: Told, serving: World | None = None) ->
         return session.run(told(world.job(case, ticket)))
 
 
-def worth(world: World, case: Case, result: JobResult, **changes: object) -> Quoted:
-    """What a reader of the chain says of the result's quote; `changes` are those between vote and result."""
+def worth(
+    world: World, case: Case, result: JobResult, *later: AppraisalPolicy, chain: ChainPremises | None = None, **changes: object
+) -> Quoted:
+    """What a reader of the chain says of the result's quote; `later` are policies that were registered after the world's, and
+    `changes` those between vote and result."""
     vote = Vote(
         result.subject, result.round, result.voter, U256(1), result.outcome, result.code, result.tokens_hash, result.trace_root,
         result.round_digest, ZERO_DIGEST, ZERO_DIGEST,
     )  # fmt: skip
     opening = Opening(replace(vote, **changes), result.quote, 9)  # type: ignore[arg-type]
-    return judged(world.policy, DISPUTES, case.id, opening, on_chain(world, case))
+    policies = {each.digest: each for each in (world.policy, *later)}
+    return judged(policies.get, DISPUTES, case.id, opening, chain or on_chain(world, case))
 
 
 def on_chain(world: World, case: Case) -> ChainPremises:
@@ -79,6 +84,25 @@ def test_false_keys_and_a_false_policy_say_invalid_of_an_honest_receipt_and_are_
     result = judge(world, case, told, serving=false)
     assert result.outcome == Outcome.INVALID
     assert worth(world, case, result).finding == "rests on what the chain does not say: keys, policy"
+
+
+def test_a_quote_is_judged_by_a_policy_of_its_round_and_not_by_one_of_before_or_after(world: World) -> None:
+    case, entries = world.case(), world.policy.measurements
+    without = tuple(replace(each, measurement=ELSEWHERE) if each.role is Role.VERIFIER_ENCLAVE else each for each in entries)
+    other = replace(world.policy, serial=U64(2), measurements=without)
+    then, now = on_chain(world, case), replace_policies(on_chain(world, case), other)
+    honest = judge(world, case, lambda job: job)
+    assert worth(world, case, honest, other, chain=then) == Quoted(0, HOLDS), "an upgrade since accuses nobody of before"
+    assert worth(world, case, honest, other, chain=now) == Quoted(None, "rests on what the chain does not say: policy")
+    # A program that the round's policy does not have, and another policy of the chain has.
+    forbidden = judge(world, case, lambda job: replace(job, policy=Blob(encode(other))))
+    assert worth(world, case, forbidden, other, chain=now) == Quoted(None, "refused: MeasurementRefused")
+    assert worth(world, case, forbidden, chain=now) == Quoted(None, "no policy on the chain to judge it by")
+
+
+def replace_policies(chain: ChainPremises, *policies: AppraisalPolicy) -> ChainPremises:
+    """The same premises, while these policies were in force."""
+    return chain._replace(policies=frozenset(each.digest for each in policies))
 
 
 def test_a_false_time_of_anchoring_says_expired_of_an_honest_request_and_is_named(world: World) -> None:
