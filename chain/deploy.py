@@ -21,9 +21,9 @@ from bytewise.protocol.network import Addresses, Network, Pool
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
 from chain import office_acts
+from chain.access import Chain
 from chain.book import code_hashes, field_of
 from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
-from chain.client import ChainClient
 from chain.epoch_acts import activation, opening
 from chain.headers import header_rlp
 from chain.lengths import lengths_of, verify_lengths
@@ -85,7 +85,7 @@ class Joiner(NamedTuple):
     measurement: Digest = ZERO_DIGEST
 
 
-def survey(client: ChainClient, deployer: Address, params: ParamSet, shape: Shape, pools: Sequence[Digest], vote: Vote) -> Site:
+def survey(client: Chain, deployer: Address, params: ParamSet, shape: Shape, pools: Sequence[Digest], vote: Vote) -> Site:
     """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks."""
     newest = client.head().number
     if newest < 2:
@@ -97,7 +97,7 @@ def survey(client: ChainClient, deployer: Address, params: ParamSet, shape: Shap
     return Site(deployer, at, params, shape, headers, tuple(pools), vote)
 
 
-def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
+def deploy(client: Chain, deployer: LocalSigner, site: Site, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
     """Deploys and wires all contracts; before anything is sent `MalformedValue` names a parameter outside its bounds, and
     `ConfigurationError` a length that does not cover what it must."""
     verify_parameters(client, site)
@@ -116,7 +116,7 @@ def deploy(client: ChainClient, deployer: LocalSigner, site: Site, timeout_s: fl
     return replace(book, code=code_hashes(client, list(site.at.values())))
 
 
-def verify_parameters(client: ChainClient, site: Site) -> Site:
+def verify_parameters(client: Chain, site: Site) -> Site:
     """The site, if `Params` takes its parameters and its lengths fit each other; otherwise the rule that they break."""
     verify_lengths(site.params, lengths_of(site.shape))
     first = next(step for step in steps(site) if step.contract == "Params")
@@ -127,7 +127,7 @@ def verify_parameters(client: ChainClient, site: Site) -> Site:
     return site
 
 
-def rehearse(client: ChainClient, site: Site) -> list[Rehearsed]:
+def rehearse(client: Chain, site: Site) -> list[Rehearsed]:
     """What `deploy` would send, with gas; nothing is sent."""
     found = []
     for step in steps(site):
@@ -147,7 +147,7 @@ def gas_limit(step: Step) -> int:
 
 
 def put_in_force(
-    client: ChainClient,
+    client: Chain,
     network: Network,
     curator: LocalSigner,
     measurements: Sequence[Digest],
@@ -187,7 +187,7 @@ def environment_proposal(environment: Environment, pool: Digest, vectors: Digest
     return Proposed(environment.digest, pool, vectors, encode(environment))
 
 
-def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def join(client: Chain, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Deposits every joiner's stake and registers it."""
     calls = []
     for each in joiners:
@@ -202,7 +202,7 @@ def join(client: ChainClient, network: Network, joiners: Sequence[Joiner], timeo
 
 
 def certify(
-    client: ChainClient,
+    client: Chain,
     network: Network,
     verifiers: Sequence[LocalSigner],
     items: Mapping[Digest, Digest],
@@ -214,7 +214,7 @@ def certify(
 
 
 def activate(
-    client: ChainClient,
+    client: Chain,
     network: Network,
     curator: LocalSigner,
     items: Sequence[Digest],
@@ -224,7 +224,7 @@ def activate(
     send_all(client, [call_of(curator, network, office_acts.activate_item(item)) for item in items], timeout_s)
 
 
-def fund(client: ChainClient, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def fund(client: Chain, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
     """Sends plain wei to accounts."""
     send_all(client, [Call(rich, who, b"", amount, 21_000) for who, amount in accounts.items()], timeout_s)
 

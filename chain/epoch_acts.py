@@ -9,8 +9,8 @@ from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
+from chain.access import Chain
 from chain.calls import STORED_GAS_PER_BYTE, Act, call_of, measured
-from chain.client import ChainClient
 from chain.epochs import ASSURANCE
 from chain.transactions import Call, send_all
 
@@ -30,7 +30,7 @@ class Signed(NamedTuple):
 
 
 def open_epoch(
-    client: ChainClient,
+    client: Chain,
     network: Network,
     curator: LocalSigner,
     document: EpochDocument,
@@ -57,7 +57,7 @@ def open_epoch(
 
 
 def reshare_epoch(
-    client: ChainClient,
+    client: Chain,
     network: Network,
     curator: LocalSigner,
     document: EpochDocument,
@@ -79,7 +79,7 @@ def reshare_epoch(
 
 
 def retire_epoch(
-    client: ChainClient, network: Network, curator: LocalSigner, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
+    client: Chain, network: Network, curator: LocalSigner, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
 ) -> int:
     """Ends a draining epoch, unless it is ended; the epoch.
 
@@ -93,7 +93,7 @@ def retire_epoch(
     return epoch
 
 
-def _do(client: ChainClient, network: Network, curator: LocalSigner, act: Act, timeout_s: float) -> None:
+def _do(client: Chain, network: Network, curator: LocalSigner, act: Act, timeout_s: float) -> None:
     """Tries an act, and sends it if the chain would take it."""
     send_all(client, [measured(client, network, curator, act)], timeout_s)
 

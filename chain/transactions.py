@@ -18,7 +18,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest, digest
 from bytewise.service.clock import monotonic_s
 from chain.access import Chain
-from chain.client import ChainClient, Inclusion, at_number, quantity, reading_answer
+from chain.client import Inclusion, at_number
 from chain.fees import Fees, fees_at, raised
 
 EMPTY_GAS = 21_000
@@ -66,8 +66,8 @@ def is_empty(raw: bytes) -> bool:
     return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 
-def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
-    """Sends all calls in one round trip, in order per signer, and waits for every receipt.
+def send_all(client: Chain, calls: Sequence[Call], timeout_s: float) -> list[Inclusion]:
+    """Sends all calls without waiting between them, in order per signer, and waits for every receipt.
 
     What has none after a part of `timeout_s` seconds is handed in again with more fees and the same nonce, `ATTEMPTS` times in
     all: nodes lose transactions. `ChainReverted` names the first call that failed; `TryAgain` after `timeout_s` seconds.
@@ -84,7 +84,8 @@ def send_all(client: ChainClient, calls: Sequence[Call], timeout_s: float) -> li
             versions[place].append(tx_hash)
         # A node that kept the last version, or put it into a block just now, may refuse another; receipts tell.
         with contextlib.suppress(*((RpcRefused,) if attempt else ())):
-            client.rpc_many([("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw, _ in signed])
+            for raw, _ in signed:
+                client.broadcast(raw)
         found = _wait(client, versions, timeout_s / ATTEMPTS)
         receipts = [receipt for receipt in found if receipt is not None]
         if len(receipts) == len(calls):
@@ -106,23 +107,21 @@ def why_reverted(client: Chain, call: Call, block: int) -> str:
     return "no reason on the state after its block"
 
 
-def _nonces(client: ChainClient, calls: Sequence[Call]) -> list[int]:
+def _nonces(client: Chain, calls: Sequence[Call]) -> list[int]:
     """The nonce of each call: signers count on from what the chain has of them."""
     accounts = sorted({call.signer.address for call in calls})
-    counts = client.rpc_many([("eth_getTransactionCount", (who, "latest")) for who in accounts])
-    with reading_answer("eth_getTransactionCount"):
-        following = {who: itertools.count(quantity(count)) for who, count in zip(accounts, counts, strict=True)}
+    following = {who: itertools.count(client.nonce(who)) for who in accounts}
     return [next(following[call.signer.address]) for call in calls]
 
 
-def _succeeded(client: ChainClient, calls: Sequence[Call], receipts: list[Inclusion]) -> list[Inclusion]:
+def _succeeded(client: Chain, calls: Sequence[Call], receipts: list[Inclusion]) -> list[Inclusion]:
     for call, receipt in zip(calls, receipts, strict=True):
         if not receipt.succeeded:
             raise ChainReverted(call.to or "deployment", why_reverted(client, call, receipt.number))
     return receipts
 
 
-def _wait(client: ChainClient, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
+def _wait(client: Chain, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
     """The receipt of one version of each transaction: all, or what there is after so many seconds."""
     until = monotonic_s() + timeout_s
     pause = threading.Event()

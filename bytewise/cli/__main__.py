@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from bytewise.cli import certify, chain, dispute, keys, model, pinned, verify
-from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URL, NetworkOption, RpcOption, connected
+from bytewise.cli.connect import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, connected
 from bytewise.cli.demo.command import demo
 from bytewise.cli.exits import Exit, exit_for
 from bytewise.cli.gate import gate
@@ -45,7 +45,7 @@ duties.command("certify")(certify.certify)
 
 
 @app.command()
-def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, output: OutputOption = Output.TABLE) -> None:
+def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
     """Receipts, verdicts and money of a network, read from the chain alone.
 
     Exit codes: 0 read, 5 the node does not answer, 64 asked wrongly.

@@ -13,7 +13,7 @@ from bytewise.cli import chain_vote
 from bytewise.cli.chain_call import call
 from bytewise.cli.chain_params import params
 from bytewise.cli.chain_status import collect, show
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.cli.exits import Exit
 from bytewise.cli.office import account_of, signer_of
 from bytewise.cli.verify import Output, OutputOption
@@ -22,8 +22,8 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.units import Digest, digest, unhex
 from chain import deploy as deploying
+from chain.access import Chain
 from chain.book import verify_code, write_network
-from chain.client import ChainClient
 from chain.params import DEVNET, changed, complete, read_changes
 from chain.plan import DEVNET_SHAPE, MAIN_NET, Vote
 from chain.reader import DocketReader
@@ -48,7 +48,7 @@ AccountOption = Annotated[str | None, typer.Option(help="Account, 0x-hex; the de
 @app.command()
 def deploy(
     chain_id: Annotated[int, typer.Option("--chain-id", help="Chain that the node must be on.")],
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     key: Annotated[Path | None, typer.Option("--key", help="Key file of the deployer, 0x-hex.")] = None,
     devnet_account: Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")] = None,
     pool: Annotated[list[str] | None, typer.Option("--pool", help="Digest of a pool of verifiers; repeat it for more.")] = None,
@@ -64,7 +64,7 @@ def deploy(
 
     Exit codes: 0 done, 5 the node does not answer, 64 asked wrongly (a parameter outside its bounds, say).
     """
-    client = ChainClient(rpc, chain_id, TIMEOUT_S)
+    client = chain_of(rpc, chain_id)
     deployer = signer_of(chain_id, key, devnet_account)
     who = [account_of(each) if each else deployer.address for each in (guardian, curator, votes)]
     vote = Vote(guardian=who[0], curator=who[1], holder=who[2])
@@ -85,13 +85,13 @@ def deploy(
 
 
 @app.command()
-def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, output: OutputOption = Output.TABLE) -> None:
+def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
     """Whether the chain has what the address book says: code, roles, clock, parameters, pools, money.
 
     Exit codes: 0 all as it should be, 2 a role is held by somebody it should not, 5 the node does not answer, 64 other code.
     """
     book = address_book(network)
-    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    client = chain_of(rpc, book.chain_id)
     verify_code(client, book)
     state = collect(DocketReader(client, book))
     if output is Output.JSON:
@@ -113,7 +113,7 @@ def _digest(text: str) -> Digest:
         raise ConfigurationError("--pool", "must be 0x and 64 hex digits") from None
 
 
-def _print_plan(client: ChainClient, plan: list[deploying.Rehearsed]) -> None:
+def _print_plan(client: Chain, plan: list[deploying.Rehearsed]) -> None:
     table = Table(title=f"{len(plan)} transactions", title_justify="left")
     for heading in ("contract", "act", "address", "bytes", "gas: estimate", "at most"):
         table.add_column(heading, justify="left" if heading in ("contract", "act", "address") else "right", overflow="fold")

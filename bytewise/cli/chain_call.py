@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, RpcOption
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from bytewise.cli.office import DevnetOption, FromOption, KeyOption, Office, SendOption, deliver, office
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError
@@ -34,7 +34,7 @@ def call(
     arguments: ArgumentsArgument = None,
     value: Annotated[int, typer.Option("--value", min=0, max=2**256 - 1, help="Wei that go with it.")] = 0,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     sender: FromOption = None,
     key: KeyOption = None,
     devnet_account: DevnetOption = None,

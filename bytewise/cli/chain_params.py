@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault
 from chain.book import address_of
 from chain.calls import Act, dry_run
-from chain.client import ChainClient
 from chain.lengths import measured_block_s, read_lengths, verify_lengths
 from chain.params import changed, read_changes
 from chain.reader import DocketReader
@@ -24,7 +23,7 @@ BlockOption = Annotated[int | None, typer.Option("--block-s", min=1, help="Secon
 
 def params(
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     version: Annotated[int, typer.Option("--version", min=0, help="0: the one in force.")] = 0,
     changes: SetOption = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only check the changes against bounds and law.")] = False,
@@ -38,7 +37,7 @@ def params(
     the stake epochs of a pool.
     """
     book = address_book(network)
-    reader = DocketReader(ChainClient(rpc, book.chain_id, TIMEOUT_S), book)
+    reader = DocketReader(chain_of(rpc, book.chain_id), book)
     if changes is None:
         print(_as_toml(_present(reader, version)))
         return

@@ -10,7 +10,7 @@ import typer
 from bytewise.cli.act_list import acts_of
 from bytewise.cli.chain_call import ArgumentsArgument, act_of
 from bytewise.cli.chain_params import BlockOption, change_of
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, RpcOption
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from bytewise.cli.office import (
     DevnetOption,
     FromOption,
@@ -47,7 +47,7 @@ def propose(
     description: Annotated[str, typer.Option("--description", help="What it is for; it tells two proposals apart.")] = "",
     block_s: BlockOption = None,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     sender: FromOption = None,
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
@@ -77,7 +77,7 @@ def propose(
     deliver(of, voting.propose(contents), {"proposal": str(number), "does": "; ".join(voting.told(of.network, contents))})
 
 
-def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, output: OutputOption = Output.TABLE) -> None:
+def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
     """List all proposals: what each does, how its vote stands, what comes next.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 asked wrongly.
@@ -109,7 +109,7 @@ def vote(
     proposal: ProposalArgument,
     support: Annotated[str, typer.Argument(metavar="SUPPORT", help="for, against or abstain.")],
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     sender: FromOption = None,
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
@@ -135,7 +135,7 @@ def vote(
 def queue(
     proposal: ProposalArgument,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     sender: FromOption = None,
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
@@ -154,7 +154,7 @@ def queue(
 def execute(
     proposal: ProposalArgument,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     sender: FromOption = None,
     key: KeyOption = None,
     devnet_account: DevnetOption = None,
@@ -178,7 +178,7 @@ def execute(
 def cancel(
     proposal: ProposalArgument,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
     sender: FromOption = None,
     key: KeyOption = None,
     devnet_account: DevnetOption = None,

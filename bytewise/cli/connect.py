@@ -1,6 +1,6 @@
 """How a verb reaches a network: the address book, an RPC node, DA proxies. All are given by the user; none is trusted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -11,8 +11,9 @@ from bytewise.da.client import DaClient
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest, digest, unhex
+from bytewise.service.endpoints import rpc_endpoints
+from chain.access import Chain, open_chain
 from chain.book import read_network
-from chain.client import ChainClient
 from chain.documents import RegistryDocuments
 from chain.history import CourtHistory
 from chain.reader import DocketReader
@@ -21,7 +22,10 @@ TIMEOUT_S = 20.0
 """Of one call to a node or proxy."""
 
 NetworkOption = Annotated[Path, typer.Option("--network", help="Address book of the network (network.json).", show_default=True)]
-RpcOption = Annotated[str, typer.Option("--rpc", help="URL of an Ethereum JSON-RPC node of that chain.", show_default=True)]
+RpcOption = Annotated[
+    list[str],
+    typer.Option("--rpc", help="URL of a JSON-RPC node of that chain; repeat it, and most must agree.", show_default=True),
+]
 DaOption = Annotated[
     list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it for a second opinion.", show_default=True)
 ]
@@ -31,6 +35,7 @@ ReceiptArgument = Annotated[
 
 NETWORK_FILE = Path("network.json")
 RPC_URL = "http://127.0.0.1:8545"
+RPC_URLS = [RPC_URL]
 DA_URLS = ["http://127.0.0.1:3100"]
 
 
@@ -45,12 +50,18 @@ class Connection(NamedTuple):
 
 
 @contextmanager
-def connected(network_file: Path, rpc: str, da: list[str]) -> Iterator[Connection]:
+def connected(network_file: Path, rpc: Sequence[str], da: list[str]) -> Iterator[Connection]:
     """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
     network = address_book(network_file)
-    reader = DocketReader(ChainClient(rpc, network.chain_id, TIMEOUT_S), network)
+    reader = DocketReader(chain_of(rpc, network.chain_id), network)
     with DaClient(tuple(da), TIMEOUT_S) as client:
         yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
+
+
+def chain_of(rpc: Sequence[str], chain_id: int) -> Chain:
+    """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for one that is named twice."""
+    urls, quorum = rpc_endpoints("", tuple(rpc), 0)
+    return open_chain(urls, quorum, chain_id, TIMEOUT_S)
 
 
 def address_book(file: Path) -> Network:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli.connect import NETWORK_FILE, TIMEOUT_S, NetworkOption, ReceiptArgument, address_book, receipt_argument
+from bytewise.cli.connect import NETWORK_FILE, TIMEOUT_S, NetworkOption, ReceiptArgument, address_book, chain_of, receipt_argument
 from bytewise.cli.exits import Exit
 from bytewise.cli.key_log_table import Looked, print_found, print_story, told
 from bytewise.cli.verify import Output, OutputOption
@@ -15,7 +15,6 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain.book import verify_code
-from chain.client import ChainClient
 from chain.reader import DocketReader
 from kms.log_copy import LogCopy, client_of, pages_of
 from kms.log_rights import without_right
@@ -26,7 +25,12 @@ LOGS = Path("release-logs")
 
 LogsOption = Annotated[Path, typer.Option("--logs", help="Folder of your copies of the logs.", show_default=True)]
 EpochOption = Annotated[int, typer.Option("--epoch", min=0, help="Key epoch; 0: the newest of the address book.")]
-ChainOption = Annotated[str, typer.Option("--rpc", help="Also ask this node whether every ticket was a right in its dispute.")]
+ChainOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rpc", help="Also ask this node whether every ticket was a right in its dispute; repeat it, and most must agree."
+    ),
+]
 
 
 @app.command()
@@ -34,7 +38,7 @@ def verify(
     network: NetworkOption = NETWORK_FILE,
     epoch: EpochOption = 0,
     logs: LogsOption = LOGS,
-    rpc: ChainOption = "",
+    rpc: ChainOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Fetch the release log of every shard, check it, hold it against your copy of last time, and keep what is new.
@@ -99,10 +103,10 @@ def _look(book: Network, epoch: int, shard: ShardRecord, logs: Path, court: tupl
     return Looked(shard, entries, broken, silent)
 
 
-def _court(book: Network, rpc: str) -> tuple[DocketReader, int, int] | None:
+def _court(book: Network, rpc: list[str] | None) -> tuple[DocketReader, int, int] | None:
     if not rpc:
         return None
-    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    client = chain_of(rpc, book.chain_id)
     reader = DocketReader(client, verify_code(client, book))
     block = reader.head()
     return reader, block, reader.docket(ZERO_ADDRESS, block).timestamp

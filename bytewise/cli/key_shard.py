@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from bytewise.cli import key_status
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, TIMEOUT_S, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.cli.exits import Exit
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.network import Network
@@ -19,7 +19,6 @@ from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
 from chain.access import open_chain
 from chain.book import verify_code
-from chain.client import ChainClient
 from chain.reader import DocketReader
 from kms import keyring
 from kms.backup import back_up
@@ -31,14 +30,14 @@ ShardOption = Annotated[Path, typer.Option("--config", help="Settings of the sha
 KeyOption = Annotated[Path, typer.Option("--key", help="Key of the backup: a file with 32 bytes as hex, kept elsewhere than it.")]
 
 
-def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, output: OutputOption = Output.TABLE) -> None:
+def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = Output.TABLE) -> None:
     """Key epochs as the chain has them, and whether the shards of each are there, serve it, and have the chain's policy.
 
     Exit codes: 0 all as it should be, 2 a shard or the address book says otherwise than the chain, 5 a shard or the node does not
     answer, 64 asked wrongly.
     """
     book = address_book(network)
-    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    client = chain_of(rpc, book.chain_id)
     state = key_status.collect(DocketReader(client, verify_code(client, book)), key_status.ask_over_https(TIMEOUT_S))
     if output is Output.JSON:
         print(json.dumps(state, indent=2))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bytewise.cli import key_init, key_log, key_shard
-from bytewise.cli.connect import NETWORK_FILE, RPC_URL, TIMEOUT_S, NetworkOption, RpcOption, address_book
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.network import Network
@@ -16,8 +16,8 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
+from chain.access import Chain
 from chain.book import verify_code, write_network
-from chain.client import ChainClient
 from chain.epoch_acts import Signed, open_epoch, reshare_epoch, retire_epoch
 from chain.keys import load_signer
 from chain.reader import DocketReader
@@ -74,19 +74,19 @@ def open_(
     config: ConfigOption,
     key: CuratorOption,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
 ) -> None:
     """Put what a ceremony made in force: a new epoch, or new shares of one. Log and chain ask that enough shards signed for it.
 
     Exit codes: 0 in force, 3 the ceremony is not done, 5 the node does not answer, 64 asked wrongly.
     """
     state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
-    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    client = chain_of(rpc, book.chain_id)
     write_network(network, put_in_force(client, verify_code(client, book), load_signer(key), state))
     print(f"key epoch {state.plan.epoch}, shares of version {state.plan.version}, is in force and in {network}")
 
 
-def put_in_force(client: ChainClient, book: Network, curator: LocalSigner, state: Ceremony) -> Network:
+def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony) -> Network:
     """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again."""
     document, reader = epoch_document(state), DocketReader(client, book)
     signed = Signed(transcript_of(state), share_signatures(state), share_consents(state))
@@ -98,7 +98,7 @@ def put_in_force(client: ChainClient, book: Network, curator: LocalSigner, state
 
 
 @app.command()
-def rotate(config: ConfigOption, key: CuratorOption, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL) -> None:
+def rotate(config: ConfigOption, key: CuratorOption, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS) -> None:
     """Make the key of the next epoch and put it in force: `dkg`, then `open`. The same command goes on after a crash.
 
     The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise kms retire`.
@@ -114,14 +114,14 @@ def retire(
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, help="A key epoch that drains.")],
     key: CuratorOption,
     network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URL,
+    rpc: RpcOption = RPC_URLS,
 ) -> None:
     """End a key epoch for good, once no dispute can need its key any more. Its shards then erase their shares.
 
     Exit codes: 0 retired, 5 too early or the node does not answer, 64 asked wrongly (the epoch is in force, say).
     """
     book, curator = address_book(network), load_signer(key)
-    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    client = chain_of(rpc, book.chain_id)
     reader = DocketReader(client, verify_code(client, book))
     retire_epoch(client, book, curator, epoch, reader.epoch_on_chain(epoch, reader.head()).state)
     print(f"key epoch {epoch} is retired; each of its shards runs `python -m kms erase --config serve.toml` now")

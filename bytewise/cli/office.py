@@ -1,23 +1,24 @@
 """How a verb hands over a call that somebody with an office makes: tried first, then printed for whoever signs, or sent."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from bytewise.cli.connect import TIMEOUT_S, address_book
+from bytewise.cli.connect import address_book, chain_of
 from bytewise.cli.verify import Output
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, RpcRefused
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, hex0x
+from chain.access import Chain
 from chain.arguments import read_address
 from chain.book import verify_code
 from chain.calls import Act, dry_run, measured, request_of
-from chain.client import ChainClient, Inclusion
+from chain.client import Inclusion
 from chain.fees import fees_at
 from chain.keys import devnet_signer, load_signer
 from chain.reader import DocketReader
@@ -37,7 +38,7 @@ SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and se
 class Office(NamedTuple):
     """Who asks, on which network."""
 
-    client: ChainClient
+    client: Chain
     reader: DocketReader
     signer: LocalSigner | None
     account: Address | None
@@ -58,8 +59,9 @@ class Office(NamedTuple):
 
 
 def office(
-    file: Path, rpc: str, who: str | None, key: Path | None, devnet_account: int | None, send: bool, output: Output = Output.TABLE
-) -> Office:
+    file: Path, rpc: Sequence[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
+    output: Output = Output.TABLE,
+) -> Office:  # fmt: skip
     """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""
     if sum(each is not None for each in (who, key, devnet_account)) > 1:
         raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
@@ -67,7 +69,7 @@ def office(
     signer = signer_of(book.chain_id, key, devnet_account) if (key, devnet_account) != (None, None) else None
     if send and signer is None:
         raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
-    client = ChainClient(rpc, book.chain_id, TIMEOUT_S)
+    client = chain_of(rpc, book.chain_id)
     reader = DocketReader(client, verify_code(client, book))
     named = account_of(who) if who else None
     return Office(client, reader, signer, signer.address if signer else named, send, output)

@@ -16,7 +16,7 @@ from bytewise.cli.checking import Check, Conclusion, Rerun, Standing
 from bytewise.cli.connect import (
     DA_URLS,
     NETWORK_FILE,
-    RPC_URL,
+    RPC_URLS,
     Connection,
     DaOption,
     NetworkOption,
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 
 def verify(
-    receipt_id: ReceiptArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, da: DaOption = DA_URLS,
+    receipt_id: ReceiptArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
     opening: OpeningOption = None, artifact: ArtifactOption = None, output: OutputOption = Output.TABLE,
 ) -> None:  # fmt: skip
     """Check a receipt, by re-running it if you hold its opening (the paper's Algorithm 3).
@@ -85,7 +85,7 @@ def verify(
 
 
 def show(
-    receipt_id: ReceiptArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URL, da: DaOption = DA_URLS
+    receipt_id: ReceiptArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS
 ) -> None:
     """Print a receipt as JSON: its signed record, its batch and where its sealed envelope lies.
 

@@ -1,0 +1,35 @@
+"""A verb that several nodes are named to: what most of them say is seen, and what is sent goes to all."""
+
+from pathlib import Path
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from chain.book import write_network
+from chain.keys import save_signer
+from tests.anvil import Anvil
+from tests.devnet import deployed, signer, word
+from tests.unit.chain.fronts import fronts, gone, lies, refuses
+
+CURATOR = signer(0)
+
+
+def test_most_of_several_nodes_decide_what_is_seen_and_sent(anvil: Anvil, tmp_path: Path) -> None:
+    """One that lies about the code, or about what a call would do, is outvoted; where no most agree, nothing is signed."""
+    save_signer(tmp_path / "curator.key", CURATOR)
+    item = f"0x{word('measurement').hex()}"
+    network = deployed(anvil)
+    write_network(tmp_path / "network.json", network)
+    book = ["--network", str(tmp_path / "network.json")]
+    asked = ["chain", "call", "Registry", "setMeasurement", item, "true", "--key", str(tmp_path / "curator.key"), "--send", *book]
+    with fronts(anvil, 3) as nodes:
+        three = [part for each in nodes for part in ("--rpc", each.url)]
+        for lie in (lies("eth_getCode", lambda code: "0x00"), refuses("eth_call"), gone):
+            nodes[0].change = lie
+            before = anvil.client.nonce(CURATOR.address)
+            assert main([*asked, *three]) == Exit.OK, lie
+            assert anvil.client.nonce(CURATOR.address) == before + 1
+        nodes[0].change = lies("eth_getCode", lambda code: "0x00")
+        assert main([*asked, *three[:4]]) == Exit.UNAVAILABLE
+        assert main([*asked, *three[2:4], *three[2:4]]) == Exit.USAGE, "one node, named twice"
+        assert anvil.client.nonce(CURATOR.address) == before + 1
+    assert anvil.client.call("Registry", network.addresses.registry, "isAllowed", word("measurement"), block="latest")
