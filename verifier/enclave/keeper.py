@@ -75,9 +75,10 @@ class Keeper:
         while not process.has_ended() or lines:
             if line.fileno() in select.select([process.descriptor, *lines, *others], [], [], _POLL_S)[0]:
                 match self._hear(line):
-                    case Ready():
+                    # Once it has read something, what it says of itself gives it no more time.
+                    case Ready() if not taken:
                         until = float("inf")
-                    case Taken():
+                    case Taken() if not taken:
                         until, taken = monotonic_s() + self._limit_s, True
                     case None:
                         lines = []
@@ -106,5 +107,11 @@ class Keeper:
     def _work(self, line: socket.socket) -> None:
         bench = self._open_bench(line)
         frames.send(line, Ready(bench.unfenced))
-        while not server.serve_one(self._listening, bench, lambda: frames.send(line, Taken())):
+
+        def taken() -> None:
+            # Whoever breaks this process by what it is given finds no way to a second job.
+            self._listening.close()
+            frames.send(line, Taken())
+
+        while not server.serve_one(self._listening, bench, taken):
             pass

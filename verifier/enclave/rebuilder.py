@@ -1,9 +1,11 @@
 """The process that rebuilds a key (ADR 149): forked from a job's before that has a job, gone after one envelope.
 
-It asks the shards itself, so that neither their shares nor what they sealed them in is ever in the process which reads the
-plaintext. That one knows the transport key and sees the answer.
+It asks the shards itself, with a transport key of its own: neither their shares nor what opens what they seal is ever in the
+process which reads the plaintext. That one knows the key's public half and sees the answer: what shards seal when this process is
+gone opens nowhere, whoever asks them. For an epoch of partials it hands its secret over instead.
 """
 
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +18,21 @@ from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Blob
 from bytewise.service import telemetry
+from kms.hpke import transport_keypair
 from verifier import frames
 from verifier.enclave.apart import Apart, Ready
 from verifier.enclave.server import MESSAGE_TIMEOUT_S
 from verifier.enclave.switchboard import Switchboard
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """What the child says once it can be asked."""
+
+    unfenced: tuple[str, ...]
+    """Names of the fences that do not hold around it."""
+    transport_key: Blob
+    """Public half of the job's transport key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +41,14 @@ class Wanted:
 
     job: RunJob
     """Whose."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The answer about an epoch whose key is not rebuilt."""
+
     transport_secret: Blob
-    """To whose public half shards seal their shares."""
+    """For whoever asks its shards for partials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,10 @@ class Opened:
 
 
 class Rebuilder:
-    """Implements `bytewise.ports.KeySource` in a job's process: for one job, by the child where the key has to be rebuilt."""
+    """Implements `bytewise.ports.KeySource` in a job's process: for one job, by the child where the key has to be rebuilt.
+
+    The transport key is the child's, too.
+    """
 
     def __init__(
         self, otherwise: KeySource, switchboard: Switchboard, open_source: Callable[[Switchboard], KeySource],
@@ -55,23 +77,32 @@ class Rebuilder:
         `open_source` makes what rebuilds."""
         self._otherwise, self._switchboard = otherwise, switchboard
         self._line, theirs = socket.socketpair()
+        self._public = Blob(b"")
         with theirs:
             self._process = Apart(lambda: self._serve(theirs, open_source, fence))
 
     def ready(self) -> Ready:
         """Once: waits until the child can be asked; `TryAgain` if it ended instead."""
-        ready: Ready = frames.receive(self._line, Ready)
-        return ready
+        born: Born = frames.receive(self._line, Born)
+        self._public = born.transport_key
+        return Ready(born.unfenced)
+
+    def transport(self) -> tuple[bytes, Blob]:
+        """No secret, and the public half of the child's transport key; once it is ready."""
+        return b"", self._public
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """As `KeySource.open`; `TryAgain` if the child ends without a word. It is gone when this returns."""
-        if not is_rebuilt(job.receipt.key_epoch):
-            self.close()
-            return self._otherwise.open(job, transport_secret)
+        """As `KeySource.open`, with the child's own secret and not the one given, which is empty; `TryAgain` if the child ends
+        without a word. It is gone when this returns, and before anybody else is asked."""
         try:
-            return self._opened(job, transport_secret)
+            answer = self._answer(job)
         finally:
             self.close()
+        if isinstance(answer, HandedOver):
+            return self._otherwise.open(job, answer.transport_secret)
+        if answer.plaintext is None:
+            raise _error(answer)
+        return answer.plaintext
 
     def close(self) -> None:
         """Ends the child, whatever it is doing, and waits for that."""
@@ -79,21 +110,22 @@ class Rebuilder:
         self._process.reap()
         self._line.close()
 
-    def _opened(self, job: RunJob, transport_secret: bytes) -> bytes:
+    def _answer(self, job: RunJob) -> Opened | HandedOver:
         if self._switchboard.peer is None:
             raise TryAgain("rebuilder", "no job is being served")
-        frames.send(self._line, Wanted(job, Blob(transport_secret)))
+        frames.send(self._line, Wanted(job))
         frames.send_stream(self._line, self._switchboard.peer)
-        opened: Opened = frames.receive(self._line, Opened)
-        if opened.plaintext is None:
-            raise _error(opened)
-        return opened.plaintext
+        # Which of the two it has to be is not left to the child.
+        answer: Opened | HandedOver = frames.receive(self._line, Opened if is_rebuilt(job.receipt.key_epoch) else HandedOver)
+        return answer
 
     def _serve(
         self, line: socket.socket, open_source: Callable[[Switchboard], KeySource], fence: Callable[[], tuple[str, ...]]
     ) -> None:
         self._line.close()
-        frames.send(line, Ready(fence()))
+        unfenced = fence()
+        secret, public = transport_keypair(os.urandom)
+        frames.send(line, Born(unfenced, public))
         switchboard = Switchboard()
         source = open_source(switchboard)
         try:
@@ -104,12 +136,14 @@ class Rebuilder:
             # The two ends of a descriptor share that it does not block, and not how long Python then waits.
             peer.settimeout(MESSAGE_TIMEOUT_S)
             switchboard.peer = peer
-            frames.send(line, _answer(source, wanted))
+            frames.send(line, _answer(source, wanted, secret))
 
 
-def _answer(source: KeySource, wanted: Wanted) -> Opened:
+def _answer(source: KeySource, wanted: Wanted, secret: bytes) -> Opened | HandedOver:
+    if not is_rebuilt(wanted.job.receipt.key_epoch):
+        return HandedOver(Blob(secret))
     try:
-        return Opened(Blob(source.open(wanted.job, wanted.transport_secret)), "", ())
+        return Opened(Blob(source.open(wanted.job, secret)), "", ())
     except (Fault, Unavailable) as error:
         telemetry.log_error("enclave.not_rebuilt", error)
         return Opened(None, type(error).__name__, tuple(str(each)[:200] for each in error.values))

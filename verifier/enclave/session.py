@@ -5,6 +5,7 @@ Nothing of a job outlives its session. What is logged names events and ids, neve
 
 import gc
 from collections.abc import Callable
+from functools import partial
 
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
@@ -28,10 +29,12 @@ class Bench:
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
         rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, switchboard: Switchboard | None = None,
         unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
+        transport: Callable[[], tuple[bytes, Blob]] | None = None,
     ) -> None:  # fmt: skip
         """`switchboard`: by which `keys` reach shards, told of each conversation; None if they need none. `unfenced`: fences
         that do not hold around this process. `instance`: name of the enclave, which its processes share; None draws one.
-        `limit_s`: longest that one conversation may take."""
+        `limit_s`: longest that one conversation may take. `transport`: secret and public half of a job's transport key, the
+        secret empty where it is the business of `keys`; None draws both here."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -43,6 +46,7 @@ class Bench:
         self.unfenced = unfenced
         self.instance = Digest(rng(32)) if instance is None else instance
         self.limit_s = limit_s
+        self.transport = transport or partial(transport_keypair, rng)
 
 
 class Session:
@@ -51,7 +55,7 @@ class Session:
     def __init__(self, bench: Bench, receipt_id: Digest) -> None:
         self._bench = bench
         self._receipt_id = receipt_id
-        self._secret, self._public = transport_keypair(bench.rng)
+        self._secret, self._public = bench.transport()
 
     def prepare(self) -> Prepared:
         """The fresh transport key of this job."""

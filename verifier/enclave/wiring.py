@@ -111,7 +111,7 @@ class _Parts:
         judging = Doubting(engine, self._second) if self._second is not None and isinstance(engine, ExactEngine) else engine
         return Bench(
             judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, switchboard,
-            missing, self._instance, self._settings.job_limit_s,
+            missing, self._instance, self._settings.job_limit_s, keys.transport if isinstance(keys, Rebuilder) else None,
         )  # fmt: skip
 
     def _keys(self, line: socket.socket, switchboard: Switchboard) -> tuple[KeySource, tuple[str, ...]]:

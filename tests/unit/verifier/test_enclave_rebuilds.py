@@ -94,15 +94,21 @@ def running(world: World, model: Artifact) -> Iterator[Running]:
 
 def stopped(running: Running, where: str, result: "Future[JobResult]") -> psutil.Process:
     """The process that stands still there."""
-    wait_until((running.folder / where).exists if not result.done() else result.result)
-    return psutil.Process(int((running.folder / where).read_text()))
+    wait_until(lambda: result.done() or said(running, where) != [])
+    return psutil.Process(int(said(running, where)[-1]))
+
+
+def said(running: Running, what: str) -> list[str]:
+    """What the program said of that, in order."""
+    return re.findall(rf"^{what}: (\w+)\.$", running.log(), re.M)
 
 
 @pytest.mark.e2e
 def test_the_key_is_in_a_child_that_is_gone_before_anything_is_read(running: Running, world: World) -> None:
     case, _ = running.case(1, 0)
     shards = [noted(world, 1), noted(world, 2)]
-    (running.folder / "look").touch()
+    for where in ("rebuilt", "opened"):
+        (running.folder / where).touch()
     with world.listening((1, shards[0]), (2, shards[1])), ThreadPoolExecutor(1) as threads:
         result = threads.submit(running.judge, case)
         child = stopped(running, "rebuilt", result)
@@ -111,16 +117,18 @@ def test_the_key_is_in_a_child_that_is_gone_before_anything_is_read(running: Run
         _is_fenced(child)
         secrets = {name: needle for name, needle in needles(world).items() if name in OF_BUFFERS}
         sealed = {f"sealed {i}": shard.sealed for i, shard in enumerate(shards)}
+        transport = dict(each.split("_") for each in said(running, "secret"))[str(child.pid)]
+        opens = memory.scalar_forms(int(transport, 16))
         assert memory.in_memory(os.getpid(), sealed) == sealed.keys(), "who sent them has them (positive control)"
         if memory.sees_closed():
-            assert memory.in_memory(child.pid, secrets) == OF_BUFFERS
-            assert memory.in_memory(job.pid, secrets | sealed) == memory.in_memory(running.process.pid, secrets | sealed) == set()
+            assert memory.in_memory(child.pid, secrets) == OF_BUFFERS and memory.in_memory(child.pid, opens)
+            for each in (job.pid, running.process.pid):
+                assert memory.in_memory(each, secrets | sealed | opens) == set()
         (running.folder / "rebuilt").unlink()
         assert stopped(running, "opened", result) == job
         assert not child.is_running()
         if memory.sees_closed():
-            assert memory.in_memory(job.pid, secrets | sealed) == set()
-        (running.folder / "look").unlink()
+            assert memory.in_memory(job.pid, secrets | sealed | opens) == set()
         (running.folder / "opened").unlink()
         assert result.result(timeout=120).outcome == Outcome.EXECUTED
     assert result.result().tokens_hash == case.receipt.tokens_hash

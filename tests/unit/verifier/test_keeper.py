@@ -16,7 +16,7 @@ from bytewise.protocol.errors import NotExact, TryAgain
 from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.messages import Outcome
 from kms.promises import Promises
-from tests.unit.kms.test_promises import DOMAIN, FAR, PLAIN, SHARD, digest, signed
+from tests.unit.kms.test_promises import DOMAIN, PLAIN, SHARD, digest, signed
 from tests.unit.verifier import bench as b
 from tests.unit.verifier.test_job_socket import RIGHT, case
 from verifier import frames
@@ -246,22 +246,6 @@ def test_what_a_shard_promised_in_one_job_is_known_in_the_next() -> None:
         enclave.judge()
         enclave.judge()
         assert enclave.promises.heads() == {(DOMAIN, SHARD, 1): (digest(PLAIN), 1)}
-
-
-def test_a_job_that_says_what_no_shard_promised_is_ended_and_not_believed() -> None:
-    lie = signed(FAR, by=b.VOTER)
-
-    def lies(place: Path, line: socket.socket) -> None:
-        if not (place / "done").exists():
-            (place / "done").touch()
-            frames.send(line, lie)
-            threading.Event().wait()
-
-    with kept(lies) as enclave:
-        with pytest.raises(TryAgain):
-            enclave.judge()
-        assert enclave.judge().outcome == Outcome.EXECUTED
-        assert enclave.promises.heads() == {}
 
 
 def test_a_process_ends_with_the_one_that_started_it() -> None:

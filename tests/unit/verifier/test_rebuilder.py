@@ -20,11 +20,13 @@ from bytewise.protocol.errors import (
     TryAgain,
 )
 from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
-from bytewise.protocol.units import U64
+from bytewise.protocol.units import U64, Blob
 from kms.client import ShardKeySource
+from kms.curve import GENERATOR, decode_scalar, encode_point
 from tests.unit.kms.world import World
-from verifier.enclave.rebuilder import Opened, Rebuilder, Wanted, _answer, _error
+from verifier.enclave.rebuilder import HandedOver, Opened, Rebuilder, Wanted, _answer, _error
 from verifier.enclave.settings import EnclaveSettings
 from verifier.enclave.switchboard import Switchboard
 from verifier.enclave.wiring import _Parts
@@ -33,14 +35,13 @@ SECRET = bytes(range(32))
 
 
 class Source:
-    """A key source that does one thing."""
+    """A key source that does one thing, and tells with which transport key."""
 
     def __init__(self, act: Callable[[RunJob], bytes]) -> None:
         self._act = act
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        assert transport_secret == SECRET
-        return self._act(job)
+        return self._act(job) + encode_point(GENERATOR * decode_scalar(transport_secret))
 
 
 def fails(error: BaseException) -> Callable[[RunJob], bytes]:
@@ -67,8 +68,10 @@ def asked(job: RunJob, otherwise: Source, rebuilding: Callable[[Switchboard], So
         rebuilder = Rebuilder(otherwise, board, rebuilding, lambda: ("no_swap",))
         assert rebuilder.ready().unfenced == ("no_swap",)
         child = rebuilder._process.pid
+        secret, public = rebuilder.transport()
+        assert secret == b"", "it is born in the child, and stays there"
         try:
-            return rebuilder.open(job, SECRET)
+            return rebuilder.open(job, secret).removesuffix(public)
         finally:
             with pytest.raises(ChildProcessError):
                 os.waitpid(child, 0)
@@ -107,6 +110,37 @@ def test_what_a_vote_depends_on_is_the_same_on_both_sides(job: RunJob, error: By
     assert str(caught.value) == str(error)
 
 
+def test_the_secret_is_handed_over_for_partials_and_for_nothing_else(job: RunJob) -> None:
+    plain = replace(job, receipt=replace(job.receipt, key_epoch=U64(1)))
+    nothing = Source(fails(NoKey(0, 2, "none")))
+    assert _answer(nothing, Wanted(plain), SECRET) == HandedOver(Blob(SECRET))
+    assert type(_answer(nothing, Wanted(job), SECRET)) is Opened
+
+
+def test_what_shards_release_again_opens_nowhere_once_the_child_is_gone(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=rebuilt_epoch(1))
+    case = world.case()
+    world.chain.open(case)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        board = Switchboard()
+        board.peer = ours
+        asks = ShardKeySource(world.quoter, rebuilds=True)
+        rebuilder = Rebuilder(Source(fails(AssertionError())), board, lambda _board: asks, tuple)
+        rebuilder.ready()
+        held = world.secret, world.public
+        world.secret, world.public = rebuilder.transport()
+        shards = {i: world.shard(i, release_shares=True) for i in (1, 2)}
+        with world.listening(*shards.items()):
+            assert unpad(rebuilder.open(world.job(case), world.secret)) == case.payload
+            # Ticket, quoter, streams and the public half are still here, and shards keep to the ticket.
+            assert world.release(shards[1], case).record.index == 1
+            with pytest.raises(BytewiseError):
+                asks.open(world.job(case), world.secret)
+            world.secret, world.public = held
+            assert unpad(asks.open(world.job(case), world.secret)) == case.payload, "with a secret it is enough (control)"
+
+
 def kill(_job: RunJob) -> bytes:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
@@ -124,10 +158,10 @@ def test_a_word_that_names_no_verdict_is_none(name: str) -> None:
 
 
 def test_errors_of_ours_are_told_and_others_are_not(job: RunJob) -> None:
-    wanted = Wanted(job, SECRET)  # type: ignore[arg-type]
-    assert _answer(Source(fails(NoKey(0, 2, "x" * 999))), wanted) == Opened(None, "NoKey", ("0", "2", "x" * 200))
+    wanted = Wanted(job)
+    assert _answer(Source(fails(NoKey(0, 2, "x" * 999))), wanted, SECRET) == Opened(None, "NoKey", ("0", "2", "x" * 200))
     with pytest.raises(ZeroDivisionError):
-        _answer(Source(fails(ZeroDivisionError())), wanted)
+        _answer(Source(fails(ZeroDivisionError())), wanted, SECRET)
 
 
 def test_without_a_conversation_there_is_nobody_to_reach_shards(job: RunJob) -> None:

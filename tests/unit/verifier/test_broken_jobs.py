@@ -1,0 +1,57 @@
+"""What a job's process that was broken by what it read can do to the keeper and to later jobs: nothing."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.messages import Outcome
+from tests.unit.kms.test_promises import FAR, signed
+from tests.unit.verifier import bench as b
+from tests.unit.verifier.test_keeper import kept
+from verifier import frames
+from verifier.enclave import keeper
+from verifier.enclave.apart import Ready
+
+
+def test_a_process_that_was_given_a_job_gets_no_other_one_and_no_more_time() -> None:
+    def stays(place: Path, line: socket.socket) -> None:
+        if (place / "done").exists():
+            return
+        (place / "done").touch()
+        listening = [each for each in open_sockets() if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)]
+        (place / "listening").write_text(str(len(listening)))
+        for said in (keeper.Taken(), Ready(())) * 3:
+            frames.send(line, said)
+        threading.Event().wait()
+
+    with kept(stays, limit_s=3) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        assert enclave.judge().outcome == Outcome.EXECUTED
+        assert (enclave.place / "listening").read_text() == "0"
+
+
+def open_sockets() -> list[socket.socket]:
+    """All of this process."""
+    links = [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink() and str(each.readlink()).startswith("socket:")]
+    return [socket.socket(fileno=os.dup(int(each.name))) for each in links]
+
+
+def test_a_job_that_says_what_no_shard_promised_is_ended_and_not_believed() -> None:
+    lie = signed(FAR, by=b.VOTER)
+
+    def lies(place: Path, line: socket.socket) -> None:
+        if not (place / "done").exists():
+            (place / "done").touch()
+            frames.send(line, lie)
+            threading.Event().wait()
+
+    with kept(lies) as enclave:
+        with pytest.raises(TryAgain):
+            enclave.judge()
+        assert enclave.judge().outcome == Outcome.EXECUTED
+        assert enclave.promises.heads() == {}
