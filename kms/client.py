@@ -24,6 +24,7 @@ from bytewise.protocol.errors import (
     PartDoesNotOpen,
     ReleaseNotRecorded,
     ShardLied,
+    TicketRefused,
     Unavailable,
 )
 from bytewise.protocol.evidence import Evidence, evidence_digest
@@ -98,9 +99,13 @@ class ShardKeySource:
         self._promises = promises or Promises()
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold."""
+        """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold.
+
+        `TicketRefused` for a job whose ticket, receipt and epoch record do not name one key epoch.
+        """
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
         hybrid.verify_for(envelope, job.epoch, job.ticket.receipt_id)
+        _verify_one_epoch(job)
         if is_rebuilt(job.receipt.key_epoch) and not self._rebuilds:
             raise NoKey(0, job.epoch.threshold, "none was asked: this enclave rebuilds no keys")
         pieces, failures = dict[int, Piece](), dict[int, BytewiseError]()
@@ -223,6 +228,13 @@ def _verify_record(
     digest = typed_digest(key_domain(job.contracts), record)
     verify_signature(f"release record of shard {shard.index}", digest, answer.signature, shard.address)
     return record, digest
+
+
+def _verify_one_epoch(job: RunJob) -> None:
+    # What shards give goes by the ticket's epoch, and what this enclave does with it must go by no other.
+    for what, named in (("ticket", job.ticket.key_epoch), ("epoch record", job.epoch.epoch)):
+        if named != job.receipt.key_epoch:
+            raise TicketRefused(f"job names another key epoch in its {what} than in its receipt")
 
 
 def _verify_epoch_keys(job: RunJob, pieces: Mapping[int, Piece]) -> EccPoint:
