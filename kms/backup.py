@@ -8,7 +8,7 @@ lost would contradict what it signed; its keys never come back without it. The d
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class BackupFile:
 
     name: str
     """Its name there."""
-    content: Blob
+    content: Blob = field(repr=False)
     """All of it."""
 
 

@@ -5,7 +5,7 @@ Libraries hide that point; a threshold opening never has the private key, only t
 
 import hashlib
 import hmac
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from Crypto.PublicKey.ECC import EccPoint
 from cryptography.exceptions import InvalidTag
@@ -32,10 +32,11 @@ KEM_SEED_BYTES = 64
 """A decapsulation key of ML-KEM-768 as FIPS 203 lets it be stored: d and z."""
 
 
-class Psk(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Psk:
     """A pre-shared key and what it is called."""
 
-    value: bytes
+    value: bytes = field(repr=False)
     """Uniform and secret, 32 bytes; none for mode base."""
     id: bytes
     """Public, bound into the key schedule."""

@@ -6,6 +6,7 @@ envelope: what is secret for longer, decapsulation keys, only the library touche
 """
 
 import hashlib
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,10 +30,11 @@ _SAMPLED_BYTES = 768
 """Gives 512 candidates, of which 416 are below q on average and 256 are needed; more is taken where that is not enough."""
 
 
-class Encapsulated(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Encapsulated:
     """What a sender gets."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     """32 bytes, for the AEAD."""
     ciphertext: Blob
     """1,088 bytes, for the shard."""

@@ -1,7 +1,7 @@
 """What single shards gave an enclave for one envelope, checked, and what t of them make together, by the suite of the epoch."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from Crypto.PublicKey.ECC import EccPoint
 
@@ -21,14 +21,15 @@ from kms.rebuilt import TransportKey
 from kms.shares import combine
 
 
-class Piece(NamedTuple):
-    """What one shard gave."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one shard gave; shows none of it."""
 
-    point: EccPoint | None = None
+    point: EccPoint | None = field(default=None, repr=False)
     """Its partial; None in an epoch whose key is rebuilt."""
-    share: int | None = None
+    share: int | None = field(default=None, repr=False)
     """Its share of the PSK, in a hybrid epoch."""
-    of_key: bytearray | None = None
+    of_key: bytearray | None = field(default=None, repr=False)
     """Its share of the key, in an epoch whose key is rebuilt."""
 
 

@@ -6,7 +6,7 @@ envelope (`verifier.enclave.rebuilder`): what it has beside them, the secret tha
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from Crypto.PublicKey.ECC import EccPoint
 
@@ -17,10 +17,11 @@ from kms.curve import GENERATOR
 from kms.erasable import SCALAR_BYTES, erase, interpolate, is_canonical, times
 
 
-class TransportKey(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TransportKey:
     """The key pair of one job, to which shards seal."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     """32 bytes."""
     public: Blob
     """65-byte point."""

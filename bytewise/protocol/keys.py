@@ -1,7 +1,7 @@
 """Key epochs, partial decapsulations, and what an enclave and a shard say to each other (design section 8)."""
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -97,7 +97,7 @@ class HybridPartial:
     """Of the P-256 half."""
     keys: Digest
     """Digest of the epoch's hybrid keys as the shard has them."""
-    share: Blob | None
+    share: Blob | None = field(repr=False)
     """32 bytes that hash to the part's commitment; null: the part does not open, or holds something else."""
 
 

@@ -5,7 +5,7 @@ hash of the commitments that goes before, the last to deal could choose it by tr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from Crypto.PublicKey.ECC import EccPoint
 
@@ -20,10 +20,11 @@ from kms.schnorr import knows_log, prove_log
 from kms.shares import evaluate
 
 
-class Opening(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Opening:
     """What a dealer commits to before it deals."""
 
-    coefficients: tuple[int, ...]
+    coefficients: tuple[int, ...] = field(repr=False)
     """Secret; ascending."""
     commitments: tuple[Blob, ...]
     """Coefficients times G, 65 bytes each."""

@@ -8,7 +8,7 @@ gone opens nowhere, whoever asks them. For an epoch of partials it hands its sec
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bytewise.ports import KeySource
 from bytewise.protocol import errors
@@ -47,7 +47,7 @@ class Wanted:
 class HandedOver:
     """The answer about an epoch whose key is not rebuilt."""
 
-    transport_secret: Blob
+    transport_secret: Blob = field(repr=False)
     """For whoever asks its shards for partials."""
 
 
@@ -55,7 +55,7 @@ class HandedOver:
 class Opened:
     """What became of it."""
 
-    plaintext: Blob | None
+    plaintext: Blob | None = field(repr=False)
     """Padded; null if there is none."""
     error: str
     """Class of the error then."""

@@ -8,7 +8,7 @@ import functools
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from bytewise.protocol.compare import Generated, Verification
@@ -44,8 +44,8 @@ class DoubtingEngine(JudgingEngine, Concurring, Protocol):
 class Doubt:
     """An answer that differs from what an operator signed."""
 
-    request: Request
-    output: Output
+    request: Request = field(repr=False)
+    output: Output = field(repr=False)
     out_hash: Digest
 
 

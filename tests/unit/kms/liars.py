@@ -123,15 +123,17 @@ def _craft(town: Town, index: int, make: str) -> Opening:
         return prepare(ceremony, index, constant, threshold + 1, os.urandom)
     good = prepare(ceremony, index, constant, threshold, os.urandom)
     if make == "identity":
-        return good._replace(commitments=(IDENTITY, *good.commitments[1:]))
+        return replace(good, commitments=(IDENTITY, *good.commitments[1:]))
     if make == "flat":
-        return good._replace(
-            coefficients=(constant, *([0] * (threshold - 1))), commitments=(good.commitments[0], *[IDENTITY] * (threshold - 1))
+        return replace(
+            good,
+            coefficients=(constant, *([0] * (threshold - 1))),
+            commitments=(good.commitments[0], *[IDENTITY] * (threshold - 1)),
         )
     if make == "rogue":
         # A constant that it does not know: what is left of a wanted key when the others' constants are taken away.
         unknown = encode_point(GENERATOR * random_scalar(os.urandom) + GENERATOR * random_scalar(os.urandom))
-        return good._replace(commitments=(unknown, *good.commitments[1:]))
+        return replace(good, commitments=(unknown, *good.commitments[1:]))
     if make == "copied":
         # The proof of a dealer with another index.
         return prepare(ceremony, index + 1, constant, threshold, os.urandom)
