@@ -1,7 +1,8 @@
 """How one appraisal policy follows another: approved by a threshold, serials that grow, additions late, removals at once.
 
 Pure: what a shard remembers (`Standing`) goes in and comes out. An addition is a rule or measurement that is nowhere within the
-policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`Times`), so that people can look at it and act first.
+policy before it; it counts from `ADDITION_DELAY_S` after this shard first saw it, by two clocks (`Times`), so that people can
+look at it and act first.
 """
 
 import dataclasses
@@ -33,7 +34,8 @@ MAX_APART_S = 3600
 
 
 class Times(NamedTuple):
-    """What two clocks say now, so that one alone, wrong or a liar's, decides nothing: a wait begins by the later, and is over by the earlier."""
+    """What two clocks say now: a wait begins by the later, and is over by the earlier, so that one alone, wrong or a liar's,
+    decides nothing."""
 
     own: int
     """Unix second of the machine."""
