@@ -78,6 +78,8 @@ class SealedDeal:
 class Deal:
     """A dealer opens its commitment and gives every receiver its value."""
 
+    begun: Digest
+    """Head of the log with which its phase began: in another log of this ceremony the word means nothing (ADR 153)."""
     commitments: tuple[Blob, ...]
     """Feldman commitments of its polynomial, 65 bytes each."""
     e: Blob
@@ -106,6 +108,8 @@ class Complaint:
 class Judgement:
     """What a receiver says of all deals at once; no complaint means that every one opened and fits."""
 
+    begun: Digest
+    """As in `Deal`."""
     complaints: tuple[Complaint, ...]
     """Ascending by dealer."""
 
@@ -114,6 +118,8 @@ class Judgement:
 class Hand:
     """In a repair, what a helper gives to the heir: its value of the polynomial whose value at 0 is the lost share."""
 
+    begun: Digest
+    """As in `Deal`."""
     sealed: SealedDeal
     """For the heir."""
 

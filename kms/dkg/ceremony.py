@@ -10,6 +10,7 @@
 
 The scribe closes each phase; silence until then is silence. Rules of this file:
 - A message that is not well signed, not in its phase or not of a seat is refused and leaves the state as it was.
+- So is a word about another log than this one: its author may have been shown that, and is not named for it.
 - A message in the log whose content is a lie stays there as evidence and names its author; the author is out, the rest goes on.
 - Two different messages of one kind by one seat are a lie. The same twice is refused: it changes nothing.
 - There is a result only if enough seats are left in every phase. Otherwise the ceremony failed, and what was before is in force.
@@ -47,7 +48,7 @@ def begin(plan: Plan) -> Ceremony:
             decode_point(each)
     except MalformedValue as error:
         raise CeremonyRefused("plan", f"source: {error}") from None
-    return Ceremony(plan, plan.digest, plan.digest)
+    return Ceremony(plan, plan.digest, plan.digest, plan.digest)
 
 
 def apply(state: Ceremony, message: Message) -> Ceremony:
@@ -60,7 +61,9 @@ def apply(state: Ceremony, message: Message) -> Ceremony:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} while {state.phase.name}")
     after = step(state, message, body)
     said = {**state.said, (message.sender, message.kind): message.body}
-    return replace(after, said=said, head=next_head(state.head, message), length=state.length + 1)
+    head = next_head(state.head, message)
+    begun = state.begun if after.phase is state.phase else head
+    return replace(after, said=said, head=head, begun=begun, length=state.length + 1)
 
 
 def replay(plan: Plan, log: tuple[Message, ...]) -> Ceremony:

@@ -47,11 +47,11 @@ def commitment_digest(ceremony: Digest, dealer: int, commitments: Sequence[Blob]
     return digests.labelled(Label.CEREMONY_COMMIT, ceremony, dealer, len(commitments), *commitments, e, f)
 
 
-def deal(ceremony: Digest, dealer: int, opening: Opening, keys: Mapping[int, Blob], rng: Rng) -> Deal:
-    """The deal to every receiver in `keys`: deal key by receiver index."""
+def deal(ceremony: Digest, begun: Digest, dealer: int, opening: Opening, keys: Mapping[int, Blob], rng: Rng) -> Deal:
+    """The deal to every receiver in `keys`: deal key by receiver index. `begun`: head of the log with which dealing began."""
     values = {receiver: evaluate(opening.coefficients, receiver) for receiver in keys}
     sealed = tuple(seal(ceremony, dealer, receiver, values[receiver], keys[receiver], rng) for receiver in sorted(keys))
-    return Deal(opening.commitments, opening.e, opening.f, sealed)
+    return Deal(begun, opening.commitments, opening.e, opening.f, sealed)
 
 
 def verify_deal(

@@ -86,13 +86,13 @@ def _deal(state: Ceremony, member: Member) -> Iterator[Body]:
         opening = _opening(state, member, dealer)
         receivers = (part for index in sorted(state.keys) for part in (index, state.keys[index]))
         rng = _rng(state, member, b"deal", *opening.commitments, *receivers)
-        yield deal(state.id, dealer.index, opening, state.keys, rng)
+        yield deal(state.id, state.begun, dealer.index, opening, state.keys, rng)
 
 
 def _judge(state: Ceremony, member: Member) -> Iterator[Body]:
     seat = _seat(state.plan.receivers, member)
     if seat is not None and seat.index in state.keys:
-        yield Judgement(tuple(_complaints(state, member, seat.index)))
+        yield Judgement(state.begun, tuple(_complaints(state, member, seat.index)))
 
 
 def _complaints(state: Ceremony, member: Member, receiver: int) -> Iterator[Complaint]:
@@ -115,7 +115,7 @@ def _hand(state: Ceremony, member: Member) -> Iterator[Body]:
         return
     rng = _rng(state, member, b"hand", state.result.transcript, state.heir_key)
     place = handing(state.id, state.result.transcript)
-    yield Hand(seal(place, seat.index, heir.index, value, state.heir_key, rng))
+    yield Hand(state.begun, seal(place, seat.index, heir.index, value, state.heir_key, rng))
 
 
 def _confirm(state: Ceremony, member: Member) -> Iterator[Body]:

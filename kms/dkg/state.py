@@ -38,6 +38,8 @@ class Ceremony:
     plan: Plan
     id: Digest
     head: Digest
+    begun: Digest
+    """Head of the log with which the phase began."""
     length: int = 0
     phase: Phase = Phase.JOINING
     keys: Mapping[int, Blob] = field(default_factory=_empty)
@@ -73,6 +75,16 @@ def seat_of(state: Ceremony, seats: tuple[CeremonySeat, ...], message: Message) 
     if seat is None or message.sender in state.lies:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender}, who has no seat for it")
     return seat
+
+
+def verify_begun(state: Ceremony, message: Message, begun: Digest) -> Digest:
+    """The head for which a word of this phase was said, if it is this log's; else `CeremonyRefused`.
+
+    A scribe may have it from a log that it showed to its author alone, where the word is true: no lie, so nobody is out.
+    """
+    if begun != state.begun:
+        raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender} is of another log")
+    return begun
 
 
 def second(state: Ceremony, message: Message) -> Ceremony | None:

@@ -14,7 +14,7 @@ from kms.dkg.complaints import judge
 from kms.dkg.dealing import verify_deal
 from kms.dkg.result import signed_shares
 from kms.dkg.sealing import handing, verify_sealed
-from kms.dkg.state import Ceremony, failed, newcomers, out, seat_of, second
+from kms.dkg.state import Ceremony, failed, newcomers, out, seat_of, second, verify_begun
 from kms.dleq import verify_partial
 from kms.mlkem import verify_key
 from kms.shares import verification_key
@@ -55,6 +55,7 @@ def commit(state: Ceremony, message: Message, body: Commit) -> Ceremony:
 def deal(state: Ceremony, message: Message, body: Deal) -> Ceremony:
     """A dealer's commitments and sealed values; all that is public about them is checked here."""
     seat = seat_of(state, state.plan.dealers, message)
+    verify_begun(state, message, body.begun)
     if (again := second(state, message)) is not None:
         return again
     committed = state.commits.get(seat.index)
@@ -73,6 +74,7 @@ def deal(state: Ceremony, message: Message, body: Deal) -> Ceremony:
 def judgement(state: Ceremony, message: Message, body: Judgement) -> Ceremony:
     """A receiver's complaints, each judged at once."""
     seat = seat_of(state, state.plan.receivers, message)
+    verify_begun(state, message, body.begun)
     if (again := second(state, message)) is not None:
         return again
     accused = [each.dealer for each in body.complaints]
@@ -100,6 +102,7 @@ def _complaint(state: Ceremony, seat: CeremonySeat, complaint: Complaint) -> Cer
 def hand(state: Ceremony, message: Message, body: Hand) -> Ceremony:
     """A helper's value for the heir."""
     seat, heir = seat_of(state, state.plan.receivers, message), state.plan.heir
+    verify_begun(state, message, body.begun)
     if (again := second(state, message)) is not None:
         return again
     result = state.result
@@ -116,10 +119,10 @@ def confirm(state: Ceremony, message: Message, body: Confirm) -> Ceremony:
     """A signature of the transcript, and a share that proves itself."""
     heir, result = state.plan.heir, state.result
     seat = seat_of(state, state.plan.receivers if heir is None else (heir,), message)
+    if result is None or body.transcript != result.transcript:
+        raise CeremonyRefused(state.id.hex()[:16], f"{message.sender} confirms another transcript")
     if (again := second(state, message)) is not None:
         return again
-    if result is None or body.transcript != result.transcript:
-        return out(state, seat.address, "confirms another transcript")
     base, key = canary.base(result.transcript), result.verification_key(seat.index)
     try:
         point = verify_partial(body.partial, seat.index, key, base, result.transcript)
@@ -134,10 +137,10 @@ def consent(state: Ceremony, message: Message, body: Consent) -> Ceremony:
     """A signature of who had a share until now, that the new ones may follow."""
     plan, result = state.plan, state.result
     seat = seat_of(state, plan.dealers if plan.purpose is Purpose.RESHARE else (), message)
+    if result is None or body.transcript != result.transcript:
+        raise CeremonyRefused(state.id.hex()[:16], f"{message.sender} consents to another transcript")
     if (again := second(state, message)) is not None:
         return again
-    if result is None or body.transcript != result.transcript:
-        return out(state, seat.address, "consents to another transcript")
     try:
         verify_signature("shares", signed_shares(plan, result), body.signature, seat.address)
     except BadSignature as lie:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from bytewise.protocol.ceremony import CeremonySeat, Plan, Purpose, SharesSource
 from bytewise.protocol.ceremony_log import Body, Close, Message, say
+from bytewise.protocol.errors import CeremonyRefused
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from bytewise.service.secret import Secret
@@ -84,6 +85,7 @@ class Town:
         self.parties = list({each.signer.address: each for each in parties}.values())
         self.state: Ceremony = begin(plan)
         self.log: list[Message] = []
+        self.refused: list[Address] = []
 
     def post(self, message: Message) -> None:
         """One message into the log; raises what the rules raise."""
@@ -98,7 +100,16 @@ class Town:
             said = [body] if who.meddle is None else who.meddle(self, who, body)
             for each in said:
                 if who.signer.address not in self.state.lies:
-                    self.post(say(who.signer, self.state.id, each))
+                    self._hear(who, say(who.signer, self.state.id, each))
+
+    def _hear(self, who: Party, message: Message) -> None:
+        # As the scribe: what the rules refuse of a dishonest party is not in the log.
+        try:
+            self.post(message)
+        except CeremonyRefused:
+            if who.meddle is None or self.state.phase not in RUNNING:
+                raise
+            self.refused.append(message.sender)
 
     def close(self) -> None:
         """The scribe ends the phase."""

@@ -64,7 +64,7 @@ def wrong_commitment(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Deals another polynomial than it committed to."""
     if isinstance(body, Deal):
         opening = prepare(town.state.id, index_of(town, who), random_scalar(os.urandom), town.plan.threshold, os.urandom)
-        yield deal(town.state.id, index_of(town, who), opening, town.state.keys, os.urandom)
+        yield deal(town.state.id, town.state.begun, index_of(town, who), opening, town.state.keys, os.urandom)
     else:
         yield body
 
@@ -108,7 +108,7 @@ def _recommitting(town: Town, who: Party, body: Body, make: str) -> Iterator[Bod
     values = {receiver: evaluate(opening.coefficients, receiver) or 1 for receiver in town.state.keys}
     keys = town.state.keys
     sealed = tuple(seal(town.state.id, index, each, values[each], keys[each], os.urandom) for each in sorted(keys))
-    yield Deal(opening.commitments, opening.e, opening.f, sealed)
+    yield Deal(town.state.begun, opening.commitments, opening.e, opening.f, sealed)
 
 
 _CRAFTED: dict[tuple[Digest, int], Opening] = {}
@@ -161,7 +161,9 @@ def false_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
         return
     receiver = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
     sealed = next(each for each in town.state.deals[accused].sealed if each.receiver == receiver)
-    yield Judgement((complain(town.state.id, accused, sealed, _deal_secret(town.state, who.member), os.urandom),))
+    yield Judgement(
+        town.state.begun, (complain(town.state.id, accused, sealed, _deal_secret(town.state, who.member), os.urandom),)
+    )
 
 
 def unproven_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
@@ -171,14 +173,16 @@ def unproven_complaint(town: Town, who: Party, body: Body) -> Iterator[Body]:
         yield body
         return
     point = encode_point(GENERATOR * 5)
-    yield Judgement((Complaint(accused, point, encode_scalar(1), encode_scalar(2)),))
+    yield Judgement(town.state.begun, (Complaint(accused, point, encode_scalar(1), encode_scalar(2)),))
 
 
 def garbage_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Hands random bytes to the heir of a repair."""
     if isinstance(body, Hand) and town.state.result is not None:
         index = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
-        yield Hand(sealed_garbage(handing(town.state.id, town.state.result.transcript), index, body.sealed.receiver))
+        yield Hand(
+            town.state.begun, sealed_garbage(handing(town.state.id, town.state.result.transcript), index, body.sealed.receiver)
+        )
     else:
         yield body
 
@@ -187,7 +191,9 @@ def deal_as_hand(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Hands to the heir what the dealer of its own number as a receiver, another shard, sealed to the receiver of the heir's."""
     if isinstance(body, Hand):
         index = next(each.index for each in town.plan.receivers if each.address == who.signer.address)
-        yield Hand(next(each for each in town.state.deals[index].sealed if each.receiver == body.sealed.receiver))
+        yield Hand(
+            town.state.begun, next(each for each in town.state.deals[index].sealed if each.receiver == body.sealed.receiver)
+        )
     else:
         yield body
 
@@ -226,6 +232,11 @@ def unsigned_consent(town: Town, who: Party, body: Body) -> Iterator[Body]:
     yield replace(body, signature=who.signer.sign(Digest(os.urandom(32)))) if isinstance(body, Consent) else body
 
 
+def other_log(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Speaks of another log than this one."""
+    yield replace(body, begun=Digest(os.urandom(32))) if isinstance(body, Deal | Judgement | Hand) else body
+
+
 def omission(town: Town, who: Party, body: Body) -> Iterator[Body]:
     """Deals to all receivers but one."""
     yield replace(body, sealed=body.sealed[:-1]) if isinstance(body, Deal) else body
@@ -255,7 +266,6 @@ RECEIVERS: dict[str, Meddling] = {
     "key that is no point": bad_key,
     "false complaint": false_complaint,
     "unproven complaint": unproven_complaint,
-    "other transcript": other_transcript,
     "wrong partial": wrong_partial,
     "unsigned": unsigned,
 }
@@ -264,10 +274,13 @@ RECEIVERS: dict[str, Meddling] = {
 HELPERS: dict[str, Meddling] = {"garbage hand": garbage_hand, "copied hand": copied_hand}
 """Helpers of a repair that hand something else; the first kind can be told by the heir alone."""
 
-HOLDERS: dict[str, Meddling] = {"other consent": other_consent, "unsigned consent": unsigned_consent}
+HOLDERS: dict[str, Meddling] = {"unsigned consent": unsigned_consent}
 """Holders of shares that are dealt again, who must be named."""
 
 SILENT: dict[str, Meddling] = {"silent": silent, "mute": mute}
 """Nobody can tell these from an honest shard behind a bad network: they are left out and not named."""
 
-ALL = {**DEALERS, **RECEIVERS, **SILENT}
+ELSEWHERE: dict[str, Meddling] = {"other log": other_log, "other transcript": other_transcript, "other consent": other_consent}
+"""Nobody can tell these from an honest shard to which its scribe showed another log: they are refused and not named."""
+
+ALL = {**DEALERS, **RECEIVERS, **SILENT, **ELSEWHERE}

@@ -1,0 +1,168 @@
+"""A scribe shows two logs of one ceremony, and puts what honest shards truly said in one of them into the other (attack 15)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.ceremony_log import Body, Deal, Join, Judgement, Message, say
+from bytewise.protocol.errors import CeremonyRefused
+from bytewise.protocol.units import Address
+from kms.curve import ORDER
+from kms.dkg import steps
+from kms.dkg.dealing import deal
+from kms.dkg.member import _opening, due
+from kms.dkg.state import Phase
+from kms.dkg.streams import stream
+from tests.unit.kms.ceremonies import Party, Town, generated, opens, party, plan_for, seat
+from tests.unit.kms.liars import ELSEWHERE
+
+
+class Forked:
+    """Two logs of one ceremony. An honest shard says one word of each kind in all its life, to the log that it was shown."""
+
+    def __init__(self, plan_town: Callable[[], Town]) -> None:
+        self.shown = plan_town()
+        self.other = Town(self.shown.plan, self.shown.parties)
+        self._words: dict[tuple[Address, type], Message] = {}
+
+    def word(self, town: Town, who: Party, body: Body) -> Message:
+        """What its desk says: the first word of this kind."""
+        return self._words.setdefault((who.signer.address, type(body)), say(who.signer, town.state.id, body))
+
+    def both(self, without: Callable[[Town, Party, Body], bool] = lambda town, who, body: False) -> None:
+        """Ends the phase in both logs after all that the parties owe, but what `without` leaves out."""
+        for town in (self.shown, self.other):
+            for who in town.parties:
+                for body in due(town.state, who.member):
+                    if not without(town, who, body):
+                        town.post(self.word(town, who, body))
+            town.close()
+
+    def moved(self, who: Party, kind: type = object) -> tuple[Message, ...]:
+        """What the party says in the log that it is shown."""
+        return tuple(self.word(self.shown, who, body) for body in due(self.shown.state, who.member) if isinstance(body, kind))
+
+
+def new_key() -> Town:
+    parties = [party(number) for number in (1, 2, 3)]
+    return Town(plan_for(parties, 2, 2), parties)
+
+
+def joined_otherwise(make: Callable[[], Town] = new_key) -> Forked:
+    """In the other log the last receiver did not join."""
+    forked = Forked(make)
+    last = forked.shown.parties[-1]
+    forked.both(lambda town, who, body: town is forked.other and who is last and isinstance(body, Join))
+    return forked
+
+
+def dealt_otherwise() -> Forked:
+    """Shard 1 deals wrong values in the log that is shown, and under the same ephemeral keys good ones in the other."""
+    forked = Forked(new_key)
+    forked.both()
+    liar, state = forked.shown.parties[0], forked.shown.state
+    opening = _opening(state, liar.member, state.plan.dealers[0])
+    bad = opening._replace(coefficients=((opening.coefficients[0] + 1) % ORDER, *opening.coefficients[1:]))
+    for town, values in ((forked.shown, bad), (forked.other, opening)):
+        rng = stream(liar.seed, state.id, b"one and the same")
+        town.post(say(liar.signer, state.id, deal(state.id, town.state.begun, 1, values, town.state.keys, rng)))
+    forked.both()
+    points = [[each.enc for each in town.state.deals[1].sealed] for town in (forked.shown, forked.other)]
+    assert points[0] == points[1]
+    return forked
+
+
+def renewed() -> Town:
+    held, source = generated(2, 3)
+    return Town(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
+
+
+def mended() -> Town:
+    held, source = generated(2, 4)
+    heir = replace(held[0], share=None)
+    plan = plan_for(held[1:], 2, 2, dealers=dict(enumerate(held[1:], 2)), source=source, heir=seat(1, heir))
+    return Town(plan, [heir, *held[1:]])
+
+
+def judged_otherwise(make: Callable[[], Town]) -> Forked:
+    """In the other log one receiver did not judge: another transcript."""
+    forked = Forked(make)
+    forked.both()
+    forked.both()
+    forked.both(lambda town, who, body: town is forked.other and who is town.parties[-1] and isinstance(body, Judgement))
+    return forked
+
+
+def unbound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: words mean what they say in any log."""
+    monkeypatch.setattr(steps, "verify_begun", lambda state, message, begun: begun)
+
+
+def test_a_true_complaint_in_another_log_is_refused_and_names_who_complained_where_words_name_no_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forked = dealt_otherwise()
+    honest = forked.shown.parties[1:]
+    words = [word for who in honest for word in forked.moved(who)]
+    for word in words:
+        with pytest.raises(CeremonyRefused, match="of another log"):
+            forked.other.post(word)
+        forked.shown.post(word)
+    assert forked.other.state.lies == {} and forked.other.state.revealed == frozenset()
+    assert list(forked.shown.state.lies) == [forked.shown.parties[0].signer.address]
+    unbound(monkeypatch)
+    forked = dealt_otherwise()
+    for who in forked.shown.parties[1:]:
+        for word in forked.moved(who):
+            forked.other.post(word)
+    assert forked.other.state.phase is Phase.FAILED and forked.other.state.revealed == {2, 3}
+    assert set(forked.other.state.lies) == {who.signer.address for who in forked.shown.parties[1:]}
+
+
+def test_a_deal_to_the_receivers_of_another_log_is_refused_and_names_its_dealer_where_words_name_no_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forked = joined_otherwise()
+    dealer = forked.shown.parties[1]
+    for word in forked.moved(dealer, Deal):
+        with pytest.raises(CeremonyRefused, match="of another log"):
+            forked.other.post(word)
+    assert forked.other.state.lies == {}
+    unbound(monkeypatch)
+    for word in forked.moved(dealer, Deal):
+        forked.other.post(word)
+    assert list(forked.other.state.lies) == [dealer.signer.address]
+
+
+def test_a_hand_of_another_log_is_refused_and_names_its_helper_where_words_name_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked = judged_otherwise(mended)
+    helper = forked.shown.parties[1]
+    words = forked.moved(helper)
+    assert [each.kind for each in words] == ["hand"]
+    with pytest.raises(CeremonyRefused, match="of another log"):
+        forked.other.post(words[0])
+    assert forked.other.state.lies == {}
+    unbound(monkeypatch)
+    forked.other.post(words[0])
+    assert list(forked.other.state.lies) == [helper.signer.address]
+
+
+def test_who_confirms_or_consents_to_the_transcript_of_another_log_is_not_named() -> None:
+    forked = judged_otherwise(renewed)
+    words = [word for who in forked.shown.parties[:2] for word in forked.moved(who)]
+    assert [each.kind for each in words] == ["confirm", "consent"] * 2
+    for word in words:
+        with pytest.raises(CeremonyRefused, match="another transcript"):
+            forked.other.post(word)
+        forked.shown.post(word)
+    assert forked.other.state.lies == {} and forked.shown.state.lies == {}
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_who_speaks_of_a_log_that_nobody_else_has_is_left_out_and_not_named(kind: str) -> None:
+    town = renewed()
+    town.parties[1].meddle = ELSEWHERE[kind]
+    assert town.run().phase is Phase.DONE and town.state.lies == {}
+    assert set(town.refused) == {town.parties[1].signer.address}
+    assert town.plan.source is not None and opens(town) == town.plan.source.commitments[0]
