@@ -203,6 +203,18 @@ def test_fence_4_a_policy_file_with_the_switch_removed_does_not_load(bench: Benc
         load_policy(tmp_path / "missing.json", CHAIN_ID, production=False)
 
 
+def test_fence_4_the_verifier_asks_for_the_switch_again_and_without_both_the_evidence_counts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls: a policy that could exist without its conditions, and a verifier that asks for nothing."""
+    monkeypatch.setattr(AppraisalPolicy, "__post_init__", lambda self: None)
+    unasked = replace(bench.policy, insecure_accept_simulated=False)
+    with pytest.raises(EvidenceRefused, match="insecure_accept_simulated"):
+        bench.appraise(encode(bench.evidence), unasked)
+    monkeypatch.setattr("bytewise.tee.appraisal.verify_simulated", lambda policy, rule, claims: claims)
+    assert bench.appraise(encode(bench.evidence), unasked).assurance == "simulated"
+
+
 # --- 5: key separation, 6: labels ---
 
 
@@ -216,6 +228,12 @@ def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accep
     else:
         with pytest.raises(ConfigurationError):
             sealing_key(epoch, accept_simulated=accepted)
+
+
+def test_fence_5_without_its_check_anybody_seals_to_a_simulated_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control."""
+    monkeypatch.setattr("kms.envelope.HARDWARE", "simulated")
+    assert sealing_key(EpochRecord(U64(1), Blob(b"key"), 2, (), "simulated"), accept_simulated=False) == b"key"
 
 
 def test_fence_6_what_was_appraised_says_that_it_was_simulated(bench: Bench) -> None:
@@ -243,3 +261,16 @@ def test_fence_7_simulated_evidence_that_lives_long_is_refused(bench: Bench) -> 
 def test_fence_7_simulated_evidence_of_a_named_platform_is_refused(bench: Bench) -> None:
     with pytest.raises(EvidenceRefused, match="platform id"):
         bench.appraise(bench.signed(bench.body, ppid=b"\x07" * 16))
+
+
+@pytest.mark.parametrize("what", ["life", "name"])
+def test_fence_7_without_its_checks_such_evidence_counts(bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Controls of the two refusals above."""
+    made = {
+        "life": bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S + 1),
+        "name": bench.signed(bench.body, ppid=b"\x07" * 16),
+    }[what]
+    with pytest.raises(EvidenceRefused):
+        bench.appraise(made)
+    monkeypatch.setattr("bytewise.tee.appraisal.verify_simulated", lambda policy, rule, claims: claims)
+    assert bench.appraise(made).assurance == "simulated"
