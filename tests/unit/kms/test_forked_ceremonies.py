@@ -63,7 +63,7 @@ def dealt_otherwise() -> Forked:
     forked.both()
     liar, state = forked.shown.parties[0], forked.shown.state
     opening = _opening(state, liar.member, state.plan.dealers[0])
-    bad = opening._replace(coefficients=((opening.coefficients[0] + 1) % ORDER, *opening.coefficients[1:]))
+    bad = replace(opening, coefficients=((opening.coefficients[0] + 1) % ORDER, *opening.coefficients[1:]))
     for town, values in ((forked.shown, bad), (forked.other, opening)):
         rng = stream(liar.seed, state.id, b"one and the same")
         town.post(say(liar.signer, state.id, deal(state.id, town.state.begun, 1, values, town.state.keys, rng)))
