@@ -31,6 +31,7 @@ from bytewise.protocol.messages import AuditOutcome, Verdict
 from bytewise.protocol.opening import verify_opening
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.seal import Payload, pad
+from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import Digest, hex0x
 from kms.envelope import verify_receipt_envelope
 
@@ -80,7 +81,9 @@ def public_checks(connection: Connection, found: Found) -> list[Check]:
     checks = [
         Check("anchored", PASS, anchored),
         Check("operator signature", PASS, receipt.operator),
-        Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {key.assurance}"),
+        Check(
+            "key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {key.assurance}; {kind_of(receipt.key_epoch)}"
+        ),
         Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)[:18]}…"),
     ]
     fault = found.checked.fault

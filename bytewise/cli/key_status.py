@@ -10,7 +10,7 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState, ShardInfo
-from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, SUITE_REBUILT, suite_of
+from bytewise.protocol.suites import kind_of, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from chain.reader import DocketReader
 from kms.shard_client import ShardClient
@@ -19,8 +19,6 @@ SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
 """States in which shards must answer."""
 
 _NOTHING = "nothing"
-
-_KINDS = {SUITE_P256: "", SUITE_HYBRID: " (hybrid)", SUITE_REBUILT: " (enclaves rebuild its key)"}
 
 Ask = Callable[[ShardRecord], ShardInfo]
 """What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
@@ -52,9 +50,10 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     """Prints a collected state."""
     console.print(f"block {state['block']}: key epoch {state['active_epoch'] or 'none'} is active", style="bold")
     for epoch in state["epochs"]:
-        name = f"key epoch {epoch['epoch']}{_KINDS[epoch['suite']]}"
-        title = f"{name}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
-        title += f", assurance {epoch['assurance'] or 'none'}"
+        title = (
+            f"key epoch {epoch['epoch']}: {epoch['state']}, shares of version {epoch['version']}, any {epoch['threshold']} open"
+        )
+        title += f", assurance {epoch['assurance'] or 'none'}, {epoch['kind']}"
         signed = "their holders signed for them" if epoch["confirmed"] else "nobody signed for them"
         table = Table(title=f"{title}; {signed}", title_justify="left")
         for heading in ("shard", "account", "address", "says"):
@@ -79,6 +78,7 @@ def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask:
     return {
         "epoch": record.epoch,
         "suite": suite_of(record.epoch),
+        "kind": kind_of(record.epoch),
         "state": on_chain.state.name,
         "assurance": on_chain.assurance,
         "version": on_chain.version,

@@ -16,6 +16,7 @@ from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdi
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
 from chain.documents import RegistryDocuments
 from chain.history import Commitment, CourtHistory, Ending, Opening, SeatEnd
@@ -45,6 +46,7 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "accounts": _accounts(reader, docket),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "key_epoch": docket.active_epoch,
+        "key_kind": kind_of(docket.active_epoch) if docket.active_epoch else "",
         "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
         "money_sums": money.sums and all(ending.sums for ending in endings),
     }

@@ -18,8 +18,8 @@ def show(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -
     console.print(_verdicts(state, names))
     console.print(_payments(state))
     console.print(_money(state, names))
-    key = f"key epoch {state['key_epoch']}, assurance {state['assurance']}" if state["key_epoch"] else "no key epoch is active"
-    console.print(key, style="bold")
+    key = f"key epoch {state['key_epoch']}, assurance {state['assurance']}, {state['key_kind']}"
+    console.print(key if state["key_epoch"] else "no key epoch is active", style="bold")
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
 

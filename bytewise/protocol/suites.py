@@ -18,6 +18,12 @@ SUITE_REBUILT = 3
 _SUITE_BITS = 32
 """The number of an epoch has its suite in the bits above these; none there means `SUITE_P256`."""
 
+_KINDS = {
+    SUITE_P256: "shards open one receipt at a time",
+    SUITE_HYBRID: "hybrid, shards open one receipt at a time",
+    SUITE_REBUILT: "enclaves rebuild its key",
+}
+
 KEM_KEY_BYTES = 1184
 """ML-KEM-768 encapsulation key (FIPS 203, table 3)."""
 
@@ -35,6 +41,12 @@ def rebuilt_epoch(number: int) -> int:
 def is_rebuilt(epoch: int) -> bool:
     """Whether enclaves rebuild the key of this epoch; false for a number of an unknown suite."""
     return epoch >> _SUITE_BITS == SUITE_REBUILT
+
+
+def kind_of(epoch: int) -> str:
+    """For people: what shards of this epoch give an enclave, and with it what an enclave can open."""
+    suite = epoch >> _SUITE_BITS or SUITE_P256
+    return _KINDS.get(suite, f"suite {suite}, which this version does not know")
 
 
 def suite_of(epoch: int) -> int:

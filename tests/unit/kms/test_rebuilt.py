@@ -16,7 +16,7 @@ from bytewise.protocol.errors import (
 from bytewise.protocol.keys import Decision
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import unpad
-from bytewise.protocol.suites import SUITE_REBUILT, suite_of
+from bytewise.protocol.suites import SUITE_REBUILT, kind_of, suite_of
 from bytewise.protocol.units import Digest
 from kms import hpke, rebuilt
 from kms.curve import encode_scalar
@@ -38,7 +38,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.mark.parametrize("up", list(itertools.combinations((1, 2, 3), 2)))
 def test_any_two_shares_rebuild_the_key_and_each_record_says_so(world: World, up: tuple[int, ...]) -> None:
     case = disputed(world)
-    assert (case.receipt.key_epoch, suite_of(EPOCH)) == (EPOCH, SUITE_REBUILT)
+    assert (case.receipt.key_epoch, suite_of(EPOCH), kind_of(EPOCH)) == (EPOCH, SUITE_REBUILT, "enclaves rebuild its key")
     with world.listening(*[giving(world, index) for index in up]):
         assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
     for index in up:
