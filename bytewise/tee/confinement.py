@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -55,9 +56,9 @@ def no_network() -> Fence:
     return Fence("no_network", problem or (f"there is {others[0]}" if others else ""))
 
 
-def no_sockets(*, forks: bool) -> Fence:
-    """The system-call filter of `bytewise.tee.seccomp`."""
-    return Fence("no_sockets", seccomp.confine(forks=forks))
+def no_sockets(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> Fence:
+    """The system-call filter of `bytewise.tee.seccomp`, with its parameters."""
+    return Fence("no_sockets", seccomp.confine(forks=forks, writes=writes, ends=ends))
 
 
 def no_swap() -> Fence:

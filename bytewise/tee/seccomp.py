@@ -1,5 +1,6 @@
 """A Linux system-call filter for programs that are handed every connection they need: no new socket, no other program, no look
-into another process. What is refused gives EPERM, so that a library which merely tries goes on without.
+into another process. Who may not multiply signals nobody but itself, and changes no file where it need not. What is refused gives
+EPERM, so that a library which merely tries goes on without. Reading files is not refused: a filter sees no paths.
 
 The filter is a few instructions of classic BPF (seccomp(2)); it covers every thread and child of the process and cannot be taken
 back. x86-64 only: elsewhere it is said that there is none.
@@ -7,6 +8,7 @@ back. x86-64 only: elsewhere it is said that there is none.
 
 import ctypes
 import errno
+import os
 import platform
 import socket
 import struct
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 _NO_NEW_PRIVS, _SET_MODE_FILTER, _TSYNC = 38, 1, 1
 _LOAD, _JUMP_EQUAL, _JUMP_SET, _JUMP_ABOVE, _AND, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x54, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT, _THIRD_ARGUMENT_AT = 0, 4, 16, 24, 32
 _AUDIT_ARCH_X86_64, _X32 = 0xC000003E, 0x40000000
 _CLONE_THREAD, _CLONE_NEW_ANY = 0x10000, 0x7E020000
 _SOCKET_TYPE_MASK = 0xF
@@ -41,14 +43,36 @@ CALLS = {
 FORKS = {"fork": 57, "vfork": 58}
 """Refused, too, to a program that may not multiply; of `clone` what makes no thread."""
 
-_SECCOMP, _CLONE, _CLONE3, _SOCKETPAIR = 317, 56, 435, 53
+SIGNALS = {"tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302}
+"""Allowed to such a program for itself only: first argument its own number, or 0. `kill` also for those that it may end."""
+
+CHANGES = {
+    "creat": 85, "mknod": 133, "mknodat": 259, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263,
+    "rename": 82, "renameat": 264, "renameat2": 316, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266, "truncate": 76,
+    "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260,
+    "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190,
+    "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
+    # what processes meet at by name or number without a file
+    "mq_open": 240, "mq_unlink": 241, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "semget": 64, "semop": 65,
+    "semtimedop": 220, "semctl": 66, "shmget": 29, "shmat": 30, "shmctl": 31,
+}  # fmt: skip
+"""Refused to a program that writes nothing but what it has open; of `open` and `openat` what is not for reading alone."""
+
+_SECCOMP, _CLONE, _CLONE3, _SOCKETPAIR, _OPEN, _OPENAT, _OPENAT2, _KILL_CALL, _TKILL = 317, 56, 435, 53, 2, 257, 437, 62, 200
+_FCNTL, _IOCTL = 72, 16
+_F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 8, 10, 15, 0x8901, 0x8902
+_NOT_FOR_READING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def confine(*, forks: bool) -> str:
-    """Puts the filter on all threads; why it could not be, or an empty text. Without `forks` the process stays alone, too."""
+def confine(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
+    """Puts the filter on all threads; why it could not be, or an empty text.
+
+    Without `forks` the process stays alone, too, and signals only itself and, to end them, the processes `ends`. Without `writes`
+    it opens files for reading only.
+    """
     if platform.machine() != "x86_64":
         return f"no filter for {platform.machine()}"
-    program = b"".join(_program(forks))
+    program = b"".join(_program(forks, writes, ends))
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(program)
     head = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // _INSTRUCTION.size, ctypes.addressof(buffer)))
@@ -60,7 +84,7 @@ def confine(*, forks: bool) -> str:
     return ""
 
 
-def _program(forks: bool) -> list[bytes]:
+def _program(forks: bool, writes: bool, ends: Sequence[int]) -> list[bytes]:
     calls = list(CALLS.values()) + ([] if forks else list(FORKS.values()))
     return [
         _op(_LOAD, _ARCHITECTURE_AT),
@@ -74,7 +98,30 @@ def _program(forks: bool) -> list[bytes]:
         *_any_of([_CLONE], _no_namespaces() if forks else _threads_only()),
         *_any_of([_SOCKETPAIR], _streams_only()),
         *_any_of(calls, [_refuse()]),
+        *([] if forks else _itself_only(ends)),
+        *([] if writes else _reading_only()),
         _op(_RETURN, _ALLOW),
+    ]
+
+
+def _itself_only(ends: Sequence[int]) -> list[bytes]:
+    own = os.getpid()
+    return [
+        *_any_of([_KILL_CALL], _one_of(_FIRST_ARGUMENT_AT, [own, *ends])),
+        *_any_of(list(SIGNALS.values()), _one_of(_FIRST_ARGUMENT_AT, [own, 0])),
+        *_any_of([_TKILL], [_refuse()]),  # names a thread of anybody; the C library has not used it for long
+        # A descriptor that is ready can be made to signal any process.
+        *_any_of([_FCNTL], _none_of(_SECOND_ARGUMENT_AT, [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX])),
+        *_any_of([_IOCTL], _none_of(_SECOND_ARGUMENT_AT, [_FIOSETOWN, _SIOCSPGRP])),
+    ]
+
+
+def _reading_only() -> list[bytes]:
+    return [
+        *_any_of([_OPEN], _for_reading(_SECOND_ARGUMENT_AT)),
+        *_any_of([_OPENAT], _for_reading(_THIRD_ARGUMENT_AT)),
+        *_any_of([_OPENAT2], [_op(_RETURN, _ERRNO | errno.ENOSYS)]),  # as clone3
+        *_any_of(list(CHANGES.values()), [_refuse()]),
     ]
 
 
@@ -96,6 +143,23 @@ def _streams_only() -> list[bytes]:
         _op(_LOAD, _SECOND_ARGUMENT_AT), _op(_AND, _SOCKET_TYPE_MASK), _op(_JUMP_EQUAL, socket.SOCK_STREAM, 1, 0), _refuse(),
         _op(_RETURN, _ALLOW),
     ]  # fmt: skip
+
+
+def _for_reading(flags_at: int) -> list[bytes]:
+    return [_op(_LOAD, flags_at), _op(_JUMP_SET, _NOT_FOR_READING, 0, 1), _refuse(), _op(_RETURN, _ALLOW)]
+
+
+def _one_of(argument_at: int, values: Sequence[int]) -> list[bytes]:
+    return [*_jumps(argument_at, values), _refuse(), _op(_RETURN, _ALLOW)]
+
+
+def _none_of(argument_at: int, values: Sequence[int]) -> list[bytes]:
+    return [*_jumps(argument_at, values), _op(_RETURN, _ALLOW), _refuse()]
+
+
+def _jumps(argument_at: int, values: Sequence[int]) -> list[bytes]:
+    # Over one instruction where the low half of the argument, which is all that the kernel reads of these, is one of the values.
+    return [_op(_LOAD, argument_at), *(_op(_JUMP_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values))]
 
 
 def _refuse() -> bytes:

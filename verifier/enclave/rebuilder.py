@@ -87,6 +87,11 @@ class Rebuilder:
         self._public = born.transport_key
         return Ready(born.unfenced)
 
+    @property
+    def pid(self) -> int:
+        """Number of the child, which this process ends."""
+        return self._process.pid
+
     def transport(self) -> tuple[bytes, Blob]:
         """No secret, and the public half of the child's transport key; once it is ready."""
         return b"", self._public

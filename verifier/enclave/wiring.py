@@ -13,6 +13,7 @@ from bytewise.inference.engine import ExactEngine
 from bytewise.inference.model import library
 from bytewise.inference.profiles import AnyEngine, Loaded, verify_artifact
 from bytewise.ports import KeySource, Quoter
+from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ConfigurationError, Fault
@@ -107,7 +108,12 @@ class _Parts:
         keys, unfenced = self._keys(line, switchboard)
         engine = self._loaded.open()
         engine.vectors()
-        missing = (*self._unfenced, *unfenced, *_missing(*_fences(self._settings, engine)))
+        ends = (keys.pid,) if isinstance(keys, Rebuilder) else ()
+        missing = (
+            *self._unfenced,
+            *unfenced,
+            *_missing(*_fences(self._settings, engine, _quotes_by_files(self._settings), ends)),
+        )
         judging = Doubting(engine, self._second) if self._second is not None and isinstance(engine, ExactEngine) else engine
         return Bench(
             judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, switchboard,
@@ -130,7 +136,8 @@ class _Parts:
 
     def _rebuilder_fences(self) -> tuple[str, ...]:
         limits = confinement.bounded(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
-        return _missing(confinement.unseen(), confinement.no_swap(), confinement.no_sockets(forks=False), limits)
+        alone = confinement.no_sockets(forks=False, writes=_quotes_by_files(self._settings))
+        return _missing(confinement.unseen(), confinement.no_swap(), alone, limits)
 
     def announce(self, ready: Ready) -> None:
         """In the keeper, once the first process waits for a job."""
@@ -140,9 +147,15 @@ class _Parts:
             self._settings.ready_file.write_text(self._loaded.model_id.hex())
 
 
-def _fences(settings: EnclaveSettings, engine: AnyEngine) -> list[Fence]:
-    # Those of a process that has a job or a doubt.
-    fences = [confinement.no_swap(), confinement.no_sockets(forks=False)]
+def _quotes_by_files(settings: EnclaveSettings) -> bool:
+    # The kernel's interface to hardware evidence is a file that is written (`bytewise.tee.configfs`).
+    return settings.evidence is not EvidenceType.SIMULATED
+
+
+def _fences(settings: EnclaveSettings, engine: AnyEngine, writes: bool = False, ends: tuple[int, ...] = ()) -> list[Fence]:
+    # Those of a process that has a job or a doubt. A GPU's driver opens its devices for writing.
+    alone = confinement.no_sockets(forks=False, writes=writes or settings.device != "cpu", ends=ends)
+    fences = [confinement.no_swap(), alone]
     if settings.device != "cpu":
         # A GPU's driver maps more addresses than there is memory anywhere.
         return [*fences, Fence("bounded", f"not on {settings.device}")]

@@ -1,6 +1,8 @@
 """The system-call filter: what it is for is refused, in whichever way it is tried, and what was handed in goes on."""
 
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,79 @@ print(json.dumps([cloned(0), cloned(0x10000000)]))
 @pytest.mark.e2e
 def test_a_process_that_may_fork_gets_no_namespace_by_it() -> None:
     assert said("assert no_sockets(forks=True).missing == ''" + CLONED) == [True, False]
+
+
+FILES = """
+from pathlib import Path
+os.chdir({folder!r})
+Path("there").write_text("other's")
+ours, theirs = socket.socketpair()
+fence = {fence}
+def opened(flags):
+    os.close(os.open("there", flags))
+others = {{
+    "read": tried(lambda: opened(os.O_RDONLY)), "stream": tried(lambda: ours.sendall(b"x")),
+    "anonymous": tried(lambda: mmap.mmap(-1, 2**20)), "openat2": libc.syscall(437, -1, 0, 0, 0) and ctypes.get_errno(),
+}}
+print(json.dumps([others, {{
+    "write": tried(lambda: opened(os.O_WRONLY)), "both": tried(lambda: opened(os.O_RDWR)),
+    "create": tried(lambda: opened(os.O_CREAT)), "empty": tried(lambda: opened(os.O_TRUNC)),
+    "append": tried(lambda: opened(os.O_WRONLY | os.O_APPEND)), "fifo": tried(lambda: os.mkfifo("pipe")),
+    "folder": tried(lambda: os.mkdir("folder")), "symlink": tried(lambda: os.symlink("what is read", "link")),
+    "link": tried(lambda: os.link("there", "again")), "mode": tried(lambda: os.chmod("there", 0o777)),
+    "time": tried(lambda: os.utime("there", (1, 1))), "cut": tried(lambda: os.truncate("there", 3)),
+    "rename": tried(lambda: os.rename("there", "here")), "remove": tried(lambda: os.unlink("here")),
+    "shared memory": tried(lambda: mapped(29, 0, 4096, 0o1600)), "queue": tried(lambda: mapped(68, 0, 0o1600)),
+}}]))
+"""
+MAPPED = """
+def mapped(number, *arguments):
+    made = libc.syscall(number, *arguments)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), "")
+    libc.syscall({29: 31, 68: 71}[number], made, 0, 0)
+"""
+
+
+@pytest.mark.e2e
+def test_without_writes_files_are_read_and_nothing_is_left_anywhere(tmp_path: Path) -> None:
+    code = MAPPED + FILES.format(folder=str(tmp_path), fence="no_sockets(forks=False, writes=False).missing == ''")
+    others, changes = said(code)
+    assert set(changes.values()) == {REFUSED}
+    assert (others.pop("openat2"), set(others.values())) == (errno.ENOSYS, {"done"})
+    assert [each.name for each in tmp_path.iterdir()] == ["there"] and (tmp_path / "there").read_text() == "other's"
+    (tmp_path / "there").unlink()
+    _, changes = said(MAPPED + FILES.format(folder=str(tmp_path), fence="None"))
+    assert set(changes.values()) == {"done"}, "without the fence all of it works (control)"
+
+
+SIGNALLED = """
+def child():
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    return pid
+mine, its = child(), child()
+ours, theirs = socket.socketpair()
+fence = {fence}
+FIELDS = struct.pack("iiii", 0, 0, -1, 0) + bytes(112)
+print(json.dumps([{{
+    "kill": tried(lambda: os.kill(its, 0)), "group": tried(lambda: os.kill(0, 0)), "all": tried(lambda: os.kill(-1, 0)),
+    "thread": system(200, its, 0), "of group": system(234, its, its, 0), "queue": system(129, its, 0, FIELDS),
+    "queue of thread": system(297, its, its, 0, FIELDS), "limits": tried(lambda: resource.prlimit(its, resource.RLIMIT_CPU)),
+    "owner": tried(lambda: fcntl.fcntl(ours, fcntl.F_SETOWN, its)), "signal": tried(lambda: fcntl.fcntl(ours, 10, 9)),
+    "owner by ioctl": tried(lambda: fcntl.ioctl(ours, 0x8901, struct.pack("i", its))),
+}}, [tried(lambda: os.kill(mine, 0)), tried(lambda: os.kill(os.getpid(), 0)), tried(lambda: signal.raise_signal(signal.SIGCONT)),
+    tried(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGCONT)), tried(lambda: ours.setblocking(False)),
+    tried(lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0))), tried(lambda: os.kill(mine, signal.SIGKILL))]]))
+ours.close(); theirs.close()
+"""
+
+
+@pytest.mark.e2e
+def test_who_is_alone_signals_itself_and_those_that_it_has_to_end() -> None:
+    head = "import fcntl\ndef die():\n    libc.prctl(1, 9, 0, 0, 0)\nos.register_at_fork(after_in_child=die)\n"
+    signals, own = said(head + SIGNALLED.format(fence="no_sockets(forks=False, ends=(mine,)).missing == ''"))
+    assert set(signals.values()) == {REFUSED, GONE} and set(own) == {"done"}
+    signals, _ = said(head + SIGNALLED.format(fence="None"))
+    assert not {REFUSED, GONE} & set(signals.values()), "without the fence none is refused (control)"

@@ -1,12 +1,12 @@
-"""The enclave's own program, and what its job processes have imported: each writes it beside the settings at its end.
+"""The enclave's own program, and what its job processes have imported: each says it in the log at its end.
 
 `python -m tests.unit.verifier.enclave_program --config FILE`. Nothing but this list is added to the program.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from verifier.enclave import __main__ as program
@@ -14,13 +14,13 @@ from verifier.enclave import __main__ as program
 
 def main() -> int:
     """Runs it."""
-    out = Path(sys.argv[sys.argv.index("--config") + 1]).with_suffix(".modules")
 
     def listed(serve_one: Callable[..., bool]) -> Callable[..., bool]:
         def serve(*arguments: Any) -> bool:
             served = serve_one(*arguments)
             if served:
-                out.write_text(json.dumps(sorted(sys.modules)))
+                # The log is open already, and no file can be opened for writing.
+                os.write(sys.stderr.fileno(), f"modules: {json.dumps(sorted(sys.modules))}\n".encode())
             return served
 
         return serve

@@ -56,6 +56,10 @@ PROMPT = tuple(200 + 7 * i % 55 for i in range(12))
 """Token ids that stand in this order nowhere else."""
 
 
+MODULES = re.compile(r"^modules: (\[.*\])$", re.MULTILINE)
+"""What `enclave_program` says of each process that has had a conversation."""
+
+
 ASKED = """
 import json
 from bytewise.tee.confinement import *
@@ -211,10 +215,11 @@ def _nothing_shows(running: Running, needles: dict[str, bytes]) -> None:
 
 @pytest.mark.e2e
 def test_a_jobs_process_has_imported_no_network_client_and_what_it_has_is_listed(running: Running) -> None:
+    before = {each.pid for each in running.waiting()}
     running.judge(running.case(3, 1)[0])
-    path = running.folder / "enclave.modules"
-    wait_until(path.exists)
-    loaded = json.loads(path.read_text())
+    wait_until(lambda: not before & {each.pid for each in running.at_rest()})
+    wait_until(lambda: MODULES.search(running.log()) is not None)
+    loaded = [name for each in MODULES.findall(running.log()) for name in json.loads(each)]
     assert [name for name in loaded if name.split(".")[0] in FORBIDDEN] == []
     own = {"tests", "bytewise", "verifier", "kms"}
     packages = {name.split(".")[0] for name in loaded} - sys.stdlib_module_names - own
