@@ -20,14 +20,12 @@ from bytewise.protocol.errors import (
     ReleaseNotRecorded,
     ShardLied,
     ShardRefused,
-    TicketRefused,
     TryAgain,
 )
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.keys import ReleaseAnswer, ShardInfo
 from bytewise.protocol.seal import envelope_hash, seal_context, unpad
 from bytewise.protocol.signing import LocalSigner, typed_digest
-from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
@@ -186,18 +184,6 @@ def test_a_bad_envelope_is_the_operators_fault_before_any_shard_is_asked(world: 
     mauled = world.named(case.payload, replace(case.receipt, seq=U64(case.receipt.seq + 1)), case.envelope)
     with pytest.raises(EnvelopeProofBad):
         source(world).open(world.job(mauled), world.secret)
-
-
-@pytest.mark.parametrize("named", ["ticket", "epoch record"])
-def test_a_job_that_names_several_epochs_is_refused_before_any_shard_is_asked(world: World, named: str) -> None:
-    # The receipt's epoch says whether the enclave may rebuild a key; the ticket's says what shards give.
-    case, blame = disputed(world), Blame()
-    job = world.job(case)
-    ticket, record = replace(job.ticket, key_epoch=U64(rebuilt_epoch(1))), replace(job.epoch, epoch=U64(2))
-    other = {"ticket": replace(job, ticket=ticket), "epoch record": replace(job, epoch=record)}[named]
-    with pytest.raises(TicketRefused, match=f"another key epoch in its {named}"):
-        source(world, blame).open(other, world.secret)
-    assert blame.failures == []
 
 
 def test_an_envelope_sealed_to_another_key_does_not_open(world: World) -> None:

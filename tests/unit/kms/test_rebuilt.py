@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from bytewise.protocol.errors import (
     ConfigurationError,
     MalformedValue,
     NoKey,
+    TicketRefused,
 )
 from bytewise.protocol.keys import Decision
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import unpad
 from bytewise.protocol.suites import SUITE_REBUILT, kind_of, suite_of
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import U64, Digest
 from kms import hpke, rebuilt
 from kms.curve import encode_scalar
 from kms.erasable import interpolate
@@ -97,6 +99,18 @@ def test_an_enclave_that_did_not_opt_in_asks_nobody_and_says_that_it_has_no_key(
             source(world, blame, rebuilds=False).open(world.job(case), world.secret)
         assert (len(shard[1].log(0).entries), blame.failures) == (before, [])
         assert unpad(source(world).open(world.job(case), world.secret)) == case.payload
+
+
+@pytest.mark.parametrize("named", ["ticket", "epoch record"])
+def test_a_job_that_names_several_epochs_is_refused_before_any_shard_is_asked(world: World, named: str) -> None:
+    # The receipt's epoch says whether the enclave may rebuild a key; the ticket's says what shards give.
+    case, blame = disputed(world), Blame()
+    job = world.job(case)
+    ticket, record = replace(job.ticket, key_epoch=U64(1)), replace(job.epoch, epoch=U64(EPOCH + 1))
+    other = {"ticket": replace(job, ticket=ticket), "epoch record": replace(job, epoch=record)}[named]
+    with pytest.raises(TicketRefused, match=f"another key epoch in its {named}"):
+        source(world, blame).open(other, world.secret)
+    assert blame.failures == []
 
 
 def test_a_shard_that_did_not_opt_in_does_not_start_with_such_an_epoch(world: World) -> None:
