@@ -201,7 +201,7 @@ class Exchange:
     head: Digest
     """Head of the log after these messages."""
     signature: Blob
-    """The scribe's, over ceremony, number of messages up to there, and head: two of one number that differ convict it."""
+    """The scribe's, over ceremony, number of messages up to there, and head: two of one number that differ are a fork."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.ceremony import Plan, announce
-from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, say
+from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, read_message, say
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, LogForked
 from bytewise.protocol.units import Blob
 from kms.dkg.ceremony import begin
@@ -32,6 +32,20 @@ def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path) -> None:
         close = say(SCRIBE, state.id, Close(Phase.JOINING, state.head))
         shards[0].exchange(bring(SCRIBE, signed, 1, (close,), one.head))
     assert shards[0].exchange(bring(SCRIBE, signed, 1, (), one.head)).messages == own[1:]
+
+
+def test_logs_that_differ_when_a_phase_ends_leave_two_closings_of_it_with_the_shards(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    words = [message for each in shards for message in each.exchange(brought(agreed)).messages]
+    for shard, log in ((shards[0], tuple(words)), (shards[1], tuple(reversed(words)))):
+        close = say(SCRIBE, agreed.digest, Close(Phase.JOINING, head_after(agreed.digest, log)))
+        assert shard.exchange(brought(agreed, (*log, close))).phase == Phase.DEALING
+    stored = [kept.log[-1] for each in shards if (kept := each.ceremonies().find(agreed.digest))]
+    one, two = (read_message(message) for message in stored)  # each has the scribe's signature
+    assert isinstance(one, Close) and isinstance(two, Close)
+    assert {message.sender for message in stored} == {SCRIBE.address}
+    assert one.phase == two.phase and one.head != two.head
 
 
 def test_only_what_the_scribe_signed_is_looked_at(tmp_path: Path) -> None:
