@@ -121,7 +121,7 @@ class Rebuilder:
         frames.send(self._line, Wanted(job))
         frames.send_stream(self._line, self._switchboard.peer)
         # Which of the two it has to be is not left to the child.
-        answer: Opened | HandedOver = frames.receive(self._line, Opened if is_rebuilt(job.receipt.key_epoch) else HandedOver)
+        answer: Opened | HandedOver = frames.receive(self._line, Opened if is_rebuilt(job.ticket.key_epoch) else HandedOver)
         return answer
 
     def _serve(
@@ -145,7 +145,8 @@ class Rebuilder:
 
 
 def _answer(source: KeySource, wanted: Wanted, secret: bytes) -> Opened | HandedOver:
-    if not is_rebuilt(wanted.job.receipt.key_epoch):
+    # The ticket's epoch is the one for which shards give: no ticket for a rebuilt key meets a secret that was handed over.
+    if not is_rebuilt(wanted.job.ticket.key_epoch):
         return HandedOver(Blob(secret))
     try:
         return Opened(Blob(source.open(wanted.job, secret)), "", ())

@@ -89,7 +89,7 @@ def test_the_child_opens_with_the_job_and_the_stream_that_it_was_given(job: RunJ
 
 
 def test_an_epoch_of_partials_is_opened_without_it(job: RunJob, tmp_path: Path) -> None:
-    plain = replace(job, receipt=replace(job.receipt, key_epoch=U64(1)))
+    plain = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))
     mark = tmp_path / "asked"
 
     def rebuilding(_board: Switchboard) -> Source:
@@ -111,10 +111,11 @@ def test_what_a_vote_depends_on_is_the_same_on_both_sides(job: RunJob, error: By
 
 
 def test_the_secret_is_handed_over_for_partials_and_for_nothing_else(job: RunJob) -> None:
-    plain = replace(job, receipt=replace(job.receipt, key_epoch=U64(1)))
+    plain = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))
     nothing = Source(fails(NoKey(0, 2, "none")))
     assert _answer(nothing, Wanted(plain), SECRET) == HandedOver(Blob(SECRET))
-    assert type(_answer(nothing, Wanted(job), SECRET)) is Opened
+    other = replace(job, receipt=replace(job.receipt, key_epoch=U64(1)))
+    assert {type(_answer(nothing, Wanted(each), SECRET)) for each in (job, other)} == {Opened}, "the ticket is what shards go by"
 
 
 def test_what_shards_release_again_opens_nowhere_once_the_child_is_gone(tmp_path: Path) -> None:
