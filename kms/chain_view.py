@@ -116,6 +116,7 @@ class ChainKeyView:
             assurance=record.assurance,
             public_key=record.public_key,
             commitments=key.commitments,
+            holders=key.shards,
             hybrid=record.hybrid,
         )
 

@@ -8,7 +8,7 @@ import threading
 
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, StaleBackup, TryAgain
+from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
     MAX_RELEASE_BODY_BYTES,
@@ -45,6 +45,7 @@ from kms.dleq import prove_partial
 from kms.keyring import HeldShare
 from kms.policy import Admitted
 from kms.refusals import Quota
+from kms.renewed import Find, Renewal
 
 ADMISSIONS = 4
 """Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
@@ -61,6 +62,7 @@ class Shard:
         self,
         document: EpochDocument,
         share: HeldShare,
+        find: Find,
         signer: Signer,
         contracts: Contracts,
         appraisal: Standing,
@@ -70,7 +72,8 @@ class Shard:
         audits_per_epoch: int,
         release_shares: bool = False,
     ) -> None:
-        """`release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
+        """`find`: looks for the share anew once the key was dealt again.
+        `release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
         if is_rebuilt(document.record.epoch) and not release_shares:
             raise ConfigurationError(f"key epoch {document.record.epoch}", "asks for shares, and release_shares is not set")
         listed = next((each for each in document.record.shards if each.index == share.index), None)
@@ -78,6 +81,8 @@ class Shard:
             raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
         self._document = document
         self._share = share
+        self._renewal = Renewal(document, share.index, find)
+        self._renewing = threading.Lock()
         self._signer = signer
         self._contracts = contracts
         self._appraisal = appraisal
@@ -111,6 +116,7 @@ class Shard:
         finally:
             self._admissions.release()
         facts = self._view.read(request.ticket, request.batch_id)
+        self._follow(facts)
         signed = self._decide(request, admitted, facts)
         return self._answer(request, admitted, signed)
 
@@ -124,12 +130,14 @@ class Shard:
         hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
         return request, admitted
 
-    def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
+    def _follow(self, facts: ChainFacts) -> None:
         ours = self._document.record
         if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
-        if facts.commitments != b"".join(self._document.commitments):
-            raise StaleBackup(f"shares of key epoch {ours.epoch}", f"the chain means others at block {facts.number}")
+        with self._renewing:
+            self._share = self._renewal.at(facts) or self._share
+
+    def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
         policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)
         try:
             seats = policy.verify_right(request, admitted, self._contracts, facts)
@@ -137,7 +145,7 @@ class Shard:
             def released(usage: Usage, head: LogHead) -> SignedRelease:
                 policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
                 policy.verify_records(usage.of_receipt, usage.given)
-                return self._record(request, admitted, facts, head, decision_to_give(ours.epoch))
+                return self._record(request, admitted, facts, head, decision_to_give(self._document.record.epoch))
 
             return self._records.append(request.ticket, released)
         except Fault as fault:
@@ -186,8 +194,8 @@ class Shard:
         to = self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch
         if is_rebuilt(self._document.record.epoch):
             return hpke.seal_to_transport(key, share_info(*to), encode_scalar(self._share.scalar()))
-        base = decode_point(admitted.envelope.enc)
-        partial = prove_partial(self._share.index, self._share.scalar(), base, ticket.receipt_id, self._rng)
+        share, base = self._share, decode_point(admitted.envelope.enc)
+        partial = prove_partial(share.index, share.scalar(), base, ticket.receipt_id, self._rng)
         return hpke.seal_to_transport(key, partial_info(*to), encode(self._given(partial, request, admitted)))
 
     def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted) -> Partial | HybridPartial:

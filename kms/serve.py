@@ -1,6 +1,7 @@
 """Starts one shard: reads its keys, refuses what a production process must refuse, serves until told to stop."""
 
 import contextlib
+import functools
 import secrets
 import socket
 from collections.abc import Callable
@@ -51,6 +52,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
     return Shard(
         document=document,
         share=keyring.open_share(settings.folder, document),
+        find=functools.partial(keyring.find_share, settings.folder, document.record.epoch),
         signer=keyring.signer(settings.folder),
         contracts=contracts,
         appraisal=standing,

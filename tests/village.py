@@ -98,7 +98,7 @@ class Chain:
         return ChainFacts(
             number=self.now - NOW + 12, timestamp=self.now, clock=self.now, policy=self.appraisal, is_verifier=True,
             case=self.cases[0] if self.cases else None, drawing=self._drawing(voter), epoch_state=EpochState.ACTIVE,
-            assurance="simulated", public_key=epoch.public_key, commitments=Blob(b""),
+            assurance="simulated", public_key=epoch.public_key, commitments=Blob(b""), holders=(),
         )  # fmt: skip
 
     def _drawing(self, voter: Address) -> AuditDrawing | None:

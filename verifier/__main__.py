@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bytewise.da.client import DaClient
 from bytewise.protocol.errors import BytewiseError, ConfigurationError
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
@@ -30,6 +31,7 @@ from chain.keys import load_signer
 from chain.reader import DocketReader
 from chain.sender import SenderPolicy
 from chain.sending import contract_sender
+from kms.renewed import as_dealt
 from verifier.act import Performer, Voting
 from verifier.auditor import Auditor
 from verifier.control import ControlledStore
@@ -52,6 +54,24 @@ from verifier.watchtower import Watchtower
 from verifier.worker import Worker
 
 
+class FollowingReader(DocketReader):
+    """Key epochs have the verification keys of the shares that the chain means, at the newest final block as shards read it.
+
+    Otherwise nobody could open anything from when a key was dealt again until this process starts on a new book.
+    """
+
+    def epoch(self, epoch: int, block: int) -> EpochRecord:
+        """As `DocketReader.epoch`; where the key was dealt once, or no final block has the epoch yet, the keys are the book's."""
+        record = super().epoch(epoch, block)
+        if self.epoch_on_chain(epoch, block).version == 0:
+            return record
+        final = self.client.head("finalized").number
+        if final < self.network.deploy_block:
+            return record
+        meant = self.epoch_on_chain(epoch, final).commitments
+        return as_dealt(record, meant) if meant else record
+
+
 class World:
     """The adapters and repositories of one duty process."""
 
@@ -63,7 +83,7 @@ class World:
         self.database = open_database(settings.database)
         check_revision(self.database)
         client = open_chain(*settings.rpc, self.network.chain_id, settings.rpc_timeout_s)
-        self.chain = DocketReader(client, verify_code(client, self.network))
+        self.chain = FollowingReader(client, verify_code(client, self.network))
         self.journal = Journal(self.database, journal_key(settings.journal_key_file), self.clock)
         self.lane = Lane(self.database, self.clock, self.network.chain_id, self.signer.address)
         policy = SenderPolicy(confirmations=settings.confirmations)

@@ -270,6 +270,8 @@ class ChainFacts:
     """The chain's public key of that epoch."""
     commitments: Blob
     """Its commitments of the shares in force, one after the other."""
+    holders: tuple[Address, ...]
+    """Accounts of the shards that have those shares, by index, from 1."""
     hybrid: HybridKeys | None = None
     """Its hybrid keys, as far as the chain pins them."""
 

@@ -28,6 +28,7 @@ from chain.plan import DEVNET_SHAPE, Vote
 from chain.transactions import send_all
 from kms import hpke, keyring
 from kms.dkg.state import Phase
+from kms.renewed import as_dealt
 from tests.anvil import Anvil
 from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer
@@ -37,6 +38,7 @@ from tests.unit.kms.offices import CHANNEL, offices
 from tests.unit.kms.test_ceremony_served import serving
 from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
+from verifier.__main__ import FollowingReader
 
 CURATOR = signer(0)
 
@@ -182,7 +184,13 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
         found = chain.epoch_on_chain(2, chain.head())
         assert found.version == version
         assert reshare_epoch(client, book, CURATOR, again, dealt, found).epochs[-1] == again
-    assert chain.epoch_on_chain(2, chain.head()).commitments == Blob(b"".join(again.commitments))
+    meant = chain.epoch_on_chain(2, chain.head()).commitments
+    assert meant == Blob(b"".join(again.commitments))
+    # What a duty process holds partials against follows the newest final block, as shards do, and not its book.
+    following = FollowingReader(client, book)
+    assert following.epoch(2, chain.head()) == document.record
+    site.anvil.mine(70)
+    assert following.epoch(2, chain.head()) == as_dealt(document.record, meant) != document.record
 
 
 @pytest.mark.e2e

@@ -51,7 +51,8 @@ class MemoryChain:
             number=100, timestamp=NOW, clock=NOW, policy=policy, is_verifier=True, case=None, drawing=None,
             epoch_state=EpochState.ACTIVE,
             assurance=document.record.assurance, public_key=document.record.public_key,
-            commitments=Blob(b"".join(document.commitments)), hybrid=document.record.hybrid,
+            commitments=Blob(b"".join(document.commitments)),
+            holders=tuple(each.address for each in document.record.shards), hybrid=document.record.hybrid,
         )  # fmt: skip
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:

@@ -19,7 +19,6 @@ from bytewise.protocol.errors import (
     Fault,
     MerkleProofMismatch,
     NotCanonical,
-    StaleBackup,
     TicketRefused,
 )
 from bytewise.protocol.keys import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
@@ -28,9 +27,9 @@ from bytewise.protocol.phases import Phase
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import typed_digest, verify_signature
-from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Blob, Digest
+from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
 from kms import hpke, policy, refusals
-from kms.curve import GENERATOR, decode_point, encode_point
+from kms.curve import decode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
 from tests.unit.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
@@ -61,19 +60,6 @@ def test_an_open_dispute_is_served_while_the_epoch_can_be(fresh: World, phase: P
     fresh.chain.open(case, phase)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=state)
     assert fresh.release(fresh.shard(1), case).record.decision == Decision.RELEASED
-
-
-def test_a_running_shard_whose_shares_were_dealt_again_answers_no_more(fresh: World) -> None:
-    """Nobody restarts it: the chain says so at the next request. Before that block it answers, which is the control."""
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
-    assert fresh.release(shard, case).record.decision == Decision.RELEASED
-    constant, *others = fresh.document.commitments
-    renewed = b"".join([constant, *(encode_point(decode_point(each) + GENERATOR) for each in others)])
-    fresh.chain.facts = replace(fresh.chain.facts, commitments=Blob(renewed))
-    with pytest.raises(StaleBackup, match="the chain means others at block 100"):
-        fresh.release(shard, case)
-    assert len(shard.log(0).entries) == 1
 
 
 def test_records_of_one_instance_under_one_right_are_capped(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,8 @@ class World:
         """A shard with its keys read from its folder."""
         folder = self.settings.shards[index - 1].folder
         return Shard(
-            self.document, keyring.open_share(folder, self.document), keyring.signer(folder), self.contracts,
+            self.document, keyring.open_share(folder, self.document),
+            functools.partial(keyring.find_share, folder, self.document.record.epoch), keyring.signer(folder), self.contracts,
             first_standing(policy or self.policy), self.chain, self.records(index), rng, audits, release_shares,
         )  # fmt: skip
 
