@@ -9,6 +9,7 @@ import threading
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
+from bytewise.protocol.grounds import SignedGrounds, grounds_digest
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
     MAX_RELEASE_BODY_BYTES,
@@ -42,6 +43,7 @@ from kms import hpke, hybrid, policy
 from kms.chain_view import KeyView
 from kms.curve import Rng, decode_point, encode_scalar
 from kms.dleq import prove_partial
+from kms.grounds import grounds_of
 from kms.keyring import HeldShare
 from kms.policy import Admitted
 from kms.refusals import Quota
@@ -145,7 +147,7 @@ class Shard:
             def released(usage: Usage, head: LogHead) -> SignedRelease:
                 policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
                 policy.verify_records(usage.of_receipt, usage.given)
-                return self._record(request, admitted, facts, head, decision_to_give(self._document.record.epoch))
+                return self._record(request, admitted, facts, head, None)
 
             return self._records.append(request.ticket, released)
         except Fault as fault:
@@ -158,11 +160,11 @@ class Shard:
         if facts.is_verifier and self._refusals.take(request.ticket.voter, facts.timestamp):
             self._records.append(
                 request.ticket,
-                lambda _usage, head: self._record(request, admitted, facts, head, Decision.REFUSED),
+                lambda _usage, head: self._record(request, admitted, facts, head, fault),
             )
 
     def _record(
-        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, decision: Decision
+        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None
     ) -> SignedRelease:
         ticket = request.ticket
         record = Release(
@@ -175,11 +177,13 @@ class Shard:
             transport_key_hash=ticket.transport_key_hash,
             previous=head.digest,
             index=U64(head.next_index),
-            decision=U8(decision),
+            decision=U8(decision_to_give(ticket.key_epoch) if refused is None else Decision.REFUSED),
             decided_at=U64(facts.timestamp),
         )
-        signature = self._signer.sign(typed_digest(policy.key_domain(self._contracts), record))
-        return SignedRelease(record, signature, SignedTicket(ticket, request.ticket_signature))
+        digest = typed_digest(policy.key_domain(self._contracts), record)
+        grounds = grounds_of(request, admitted.peer.evidence, self._appraisal.policy.serial, refused)
+        why = SignedGrounds(grounds, self._signer.sign(grounds_digest(digest, grounds)))
+        return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), why)
 
     def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease) -> ReleaseAnswer:
         sealed, shown = self._sealed(request, admitted), admitted.peer.evidence

@@ -28,7 +28,9 @@ EpochOption = Annotated[int, typer.Option("--epoch", min=0, help="Key epoch; 0: 
 ChainOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--rpc", help="Also ask this node whether every ticket was a right in its dispute; repeat it, and most must agree."
+        "--rpc",
+        help="Also ask this node whether every ticket was a right: a seat in its dispute, or a drawn audit; repeat it, and most "
+        "must agree.",
     ),
 ]
 

@@ -48,6 +48,8 @@ def told(shard: ShardRecord, signed: SignedRelease) -> dict[str, Any]:
         "why": _why(signed),
         "ticket": hex0x(record.ticket_hash),
         "evidence": hex0x(record.evidence_hash),
+        "enclave": _enclave(signed),
+        "refusal": "" if signed.grounds is None else signed.grounds.grounds.refusal,
         "transport_key": hex0x(record.transport_key_hash),
     }
 
@@ -59,11 +61,11 @@ def print_found(found: list[Looked], output: Output) -> None:
         print(json.dumps(rows, indent=2))
         return
     console, table = Console(), Table(title="release logs", title_justify="left")
-    for heading in ("shard", "records", "released", "refused", "without ticket", "newest"):
+    for heading in ("shard", "records", "released", "refused", "without ticket", "without grounds", "newest"):
         table.add_column(heading, justify="left" if heading == "newest" else "right")
     for row in rows:
         table.add_row(
-            *(str(row[each]) for each in ("shard", "records", "released", "refused", "without_ticket")),
+            *(str(row[each]) for each in ("shard", "records", "released", "refused", "without_ticket", "without_grounds")),
             _time(row["newest"]) if row["newest"] else "",
         )
     console.print(table)
@@ -99,8 +101,28 @@ def print_story(
         of = f"shards {each['shards']} released, {threshold} are needed"
         console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
     for each in story:
-        who = f"shard {each['shard']} {each['decision']} to {each['voter']}, evidence {each['evidence']}"
-        console.print(f"{_time(each['decided_at'])}  {who}", markup=False, soft_wrap=True)
+        console.print(f"{_time(each['decided_at'])}  {_line(each)}", markup=False, soft_wrap=True)
+
+
+def _enclave(signed: SignedRelease) -> dict[str, Any] | None:
+    """What the shard found of the enclave; None in records of before shards kept that."""
+    if signed.grounds is None:
+        return None
+    grounds = signed.grounds.grounds
+    return {
+        "assurance": grounds.evidence.assurance,
+        "platform": grounds.platform.value,
+        "measurement": hex0x(grounds.measurement),
+        "tcb": grounds.status.value,
+        "gpu": grounds.gpu.value,
+        "policy": grounds.policy,
+    }
+
+
+def _line(each: dict[str, Any]) -> str:
+    reason, enclave = f" ({each['refusal']})" if each["refusal"] else "", each["enclave"]
+    found = "the shard kept nothing of it" if enclave is None else ", ".join(f"{name} {enclave[name]}" for name in enclave)
+    return f"shard {each['shard']} {each['decision']}{reason} to {each['voter']}, evidence {each['evidence']}: {found}"
 
 
 def _summary(about: dict[str, Any], story: list[dict[str, Any]], reach: dict[str, set[int]]) -> Iterator[str]:
@@ -157,6 +179,7 @@ def _row(looked: Looked) -> dict[str, Any]:
         "released": released,
         "refused": len(looked.entries) - released,
         "without_ticket": sum(each.right is None for each in looked.entries),
+        "without_grounds": sum(each.grounds is None for each in looked.entries),
         "newest": looked.entries[-1].record.decided_at if looked.entries else 0,
         "broken": looked.broken,
         "silent": looked.silent,

@@ -65,6 +65,7 @@ class Label(enum.Enum):
     PARTIAL = "bytewise/v1/sealed-partial"
     RELEASED_SHARE = "bytewise/v1/released-share"
     RELEASE_RIGHT = "bytewise/v1/release-right"
+    RELEASE_GROUNDS = "bytewise/v1/grounds-of-release"
     SHARE_AT_REST = "bytewise/v1/share-at-rest"
     KEM_AT_REST = "bytewise/v1/kem-key-at-rest"
     CEREMONY = "bytewise/v1/ceremony-plan"

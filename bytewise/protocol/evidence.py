@@ -82,6 +82,28 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedEvidence:
+    """The part of evidence that its name in release records covers: unsigned bytes and collateral cannot change it."""
+
+    type: EvidenceType
+    """How it was verified."""
+    signed: Blob
+    """The bytes that the platform signed, without its signature."""
+    gpu: Blob
+    """Claims of a GPU's verifier, JSON; empty without GPU."""
+
+    @property
+    def digest(self) -> Digest:
+        """The name."""
+        return digests.labelled(Label.EVIDENCE, self.type.value.encode(), self.signed, self.gpu)
+
+    @property
+    def assurance(self) -> str:
+        """`hardware` or `simulated`: what everything downstream has to say."""
+        return EvidenceType.SIMULATED.value if self.type is EvidenceType.SIMULATED else "hardware"
+
+
+@dataclass(frozen=True, slots=True)
 class ResultStatement:
     """What a result quote says; with the quote it is published at the reveal, so that anyone can read it."""
 
@@ -134,9 +156,14 @@ def signed_part(evidence: Evidence) -> bytes:
     return quote[: DCAP_HEADER_BYTES + TD_BODY_BYTES]
 
 
+def named_evidence(evidence: Evidence) -> NamedEvidence:
+    """What is kept of evidence."""
+    return NamedEvidence(evidence.type, Blob(signed_part(evidence)), evidence.gpu)
+
+
 def evidence_digest(evidence: Evidence) -> Digest:
-    """The name of evidence in release records: unsigned bytes cannot change it."""
-    return digests.labelled(Label.EVIDENCE, evidence.type.value.encode(), signed_part(evidence), evidence.gpu)
+    """The name of evidence in release records."""
+    return named_evidence(evidence).digest
 
 
 def gpu_nonce(report_data: bytes) -> Digest:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.docket import Case
+from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.grounds import SignedGrounds
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.messages import Release, Ticket
 from bytewise.protocol.receipt import BatchHeader, Receipt
@@ -154,6 +156,8 @@ class SignedRelease:
     """The shard's."""
     right: SignedTicket | None
     """Why; None in records of before shards kept tickets."""
+    grounds: SignedGrounds | None = field(default=None, metadata=LATER)
+    """On what the shard decided; None in records of before shards kept that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""What makes release records a log: one shard's, of one epoch, signed, chained, each with the ticket that it names.
+"""What makes release records a log: one shard's, of one epoch, signed, chained, each with the ticket that it names and its
+grounds.
 
 A chain shows what was changed, dropped or inserted before its head. That its end was cut off, or that there are two, only who
 kept an earlier head can see (`kms.log_copy`).
@@ -8,8 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bytewise.protocol.errors import BadSignature, ReleaseLogBroken
+from bytewise.protocol.grounds import SignedGrounds, grounds_digest
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease, SignedTicket, decision_to_give
-from bytewise.protocol.messages import Release
+from bytewise.protocol.messages import Release, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
@@ -32,8 +34,8 @@ _DECISIONS = frozenset(each.value for each in Decision)
 def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
     """The head after these records; `domain` is that of `KeyEpochs`.
 
-    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket, or gave what
-    its epoch does not give.
+    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket or grounds,
+    or gave what its epoch does not give.
     """
     for signed in entries:
         record, digest = signed.record, typed_digest(domain, signed.record)
@@ -48,6 +50,8 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
             verify_signature(f"release record {record.index}", digest, signed.signature, record.shard)
             if signed.right is not None:
                 _verify_right(record, signed.right, domain)
+            if signed.grounds is not None:
+                _verify_grounds(signed, signed.grounds, digest)
         except BadSignature as error:
             raise ReleaseLogBroken(record.shard, str(error)) from None
         head = LogHead(digest, record.index + 1)
@@ -76,3 +80,16 @@ def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> Signe
         if named != have:
             raise ReleaseLogBroken(record.shard, f"record {record.index} names another {what} than its ticket")
     return right
+
+
+def _verify_grounds(signed: SignedRelease, why: SignedGrounds, digest: Digest) -> SignedGrounds:
+    record, grounds = signed.record, why.grounds
+    verify_signature(f"grounds of release record {record.index}", grounds_digest(digest, grounds), why.signature, record.shard)
+    if grounds.evidence.digest != record.evidence_hash:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} names another evidence than its grounds")
+    if bool(grounds.refusal) != (record.decision == Decision.REFUSED.value):
+        raise ReleaseLogBroken(record.shard, f"record {record.index} has the reason of another decision")
+    is_audit = signed.right is not None and signed.right.ticket.kind == TicketKind.AUDIT.value
+    if is_audit and record.decision in GIVEN and grounds.audit is None:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} does not say where the audited receipt is anchored")
+    return why

@@ -3,6 +3,7 @@
 The limits live in the same rows and the same commit as the records, so a restart cannot refill them.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, ReleaseLogBroken, StoreCorrupt
+from bytewise.protocol.grounds import SignedGrounds
 from bytewise.protocol.keys import GIVEN, SignedRelease, SignedTicket
 from bytewise.protocol.messages import Release, Ticket, TicketKind
 from bytewise.protocol.release_log import START, LogHead, verify_log
@@ -22,7 +24,10 @@ from bytewise.storage.locks import alone
 from bytewise.storage.tables_keys import BudgetRow, InstanceRow, ReleaseRow
 
 PAGE = 200
-"""Records of one log answer: below 400 KB."""
+"""Most records of one log answer."""
+
+PAGE_BYTES = 2**19
+"""An answer ends before it is longer, but has one record at least: with the largest claims of a GPU that one has 150 KB."""
 
 
 class Usage(NamedTuple):
@@ -61,10 +66,12 @@ class ReleaseRecords:
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
         """At most `PAGE` records of an epoch from index `first` on."""
-        query = select(ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right).where(ReleaseRow.epoch == epoch)
+        query = select(*_ENTRY).where(ReleaseRow.epoch == epoch)
         with reading(self._engine) as connection:
-            rows = connection.execute(query.where(ReleaseRow.number >= first).order_by(ReleaseRow.number).limit(PAGE))
-            return tuple(_entry(*row) for row in rows)
+            rows = connection.execute(query.where(ReleaseRow.number >= first).order_by(ReleaseRow.number).limit(PAGE)).all()
+        sizes = itertools.accumulate(sum(len(part or b"") for part in row) for row in rows)
+        fits = sum(size <= PAGE_BYTES for size in sizes)
+        return tuple(_entry(*row) for row in rows[: max(fits, 1)])
 
     def verify_chain(self, epoch: int) -> LogHead:
         """The head of an epoch's records, each recomputed; `StoreCorrupt` names the first that does not fit."""
@@ -105,7 +112,7 @@ class ReleaseRecords:
         count = connection.execute(select(func.count()).select_from(ReleaseRow).where(*where)).scalar_one()
 
         def of_instance() -> int:
-            query = select(ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right).where(*where)
+            query = select(*_ENTRY).where(*where)
             entries = (_entry(*row) for row in connection.execute(query))
             rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in GIVEN)
             return sum(each.instance == ticket.instance and right_id(each) == right for each in rights)
@@ -124,6 +131,7 @@ class ReleaseRecords:
                 signature=signed.signature,
                 digest=typed_digest(self._domain, record),
                 right=None if signed.right is None else encode(signed.right),
+                grounds=None if signed.grounds is None else encode(signed.grounds),
             )
         )
 
@@ -134,9 +142,17 @@ def right_id(ticket: Ticket) -> Digest:
     return digests.labelled(Label.RELEASE_RIGHT, *parts)
 
 
-def _entry(record: bytes, signature: bytes, right: bytes | None) -> SignedRelease:
+_ENTRY = ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right, ReleaseRow.grounds
+
+
+def _entry(record: bytes, signature: bytes, right: bytes | None, grounds: bytes | None) -> SignedRelease:
     try:
-        return SignedRelease(decode(Release, record), Blob(signature), None if right is None else decode(SignedTicket, right))
+        return SignedRelease(
+            decode(Release, record),
+            Blob(signature),
+            None if right is None else decode(SignedTicket, right),
+            None if grounds is None else decode(SignedGrounds, grounds),
+        )
     except Fault as error:
         raise StoreCorrupt("release records", str(error)[:120]) from None
 

@@ -18,6 +18,7 @@ class ReleaseRow(Base):
     signature: Mapped[Bytes]
     digest: Mapped[Bytes32]
     right: Mapped[Bytes | None]
+    grounds: Mapped[Bytes | None]
     __table_args__ = (UniqueConstraint("digest"),)
 
 

@@ -33,9 +33,10 @@ from bytewise.protocol.evidence import (
     MAX_EVIDENCE_BYTES,
     MAX_EVIDENCE_MARKS,
     Evidence,
+    NamedEvidence,
     ResultQuote,
-    evidence_digest,
     gpu_nonce,
+    named_evidence,
     quoted_report_data,
     result_report_data,
     signed_part,
@@ -61,8 +62,8 @@ class Appraised:
 
     type: EvidenceType
     """How it was verified."""
-    evidence_hash: Digest
-    """Name of its signed part."""
+    named: NamedEvidence
+    """What of it release records name."""
     report_data: bytes
     """The 64 bytes that it binds: what was expected of it."""
     program: TrustedMeasurement
@@ -75,9 +76,14 @@ class Appraised:
     """The GPU that computes, if it is attested."""
 
     @property
+    def evidence_hash(self) -> Digest:
+        """Its name in release records."""
+        return self.named.digest
+
+    @property
     def assurance(self) -> str:
         """`hardware` or `simulated`: what everything downstream has to say."""
-        return EvidenceType.SIMULATED.value if self.type is EvidenceType.SIMULATED else "hardware"
+        return self.named.assurance
 
 
 def verify_evidence(
@@ -132,7 +138,7 @@ def _appraise(
         raise EvidenceRefused("report data does not bind this request")
     program = _program(policy, evidence, claims, role)
     gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
-    return Appraised(evidence.type, evidence_digest(evidence), expected, program, rule, claims, gpu)
+    return Appraised(evidence.type, named_evidence(evidence), expected, program, rule, claims, gpu)
 
 
 def _accepted(policy: AppraisalPolicy, evidence: Evidence, now: int | None) -> tuple[PlatformRule, Claims]:

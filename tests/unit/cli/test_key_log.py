@@ -10,15 +10,18 @@ from sqlalchemy import delete, update
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
+from bytewise.protocol.appraisal import Role
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import TicketRefused
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.suites import is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
 from kms.client import ShardKeySource
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER, Case
-from tests.unit.kms.world import World
+from tests.unit.kms.world import World, refused
 from tests.unit.verifier.town import NETWORK
 
 
@@ -79,9 +82,32 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
     ]  # fmt: skip
     evidence = {hex0x(site.shards[index].log(0).entries[0].record.evidence_hash) for index in (1, 2)}
     assert {each["evidence"] for each in told["records"]} == evidence and len(evidence) == 2
+    (trusted,) = (each for each in site.world.policy.measurements if each.role is Role.VERIFIER_ENCLAVE)
+    enclave = {
+        "assurance": "simulated", "platform": "simulated", "measurement": hex0x(trusted.measurement), "tcb": "UpToDate",
+        "gpu": "unattested", "policy": site.world.policy.serial,
+    }  # fmt: skip
+    assert [(each["enclave"], each["refusal"]) for each in told["records"]] == [(enclave, "")] * 2
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] released, 2 are needed" in site.said()
     assert site.log("show", hex0x(other.id)) == Exit.NOT_FOUND
+
+
+@pytest.mark.e2e
+def test_a_refusal_is_shown_with_its_rule_and_an_older_record_without_grounds(site: Site) -> None:
+    world, case = site.world, site.world.case()
+    world.chain.open(case, phase=Phase.FINAL)
+    for index in (1, 2):
+        refused(TicketRefused, world, site.shards[index], world.request(case))
+    site.change(2, update(ReleaseRow).values(grounds=None))
+    site.said()
+    with world.serving(*site.shards.items()):
+        assert site.log("verify", "--output", "json") == Exit.OK
+    assert [(each["refused"], each["without_grounds"]) for each in json.loads(site.said())] == [(1, 0), (1, 1), (0, 0)]
+    assert site.log("show", hex0x(case.id)) == Exit.OK
+    said = site.said()
+    assert f"shard 1 refused ({TicketRefused.rule}) to {VOTER.address}" in said and "tcb UpToDate, gpu unattested" in said
+    assert f"shard 2 refused to {VOTER.address}" in said and "the shard kept nothing of it" in said
 
 
 @pytest.mark.e2e

@@ -17,6 +17,7 @@ from bytewise.protocol.units import Digest
 from chain.deploy import join
 from chain.params import ETHER
 from kms.chain_view import ChainKeyView
+from kms.log_rights import without_right
 from kms.policy import key_domain
 from kms.settings import ShardSettings
 from kms.shard_client import ShardClient
@@ -48,6 +49,13 @@ def test_a_drawn_seat_and_a_drawn_auditor_open_the_envelope_and_a_stranger_does_
     domain = key_domain(on_chain.network.contracts)
     assert verify_log(log.entries, START, domain).next_index == 2
     assert [entry.record.ticket_hash for entry in log.entries] == [typed_digest(domain, t) for t in (seat, auditor)]
+    court, last = reader(on_chain.anvil, on_chain.network), log.entries[1]
+    now = court.head(), last.record.decided_at
+    assert list(without_right(log.entries, court, *now)) == []
+    assert last.right is not None
+    poor = replace(last, right=replace(last.right, ticket=replace(last.right.ticket, voter=signer(9).address)))
+    (problem,) = without_right((poor,), court, *now)
+    assert f"{signer(9).address} was not drawn" in problem
 
 
 @pytest.mark.e2e

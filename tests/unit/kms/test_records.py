@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import ScalarSelect, delete, select, text, update
 from sqlalchemy.orm import aliased
 
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.keys import Decision
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
+from bytewise.storage import releases
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.storage.tables_keys import ReleaseRow
@@ -48,6 +50,12 @@ def select_right(number: int) -> ScalarSelect[bytes | None]:
     return select(other.right).where(other.number == number).scalar_subquery()
 
 
+def select_grounds(number: int) -> ScalarSelect[bytes | None]:
+    """The grounds of another record."""
+    other = aliased(ReleaseRow)
+    return select(other.grounds).where(other.number == number).scalar_subquery()
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -56,12 +64,24 @@ def select_right(number: int) -> ScalarSelect[bytes | None]:
         delete(ReleaseRow).where(ReleaseRow.number == 1),
         delete(ReleaseRow).where(ReleaseRow.number == 0),
         update(ReleaseRow).where(ReleaseRow.number == 1).values(right=select_right(2)),
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(grounds=select_grounds(2)),
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(grounds=b"{}"),
         text("UPDATE release_record SET record = CAST(replace(record, :old, :new) AS BLOB)").bindparams(
             old='"decision":"1"', new='"decision":"2"'
         ),
         text("UPDATE release_record SET record = CAST('{}' AS BLOB)"),
     ],
-    ids=["signature", "stored digest", "hole", "beginning", "another's ticket", "content", "garbage"],
+    ids=[
+        "signature",
+        "stored digest",
+        "hole",
+        "beginning",
+        "another's ticket",
+        "another's grounds",
+        "no grounds",
+        "content",
+        "garbage",
+    ],
 )
 def test_tampering_with_the_stored_chain_is_detected(fresh: World, statement: object) -> None:
     records = three_records(fresh)
@@ -70,6 +90,24 @@ def test_tampering_with_the_stored_chain_is_detected(fresh: World, statement: ob
         connection.execute(statement)  # type: ignore[call-overload]
     with pytest.raises(StoreCorrupt):
         records.verify_chain(1)
+
+
+def test_a_page_ends_before_it_is_long_and_has_one_record_at_least(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = three_records(fresh)
+    rows = records.page(1, 0)
+    assert len(rows) == 3
+    for most, found in ((1, 1), (2 * len(encode(rows[0])), 2)):
+        monkeypatch.setattr(releases, "PAGE_BYTES", most)
+        assert records.page(1, 0) == rows[:found]
+        assert records.verify_chain(1).next_index == 3
+
+
+def test_records_of_before_grounds_were_kept_are_read(fresh: World) -> None:
+    records = three_records(fresh)
+    with writing(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
+        connection.execute(update(ReleaseRow).where(ReleaseRow.number < 2).values(grounds=None))
+    assert [each.grounds is None for each in records.page(1, 0)] == [True, True, False]
+    assert records.verify_chain(1).next_index == 3
 
 
 def test_releases_in_parallel_leave_one_chain_without_gap(fresh: World) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.docket import Case, Seat
-from bytewise.protocol.errors import ConfigurationError, ReleaseLogBroken
-from bytewise.protocol.keys import SignedRelease, SignedTicket
+from bytewise.protocol.appraisal import GpuUse, Role, TcbStatus
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, ReleaseLogBroken, TicketRefused
+from bytewise.protocol.grounds import Grounds, SignedGrounds, grounds_digest
+from bytewise.protocol.keys import Decision, SignedRelease, SignedTicket
 from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.phases import Phase
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
@@ -17,8 +20,9 @@ from kms import keyring, log_copy
 from kms.log_copy import LogCopy, Pages
 from kms.log_rights import without_right
 from kms.policy import key_domain
-from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER, VOTER, MemoryChain
-from tests.unit.kms.world import World
+from tests.unit.kms.court import Court
+from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.unit.kms.world import World, refused
 
 DOMAIN = key_domain(CONTRACTS)
 Entries = tuple[SignedRelease, ...]
@@ -43,9 +47,28 @@ def key_of(world: World, index: int = 1) -> LocalSigner:
 
 
 def signed(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
-    """An entry with changed fields that the shard signed."""
+    """An entry with changed fields that the shard signed, and its grounds again."""
     record = replace(entry.record, **changes)  # type: ignore[arg-type]
-    return replace(entry, record=record, signature=key_of(world).sign(typed_digest(DOMAIN, record)))
+    return grounded(world, replace(entry, record=record, signature=key_of(world).sign(typed_digest(DOMAIN, record))))
+
+
+def of(entry: SignedRelease) -> Grounds:
+    """Its grounds."""
+    assert entry.grounds is not None
+    return entry.grounds.grounds
+
+
+def altered(entry: SignedRelease, **changes: object) -> SignedRelease:
+    """An entry whose grounds are changed."""
+    assert entry.grounds is not None
+    return replace(entry, grounds=replace(entry.grounds, grounds=replace(of(entry), **changes)))  # type: ignore[arg-type]
+
+
+def grounded(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
+    """An entry with changed grounds that the shard signed."""
+    changed = altered(entry, **changes)
+    digest = grounds_digest(typed_digest(DOMAIN, entry.record), of(changed))
+    return replace(entry, grounds=SignedGrounds(of(changed), key_of(world).sign(digest)))
 
 
 def chained(world: World, entries: Entries) -> Entries:
@@ -88,6 +111,11 @@ TAMPERED: dict[str, Callable[[World, Entries], Entries]] = {
     "a receipt that is not the ticket's": lambda w, e: (*e[:2], signed(w, e[2], receipt_id=e[0].record.receipt_id)),
     "an enclave that is not the ticket's": lambda w, e: (*e[:2], signed(w, e[2], transport_key_hash=Digest(bytes(32)))),
     "a decision that is none": lambda w, e: (*e[:2], signed(w, e[2], decision=U8(7))),
+    "another's grounds": lambda _, e: (e[0], replace(e[1], grounds=e[2].grounds), e[2]),
+    "grounds that are changed": lambda w, e: (*e[:2], altered(e[2], refusal="R-32")),
+    "grounds of a refusal": lambda w, e: (*e[:2], grounded(w, e[2], refusal="R-32")),
+    "an audit of no batch": lambda w, e: (*e[:2], grounded(w, e[2], audit=None)),
+    "evidence that is not the record's": lambda w, e: (*e[:2], grounded(w, e[2], evidence=of(e[0]).evidence)),
 }
 
 
@@ -174,19 +202,6 @@ def test_a_copy_that_was_altered_is_not_believed(logged: Entries, copy: LogCopy)
             copy.read(DOMAIN)
 
 
-class Court:
-    """The disputes of a chain in memory, all in their first round."""
-
-    def __init__(self, chain: MemoryChain) -> None:
-        self._disputes = chain.disputes
-
-    def case(self, dispute: Digest, block: int) -> Case | None:
-        return self._disputes.get(dispute)
-
-    def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
-        return self._disputes[dispute].members if round_number == 1 else ()
-
-
 def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     assert list(without_right(logged, court, 100, NOW)) == []
@@ -202,3 +217,52 @@ def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: 
         (found,) = without_right((claimed,), court, 100, NOW)
         assert found.startswith("record 0 released without a right") and problem in found
         assert list(without_right((claimed,), court, 100, NOW - 1)) == [], "the node may be behind"
+
+
+def test_an_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> None:
+    court, place = Court(world.chain), of(logged[2]).audit
+    assert place is not None and list(without_right(logged[2:], court, 100, NOW)) == []
+    for changes, problem in (
+        ({"batch_id": 9}, "there is no batch 9"),
+        ({"seq": U64(4)}, "the receipt is not in batch 0"),
+        ({"proof": ()}, "the receipt is not in batch 0"),
+    ):
+        claimed = altered(logged[2], audit=replace(place, **changes))
+        (found,) = without_right((claimed,), court, 100, NOW)
+        assert found.startswith("record 2 released without a right") and problem in found
+    (early,) = without_right(logged[2:], court, 91, NOW)
+    assert "nothing has drawn its auditors" in early
+    court.stake = 0
+    (found,) = without_right(logged[2:], court, 100, NOW)
+    assert f"{VOTER.address} was not drawn to audit a receipt of batch 0" in found
+    assert list(without_right((replace(logged[2], grounds=None),), court, 100, NOW)) == [], "of before grounds were kept"
+
+
+def test_a_record_says_on_what_the_shard_decided(world: World, logged: Entries) -> None:
+    shown = of(logged[0])
+    assert (shown.evidence.digest, shown.evidence.assurance) == (logged[0].record.evidence_hash, "simulated")
+    (enclave,) = (each for each in world.policy.measurements if each.role is Role.VERIFIER_ENCLAVE)
+    assert (shown.platform, shown.measurement, shown.policy) == (enclave.platform, enclave.measurement, world.policy.serial)
+    assert (shown.status, shown.gpu, shown.refusal) == (TcbStatus.UP_TO_DATE, GpuUse.UNATTESTED, "")
+    assert [of(each).audit is None for each in logged] == [True, True, False]
+
+
+def test_a_refusal_says_which_rule(fresh: World) -> None:
+    shard, case = fresh.shard(1), fresh.case()
+    fresh.chain.open(case, phase=Phase.FINAL)
+    refused(TicketRefused, fresh, shard, fresh.request(case))
+    (entry,) = shard.log(0).entries
+    assert (entry.record.decision, of(entry).refusal, of(entry).audit) == (Decision.REFUSED, TicketRefused.rule, None)
+    assert verify_log((entry,), START, DOMAIN).next_index == 1
+    with pytest.raises(ReleaseLogBroken, match="the reason of another decision"):
+        verify_log((grounded(fresh, entry, refusal=""),), START, DOMAIN)
+    for text in ("R-3", "because", "R-32\n", "\x1b[31m"):
+        with pytest.raises(MalformedValue):
+            replace(of(entry), refusal=text)
+
+
+def test_a_log_of_before_grounds_were_kept_is_a_log(logged: Entries, copy: LogCopy) -> None:
+    older = tuple(replace(each, grounds=None) for each in logged)
+    assert b"grounds" not in encode(older[0]) and decode(SignedRelease, encode(older[0])) == older[0]
+    copy.extend(paged(older), DOMAIN)
+    assert copy.read(DOMAIN)[0] == older

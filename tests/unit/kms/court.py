@@ -1,0 +1,41 @@
+"""What auditors of release logs read of the chain, from the one block of these tests."""
+
+from dataclasses import replace
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.docket import AnchoredBatch, Case, Seat
+from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.units import Address, Digest
+from chain.params import DEVNET
+from tests.unit.kms.memory_chain import VOTER, MemoryChain
+
+
+class Court:
+    """The disputes and batches of a chain in memory, all disputes in their first round."""
+
+    def __init__(self, chain: MemoryChain) -> None:
+        self._chain = chain
+        self.stake = DEVNET.money.audit_unit * chain.audit_seats[VOTER.address]
+
+    def case(self, dispute: Digest, block: int) -> Case | None:
+        return self._chain.disputes.get(dispute)
+
+    def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
+        return self._chain.disputes[dispute].members if round_number == 1 else ()
+
+    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
+        header = self._chain.batches.get(batch_id)
+        if header is None:
+            return None
+        operator, end = header.operator, self._chain.window_end
+        return header, AnchoredBatch(batch_id, operator, header.first_seq, 1, end, False, False, False, 0)
+
+    def params(self, version: int, block: int) -> ParamSet:
+        return replace(DEVNET, shares=replace(DEVNET.shares, audit_rate_bps=self._chain.audit_rate_bps))
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        return self.stake if account == VOTER.address else 0
+
+    def block_hash(self, number: int) -> Digest:
+        assert self._chain.beacon is not None
+        return self._chain.beacon
