@@ -1,5 +1,6 @@
-"""`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), and `approve` (a
-governor's signature under an appraisal policy). `bytewise kms init` makes a shard's folder and its settings."""
+"""`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), `wrap` (the key in
+the folder's storage.key is kept wrapped by the settings' wrap_command instead, and the file wiped), and `approve` (a governor's
+signature under an appraisal policy). `bytewise kms init` makes a shard's folder and its settings."""
 
 import argparse
 import sys
@@ -23,6 +24,7 @@ from kms import keyring
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.dkg.erasing import erase
+from kms.sealing import wrap_folder
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, ShardSettings
 
@@ -30,12 +32,12 @@ from kms.settings import ApproveSettings, ShardSettings
 def main() -> int:
     """Runs one command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
-    parser.add_argument("command", choices=("erase", "serve", "approve"))
+    parser.add_argument("command", choices=("erase", "serve", "wrap", "approve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
     telemetry.configure(f"kms-{given.command}")
     try:
-        run = {"erase": _erase, "serve": _serve, "approve": _approve}[given.command]
+        run = {"erase": _erase, "serve": _serve, "wrap": _wrap, "approve": _approve}[given.command]
         return run(given.config)
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
@@ -60,8 +62,16 @@ def _erase(config: Path) -> int:
     view = ChainCeremonyView(_reader(settings, read_network(settings.network_file)))
     engine = open_database(settings.database_url)
     check_revision(engine)
-    said = erase(settings.folder, keyring.load_document(settings.epoch_file), Ceremonies(engine), view, SystemClock())
+    document = keyring.load_document(settings.epoch_file)
+    said = erase(settings.folder, document, Ceremonies(engine), view, SystemClock(), settings.sealing)
     telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased)
+    return EXIT_CLEAN
+
+
+def _wrap(config: Path) -> int:
+    settings = load_settings(ShardSettings, config)
+    wrap_folder(settings.folder, settings.sealing)
+    telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
     return EXIT_CLEAN
 
 

@@ -26,10 +26,12 @@ from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView
+from kms.files import wipe, write_whole
+from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealing, open_sealer
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
-_NAMES = (keyring.STORAGE_KEY, keyring.SIGNING_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
+_NAMES = (STORAGE_KEY, WRAPPED_KEY, keyring.SIGNING_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
 _DRAFT = ".restoring"
 
 
@@ -86,7 +88,7 @@ def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock:
     files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
     made = Backup(shard, U64(clock.now()), files, logs)
     nonce = rng(NONCE_BYTES)
-    keyring.write_whole(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
+    write_whole(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
     return made
 
 
@@ -101,7 +103,9 @@ def open_backup(file: Path, key: bytes) -> Backup:
         raise ConfigurationError(file.name, str(error)) from None
 
 
-def restore(file: Path, key: bytes, folder: Path, records: ReleaseRecords, view: CeremonyView | None) -> Restored:
+def restore(
+    file: Path, key: bytes, folder: Path, records: ReleaseRecords, view: CeremonyView | None, sealing: Sealing = IN_FOLDER
+) -> Restored:
     """Puts keys and the shares that the chain means into a folder that has none of them; the same call goes on after a crash.
 
     Without a view of the chain no share comes back: then the other shards repair it (`Purpose.REPAIR`).
@@ -112,8 +116,8 @@ def restore(file: Path, key: bytes, folder: Path, records: ReleaseRecords, view:
     _verify_logs(backup, records)
     with _drafted(folder / _DRAFT) as draft:
         for each in backup.files:
-            keyring.write_whole(draft / Path(each.name).name, each.content)
-        dropped = tuple(sorted(_drop_stale(draft, backup.shard, view)))
+            write_whole(draft / Path(each.name).name, each.content)
+        dropped = tuple(sorted(_drop_stale(draft, backup.shard, view, sealing)))
         written = tuple(sorted(path.name for path in draft.iterdir()))
         _verify_vacant(draft, folder, written)
         for name in written:
@@ -127,7 +131,7 @@ def _drafted(draft: Path) -> Iterator[Path]:
 
     def clear() -> None:
         for path in draft.iterdir():
-            keyring.wipe(path)
+            wipe(path)
 
     draft.mkdir(parents=True, exist_ok=True, mode=0o700)
     clear()
@@ -156,7 +160,7 @@ def _verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
     return backup
 
 
-def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None) -> Iterator[str]:
+def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None, sealing: Sealing) -> Iterator[str]:
     """Removes shares that the chain means no more and names them; `StaleBackup` if it means others of this shard."""
     held: dict[int, list[Path]] = {}
     for path in draft.iterdir():
@@ -167,16 +171,18 @@ def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None) -> Itera
         if on_chain is None or on_chain.state is EpochState.RETIRED:
             keyring.erase_all(draft, epoch)
         elif on_chain.state is not EpochState.NONE:
-            _keep_meant(draft, epoch, shard, on_chain)
+            _keep_meant(draft, epoch, shard, on_chain, sealing)
         yield from (path.name for path in paths if not path.exists())
 
 
-def _keep_meant(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain) -> None:
+def _keep_meant(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain, sealing: Sealing) -> None:
     if shard not in on_chain.shards:
         keyring.erase_all(draft, epoch)
         return
+    # A file of before the key was wrapped, or taken out of the folder, has the key itself; `python -m kms wrap` is next then.
+    sealer = open_sealer(draft, IN_FOLDER if (draft / STORAGE_KEY).exists() else sealing)
     try:
-        keyring.erase_others(draft, epoch, keyring.points_of(on_chain.commitments))
+        keyring.erase_others(draft, epoch, keyring.points_of(on_chain.commitments), sealer)
     except ConfigurationError:
         why = f"it has no share of version {on_chain.version} of key epoch {epoch}, which the chain means"
         raise StaleBackup("file", why) from None

@@ -1,18 +1,15 @@
 """A shard's keys at rest: one folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
-`storage.key` and `signing.key` hold 32 bytes as hex, `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share sealed by
-AES-256-GCM under the storage key, bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. In a
-hybrid epoch `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike; where the share goes, it
-goes. A hardware key store replaces `storage.key` later.
+`signing.key` holds 32 bytes as hex, `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share as the folder's sealer sealed it
+(`kms.sealing`), bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. In a hybrid epoch
+`kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike; where the share goes, it goes.
+
+Without a sealer the key is the folder's own `storage.key`; there is no other that a call could take by mistake.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bytewise.protocol import digests
 from bytewise.protocol.ceremony import ShardEntry
@@ -23,23 +20,26 @@ from bytewise.protocol.keys import EpochDocument, SealedShare
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
-from bytewise.service.secret import Secret, read_secret, write_secret
+from bytewise.service.secret import Secret, write_secret
 from kms import hpke
 from kms.curve import POINT_BYTES, Rng, decode_point, decode_scalar, encode_scalar
+from kms.files import read_key, wipe, write_whole
+from kms.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
 from kms.shares import verify_share
 
-_NONCE_BYTES = 12
-STORAGE_KEY, SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "storage.key", "signing.key", "tls.key", "tls.pem"
+_HEAD_BYTES = 12
+"""Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
+SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "signing.key", "tls.key", "tls.pem"
 POLICY_HISTORY = "policy-history.json"
 """The newest appraisal policy that the shard accepted, and since when. Kept with the share, restored with it."""
 
 
-def enrol(folder: Path, url: str, rng: Rng) -> None:
+def enrol(folder: Path, url: str, rng: Rng, sealing: Sealing = IN_FOLDER) -> None:
     """Draws what a shard's folder lacks: storage, signing and TLS keys. Existing keys are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (STORAGE_KEY, SIGNING_KEY):
-        if not (folder / name).exists():
-            write_secret(folder / name, rng(32).hex().encode())
+    draw_key(folder, sealing, rng)
+    if not (folder / SIGNING_KEY).exists():
+        write_secret(folder / SIGNING_KEY, rng(32).hex().encode())
     if not (folder / TLS_KEY).exists():
         host = urlsplit(url).hostname or ""
         make_certificate(folder / TLS_CERTIFICATE, folder / TLS_KEY, host, "bytewise kms shard")
@@ -47,7 +47,7 @@ def enrol(folder: Path, url: str, rng: Rng) -> None:
 
 def signer(folder: Path) -> LocalSigner:
     """The account that signs this shard's release records."""
-    return LocalSigner(_hex_secret(folder / SIGNING_KEY))
+    return LocalSigner(read_key(folder / SIGNING_KEY))
 
 
 def certificate(folder: Path) -> str:
@@ -60,27 +60,27 @@ def entry(folder: Path, url: str, channel: str) -> ShardEntry:
     return ShardEntry(signer(folder).address, url, channel, certificate(folder))
 
 
-def seal_share(folder: Path, epoch: int, index: int, share: int, rng: Rng, suffix: str = "") -> Path:
-    """Writes a share, sealed under the folder's storage key; `ConfigurationError` if the epoch has one with that suffix."""
+def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:
+    """Writes a share, sealed; `ConfigurationError` if the epoch has one with that suffix."""
     path = folder / f"share-{epoch}{suffix}.json"
-    nonce = rng(12)
-    sealed = AESGCM(_hex_secret(folder / STORAGE_KEY)).encrypt(nonce, encode_scalar(share), _bound(epoch, index))
-    write_whole(path, encode(SealedShare(U64(epoch), index, Blob(nonce), Blob(sealed))))
+    sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), _bound(epoch, index))
+    write_whole(path, encode(SealedShare(U64(epoch), index, Blob(sealed[:_HEAD_BYTES]), Blob(sealed[_HEAD_BYTES:]))))
     return path
 
 
-def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, rng: Rng, suffix: str = "") -> Path:
+def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = "", sealer: Sealer | None = None) -> Path:
     """Writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
     path = folder / f"kem-{epoch}{suffix}.sealed"
-    write_whole(path, seal_bytes(folder, _kem_bound(epoch, index), seed, rng))
+    write_whole(path, (sealer or open_sealer(folder)).seal(seed, _kem_bound(epoch, index)))
     return path
 
 
-def find_kem(folder: Path, epoch: int, index: int, key: Blob) -> Secret:
+def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | None = None) -> Secret:
     """The folder's ML-KEM-768 key, a seed, with this public key; else `ConfigurationError`. Nobody else ever has it."""
+    sealer = sealer or open_sealer(folder)
     for path in sorted(folder.glob(f"kem-{epoch}*.sealed")):
         try:
-            seed = open_bytes(folder, _kem_bound(epoch, index), path.read_bytes())
+            seed = sealer.open(path.read_bytes(), _kem_bound(epoch, index))
         except ConfigurationError:
             continue
         if hpke.kem_key(seed.reveal()) == key:
@@ -88,45 +88,47 @@ def find_kem(folder: Path, epoch: int, index: int, key: Blob) -> Secret:
     raise ConfigurationError(f"kem-{epoch}.sealed", "no ML-KEM-768 key that the epoch has for us")
 
 
-def open_share(folder: Path, document: EpochDocument) -> "HeldShare":
+def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = None) -> "HeldShare":
     """This folder's share of an epoch, checked against the public commitments; else `ConfigurationError`."""
     record, what = document.record, f"share-{document.record.epoch}.json"
     if not document.commitments or document.commitments[0] != record.public_key:
         raise ConfigurationError(what, "commitments are not of the epoch's public key")
-    held = find_share(folder, record.epoch, document.commitments)
+    sealer = sealer or open_sealer(folder)
+    held = find_share(folder, record.epoch, document.commitments, sealer)
     if record.hybrid is None:
         return held
     key = record.hybrid.keys[held.index - 1]
-    return HeldShare(held.index, Secret(encode_scalar(held.scalar())), find_kem(folder, record.epoch, held.index, key))
+    kem = find_kem(folder, record.epoch, held.index, key, sealer)
+    return HeldShare(held.index, Secret(encode_scalar(held.scalar())), kem)
 
 
-def find_share(folder: Path, epoch: int, commitments: Sequence[Blob]) -> "HeldShare":
+def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> "HeldShare":
     """The share of an epoch that fits these commitments, of all that the folder has; else `ConfigurationError`.
 
     A share from before a resharing, out of a backup for example, fits no commitments but its own.
     """
     problem = ConfigurationError(f"share-{epoch}.json", "missing")
+    sealer = sealer or open_sealer(folder)
     for path in _share_files(folder, epoch):
         try:
-            index, raw = _unsealed(folder, epoch, path)
-            verify_share(index, decode_scalar(raw), [decode_point(each) for each in commitments])
-            return HeldShare(index, Secret(raw))
-        except (OSError, InvalidTag, Fault) as error:
+            return _fitting(sealer, epoch, path, commitments)
+        except (OSError, Fault) as error:
             problem = ConfigurationError(path.name, type(error).__name__)
         except ConfigurationError as error:
             problem = error
     raise problem
 
 
-def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob]) -> int:
+def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> int:
     """Overwrites and removes every share of an epoch that does not fit these commitments; how many those were.
 
     `ConfigurationError` if none fits: then nothing is erased. What a file system or a backup kept elsewhere stays, sealed.
     """
-    find_share(folder, epoch, commitments)
+    sealer = sealer or open_sealer(folder)
+    find_share(folder, epoch, commitments, sealer)
     erased = 0
     for path in _share_files(folder, epoch):
-        if not _fits(folder, epoch, path, commitments):
+        if not _fits(sealer, epoch, path, commitments):
             _wipe_with_kem(path)
             erased += 1
     return erased
@@ -148,38 +150,9 @@ def _wipe_with_kem(share: Path) -> None:
     wipe(share)
 
 
-def wipe(path: Path) -> None:
-    """Overwrites and removes a file. What the file system keeps elsewhere stays."""
-    with path.open("r+b") as file:
-        file.write(bytes(path.stat().st_size))
-        file.flush()
-        os.fsync(file.fileno())
-    path.unlink()
-
-
 def points_of(commitments: bytes) -> tuple[Blob, ...]:
     """Commitments one by one, of bytes in which they stand one after the other."""
     return tuple(Blob(commitments[at : at + POINT_BYTES]) for at in range(0, len(commitments), POINT_BYTES))
-
-
-def seal_bytes(folder: Path, bound: Digest, value: bytes, rng: Rng) -> bytes:
-    """A short secret under the folder's storage key, readable only for what `bound` names."""
-    nonce = rng(_NONCE_BYTES)
-    return nonce + AESGCM(_hex_secret(folder / STORAGE_KEY)).encrypt(nonce, value, bound)
-
-
-def open_bytes(folder: Path, bound: Digest, sealed: bytes) -> Secret:
-    """What `seal_bytes` sealed; `ConfigurationError` under another key or for another purpose."""
-    try:
-        key = AESGCM(_hex_secret(folder / STORAGE_KEY))
-        return Secret(key.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound))
-    except (InvalidTag, ValueError):
-        raise ConfigurationError(STORAGE_KEY, "does not open what it sealed") from None
-
-
-def read_key(path: Path) -> bytes:
-    """A key of 32 bytes in a file of hex that only its owner can read; else `ConfigurationError`."""
-    return _hex_secret(path)
 
 
 def load_document(path: Path) -> EpochDocument:
@@ -216,64 +189,27 @@ def _share_files(folder: Path, epoch: int) -> list[Path]:
     return [path for path in (dealt, *sorted(folder.glob(f"share-{epoch}-*.json"))) if path.exists()]
 
 
-def _fits(folder: Path, epoch: int, path: Path, commitments: Sequence[Blob]) -> bool:
+def _fits(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> bool:
     try:
-        index, raw = _unsealed(folder, epoch, path)
-        verify_share(index, decode_scalar(raw), [decode_point(each) for each in commitments])
-    except (OSError, InvalidTag, Fault, ConfigurationError):
+        _fitting(sealer, epoch, path, commitments)
+    except (OSError, Fault, ConfigurationError):
         return False
     return True
 
 
-def _unsealed(folder: Path, epoch: int, path: Path) -> tuple[int, bytes]:
+def _fitting(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> HeldShare:
     stored = decode(SealedShare, path.read_bytes())
-    key = AESGCM(_hex_secret(folder / STORAGE_KEY))
-    return stored.index, key.decrypt(stored.nonce, stored.ciphertext, _bound(epoch, stored.index))
+    raw = sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index))
+    verify_share(stored.index, decode_scalar(raw.reveal()), [decode_point(each) for each in commitments])
+    return HeldShare(stored.index, raw)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file that only the owner can read: on the disk with all its bytes, or not there.
-
-    `ConfigurationError` if it exists.
-    """
-    # A link never replaces another.
-    draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise ConfigurationError(path.name, "exists; it is never overwritten") from None
-    finally:
-        draft.unlink()
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _bound(epoch: int, index: int) -> bytes:
+def _bound(epoch: int, index: int) -> Digest:
     return digests.labelled(Label.SHARE_AT_REST, epoch, index)
 
 
 def _kem_bound(epoch: int, index: int) -> Digest:
     return digests.labelled(Label.KEM_AT_REST, epoch, index)
-
-
-def _hex_secret(path: Path) -> bytes:
-    text = read_secret(path).reveal()
-    try:
-        value = bytes.fromhex(text.decode("ascii"))
-    except (UnicodeDecodeError, ValueError):
-        value = b""
-    if len(value) != 32:
-        raise ConfigurationError(path.name, "not 32 bytes of hex")
-    return value
 
 
 def _text(path: Path) -> str:

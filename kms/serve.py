@@ -32,6 +32,7 @@ from kms.dkg.desk import Desk, Holding
 from kms.listener import ChannelServer
 from kms.policy import key_domain
 from kms.release import Shard
+from kms.sealing import open_sealer
 from kms.settings import ShardSettings
 
 Simulator = Callable[[Path], Quoter]
@@ -49,10 +50,11 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
     check_revision(engine)
     records = ReleaseRecords(engine, key_domain(contracts))
     records.verify_chain(document.record.epoch)
+    sealer = open_sealer(settings.folder, settings.sealing)
     return Shard(
         document=document,
-        share=keyring.open_share(settings.folder, document),
-        find=functools.partial(keyring.find_share, settings.folder, document.record.epoch),
+        share=keyring.open_share(settings.folder, document, sealer),
+        find=functools.partial(keyring.find_share, settings.folder, document.record.epoch, sealer=sealer),
         signer=keyring.signer(settings.folder),
         contracts=contracts,
         appraisal=standing,
@@ -76,7 +78,7 @@ def build_desk(settings: ShardSettings, contracts: Contracts, view: CeremonyView
         simulated=not settings.production and contracts.chain_id in TEST_CHAIN_IDS,
         release_shares=settings.release_shares,
     )
-    holding = Holding(settings.folder, keyring.signer(settings.folder), trust)
+    holding = Holding(settings.folder, keyring.signer(settings.folder), trust, open_sealer(settings.folder, settings.sealing))
     return Desk(holding, Ceremonies(engine), view, secrets.token_bytes)
 
 

@@ -7,6 +7,7 @@ from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
+from kms.sealing import LIMIT_S, Sealing
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,14 @@ class ShardSettings:
     """Plans of ceremonies, by digest, that may give shares of this shard's keys to other shards than the chain names."""
     release_shares: bool = False
     """Whether it serves key epochs whose number says that enclaves rebuild the key (ADR 149): they are given its share."""
+    storage_key_file: Path | None = None
+    """File with the key that seals its shares; by default `storage.key` in the folder."""
+    wrap_command: tuple[str, ...] = ()
+    """Program and arguments that wrap that key instead (`kms.sealing`): the key in on stdin, the wrapped key out on stdout."""
+    unwrap_command: tuple[str, ...] = ()
+    """Program and arguments that unwrap it; run once at each start."""
+    wrap_limit_s: float = LIMIT_S
+    """Longest time in seconds that either of them may take."""
     finality: str = "finalized"
     """Which blocks decide a release: `finalized` (design section 8), or `latest` on a chain that finalizes none."""
 
@@ -128,9 +137,14 @@ class ShardSettings:
         if self.scribe:
             address(self.scribe)
         # Whatever is wrong with them is said at the start.
-        _ = self.rpc
+        _ = self.rpc, self.sealing
 
     @property
     def rpc(self) -> Endpoints:
         """The chain's endpoints."""
         return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)
+
+    @property
+    def sealing(self) -> Sealing:
+        """Where the storage key is."""
+        return Sealing(self.storage_key_file, self.wrap_command, self.unwrap_command, self.wrap_limit_s)

@@ -51,10 +51,10 @@ def deal(settings: DealSettings, rng: Rng) -> EpochDocument:
     records, kem_keys = [], []
     for index, shard in enumerate(settings.shards, start=1):
         keyring.enrol(shard.folder, shard.url, rng)
-        keyring.seal_share(shard.folder, settings.epoch, index, shares[index], rng)
+        keyring.seal_share(shard.folder, settings.epoch, index, shares[index])
         if suite_of(settings.epoch) == SUITE_HYBRID:
             seed = rng(hpke.KEM_SEED_BYTES)
-            keyring.seal_kem(shard.folder, settings.epoch, index, seed, rng)
+            keyring.seal_kem(shard.folder, settings.epoch, index, seed)
             kem_keys.append(hpke.kem_key(seed))
         records.append(
             ShardRecord(

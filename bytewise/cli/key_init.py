@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from bytewise.protocol.units import Address, address
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
 from kms import keyring
+from kms.sealing import IN_FOLDER, LIMIT_S, Sealing
 from kms.settings import ShardSettings
 
 RPC_URLS = [RPC_URL]
@@ -39,6 +41,10 @@ channel_port = {channel_port}
 
 # Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
 folder = "."
+# What seals the shares there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one command that
+# reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a token, a TPM:
+# docs/ceremonies.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes to them later.
+{sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
 # PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
 database_url = {database_url}
@@ -110,6 +116,8 @@ class Choices(NamedTuple):
     """How many of them must."""
     simulated: bool
     """Whether this is a shard of a test network."""
+    sealing: Sealing = IN_FOLDER
+    """Where its storage key is."""
 
 
 def init(
@@ -124,18 +132,26 @@ def init(
         int | None, typer.Option("--governors-needed", min=1, help="How many must sign a policy; by default more than half.")
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")] = False,
+    key: Annotated[
+        Path | None, typer.Option("--storage-key", help="Where the key that seals shares goes, outside FOLDER.")
+    ] = None,
+    wrap: Annotated[str, typer.Option("--wrap", help="Command that wraps that key instead: stdin to stdout, no shell.")] = "",
+    unwrap: Annotated[str, typer.Option("--unwrap", help="Command that gives it back, run at every start.")] = "",
 ) -> None:
     """Make the folder of a new key shard: keys that only it has, its database, and settings with a comment for each.
 
     Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `python -m kms serve --config
     FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
-    FOLDER is secret: shares are sealed under FOLDER/storage.key, so a copy of the folder is a copy of the share.
+    FOLDER is secret: shares are sealed under FOLDER/storage.key, so a copy of the folder is a copy of the share, unless
+    `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
     `docs/ceremonies.md` tells the whole story.
 
-    Exit codes: 0 made, 64 asked wrongly (the folder exists, say) and nothing was made.
+    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 asked wrongly (the folder exists, say); unless 0,
+    nothing was made.
     """
     governors = governor or []
-    choices = Choices(url, channel, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated)
+    sealing = Sealing(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
+    choices = Choices(url, channel, scribe, network, rpc, governors, needed or len(governors) // 2 + 1, simulated, sealing)
     address_book(network)
     account = make_folder(folder.absolute(), choices)
     print(
@@ -151,7 +167,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
         raise ConfigurationError("--governors-needed", f"{choices.needed} of {len(set(choices.governors))}")
     text = settings_text(folder, choices)
     with _becoming(folder) as draft:
-        keyring.enrol(draft, choices.url, secrets.token_bytes)
+        keyring.enrol(draft, choices.url, secrets.token_bytes, choices.sealing)
         entry = keyring.entry(draft, choices.url, choices.channel)
         (draft / ENTRY).write_bytes(encode(entry))
         (draft / SETTINGS).write_text(text)
@@ -174,8 +190,26 @@ def settings_text(folder: Path, choices: Choices) -> str:
         rpc=f"rpc_url = {_toml(choices.rpc[0])}" if one else f"rpc_urls = {_toml(choices.rpc)}",
         governance=governed if governors else '# policy_governors = ["0x..."]\n# policy_threshold = 1',
         attestation=_SIMULATED if choices.simulated else _HARDWARE, audits=AUDITS_PER_EPOCH,
-        production=_toml(not choices.simulated),
+        production=_toml(not choices.simulated), sealing=_sealing_text(choices.sealing),
     )  # fmt: skip
+
+
+def _sealing_text(sealing: Sealing) -> str:
+    given = {
+        "storage_key_file": str(sealing.key_file) if sealing.key_file else None,
+        "wrap_command": list(sealing.wrap) or None,
+        "unwrap_command": list(sealing.unwrap) or None,
+    }
+    examples = {"storage_key_file": "storage.key", "wrap_command": ["wrap"], "unwrap_command": ["unwrap"]}
+    lines = [f"{name} = {_toml(value)}" if value else f"# {name} = {_toml(examples[name])}" for name, value in given.items()]
+    return "\n".join([*lines, f"# wrap_limit_s = {LIMIT_S}"])
+
+
+def _words(option: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigurationError(option, f"{text[:80]}: {error}") from None
 
 
 def _account(option: str, text: str) -> Address:

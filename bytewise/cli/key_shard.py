@@ -20,10 +20,10 @@ from bytewise.storage.releases import ReleaseRecords
 from chain.access import open_chain
 from chain.book import verify_code
 from chain.reader import DocketReader
-from kms import keyring
 from kms.backup import back_up
 from kms.backup import restore as restore_file
 from kms.chain_view import ChainCeremonyView
+from kms.files import read_key
 from kms.settings import ShardSettings
 
 ShardOption = Annotated[Path, typer.Option("--config", help="Settings of the shard (`python -m kms serve`).")]
@@ -59,7 +59,7 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
     """
     settings = load_settings(ShardSettings, config)
     records = _records(settings, address_book(settings.network_file))
-    made = back_up(settings.folder, out, keyring.read_key(key), records, SystemClock(), secrets.token_bytes)
+    made = back_up(settings.folder, out, read_key(key), records, SystemClock(), secrets.token_bytes)
     print(f"{len(made.files)} files of shard {made.shard} in {out}")
 
 
@@ -81,7 +81,8 @@ def restore(
     book = address_book(settings.network_file)
     client = open_chain(*settings.rpc, book.chain_id)
     view = ChainCeremonyView(DocketReader(client, verify_code(client, book), settings.finality))
-    done = restore_file(file, keyring.read_key(key), settings.folder, _records(settings, book), None if without else view)
+    records, shown = _records(settings, book), None if without else view
+    done = restore_file(file, read_key(key), settings.folder, records, shown, settings.sealing)
     print(f"{len(done.written)} files of shard {done.backup.shard} in {settings.folder}")
     for name in done.dropped:
         print(f"{name} stays out" + ("" if without else ": the chain means it no more"))

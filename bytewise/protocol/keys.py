@@ -65,16 +65,16 @@ class EpochDocument:
 
 @dataclass(frozen=True, slots=True)
 class SealedShare:
-    """A share at rest: AES-256-GCM under the shard's storage key, bound to epoch and index."""
+    """A share at rest, as the shard's sealer made it (`kms.sealing`), bound to epoch and index."""
 
     epoch: U64
     """Key epoch."""
     index: int
     """Evaluation point."""
     nonce: Blob
-    """12 bytes."""
+    """The first 12 bytes of the sealed 32-byte scalar."""
     ciphertext: Blob
-    """Sealed 32-byte scalar."""
+    """The others."""
 
 
 @dataclass(frozen=True, slots=True)

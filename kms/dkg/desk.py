@@ -36,6 +36,7 @@ from kms.dkg.ceremony import apply, begin
 from kms.dkg.member import Member, due, kem_seed, new_share
 from kms.dkg.state import Ceremony, Phase, getting
 from kms.dkg.streams import SEED_BYTES
+from kms.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Holding:
     """The shard's account."""
     trust: Trust
     """Its operator's settings."""
+    sealer: Sealer
+    """What seals shares and seeds."""
 
 
 class Desk:
@@ -78,10 +81,10 @@ class Desk:
         return ExchangeAnswer(state.length, state.head, state.phase, words)
 
     def _begin(self, signed: SignedPlan) -> Kept:
-        plan, folder = signed.plan, self._holding.folder
+        plan = signed.plan
         verify_authority(plan, self._holding.trust, self._holding.signer.address, self._view)
         self._verify_own_seat(plan)
-        return self._records.open(signed, keyring.seal_bytes(folder, _bound(plan.digest), self._rng(SEED_BYTES), self._rng))
+        return self._records.open(signed, self._holding.sealer.seal(self._rng(SEED_BYTES), _bound(plan.digest)))
 
     def _verify_own_seat(self, plan: Plan) -> Plan:
         certificate = keyring.certificate(self._holding.folder)
@@ -129,7 +132,7 @@ class Desk:
         return tuple(self._records.keep(say(self._holding.signer, state.id, body)) for body in bodies)
 
     def _member(self, state: Ceremony, kept: Kept) -> Member:
-        seed = keyring.open_bytes(self._holding.folder, _bound(state.id), kept.seed)
+        seed = self._holding.sealer.open(kept.seed, _bound(state.id))
         return Member(self._holding.signer, seed, self._old_share(state.plan, state.phase))
 
     def _old_share(self, plan: Plan, phase: Phase) -> Secret | None:
@@ -137,7 +140,7 @@ class Desk:
         if plan.source is None or own is None or phase > Phase.DEALING:
             return None
         try:
-            held = keyring.find_share(self._holding.folder, plan.epoch, plan.source.commitments)
+            held = keyring.find_share(self._holding.folder, plan.epoch, plan.source.commitments, self._holding.sealer)
         except ConfigurationError as error:
             telemetry.log_error("kms.ceremony_without_share", error)
             return None
@@ -172,10 +175,11 @@ class Desk:
         index = next(each.index for each in getting(plan) if each.address == own)
         self._store_kem(state, index, member)
         try:
-            keyring.find_share(folder, plan.epoch, result.commitments)  # stored when it was signed for, or before a crash
+            # It is there if it was stored when it was signed for, or before a crash.
+            keyring.find_share(folder, plan.epoch, result.commitments, self._holding.sealer)
         except ConfigurationError:
             value = int.from_bytes(share.reveal())
-            keyring.seal_share(folder, plan.epoch, index, value, self._rng, f"-{state.id.hex()[:16]}")
+            keyring.seal_share(folder, plan.epoch, index, value, f"-{state.id.hex()[:16]}", self._holding.sealer)
 
     def _store_kem(self, state: Ceremony, index: int, member: Member) -> None:
         plan, folder = state.plan, self._holding.folder
@@ -183,9 +187,10 @@ class Desk:
             return
         seed = kem_seed(state, member).reveal()
         try:
-            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index])  # a crash after this file and before the share
+            # It is there after a crash between this file and the share.
+            keyring.find_kem(folder, plan.epoch, index, state.kem_keys[index], self._holding.sealer)
         except ConfigurationError:
-            keyring.seal_kem(folder, plan.epoch, index, seed, self._rng, f"-{state.id.hex()[:16]}")
+            keyring.seal_kem(folder, plan.epoch, index, seed, f"-{state.id.hex()[:16]}", self._holding.sealer)
 
 
 def _bound(ceremony: Digest) -> Digest:

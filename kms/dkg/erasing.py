@@ -15,12 +15,15 @@ from bytewise.protocol.units import U64, ZERO_DIGEST, Blob
 from bytewise.storage.ceremonies import Ceremonies
 from kms import keyring
 from kms.dkg.authority import CeremonyView
+from kms.sealing import IN_FOLDER, Sealing, open_sealer
 
 ERASED = "erased"
 """How a ceremony ended whose shares nobody wants any more."""
 
 
-def erase(folder: Path, document: EpochDocument, records: Ceremonies, view: CeremonyView, clock: Clock) -> SignedErasure:
+def erase(
+    folder: Path, document: EpochDocument, records: Ceremonies, view: CeremonyView, clock: Clock, sealing: Sealing = IN_FOLDER
+) -> SignedErasure:
     """Erases every share of the document's epoch but its own, of a retired epoch all, and ends the ceremonies that make others.
 
     The statement goes to `erasure-<epoch>.json`.
@@ -33,9 +36,10 @@ def erase(folder: Path, document: EpochDocument, records: Ceremonies, view: Cere
         return _say(folder, Erasure(epoch, ZERO_DIGEST, keyring.erase_all(folder, epoch), U64(clock.now())))
     if on_chain.commitments != joined:
         raise ConfigurationError(f"key epoch {epoch}", "the chain has other commitments than the epoch file")
-    keyring.find_share(folder, epoch, document.commitments)
+    sealer = open_sealer(folder, sealing)
+    keyring.find_share(folder, epoch, document.commitments, sealer)
     _end_ceremonies(records, epoch, document.commitments)
-    erased = keyring.erase_others(folder, epoch, document.commitments)
+    erased = keyring.erase_others(folder, epoch, document.commitments, sealer)
     return _say(folder, Erasure(epoch, digests.keccak256(joined), erased, U64(clock.now())))
 
 

@@ -28,6 +28,7 @@ from chain.plan import DEVNET_SHAPE, Vote
 from chain.transactions import send_all
 from kms import hpke, keyring
 from kms.dkg.state import Phase
+from kms.files import write_whole
 from kms.renewed import as_dealt
 from tests.anvil import Anvil
 from tests.dealer import deal
@@ -231,7 +232,7 @@ def test_one_command_makes_the_next_key_and_puts_it_in_force_and_may_be_repeated
 def test_a_shard_gets_its_folder_back_and_not_with_shares_of_before(site: Site) -> None:
     folder, file = site.world.settings.shards[0].folder, site.folder / "shard.backup"
     assert site.shard("backup", str(file)) == Exit.USAGE
-    keyring.write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())
+    write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())
     assert site.shard("backup", str(file)) == Exit.OK
     assert f"5 files of shard {site.world.document.record.shards[0].address}" in site.said()
     names = ("storage.key", "signing.key", "tls.key", "tls.pem", "share-1.json")

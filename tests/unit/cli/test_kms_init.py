@@ -1,25 +1,33 @@
 """`bytewise kms init`: a folder from which a shard starts, all of it or nothing."""
 
 import dataclasses
+import json
+import shlex
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
+import kms.__main__
 from bytewise.cli import key_init
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.ceremony import ShardEntry
 from bytewise.protocol.encoding import decode
+from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.book import write_network
 from kms import keyring
+from kms.sealing import open_sealer
 from kms.settings import ShardSettings
 from tests.unit.verifier.town import NETWORK
 
+WRAPPER = Path(__file__).parents[2] / "wrapper.py"
 SCRIBE, GOVERNORS = "0x" + "5c" * 20, ["0x" + f"{n:02x}" * 20 for n in (1, 2, 3)]
 URL, CHANNEL = "https://shard-1.example:7001", "shard-1.example:7002"
 
@@ -86,6 +94,29 @@ def test_a_folder_that_exists_is_left_as_it_is(init: Init, tmp_path: Path) -> No
     assert {path.name: path.read_bytes() for path in (tmp_path / "shard").iterdir()} == before
 
 
+def test_the_key_that_seals_shares_is_elsewhere_or_wrapped_if_that_is_asked_for_now_or_later(
+    init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "service.key").write_bytes(Fernet.generate_key())
+    wrap, unwrap = ([sys.executable, str(WRAPPER), str(tmp_path / "service.key"), verb] for verb in ("wrap", "unwrap"))
+    assert init("elsewhere", "--simulated", "--storage-key", str(tmp_path / "own.key")) == Exit.OK
+    assert init("wrapped", "--simulated", "--wrap", shlex.join(wrap), "--unwrap", shlex.join(unwrap)) == Exit.OK
+    assert init("later", "--simulated") == Exit.OK
+    later = tmp_path / "later" / "serve.toml"
+    sealed = open_sealer(tmp_path / "later").seal(b"a share", ZERO_DIGEST)
+    later.write_text(later.read_text() + f"\nwrap_command = {json.dumps(wrap)}\nunwrap_command = {json.dumps(unwrap)}\n")
+    monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(later)])
+    assert kms.__main__.main() == 0
+    for name, has in {"elsewhere": set(), "wrapped": {"storage.wrapped"}, "later": {"storage.wrapped"}}.items():
+        settings = load_settings(ShardSettings, tmp_path / name / "serve.toml")
+        assert {path.name for path in settings.folder.glob("storage.*")} == has
+        sealer = open_sealer(settings.folder, settings.sealing)
+        assert sealer.open(sealer.seal(b"x", ZERO_DIGEST), ZERO_DIGEST).reveal() == b"x"
+    assert sealer.open(sealed, ZERO_DIGEST).reveal() == b"a share"
+    assert init("fails", "--simulated", "--wrap", "false", "--unwrap", "false") == Exit.UNAVAILABLE
+    assert not list(tmp_path.glob("*fails*"))
+
+
 WRONG = {
     "no governors of a real network": [],
     "more governors needed than there are": governed("--governors-needed", "4"),
@@ -100,6 +131,10 @@ WRONG = {
     "no port of channels": ["--simulated", "--channel", "127.0.0.1"],
     "channels under a URL": ["--simulated", "--channel", "https://127.0.0.1:7002"],
     "one node twice": ["--simulated", "--rpc", "http://a", "--rpc", "http://a"],
+    "a key that is a file and wrapped": ["--simulated", "--storage-key", "own.key", "--wrap", "cat", "--unwrap", "cat"],
+    "a command that wraps and none that unwraps": ["--simulated", "--wrap", "cat"],
+    "a command that wraps nothing": ["--simulated", "--wrap", "cat", "--unwrap", "cat"],
+    "a command with a quote that does not end": ["--simulated", "--wrap", "cat '", "--unwrap", "cat"],
     "an address book that is none": ["--simulated", "--network", __file__],
     "no address book": ["--simulated", "--network", "nowhere.json"],
 }

@@ -22,6 +22,7 @@ from kms import keyring
 from kms.api import build_app, serve
 from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
+from kms.sealing import open_sealer
 from tests.unit.kms.ceremonies import KEY_EPOCHS
 from tests.unit.kms.moments import Moment, watch_database, watch_folder
 
@@ -67,7 +68,7 @@ def live(folder: Path, port: int, scribe: str, chain: Path, moment: Moment) -> N
     """One life of the shard."""
     engine = watch_database(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), moment)
     trust = Trust(31337, KEY_EPOCHS, address(scribe), frozenset(), simulated=True)
-    holding = Holding(watch_folder(folder, moment), keyring.signer(folder), trust)
+    holding = Holding(watch_folder(folder, moment), keyring.signer(folder), trust, open_sealer(folder))
     desk = ToldDesk(holding, Ceremonies(engine), FileChain(chain), os.urandom)
     desk.moment = moment
     serve(build_app(None, desk), "127.0.0.1", port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)

@@ -18,6 +18,7 @@ from kms import keyring
 from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
 from kms.dkg.scribe import Scribe, ShardLink
+from kms.sealing import IN_FOLDER, Sealer, Sealing, open_sealer
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 from tests.unit.kms.moments import Crash, Fuse, watch_database, watch_folder
 
@@ -41,9 +42,9 @@ CHANNEL = "127.0.0.1:1"
 class Office:
     """One shard: a folder with keys, a database, and a desk that is opened anew after every crash."""
 
-    def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path, port: int) -> None:
-        self.folder, self.port, self.channel, self.chain = folder, port, CHANNEL, chain
-        keyring.enrol(folder, self.url, os.urandom)
+    def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path, port: int, sealing: Sealing) -> None:
+        self.folder, self.port, self.channel, self.chain, self.sealing = folder, port, CHANNEL, chain, sealing
+        keyring.enrol(folder, self.url, os.urandom, sealing)
         shutil.copy(template, folder / "kms.sqlite")
         self.signer = keyring.signer(folder)
         self.fuse, self.away, self.approved, self.key_epochs = Fuse(), False, frozenset[Digest](), KEY_EPOCHS
@@ -63,7 +64,7 @@ class Office:
     def restart(self) -> Desk:
         """A desk that knows only what is on the disk."""
         trust = Trust(31337, self.key_epochs, SCRIBE.address, self.approved, simulated=True, release_shares=self.release_shares)
-        self._desk = Desk(Holding(self.folder, self.signer, trust), self.ceremonies(), self.chain, os.urandom)
+        self._desk = Desk(Holding(self.folder, self.signer, trust, self.sealer()), self.ceremonies(), self.chain, os.urandom)
         return self._desk
 
     def ceremonies(self) -> Ceremonies:
@@ -86,15 +87,21 @@ class Office:
 
     def share(self, epoch: int, commitments: Sequence[Blob]) -> int:
         """The share that fits these commitments."""
-        return keyring.find_share(self.folder, epoch, commitments).scalar()
+        return keyring.find_share(self.folder, epoch, commitments, self.sealer()).scalar()
+
+    def sealer(self) -> Sealer:
+        """What seals its shares, as a new process opens it."""
+        return open_sealer(self.folder, self.sealing)
 
 
-def offices(folder: Path, count: int, first: int = 1, base: int = 7000) -> tuple[list[Office], OneEpoch]:
+def offices(
+    folder: Path, count: int, first: int = 1, base: int = 7000, sealing: Sealing = IN_FOLDER
+) -> tuple[list[Office], OneEpoch]:
     """Shards in folders of their own, at ports from `base` on, and the chain that they look at."""
     template, chain = folder / "template.sqlite", OneEpoch()
     folder.mkdir(parents=True, exist_ok=True)
     migrate(f"sqlite:///{template}")
-    return [Office(folder / f"shard-{n}", n, chain, template, base + n) for n in range(first, first + count)], chain
+    return [Office(folder / f"shard-{n}", n, chain, template, base + n, sealing) for n in range(first, first + count)], chain
 
 
 def plan(

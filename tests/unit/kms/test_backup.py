@@ -20,6 +20,7 @@ from kms import backup, keyring
 from kms.backup import Restored, back_up, open_backup, restore
 from kms.curve import encode_point
 from kms.dkg.erasing import erase
+from kms.files import write_whole
 from kms.serve import verify_meant
 from kms.shares import combine_values, split
 from tests.unit.kms.offices import OneEpoch
@@ -71,7 +72,7 @@ class Station:
         """Another share of the same key for this shard, beside the old one, which the chain means now."""
         held = {i: keyring.open_share(self.world.settings.shards[i - 1].folder, self.world.document).scalar() for i in (1, 2)}
         shares, points = split(combine_values(held), 2, 3, os.urandom)
-        keyring.seal_share(self.folder, 1, 1, shares[1], os.urandom, "-0a1b")
+        keyring.seal_share(self.folder, 1, 1, shares[1], "-0a1b")
         commitments = tuple(encode_point(point) for point in points)
         assert commitments[0] == self.world.document.record.public_key
         self.chain.epoch = replace(self.chain.epoch, commitments=Blob(b"".join(commitments)), version=1)
@@ -215,7 +216,7 @@ def test_a_restore_that_was_killed_is_gone_on_with(station: Station) -> None:
     draft = station.folder / ".restoring"
     draft.mkdir()
     (draft / "share-9.json").write_bytes(b"half of a")
-    keyring.write_whole(station.folder / "storage.key", before["storage.key"])
+    write_whole(station.folder / "storage.key", before["storage.key"])
     station.restore()
     assert station.content() == before and not draft.exists()
 

@@ -188,8 +188,8 @@ def test_the_end_of_an_epoch_erases_the_key_with_the_share(station: Station) -> 
 
 def test_an_attempt_that_never_came_into_force_is_erased_with_its_key(station: Station) -> None:
     station_share = keyring.open_share(station.folder, station.world.document)
-    keyring.seal_share(station.folder, EPOCH, 1, 5, os.urandom, "-0a1b")
-    keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), os.urandom, "-0a1b")
+    keyring.seal_share(station.folder, EPOCH, 1, 5, "-0a1b")
+    keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), "-0a1b")
     assert (
         erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock()).statement.erased
         == 1

@@ -1,0 +1,206 @@
+"""What seals shares: a key in the folder, in a file elsewhere, or with a command that has a key of its own. One behaviour."""
+
+import itertools
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+
+from bytewise.protocol import digests
+from bytewise.protocol.digests import Label
+from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.units import Blob
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.releases import ReleaseRecords
+from kms import keyring
+from kms.backup import back_up, restore
+from kms.dkg.erasing import erase
+from kms.dkg.scribe import epoch_document
+from kms.files import read_key, write_whole
+from kms.policy import key_domain
+from kms.sealing import Sealing, draw_key, open_sealer, wrap_folder
+from kms.serve import build_desk, build_shard
+from kms.wrapping import ask
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.offices import OneEpoch, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
+from tests.unit.kms.test_policies import settings, start
+from tests.unit.kms.world import World
+
+WRAPPER = Path(__file__).parents[2] / "wrapper.py"
+ONE, OTHER = (digests.labelled(Label.SHARE_AT_REST, 1, index) for index in (1, 2))
+
+
+def wrapped(folder: Path, wrap: str = "", unwrap: str = "", limit_s: float = 60.0) -> Sealing:
+    """A command with a key in this folder, which goes wrong as named."""
+    service = folder / "service.key"
+    if not service.exists():
+        service.write_bytes(Fernet.generate_key())
+    command = (sys.executable, str(WRAPPER), str(service))
+    return Sealing(None, (*command, "wrap", *wrap.split()), (*command, "unwrap", *unwrap.split()), limit_s)
+
+
+KINDS: dict[str, Callable[[Path], Sealing]] = {
+    "a key in the folder": lambda folder: Sealing(),
+    "a key elsewhere": lambda folder: Sealing(folder / "elsewhere.key"),
+    "a command": wrapped,
+}
+
+
+@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+def sealing(request: pytest.FixtureRequest, tmp_path: Path) -> Sealing:
+    made: Sealing = request.param(tmp_path)
+    return made
+
+
+def test_what_was_sealed_opens_for_its_purpose_and_for_nothing_else(sealing: Sealing, tmp_path: Path) -> None:
+    for name in ("shard", "stranger"):
+        (tmp_path / name).mkdir()
+    draw_key(tmp_path / "shard", sealing, os.urandom)
+    sealed = open_sealer(tmp_path / "shard", sealing).seal(b"a secret", ONE)
+    again = open_sealer(tmp_path / "shard", sealing)
+    assert b"a secret" not in sealed and sealed != again.seal(b"a secret", ONE)
+    assert again.open(sealed, ONE).reveal() == b"a secret"
+    altered = (b"", sealed[:-1], sealed + b"\0", sealed[:-1] + bytes([sealed[-1] ^ 1]))
+    for context, value in ((OTHER, sealed), *((ONE, each) for each in altered)):
+        with pytest.raises(ConfigurationError, match="does not open"):
+            again.open(value, context)
+    stranger = replace(sealing, key_file=tmp_path / "stranger.key") if sealing.key_file else sealing
+    draw_key(tmp_path / "stranger", stranger, os.urandom)
+    with pytest.raises(ConfigurationError, match="does not open"):
+        open_sealer(tmp_path / "stranger", stranger).open(sealed, ONE)
+
+
+def test_a_shard_makes_renews_erases_backs_up_and_restores_shares_under_any_of_them(sealing: Sealing, tmp_path: Path) -> None:
+    shards, chain = offices(tmp_path, 2, sealing=sealing)
+    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    source = on_chain(chain, made)
+    again = run(scribe_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    document, folder, first = epoch_document(again), shards[0].folder, shards[0]
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    records = ReleaseRecords(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), key_domain(CONTRACTS))
+    back_up(folder, tmp_path / "file", b"k" * 32, records, SystemClock(), os.urandom)
+    assert erase(folder, document, first.ceremonies(), chain, SystemClock(), sealing).statement.erased == 1
+    assert keyring.open_share(folder, document, first.sealer()).index == 1
+    assert (folder / "storage.key").exists() == (sealing == Sealing())
+    for path in folder.iterdir():
+        if path.name != "kms.sqlite":
+            path.unlink()
+    restored = restore(tmp_path / "file", b"k" * 32, folder, records, chain, sealing)
+    assert restored.dropped == (f"share-3-{made.id.hex()[:16]}.json",)
+    shares_make_the_key(again, numbered(shards))
+
+
+def test_a_key_that_lies_in_a_folder_is_taken_out_of_it_and_shares_stay_as_they_are(fresh: World, tmp_path: Path) -> None:
+    folder, sealing = fresh.settings.shards[0].folder, wrapped(tmp_path)
+    plain, share = (folder / "storage.key").read_bytes(), (folder / "share-1.json").read_bytes()
+    with pytest.raises(ConfigurationError, match="python -m kms wrap"):
+        open_sealer(folder, sealing)
+    wrap_folder(folder, sealing)
+    assert not (folder / "storage.key").exists() and (folder / "share-1.json").read_bytes() == share
+    assert keyring.open_share(folder, fresh.document, open_sealer(folder, sealing)).index == 1
+    raw = bytes.fromhex(plain.decode())
+    for path in folder.iterdir():
+        assert raw not in path.read_bytes() and plain not in path.read_bytes(), path.name
+    with pytest.raises(ConfigurationError, match=r"storage\.key"):
+        keyring.open_share(folder, fresh.document)
+    # A crash before the file was wiped, and a key of another folder.
+    write_whole(folder / "storage.key", plain)
+    with pytest.raises(ConfigurationError, match="python -m kms wrap"):
+        open_sealer(folder, sealing)
+    wrap_folder(folder, sealing)
+    assert keyring.open_share(folder, fresh.document, open_sealer(folder, sealing)).index == 1
+    shutil.copy(fresh.settings.shards[1].folder / "storage.key", folder)
+    with pytest.raises(ConfigurationError, match="another key"):
+        wrap_folder(folder, sealing)
+    assert (folder / "storage.key").exists()
+
+
+def test_a_shard_starts_and_takes_part_in_ceremonies_with_the_command_of_its_settings(fresh: World, tmp_path: Path) -> None:
+    start(fresh, fresh.policy)
+    sealing, folder = wrapped(tmp_path), fresh.settings.shards[0].folder
+    wrap_folder(folder, sealing)
+    plain = settings(fresh, scribe=SCRIBE.address)
+    chosen = replace(plain, wrap_command=sealing.wrap, unwrap_command=sealing.unwrap)
+    assert build_shard(chosen, CONTRACTS, fresh.chain).terms() is not None
+    build_desk(chosen, CONTRACTS, OneEpoch())
+    for build in (lambda of: build_shard(of, CONTRACTS, fresh.chain), lambda of: build_desk(of, CONTRACTS, OneEpoch())):
+        with pytest.raises(ConfigurationError, match=r"storage\.key"):
+            build(plain)
+        with pytest.raises(TryAgain, match="unwrap_command"):
+            build(replace(chosen, unwrap_command=(*sealing.unwrap, "failing")))
+
+
+WRONG_WRAPS = {
+    "failing": (TryAgain, r"wrap_command \(.*\) is unavailable: it ended with exit code 3; run it by hand"),
+    "silent": (ConfigurationError, "it must print its result on stdout"),
+    "long": (ConfigurationError, "it printed 20000 bytes"),
+    "open": (ConfigurationError, "it wraps nothing"),
+}
+WRONG_UNWRAPS = {
+    "failing": (TryAgain, r"unwrap_command \(.*\) is unavailable: it ended with exit code 3; run it by hand"),
+    "silent": (ConfigurationError, "it must print its result on stdout"),
+    "short": (ConfigurationError, "31 bytes and not the 32"),
+    "other": (ConfigurationError, "another key than was wrapped"),
+}
+
+
+@pytest.mark.parametrize("how", WRONG_WRAPS)
+def test_a_command_that_wraps_wrongly_is_named_and_nothing_is_stored(tmp_path: Path, how: str) -> None:
+    kind, what = WRONG_WRAPS[how]
+    with pytest.raises(kind, match=what) as caught:
+        draw_key(tmp_path, wrapped(tmp_path, wrap=how), lambda count: b"\x5e" * count)
+    assert "5e5e" not in str(caught.value) and "service.key" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["service.key"]
+
+
+@pytest.mark.parametrize("how", WRONG_UNWRAPS)
+def test_a_command_that_unwraps_wrongly_is_named_and_nothing_depends_on_it(tmp_path: Path, how: str) -> None:
+    kind, what = WRONG_UNWRAPS[how]
+    with pytest.raises(kind, match=what):
+        draw_key(tmp_path, wrapped(tmp_path, unwrap=how), os.urandom)
+    assert [path.name for path in tmp_path.iterdir()] == ["service.key"], "a key that nobody gives back is not stored"
+    draw_key(tmp_path, wrapped(tmp_path), os.urandom)
+    with pytest.raises(kind, match=what):
+        open_sealer(tmp_path, wrapped(tmp_path, unwrap=how))
+
+
+def test_a_command_that_is_late_or_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TryAgain, match=r"no end after 0\.2 s, and it was killed.*wrap_limit_s"):
+        draw_key(tmp_path, wrapped(tmp_path, wrap="slow", limit_s=0.2), os.urandom)
+    with pytest.raises(ConfigurationError, match="it cannot be started: No such file"):
+        draw_key(tmp_path, Sealing(None, (str(tmp_path / "none"),), ("true",)), os.urandom)
+    with pytest.raises(ConfigurationError, match="never wrapped"):
+        open_sealer(tmp_path, wrapped(tmp_path))
+
+
+def test_what_a_late_command_started_ends_with_it(tmp_path: Path) -> None:
+    noted = tmp_path / "child"
+    with pytest.raises(TryAgain):
+        ask("wrap_command", ("sh", "-c", f"sleep 600 & echo $! > {noted}; wait"), b"", 2.0)
+    stat = Path(f"/proc/{int(noted.read_text())}/stat")
+    for _ in itertools.takewhile(lambda _: stat.exists() and stat.read_text().split()[2] != "Z", range(1000)):
+        time.sleep(0.01)
+    assert not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+@pytest.mark.parametrize("arguments", [(None, ("a",)), (None, (), ("a",)), (Path("k"), ("a",), ("b",)), (None, (), (), 0.0)])
+def test_settings_that_contradict_each_other_are_refused(arguments: tuple[object, ...]) -> None:
+    with pytest.raises(ConfigurationError):
+        Sealing(*arguments)  # type: ignore[arg-type]
+
+
+def test_a_key_file_elsewhere_is_for_its_owner_alone(tmp_path: Path) -> None:
+    draw_key(tmp_path, Sealing(tmp_path / "own.key"), os.urandom)
+    assert len(read_key(tmp_path / "own.key")) == 32 and not (tmp_path / "storage.key").exists()
+    (tmp_path / "own.key").chmod(0o644)
+    with pytest.raises(ConfigurationError, match="only the owner"):
+        open_sealer(tmp_path, Sealing(tmp_path / "own.key"))
