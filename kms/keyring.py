@@ -199,7 +199,11 @@ def _fits(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -
 
 def _fitting(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> HeldShare:
     stored = decode(SealedShare, path.read_bytes())
-    raw = sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index))
+    try:
+        raw = sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index))
+    except ConfigurationError:
+        why = "does not open: it was altered, or sealed under another storage key, epoch or index"
+        raise ConfigurationError(path.name, why) from None
     verify_share(stored.index, decode_scalar(raw.reveal()), [decode_point(each) for each in commitments])
     return HeldShare(stored.index, raw)
 

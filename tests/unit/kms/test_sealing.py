@@ -55,7 +55,7 @@ KINDS: dict[str, Callable[[Path], Sealing]] = {
 }
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
+@pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
 def sealing(request: pytest.FixtureRequest, tmp_path: Path) -> Sealing:
     made: Sealing = request.param(tmp_path)
     return made
