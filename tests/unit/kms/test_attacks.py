@@ -151,7 +151,7 @@ def test_attack_21_an_old_backup_brings_no_share_back_and_does_where_the_chain_i
         station.restore()
     assert station.content() == {}
     # Control: two such shards, and the key is what it was before the resharing that was to make old shares worthless.
-    monkeypatch.setattr(backup, "_drop_stale", lambda draft, shard, view: iter(()))
+    monkeypatch.setattr(backup, "_drop_stale", lambda draft, shard, view, sealing: iter(()))
     station.restore()
     assert keyring.find_share(station.folder, 1, station.world.document.commitments).index == 1
 
