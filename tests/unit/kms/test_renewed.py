@@ -30,7 +30,7 @@ def dealt_again(world: World, *receivers: int, suffix: str = "-0a1b") -> Blob:
     held = {n: keyring.open_share(folders[n], world.document).scalar() for n in (1, 2)}
     shares, points = split(combine_values(held), 2, 3, os.urandom)
     for n in receivers:
-        keyring.seal_share(folders[n], 1, n, shares[n], os.urandom, suffix)
+        keyring.seal_share(folders[n], 1, n, shares[n], suffix)
     return Blob(b"".join(encode_point(point) for point in points))
 
 
