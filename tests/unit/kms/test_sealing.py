@@ -33,6 +33,7 @@ from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
 from tests.unit.kms.test_policies import settings, start
+from tests.unit.kms.test_renewed import dealt_again, mean
 from tests.unit.kms.world import World
 
 WRAPPER = Path(__file__).parents[2] / "wrapper.py"
@@ -126,11 +127,14 @@ def test_a_key_that_lies_in_a_folder_is_taken_out_of_it_and_shares_stay_as_they_
 
 def test_a_shard_starts_and_takes_part_in_ceremonies_with_the_command_of_its_settings(fresh: World, tmp_path: Path) -> None:
     start(fresh, fresh.policy)
-    sealing, folder = wrapped(tmp_path), fresh.settings.shards[0].folder
+    sealing, folder, renewed, case = wrapped(tmp_path), fresh.settings.shards[0].folder, dealt_again(fresh, 1), fresh.case()
     wrap_folder(folder, sealing)
     plain = settings(fresh, scribe=SCRIBE.address)
     chosen = replace(plain, wrap_command=sealing.wrap, unwrap_command=sealing.unwrap)
-    assert build_shard(chosen, CONTRACTS, fresh.chain).terms() is not None
+    shard = build_shard(chosen, CONTRACTS, fresh.chain)
+    mean(fresh, renewed)
+    fresh.chain.open(case)
+    assert fresh.release(shard, case).record.index == 0, "with the new share, which it finds without a restart"
     build_desk(chosen, CONTRACTS, OneEpoch())
     for build in (lambda of: build_shard(of, CONTRACTS, fresh.chain), lambda of: build_desk(of, CONTRACTS, OneEpoch())):
         with pytest.raises(ConfigurationError, match=r"storage\.key"):
