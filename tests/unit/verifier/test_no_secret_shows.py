@@ -32,6 +32,7 @@ NO_SECRETS = {
     "kms.mlkem._Key": {"vector", "matrix", "digest"},
     "kms.promises.Promise": {"chain_id", "key_epoch", "next_index", "record", "signature"},
     "kms.rebuilt.TransportKey": {"public"},
+    "kms.sealing.WrappedKey": {"wrapped", "check"},
     "verifier.enclave.judge.Judgement": {"code", "verify_passes"},
     "verifier.enclave.rebuilder.Born": {"transport_key"},
 }  # fmt: skip
