@@ -42,7 +42,9 @@ CHANNEL = "127.0.0.1:1"
 class Office:
     """One shard: a folder with keys, a database, and a desk that is opened anew after every crash."""
 
-    def __init__(self, folder: Path, number: int, chain: OneEpoch, template: Path, port: int, sealing: Sealing) -> None:
+    def __init__(
+        self, folder: Path, number: int, chain: OneEpoch, template: Path, port: int, sealing: Sealing = IN_FOLDER
+    ) -> None:
         self.folder, self.port, self.channel, self.chain, self.sealing = folder, port, CHANNEL, chain, sealing
         keyring.enrol(folder, self.url, os.urandom, sealing)
         shutil.copy(template, folder / "kms.sqlite")

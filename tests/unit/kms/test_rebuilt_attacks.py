@@ -16,13 +16,14 @@ from bytewise.protocol.errors import (
     ConfigurationError,
     EnvelopeProofBad,
     EpochClosed,
+    Fault,
     MalformedValue,
     ReleaseLogBroken,
     ReleaseNotRecorded,
     ShardLied,
 )
-from bytewise.protocol.keys import Decision, EpochDocument, ReleaseRequest, partial_info
-from bytewise.protocol.release_log import START, verify_log
+from bytewise.protocol.keys import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
+from bytewise.protocol.release_log import START, LogHead, verify_log
 from bytewise.protocol.seal import Envelope, envelope_hash, unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import SUITE_P256, SUITE_REBUILT
@@ -64,8 +65,12 @@ class OtherShare(Shard):
 class SilentRecord(Shard):
     """Gives its share and signs that it gave a partial."""
 
-    def _record(self, request, admitted, facts, head, decision):  # type: ignore[no-untyped-def]
-        return super()._record(request, admitted, facts, head, Decision.RELEASED)
+    def _record(
+        self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None
+    ) -> SignedRelease:
+        true = super()._record(request, admitted, facts, head, refused)
+        record = replace(true.record, decision=U8(Decision.RELEASED))
+        return replace(true, record=record, signature=self._signer.sign(typed_digest(DOMAIN, record)), grounds=None)
 
 
 class Partials(Shard):
