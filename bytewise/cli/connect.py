@@ -1,6 +1,6 @@
 """How a verb reaches a network: the address book, an RPC node, DA proxies. All are given by the user; none is trusted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -50,7 +50,7 @@ class Connection(NamedTuple):
 
 
 @contextmanager
-def connected(network_file: Path, rpc: Sequence[str], da: list[str]) -> Iterator[Connection]:
+def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
     """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
     network = address_book(network_file)
     reader = DocketReader(chain_of(rpc, network.chain_id), network)
@@ -58,7 +58,7 @@ def connected(network_file: Path, rpc: Sequence[str], da: list[str]) -> Iterator
         yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
 
 
-def chain_of(rpc: Sequence[str], chain_id: int) -> Chain:
+def chain_of(rpc: list[str], chain_id: int) -> Chain:
     """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for one that is named twice."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S)

@@ -1,7 +1,7 @@
 """How a verb hands over a call that somebody with an office makes: tried first, then printed for whoever signs, or sent."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -59,7 +59,7 @@ class Office(NamedTuple):
 
 
 def office(
-    file: Path, rpc: Sequence[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
+    file: Path, rpc: list[str], who: str | None, key: Path | None, devnet_account: int | None, send: bool,
     output: Output = Output.TABLE,
 ) -> Office:  # fmt: skip
     """The network of an address book, its code checked, and who asks; `ConfigurationError` for what contradicts itself."""

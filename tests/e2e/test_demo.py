@@ -211,7 +211,7 @@ def _ticketed(demo: Run) -> set[str]:
     receipt = next(a["receipt_id"] for a in demo.report["answers"] if a["operator"] == "honest")
     entitled = {m["voter"] for d in demo.report["disputes"] if d["receipt"] == receipt for m in d["members"]}
     where = demo.report["endpoints"]
-    with connected(demo.folder / "network.json", where["chain"], [where["da"]]) as connection:
+    with connected(demo.folder / "network.json", [where["chain"]], [where["da"]]) as connection:
         entitled |= _drawn(connection, receipt_argument(receipt))
     return {name for name, account in demo.report["names"].items() if account in entitled and name in VERIFIERS}
 
