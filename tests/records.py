@@ -22,6 +22,7 @@ from bytewise.protocol.appraisal import (
     TrustedMeasurement,
 )
 from bytewise.protocol.encoding import field_types
+from bytewise.protocol.grounds import Grounds
 from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
 from bytewise.protocol.keys import Refusal, ReleaseAnswer, ReleaseReply
 from bytewise.protocol.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Output, Request, TokenLogprobs
@@ -207,6 +208,7 @@ _SPECIAL: dict[type, Callable[[], dict[str, st.SearchStrategy[Any]]]] = {
     AppraisalPolicy: _policy,
     PlatformRule: _rule,
     TrustedMeasurement: _program,
+    Grounds: lambda: {"refusal": st.from_regex(r"(R-[0-9A-Z]{2,4})?", fullmatch=True)},
 }
 
 
