@@ -27,6 +27,9 @@ FORGE = cd $(CONTRACTS) && PATH="$(NODE_BIN):$$PATH" FOUNDRY_DISABLE_NIGHTLY_WAR
 DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits $(AUDITS)) \
 	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(KEYS),--keys $(KEYS)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
 
+# Tests wait for their own nodes and processes a third of the time, so there is one worker more than there are cores.
+WORKERS = $(shell $(PY) -c 'import os; print(min(4, len(os.sched_getaffinity(0)) + 1))')
+
 FORGE_BIN := $(CURDIR)/$(CONTRACTS)/node_modules/@foundry-rs/forge-linux-amd64/bin
 ANALYSERS := build/analysis-venv
 ANALYSERS_READY := $(ANALYSERS)/.installed
@@ -107,9 +110,9 @@ networks: install
 	@$(PY) -m pytest -q tests/e2e
 
 units: install
-	@echo '    all others, on up to four cores'
+	@echo '    all others, in $(WORKERS) processes'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
 
 campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'
