@@ -28,7 +28,7 @@ DEMO_FLAGS = $(if $(ADVERSARY),--adversary $(ADVERSARY)) $(if $(AUDITS),--audits
 	$(if $(WATCHTOWER),--watchtower $(WATCHTOWER)) $(if $(KEYS),--keys $(KEYS)) $(if $(filter 1 yes on true,$(KEEP)),--keep)
 
 # Tests wait for their own nodes and processes a third of the time, so there is one worker more than there are cores.
-WORKERS = $(shell $(PY) -c 'import os; print(min(4, len(os.sched_getaffinity(0)) + 1))')
+WORKERS = $(shell $(PY) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
 FORGE_BIN := $(CURDIR)/$(CONTRACTS)/node_modules/@foundry-rs/forge-linux-amd64/bin
 ANALYSERS := build/analysis-venv
