@@ -14,6 +14,7 @@ from bytewise.protocol.errors import (
     LaneStopped,
     ProtectionMissing,
     SecondVote,
+    SharesUnproven,
     StaleBackup,
     Unavailable,
     UnsupportedModel,
@@ -69,6 +70,13 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
         return (
             Exit.INCONCLUSIVE,
             "Nothing changed. Look at the reason, leave out who was named, and try again with another plan file.",
+        )
+    if isinstance(error, SharesUnproven):
+        return (
+            Exit.INCONCLUSIVE,
+            "Nothing was sent. The log is closed and takes no proof any more. Begin again with all shards up and another plan "
+            "file. Or name exactly these shards by `--without`, and see that they get their shares: the ceremony's own command, "
+            "run again, brings the end to who had joined; `bytewise kms repair` gives any a share, but not in a hybrid epoch.",
         )
     if isinstance(error, Unavailable):
         return Exit.UNAVAILABLE, "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later."

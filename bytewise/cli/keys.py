@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,8 @@ from chain.epoch_acts import Signed, open_epoch, reshare_epoch, retire_epoch
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from kms.dkg.conduct import agreed_plan, concluded, conduct
-from kms.dkg.scribe import epoch_document, share_consents, share_signatures, transcript_of
-from kms.dkg.state import Ceremony, getting
+from kms.dkg.scribe import epoch_document, share_consents, share_signatures, transcript_of, unproven, verify_proven
+from kms.dkg.state import Ceremony
 from kms.settings import CeremonySettings
 
 app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
@@ -35,6 +36,10 @@ app.command()(key_shard.restore)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
 CuratorOption = Annotated[Path, typer.Option("--key", help="Key file of the curator.")]
+WithoutOption = Annotated[
+    list[int] | None,
+    typer.Option("--without", metavar="INDEX", min=1, help="A shard that did not prove its share; repeat it for each of them."),
+]
 DryOption = Annotated[bool, typer.Option("--plan", help="Write and show the plan, and begin nothing.")]
 
 
@@ -75,19 +80,28 @@ def open_(
     key: CuratorOption,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
+    without: WithoutOption = None,
 ) -> None:
     """Put what a ceremony made in force: a new epoch, or new shares of one. Log and chain ask that enough shards signed for it.
 
-    Exit codes: 0 in force, 3 the ceremony is not done, 5 the node does not answer, 64 asked wrongly.
+    Every shard that gets a share must have proved it on the canary, but those that are named by `--without`: exactly those that
+    did not, or nothing is sent. Give each of them its share before it is needed (`bytewise kms repair`).
+
+    Exit codes: 0 in force, 3 the ceremony is not done, or shards proved no share and are not named, 5 the node does not answer,
+    64 asked wrongly (a shard that proved its share is named, say).
     """
     state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
     client = chain_of(rpc, book.chain_id)
-    write_network(network, put_in_force(client, verify_code(client, book), load_signer(key), state))
+    write_network(network, put_in_force(client, verify_code(client, book), load_signer(key), state, without or ()))
     print(f"key epoch {state.plan.epoch}, shares of version {state.plan.version}, is in force and in {network}")
 
 
-def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony) -> Network:
-    """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again."""
+def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony, without: Collection[int] = ()) -> Network:
+    """The address book after the chain was told what a ceremony made, with its signatures. What was told before is not again.
+
+    Nothing is told if a shard but those of `without` did not prove its share (`kms.dkg.scribe.verify_proven`).
+    """
+    verify_proven(state, without)
     document, reader = epoch_document(state), DocketReader(client, book)
     signed = Signed(transcript_of(state), share_signatures(state), share_consents(state))
     head = reader.head()
@@ -98,15 +112,23 @@ def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Cere
 
 
 @app.command()
-def rotate(config: ConfigOption, key: CuratorOption, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS) -> None:
+def rotate(
+    config: ConfigOption,
+    key: CuratorOption,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    without: WithoutOption = None,
+) -> None:
     """Make the key of the next epoch and put it in force: `dkg`, then `open`. The same command goes on after a crash.
 
-    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise kms retire`.
+    The epoch before drains: its shards go on serving it, each process its own epoch, until `bytewise kms retire`. If shards
+    proved no share it stays in force, unless the same command names exactly them by `--without` (`open`).
 
-    Exit codes: 0 in force, 3 the ceremony failed and nothing changed, 5 the node does not answer, 64 asked wrongly.
+    Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards proved no share and are not named, 5 the node does
+    not answer, 64 asked wrongly.
     """
     _ceremony(config, Purpose.GENERATE, dry=False)
-    open_(config, key, network, rpc)
+    open_(config, key, network, rpc, without)
 
 
 @app.command()
@@ -156,6 +178,6 @@ def _told(state: Ceremony) -> dict[str, object]:
         "public_key": hex0x(result.public_key) if result else None,
         "dealers": list(result.qualified) if result else [],
         "confirmed": sorted(state.partials),
-        "unproven": [seat.index for seat in getting(state.plan) if seat.index not in state.partials],
+        "unproven": list(unproven(state)),
         "liars": dict(state.lies),
     }

@@ -57,7 +57,7 @@ class ShardRefused(Fault):
 
 
 class CeremonyRefused(Fault):
-    """A plan that cannot be right, or a message that has no place where its ceremony stands."""
+    """A plan that cannot be right, a message that has no place where its ceremony stands, or evidence that convicts no scribe."""
 
     rule, template = "R-38", "ceremony {0}: {1}"
 
@@ -246,6 +246,12 @@ class NoAgreement(Unavailable):
     """Too few of several chain endpoints gave the same answer; which ones differ or said nothing is named by their places."""
 
     rule, template = "R-67", "{0}: fewer than {1} chain endpoints agree: {2}"
+
+
+class SharesUnproven(Unavailable):
+    """A ceremony that made a key while some of its shards did not prove their shares: it is put in force only without them."""
+
+    rule, template = "R-68", "ceremony {0}: no proof of the shares of shards {1}"
 
 
 # --- inference ---

@@ -4,14 +4,22 @@ It holds no secret of the key. What it stores is public; a scribe that crashed g
 else: it signs the head of all that it brings, and never two of one number of messages, for the log is durable first.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from typing import Protocol
 
 from bytewise.protocol.ceremony import CeremonySeat, Plan, SignedPlan, announce
 from bytewise.protocol.ceremony_log import PAGE_BYTES, Close, Exchange, ExchangeAnswer, Message, bring, next_head, say
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import BytewiseError, CeremonyRefused, Fault, LogForked, NoProgress
+from bytewise.protocol.errors import (
+    BytewiseError,
+    CeremonyRefused,
+    ConfigurationError,
+    Fault,
+    LogForked,
+    NoProgress,
+    SharesUnproven,
+)
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Signer
@@ -20,7 +28,7 @@ from bytewise.service import telemetry
 from bytewise.storage.ceremonies import Ceremonies
 from kms.curve import encode_point
 from kms.dkg.ceremony import apply, is_complete, replay
-from kms.dkg.state import Ceremony, Phase, newcomers
+from kms.dkg.state import Ceremony, Phase, getting, newcomers
 
 ENDED = (Phase.DONE, Phase.FAILED)
 
@@ -134,6 +142,36 @@ def transcript_of(state: Ceremony) -> Digest:
     if state.result is None:
         raise CeremonyRefused(state.id.hex()[:16], f"no transcript in phase {state.phase.name}")
     return state.result.transcript
+
+
+def unproven(state: Ceremony) -> dict[int, str]:
+    """Who gets a share and did not prove it before the log closed, by index, and why: the canary says nothing of their shares."""
+    missing = [seat for seat in getting(state.plan) if seat.index not in state.partials]
+    return {seat.index: _why_unproven(state, seat) for seat in missing}
+
+
+def verify_proven(state: Ceremony, without: Collection[int] = ()) -> Ceremony:
+    """The ceremony, if all who get a share proved it but those named here; else `SharesUnproven`.
+
+    `ConfigurationError` if one who is named did prove its share, or gets none.
+    """
+    missing = unproven(state)
+    for index in sorted(set(without) - missing.keys()):
+        known = index in {seat.index for seat in getting(state.plan)}
+        raise ConfigurationError(
+            f"--without {index}", "this shard proved its share" if known else "no shard gets a share of this index"
+        )
+    left = [f"{index} ({why})" for index, why in missing.items() if index not in without]
+    if left:
+        raise SharesUnproven(state.id.hex()[:16], ", ".join(left))
+    return state
+
+
+def _why_unproven(state: Ceremony, seat: CeremonySeat) -> str:
+    if seat.address in state.lies:
+        return f"was found lying: {state.lies[seat.address]}"
+    joined = state.plan.heir is not None or seat.index in state.keys
+    return "was silent at the end" if joined else "did not join, and has no share"
 
 
 def epoch_document(state: Ceremony) -> EpochDocument:

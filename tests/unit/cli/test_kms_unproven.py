@@ -1,0 +1,139 @@
+"""What shards did not prove is put in force only by who names them: `bytewise kms open` and `rotate --without`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol.ceremony import Plan, announce
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, SharesUnproven
+from bytewise.protocol.keys import EpochDocument
+from bytewise.storage.migrate import migrate
+from chain.keys import save_signer
+from kms.dkg.scribe import epoch_document, unproven, verify_proven
+from kms.dkg.state import Ceremony, Phase
+from tests.anvil import Anvil
+from tests.devnet import reader
+from tests.unit.cli.test_kms import CURATOR, Site
+from tests.unit.kms.ceremonies import SCRIBE, Town, generated, party, plan_for, seat
+from tests.unit.kms.liars import wrong_partial
+from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
+
+EPOCH = 2
+
+
+class Ceremonies:
+    """Three shards in folders, a scribe, and the settings that `bytewise kms` reads of each ceremony."""
+
+    def __init__(self, site: Site) -> None:
+        self.site, self.folder = site, site.folder / "next"
+        self.shards, self.chain = offices(self.folder, 3)
+        for each in self.shards:
+            each.key_epochs = site.network.addresses.key_epochs
+        save_signer(site.folder / "scribe.key", SCRIBE)
+        migrate(f"sqlite:///{self.folder / 'scribe.sqlite'}")
+
+    def plan(self, dealt: EpochDocument | None = None) -> Plan:
+        """Of a new key, or of the shares of this one."""
+        if dealt is None:
+            agreed = plan(self.shards, 2, 2, epoch=EPOCH)
+        else:
+            source = on_chain(self.chain, self.made)
+            agreed = plan(self.shards, 2, 2, dealers=numbered(self.shards), source=source, epoch=EPOCH)
+        return replace(agreed, key_epochs=self.site.network.addresses.key_epochs)
+
+    def hold(self, name: str, agreed: Plan, silent: Office, since: Phase) -> Ceremony:
+        """A ceremony in which one shard is away from a phase on; its plan and settings are where the verbs look."""
+        scribe, turns = scribe_of(self.folder, agreed, self.shards), Turns()
+
+        def clock() -> float:
+            silent.away |= scribe.state.phase >= since
+            return turns.clock()
+
+        self.made = scribe.run(PHASE_S, 1.0, clock, turns.wait)
+        silent.away = False
+        folder = self.site.folder
+        (folder / f"{name}.plan").write_bytes(encode(announce(SCRIBE, agreed)))
+        (folder / f"{name}.toml").write_text(
+            f"epoch = {EPOCH}\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 1.0\n"
+            f"network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = '{name}.plan'\n"
+            f"out_file = '{name}.json'\ndatabase_url = 'sqlite:///{self.folder / 'scribe.sqlite'}'\n"
+        )
+        return self.made
+
+    def verb(self, verb: str, name: str, *without: int) -> int:
+        """`open` or `rotate`; the exit code."""
+        named = [word for index in without for word in ("--without", str(index))]
+        keys = ["--config", str(self.site.folder / f"{name}.toml"), "--key", str(self.site.folder / "curator.key")]
+        return self.site.kms(verb, *keys, *named)
+
+
+@pytest.mark.e2e
+def test_a_key_that_a_shard_did_not_prove_is_put_in_force_only_by_who_names_that_shard(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = Site(anvil, tmp_path, capsys)
+    held, chain = Ceremonies(site), reader(anvil, site.network)
+    late = held.shards[2]
+    made = held.hold("new", held.plan(), late, Phase.CONFIRMING)
+    assert made.phase is Phase.DONE and unproven(made) == {3: "was silent at the end"}
+    sent = anvil.client.nonce(CURATOR.address)
+    for verb in ("open", "rotate"):
+        assert held.verb(verb, "new") == Exit.INCONCLUSIVE
+        assert "no proof of the shares of shards 3 (was silent at the end)" in (said := site.said())
+        assert "Nothing was sent" in said and "--without" in said
+        for wrong, why in (
+            ((2,), "proved its share"),
+            ((3, 2), "proved its share"),
+            ((3, 9), "no shard gets a share of this index"),
+        ):
+            assert held.verb(verb, "new", *wrong) == Exit.USAGE
+            assert why in site.said()
+    assert anvil.client.nonce(CURATOR.address) == sent and chain.epoch_on_chain(EPOCH, chain.head()).commitments == b""
+    assert held.verb("rotate", "new", 3) == held.verb("open", "new", 3) == Exit.OK
+    assert held.verb("open", "new") == Exit.INCONCLUSIVE, "also when it is in force"
+    # Who had joined gets its share from the log, which takes no proof of it any more.
+    assert run(scribe_of(held.folder, made.plan, held.shards)) == made
+    shares_make_the_key(made, numbered(held.shards))
+    # Shares that are dealt again: the old ones stay in force until the curator names who was not there.
+    first = epoch_document(made)
+    again = held.hold("again", held.plan(first), late, Phase.JOINING)
+    assert again.phase is Phase.DONE and unproven(again) == {3: "did not join, and has no share"}
+    assert held.verb("open", "again") == Exit.INCONCLUSIVE
+    assert "shards 3 (did not join, and has no share)" in site.said()
+    assert chain.epoch_on_chain(EPOCH, chain.head()).commitments == b"".join(first.commitments)
+    assert held.verb("open", "again", 3) == Exit.OK
+    assert chain.epoch_on_chain(EPOCH, chain.head()).version == 1
+
+
+def done(town: Town) -> Ceremony:
+    state = town.run()
+    assert state.phase is Phase.DONE
+    return state
+
+
+def test_each_shard_that_proved_no_share_is_named_with_why_and_a_repair_has_none() -> None:
+    parties = [party(n) for n in range(1, 8)]
+    parties[2].absent, parties[3].absent = {Phase.CONFIRMING}, {Phase.JOINING}
+    parties[4].meddle = wrong_partial
+    state = done(Town(plan_for(parties, 2, 4), parties))
+    assert list(unproven(state)) == [3, 4, 5] and unproven(state)[5].startswith("was found lying: ")
+    named: Sequence[int]
+    for named in ((), (3,), (3, 4), (4, 5)):
+        with pytest.raises(SharesUnproven) as refused:
+            verify_proven(state, named)
+        assert [f"{index} (" in str(refused.value) for index in (3, 4, 5)] == [index not in named for index in (3, 4, 5)]
+    assert verify_proven(state, [5, 3, 4, 3]) is state
+    with pytest.raises(ConfigurationError, match="--without 1: this shard proved its share"):
+        verify_proven(state, [1, 3, 4, 5])
+    held, source = generated(2, 3)
+    heir = replace(held[0], share=None)
+    mending = plan_for(held[1:], 2, 2, dealers=dict(enumerate(held[1:], 2)), source=source, heir=seat(1, heir))
+    repaired = done(Town(mending, [heir, *held[1:]]))
+    assert verify_proven(repaired) is repaired
+    with pytest.raises(ConfigurationError, match="--without 2: no shard gets a share of this index"):
+        verify_proven(repaired, [2])
