@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli import key_init, key_log, key_shard
+from bytewise.cli import key_forks, key_init, key_log, key_shard
 from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
@@ -29,6 +29,7 @@ from kms.settings import CeremonySettings
 
 app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, renew, move, repair and end them; see who used them.")
 app.add_typer(key_log.app, name="log")
+app.add_typer(key_forks.app, name="forks")
 app.command()(key_init.init)
 app.command()(key_shard.status)
 app.command()(key_shard.backup)

@@ -189,19 +189,29 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedHead:
+    """A scribe's word how its log of a ceremony goes, up to a number of messages."""
+
+    length: int
+    """How many."""
+    head: Digest
+    """Head of the log after them."""
+    signature: Blob
+    """The scribe's, over ceremony, number and head: two of one number that differ are a fork (`ceremony_forks`)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """Body of `POST /v1/ceremony`: the scribe brings the log and asks what the shard has to say."""
 
     plan: SignedPlan
     """Which ceremony."""
-    first: int
-    """Number of the first message below: as many as the shard said that it has."""
+    before: SignedHead
+    """The log before the messages below: as many messages as the shard said that it has."""
     messages: tuple[Message, ...]
     """The log from there on, a bounded page of it."""
-    head: Digest
-    """Head of the log after these messages."""
-    signature: Blob
-    """The scribe's, over ceremony, number of messages up to there, and head: two of one number that differ are a fork."""
+    after: SignedHead
+    """The log with these messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,21 +246,41 @@ def read_message(message: Message) -> Body:
 
 def bring(scribe: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
     """The exchange that brings these messages; `before` is the head of the log before them."""
-    head = head_after(before, messages)
-    return Exchange(plan, first, messages, head, scribe.sign(_brought(plan, first + len(messages), head)))
+    after = sign_head(scribe, plan, first + len(messages), head_after(before, messages))
+    return Exchange(plan, sign_head(scribe, plan, first, before), messages, after)
+
+
+def sign_head(scribe: Signer, plan: SignedPlan, length: int, head: Digest) -> SignedHead:
+    """The scribe's word for its log. Who signs two heads of one length is convicted by them: the log is durable first."""
+    return SignedHead(length, head, scribe.sign(_head_digest(plan, length, head)))
+
+
+def verify_head(plan: SignedPlan, told: SignedHead) -> SignedHead:
+    """The head, if the scribe of the plan signed it for this ceremony; else `BadSignature`, `CeremonyRefused` for no number."""
+    if told.length < 0:
+        raise CeremonyRefused(plan.plan.digest.hex()[:16], f"a log of {told.length} messages")
+    verify_signature("log of a ceremony", _head_digest(plan, told.length, told.head), told.signature, plan.plan.scribe)
+    return told
 
 
 def verify_brought(asked: Exchange) -> Exchange:
-    """The exchange, if the scribe of its plan signed the head that it names; `BadSignature`, `CeremonyRefused` for no number."""
-    plan = asked.plan.plan
-    if asked.first < 0:
-        raise CeremonyRefused(plan.digest.hex()[:16], f"messages from number {asked.first} on")
-    digest = _brought(asked.plan, asked.first + len(asked.messages), asked.head)
-    verify_signature("log of a ceremony", digest, asked.signature, plan.scribe)
+    """The exchange, if its scribe signed both heads and the messages lead from the first to the second.
+
+    Else `BadSignature` or `CeremonyRefused`: anybody can put other messages between two heads of an honest scribe.
+    """
+    before, after = (verify_head(asked.plan, each) for each in (asked.before, asked.after))
+    verify_leads(asked.plan, before.head, asked.messages, after, before.length)
     return asked
 
 
-def _brought(plan: SignedPlan, length: int, head: Digest) -> Digest:
+def verify_leads(plan: SignedPlan, head: Digest, messages: tuple[Message, ...], end: SignedHead, first: int) -> SignedHead:
+    """The end, if the log whose head is this after `first` messages ends there with these; else `CeremonyRefused`."""
+    if first + len(messages) != end.length or head_after(head, messages) != end.head:
+        raise CeremonyRefused(plan.plan.digest.hex()[:16], f"messages that do not lead to the signed head of {end.length}")
+    return end
+
+
+def _head_digest(plan: SignedPlan, length: int, head: Digest) -> Digest:
     return digests.labelled(Label.CEREMONY_HEAD, plan.plan.digest, length, head)
 
 

@@ -1,7 +1,7 @@
 """What a shard, or the scribe, knows of key ceremonies: plans, logs, own words. Each is durable before anything is sent.
 
 A log only grows: another message at a number that is taken is a fork. An own word is stored once: whoever asks again, after a
-crash or with another word, gets the first.
+crash or with another word, gets the first. Of the other logs that a scribe showed the first is kept, as evidence.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,14 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from bytewise.protocol.ceremony import Plan, SignedPlan
-from bytewise.protocol.ceremony_log import Message
+from bytewise.protocol.ceremony_forks import Fork, LogCopy
+from bytewise.protocol.ceremony_log import Message, SignedHead
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import Fault, LogForked, StoreCorrupt
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.locks import alone
-from bytewise.storage.tables_ceremonies import CeremonyLogRow, CeremonyRow, CeremonyWordRow
+from bytewise.storage.tables_ceremonies import CeremonyForkRow, CeremonyLogRow, CeremonyRow, CeremonyWordRow
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ class Kept(NamedTuple):
     """How it ended; empty while it runs."""
     log: tuple[Message, ...]
     """As far as we know it."""
+    end: SignedHead | None
+    """The scribe's word for that log; None where nobody brought it, or before schema 0009."""
 
 
 class Ceremonies:
@@ -54,13 +57,14 @@ class Ceremonies:
 
     def find(self, name: Digest) -> Kept | None:
         """A ceremony as stored; None if it is unknown, `StoreCorrupt` if it is damaged."""
-        query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.ended).where(CeremonyRow.id == name)
+        query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.ended, CeremonyRow.log_end).where(CeremonyRow.id == name)
         with reading(self._engine) as connection:
             row = connection.execute(query).one_or_none()
             if row is None:
                 return None
             log = tuple(_decoded(Message, each) for each in _log(connection, name))
-        return Kept(_decoded(SignedPlan, row.plan), row.seed, row.ended, log)
+        end = None if row.log_end is None else _decoded(SignedHead, row.log_end)
+        return Kept(_decoded(SignedPlan, row.plan), row.seed, row.ended, log, end)
 
     def running(self) -> tuple[Plan, ...]:
         """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""
@@ -69,10 +73,11 @@ class Ceremonies:
             rows = connection.execute(query).scalars().all()
         return tuple(_decoded(SignedPlan, each).plan for each in rows)
 
-    def append(self, name: Digest, first: int, messages: Sequence[Message]) -> int:
+    def append(self, name: Digest, first: int, messages: Sequence[Message], end: SignedHead | None = None) -> int:
         """Adds messages from number `first` on; those that we have must be the same. The length of the log then.
 
-        `LogForked` if one differs, or if there would be a gap; nothing is stored then.
+        `end` is what the scribe signed for the log with them, for who is not the scribe. `LogForked` if a message differs, or if
+        there would be a gap; nothing is stored then.
         """
         with writing(self._engine) as connection:
             alone(connection, f"ceremony {name.hex()}")
@@ -85,7 +90,26 @@ class Ceremonies:
                     raise LogForked(name.hex()[:16], f"message {number} differs")
                 if number >= len(have):
                     connection.execute(insert(CeremonyLogRow).values(ceremony=name, number=number, message=raw))
+            if end is not None and end.length > len(have):
+                connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(log_end=encode(end)))
         return max(len(have), first + len(messages))
+
+    def keep_fork(self, fork: Fork) -> bool:
+        """Stores evidence of another log of a ceremony that we have, unless there is some; whether it was the first."""
+        with writing(self._engine) as connection:
+            return insert_if_absent(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
+
+    def copies(self) -> tuple[LogCopy, ...]:
+        """What we have of every ceremony whose scribe signed it, by name; `StoreCorrupt` if something is damaged."""
+        with reading(self._engine) as connection:
+            names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
+            forks = {row.ceremony: row.fork for row in connection.execute(select(CeremonyForkRow.ceremony, CeremonyForkRow.fork))}
+        found = ((forks.get(name), self.find(Digest(name))) for name in names)
+        return tuple(
+            LogCopy(kept.signed, kept.log, kept.end, None if fork is None else _decoded(Fork, fork))
+            for fork, kept in found
+            if kept is not None and kept.end is not None
+        )
 
     def keep(self, message: Message) -> Message:
         """The one message of this kind that we say in its ceremony: this one, or what was stored before."""

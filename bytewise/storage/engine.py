@@ -20,7 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from bytewise.protocol.errors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.base import Base
 
-HEAD = "0008"
+HEAD = "0009"
 """Newest Alembic revision; a test compares it with the migrations, so that actors need not import Alembic."""
 
 BUSY_TIMEOUT_MS = 15_000

@@ -1,4 +1,4 @@
-"""Tables of key ceremonies: the plan, the log as we know it, our own words, and the sealed seed while one runs."""
+"""Tables of key ceremonies: plan, log as we know it, what its scribe signed, own words, the sealed seed while one runs."""
 
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
@@ -14,6 +14,8 @@ class CeremonyRow(Base):
     plan: Mapped[Bytes]
     seed: Mapped[Bytes]
     ended: Mapped[Word]
+    log_end: Mapped[Bytes | None]
+    """The scribe's signed head of our whole log; none in a scribe's own store, nor where the log is from before schema 0009."""
 
 
 class CeremonyLogRow(Base):
@@ -23,6 +25,14 @@ class CeremonyLogRow(Base):
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
     number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     message: Mapped[Bytes]
+
+
+class CeremonyForkRow(Base):
+    """The first other log that the scribe of a ceremony showed us, with what it signed for it."""
+
+    __tablename__ = "ceremony_fork"
+    ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
+    fork: Mapped[Bytes]
 
 
 class CeremonyWordRow(Base):

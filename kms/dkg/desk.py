@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bytewise.protocol import digests
 from bytewise.protocol.ceremony import Plan, SignedPlan, verify_plan
+from bytewise.protocol.ceremony_forks import brought, find_fork
 from bytewise.protocol.ceremony_log import (
     MAX_EXCHANGE_BYTES,
     MAX_EXCHANGE_MARKS,
@@ -95,23 +96,28 @@ class Desk:
 
     def _extended(self, plan: Plan, kept: Kept, asked: Exchange) -> Ceremony:
         """The state after the request's log. What our rules refuse is not stored, and neither is what comes after a gap."""
-        state = self._replayed(plan, kept.log)
-        overlap = asked.messages[: max(0, state.length - asked.first)]
-        if asked.first > state.length:
+        state, first = self._replayed(plan, kept.log), asked.before.length
+        if first > state.length:
             return state
-        if overlap != kept.log[asked.first : asked.first + len(overlap)]:
-            raise LogForked(plan.digest.hex()[:16], f"from message {asked.first} on")
-        fresh = asked.messages[len(overlap) :]
-        if asked.first + len(asked.messages) >= state.length and head_after(state.head, fresh) != asked.head:
-            raise LogForked(
-                plan.digest.hex()[:16], f"its scribe signed another one of {asked.first + len(asked.messages)} messages"
-            )
+        self._verify_same_log(state, kept, asked)
+        length, fresh = state.length, asked.messages[state.length - first :]
         for message in fresh:
             state = apply(state, message)
         if fresh:
-            self._records.append(plan.digest, asked.first + len(overlap), fresh)
+            self._records.append(plan.digest, length, fresh, asked.after)
         self._states[plan.digest] = state
         return state
+
+    def _verify_same_log(self, state: Ceremony, kept: Kept, asked: Exchange) -> Exchange:
+        """The exchange, if it goes on from our log; else `LogForked`, and what convicts its scribe is stored."""
+        first, last = asked.before.length, asked.after.length
+        begun = state.head if first == state.length else head_after(state.id, kept.log[:first])
+        if asked.before.head == begun and asked.messages[: state.length - first] == kept.log[first:last]:
+            return asked
+        fork = find_fork(kept.signed, kept.log, kept.end, brought(asked)) if kept.end is not None else None
+        if fork is not None and self._records.keep_fork(fork):
+            telemetry.log("kms.scribe_forked", ceremony=state.id.hex(), scribe=state.plan.scribe, length=fork.shorter.length)
+        raise LogForked(state.id.hex()[:16], f"in its messages {first} to {last}")
 
     def _replayed(self, plan: Plan, log: tuple[Message, ...]) -> Ceremony:
         state = self._states.get(plan.digest)

@@ -1,21 +1,25 @@
 """Key ceremonies: what a shard reads of a scribe, a scribe of a shard, and what a member can say that every rule then sees."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bytewise.protocol.ceremony import Plan, announce
+from bytewise.protocol.ceremony_forks import LogCopy, fork_of_copies, read_copy, verify_fork
 from bytewise.protocol.ceremony_log import (
     MAX_EXCHANGE_MARKS,
     Exchange,
     ExchangeAnswer,
     Message,
     bring,
+    head_after,
     read_message,
+    sign_head,
 )
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, Fault, Unavailable
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked, Unavailable
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob
@@ -24,7 +28,7 @@ from kms.dkg.state import Ceremony
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, same, target
 from tests.unit.kms.ceremonies import SCRIBE, Party, Town, generated, party, plan_for, seat
-from tests.unit.kms.offices import Office, offices, plan, scribe_of
+from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
 
 
 class Moment(NamedTuple):
@@ -133,14 +137,40 @@ def exchanges(folder: Path) -> Target:
     def read(data: bytes) -> None:
         try:
             desk.exchange(data)
-        except BadSignature:
+        except (BadSignature, CeremonyRefused):
             # The scribe is no better than others: whatever it signs is looked at too.
             asked = decode(Exchange, data, MAX_EXCHANGE_MARKS)
-            before = scribe.heads[asked.first] if 0 <= asked.first < len(scribe.heads) else asked.head
-            signed = announce(SCRIBE, asked.plan.plan)
-            desk.exchange(encode(bring(SCRIBE, signed, max(asked.first, 0), asked.messages, before)))
+            first = max(asked.before.length, 0)
+            before = scribe.heads[first] if first < len(scribe.heads) else asked.before.head
+            desk.exchange(encode(bring(SCRIBE, announce(SCRIBE, asked.plan.plan), first, asked.messages, before)))
 
     return target(read, first.asked, (Fault, Unavailable))
+
+
+def log_copies(folder: Path) -> Target:
+    """Files of `bytewise kms forks`: a shard's log that its scribe signed, alone and beside a second one of that scribe."""
+    parties, _ = offices(folder, 2)
+    agreed = plan(parties, 2, 2)
+    words = tuple(message for each in parties for message in each.exchange(brought(agreed)).messages)
+    for log, who in ((words[:3], 0), (words[::-1], 1), (words[::-1], 0)):
+        with contextlib.suppress(LogForked):
+            parties[who].exchange(brought(agreed, log))
+    seeds = [copy for each in parties for copy in each.ceremonies().copies()]
+
+    def read(data: bytes) -> None:
+        try:
+            found = same(read_copy(data), data)
+        except (BadSignature, CeremonyRefused):
+            # What a scribe signs is looked at too, whatever it is.
+            copy = decode(LogCopy, data)
+            signed = announce(SCRIBE, copy.plan.plan)
+            end = sign_head(SCRIBE, signed, len(copy.messages), head_after(signed.plan.digest, copy.messages))
+            found = read_copy(encode(LogCopy(signed, copy.messages, end, copy.fork)))
+        for each in seeds:
+            if (fork := fork_of_copies(found, each)) is not None:
+                verify_fork(fork)
+
+    return target(read, [encode(each) for each in seeds])
 
 
 def exchange_answers(folder: Path) -> Target:

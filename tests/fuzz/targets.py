@@ -21,6 +21,7 @@ TARGETS: Mapping[str, Callable[[Path], Target]] = {
     "ceremony plan": of_ceremonies.plans,
     "ceremony messages": of_ceremonies.messages,
     "ceremony exchange": of_ceremonies.exchanges,
+    "ceremony log": of_ceremonies.log_copies,
     "ceremony answers": of_ceremonies.exchange_answers,
     "evidence": of_evidence.evidence,
     "snp report and certificates": of_evidence.snp_evidence,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.ceremony import Plan, announce
-from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, read_message, say
+from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, read_message, say, sign_head
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, LogForked
 from bytewise.protocol.units import Blob
 from kms.dkg.ceremony import begin
@@ -30,8 +30,8 @@ def test_a_shard_that_was_shown_one_log_takes_no_other(tmp_path: Path) -> None:
     assert shards[0].exchange(bring(SCRIBE, signed, 7, own, state.id)).length == 1
     with pytest.raises(CeremonyRefused):
         close = say(SCRIBE, state.id, Close(Phase.JOINING, state.head))
-        shards[0].exchange(bring(SCRIBE, signed, 1, (close,), one.head))
-    assert shards[0].exchange(bring(SCRIBE, signed, 1, (), one.head)).messages == own[1:]
+        shards[0].exchange(bring(SCRIBE, signed, 1, (close,), one.after.head))
+    assert shards[0].exchange(bring(SCRIBE, signed, 1, (), one.after.head)).messages == own[1:]
 
 
 def test_logs_that_differ_when_a_phase_ends_leave_two_closings_of_it_with_the_shards(tmp_path: Path) -> None:
@@ -53,17 +53,26 @@ def test_only_what_the_scribe_signed_is_looked_at(tmp_path: Path) -> None:
     agreed = plan(shards, 2, 2)
     good = brought(agreed)
     own = shards[0].exchange(good).messages
-    seen = head_after(agreed.digest, own)
+    seen, liar = head_after(agreed.digest, own), shards[1].signer
+    signed = brought(agreed, own[:1])
+    wrong = [replace(good.after, head=seen), replace(good.after, length=1), replace(good.after, signature=Blob(b""))]
+    wrong.append(sign_head(liar, good.plan, 0, agreed.digest))
     for altered in (
-        replace(good, messages=own), replace(good, head=seen), replace(good, first=1), replace(good, messages=own, head=seen),
-        bring(shards[1].signer, good.plan, 0, own, agreed.digest), replace(good, signature=Blob(b"")),
-        replace(good, plan=announce(SCRIBE, plan(shards, 2, 2))),
+        *(replace(good, before=each) for each in wrong), *(replace(good, after=each) for each in wrong),
+        bring(liar, good.plan, 0, own, agreed.digest), replace(good, plan=announce(SCRIBE, plan(shards, 2, 2))),
     ):  # fmt: skip
         with pytest.raises(BadSignature):
             shards[0].exchange(altered)
-    with pytest.raises(CeremonyRefused):
-        shards[0].exchange(replace(good, first=-1))
-    assert shards[0].exchange(good).length == 0
+    # Anybody can put these together of what an honest scribe signed.
+    for altered in (
+        replace(good, messages=own), replace(signed, messages=own[1:]), replace(signed, messages=()),
+        replace(signed, before=signed.after), replace(good, after=signed.after),
+    ):  # fmt: skip
+        with pytest.raises(CeremonyRefused, match="do not lead to the signed head"):
+            shards[0].exchange(altered)
+    with pytest.raises(CeremonyRefused, match="a log of -1 messages"):
+        shards[0].exchange(replace(good, before=replace(good.before, length=-1)))
+    assert shards[0].exchange(good).length == 0 and shards[0].ceremonies().copies() == ()
 
 
 def test_a_shard_that_shows_the_others_a_log_of_its_own_first_is_refused_and_stops_every_ceremony_where_nobody_asks_who_signed(

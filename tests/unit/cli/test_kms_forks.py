@@ -1,0 +1,81 @@
+"""`bytewise kms forks`: what a shard kept of a scribe's second log, in files that anybody verifies."""
+
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.ceremony import Plan
+from bytewise.protocol.errors import LogForked
+from bytewise.protocol.units import hex0x
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of
+from tests.unit.kms.test_ceremony_desks import run
+
+
+def show(shard: Office, *more: str) -> int:
+    """As the shard's operator asks; the exit code."""
+    (shard.folder / "serve.toml").write_text(
+        'folder = "."\nepoch_file = "epoch.json"\npolicy_file = "policy.json"\n'
+        'network_file = "network.json"\nhost = "127.0.0.1"\nport = 1\nchannel_port = 2\n'
+        'rpc_url = "http://127.0.0.1:1"\naudits_per_epoch = 1\nproduction = false\n'
+        f'database_url = "sqlite:///{shard.folder / "kms.sqlite"}"\n'
+    )
+    return main(["kms", "forks", "show", "--config", str(shard.folder / "serve.toml"), *more])
+
+
+def verify(*arguments: object) -> int:
+    return main(["kms", "forks", "verify", *map(str, arguments)])
+
+
+def forked(folder: Path) -> tuple[list[Office], Plan]:
+    """Shard 1 was shown two logs of a ceremony, shard 2 one, shard 3 the other."""
+    shards, _ = offices(folder, 3)
+    agreed = plan(shards, 2, 3)
+    words = tuple(message for each in shards for message in each.exchange(brought(agreed)).messages)
+    for shard, log in zip(shards, (words, words[:3], words[::-1]), strict=True):
+        shard.exchange(brought(agreed, log))
+    with pytest.raises(LogForked):
+        shards[0].exchange(brought(agreed, words[::-1]))
+    return shards, agreed
+
+
+def test_a_shard_shows_the_second_log_and_anybody_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shards, agreed = forked(tmp_path)
+    files = [tmp_path / f"of-{n}" / f"ceremony-{agreed.digest.hex()[:16]}.json" for n in (1, 2, 3)]
+    codes = [show(shard, "--out", str(file.parent)) for shard, file in zip(shards, files, strict=True)]
+    assert codes == [Exit.MISMATCH, Exit.OK, Exit.OK]
+    said = capsys.readouterr().out
+    sentence = f"scribe {SCRIBE.address} signed two logs of ceremony {hex0x(agreed.digest)}"
+    assert said.count(sentence) == 1 and said.count("1 logs of this shard: no scribe signed two of one ceremony") == 2
+    checksummed = SCRIBE.address.upper().replace("0X", "0x")
+    for given, code in (
+        (files[:1], Exit.MISMATCH), (files[1:2], Exit.OK), (files[:2], Exit.MISMATCH), (files[1:], Exit.MISMATCH),
+        ([files[1], files[1]], Exit.OK), (["--scribe", checksummed, *files], Exit.MISMATCH),
+    ):  # fmt: skip
+        assert verify(*given) == code
+        assert (sentence in (said := capsys.readouterr().out)) == (code == Exit.MISMATCH)
+        assert str(agreed.key_epochs) in said or code == Exit.OK
+
+
+def test_logs_of_an_honest_scribe_convict_nobody_and_other_files_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards, _ = offices(tmp_path, 2)
+    assert show(shards[0]) == Exit.OK
+    assert "0 logs of this shard" in capsys.readouterr().out
+    for _ in range(2):
+        run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    for number, shard in enumerate(shards):
+        assert show(shard, "--out", str(tmp_path / f"of-{number}")) == Exit.OK
+    files = sorted(tmp_path.glob("of-*/ceremony-*.json"))
+    assert len(files) == 4 and verify(*files) == Exit.OK
+    assert "4 logs of 2 ceremonies: no scribe signed two of one ceremony" in capsys.readouterr().out
+    assert verify("--scribe", shards[0].signer.address, files[0]) == Exit.USAGE
+    assert f"of scribe {SCRIBE.address}, not of {shards[0].signer.address}" in "".join(capsys.readouterr().err.split("\n"))
+    assert verify("--scribe", "0x12", files[0]) == verify(tmp_path / "none.json") == verify() == Exit.USAGE
+    altered = tmp_path / "altered.json"
+    altered.write_bytes(files[0].read_bytes().replace(b'"fork":null', b'"fork":{}'))
+    assert verify(altered) == Exit.USAGE
+    assert "altered.json" in capsys.readouterr().err

@@ -1,0 +1,257 @@
+"""A scribe that signs two logs of one ceremony leaves proof with who sees both; an honest one signs one, however it dies."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from bytewise.protocol.ceremony import Plan, announce
+from bytewise.protocol.ceremony_forks import Fork, LogCopy, Stretch, find_fork, fork_of_copies, read_copy, verify_fork
+from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message, SignedHead, bring, head_after, sign_head
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked
+from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.tables_ceremonies import CeremonyRow
+from kms.dkg.scribe import ShardLink
+from kms.dkg.state import Phase
+from tests.unit.kms.ceremonies import SCRIBE, party, plan_for
+from tests.unit.kms.moments import Crash, Fuse
+from tests.unit.kms.offices import Office, brought, offices, plan, scribe_of, scribe_over
+from tests.unit.kms.test_ceremony_desks import run
+
+
+def words_of(agreed: Plan, shards: list[Office]) -> tuple[Message, ...]:
+    """What all shards say first: the log may hold it in any order."""
+    return tuple(message for each in shards for message in each.exchange(brought(agreed)).messages)
+
+
+def kept(shard: Office) -> Fork | None:
+    """What the shard's database has of another log, in the one ceremony that it is in."""
+    return next(each for each in shard.ceremonies().copies()).fork
+
+
+def exchange_of(agreed: Plan, log: tuple[Message, ...], first: int, last: int) -> Exchange:
+    """A stretch of a log, as its scribe brings it."""
+    return bring(SCRIBE, announce(SCRIBE, agreed), first, log[first:last], head_after(agreed.digest, log[:first]))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(0, 4), (0, 3), (0, 2), (1, 2), (1, 4), (2, 2), (2, 3), (3, 3), (3, 4)],
+    ids=lambda number: str(number),
+)
+def test_a_shard_that_sees_a_second_log_keeps_what_convicts_its_scribe(tmp_path: Path, first: int, last: int) -> None:
+    """The logs part at message 1; the shard has three of the first. Whichever stretch of the other it is shown, it has proof."""
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    words = words_of(agreed, shards)
+    other = (words[0], words[2], words[1], words[3])
+    shards[0].exchange(exchange_of(agreed, words, 0, 2))
+    shards[0].exchange(exchange_of(agreed, words, 2, 3))
+    with pytest.raises(LogForked):
+        shards[0].exchange(exchange_of(agreed, other, first, last))
+    shards[0].restart()
+    fork = kept(shards[0])
+    assert fork is not None and verify_fork(decode(Fork, encode(fork))) == agreed
+    assert 2 <= fork.shorter.length <= fork.longer.length <= 4
+    # The first is enough; and what was stored before goes on.
+    with pytest.raises(LogForked):
+        shards[0].exchange(exchange_of(agreed, tuple(reversed(words)), 0, 4))
+    assert kept(shards[0]) == fork
+    assert shards[0].exchange(exchange_of(agreed, words, 3, 4)).length == 4
+
+
+def test_a_log_of_before_schema_0009_has_its_end_signed_with_the_next_message(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    words = words_of(agreed, shards)
+    shards[0].exchange(exchange_of(agreed, words, 0, 2))
+    with writing(open_database(f"sqlite:///{shards[0].folder / 'kms.sqlite'}")) as connection:
+        connection.execute(update(CeremonyRow).values(log_end=None))
+    shards[0].restart()
+    for first in (0, 2):
+        with pytest.raises(LogForked):
+            shards[0].exchange(exchange_of(agreed, words[::-1], first, 4))
+    assert shards[0].ceremonies().copies() == ()
+    shards[0].exchange(exchange_of(agreed, words, 2, 3))
+    assert kept(shards[0]) is None
+    with pytest.raises(LogForked):
+        shards[0].exchange(exchange_of(agreed, words[::-1], 2, 4))
+    assert kept(shards[0]) is not None
+
+
+def test_what_a_stranger_puts_together_of_an_honest_scribes_words_is_not_kept(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    words = words_of(agreed, shards)
+    honest = [exchange_of(agreed, words, first, last) for first in range(5) for last in range(first, 5)]
+    shards[0].exchange(exchange_of(agreed, words, 0, 2))
+    heads = {each for asked in honest for each in (asked.before, asked.after)}
+    stranger = partial(sign_head, shards[1].signer, honest[0].plan)
+    forged = {replace(stranger(each.length, Digest(bytes(32))), length=each.length) for each in heads}
+    for before in heads | forged:
+        for after in heads | forged:
+            for messages in (words[:2], words[1:], tuple(reversed(words)), ()):
+                asked = Exchange(honest[0].plan, before, messages, after)
+                if asked not in honest:
+                    with pytest.raises((BadSignature, CeremonyRefused)):
+                        shards[0].exchange(asked)
+    assert kept(shards[0]) is None and shards[0].exchange(exchange_of(agreed, words, 2, 4)).length == 4
+
+
+def a_message(number: int) -> Message:
+    return Message(Digest(bytes(32)), SCRIBE.address, "join", Blob(bytes([number])), Blob(b""))
+
+
+LOGS = st.lists(st.integers(0, 1), max_size=6).map(lambda numbers: tuple(a_message(number) for number in numbers))
+PLAN = announce(SCRIBE, plan_for([party(1), party(2)], 2, 2))
+
+
+def stretch(log: tuple[Message, ...], first: int) -> Stretch:
+    """The end of a log, signed."""
+    head = head_after(PLAN.plan.digest, log[:first])
+    after = sign_head(SCRIBE, PLAN, len(log), head_after(head, log[first:]))
+    return Stretch(sign_head(SCRIBE, PLAN, first, head), log[first:], after)
+
+
+@given(LOGS, LOGS, st.integers(0, 6))
+@settings(deadline=None, max_examples=60)
+def test_logs_that_part_have_a_proof_and_logs_that_do_not_have_none(
+    one: tuple[Message, ...], other: tuple[Message, ...], first: int
+) -> None:
+    first = min(first, len(other), len(one))
+    fork = find_fork(PLAN, one, stretch(one, 0).after, stretch(other, first))
+    shared = min(len(one), len(other))
+    assert (fork is not None) == (one[:shared] != other[:shared])
+    if fork is not None:
+        assert verify_fork(fork) == PLAN.plan
+    copies = [LogCopy(PLAN, log, stretch(log, 0).after, None) for log in (one, other)]
+    found = fork_of_copies(*copies)
+    assert (found is None) == (fork is None) and (found is None or verify_fork(found) == PLAN.plan)
+
+
+@given(LOGS, st.integers(0, 6), st.integers(0, 6), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_no_two_heads_of_one_log_are_a_fork(log: tuple[Message, ...], one: int, other: int, lie: bool) -> None:
+    shorter, longer = sorted((min(one, len(log)), min(other, len(log))))
+    heads = [head_after(PLAN.plan.digest, log[:number]) for number in (shorter, longer)]
+    signed = [sign_head(SCRIBE, PLAN, number, head) for number, head in zip((shorter, longer), heads, strict=True)]
+    at = Digest(bytes(32)) if lie else heads[0]
+    with pytest.raises(CeremonyRefused):
+        verify_fork(Fork(PLAN, signed[0], signed[1], at, log[shorter:longer]))
+
+
+def test_evidence_that_was_altered_convicts_nobody() -> None:
+    one, other = (tuple(a_message(number) for number in numbers) for numbers in ((0, 1), (0, 0, 1)))
+    fork = find_fork(PLAN, one, stretch(one, 0).after, stretch(other, 0))
+    assert fork is not None and fork.between == other[2:]
+    another = announce(SCRIBE, plan_for([party(1), party(2)], 2, 2))
+    stranger = party(3).signer
+    own = announce(stranger, replace(PLAN.plan, scribe=stranger.address))
+    heads = (stretch(other, 2).before, replace(fork.shorter, length=1), sign_head(stranger, PLAN, 2, fork.shorter.head))
+    ends = (fork.shorter, replace(fork.longer, head=fork.at), SignedHead(3, fork.longer.head, Blob(bytes(65))))
+    for altered in (
+        *(replace(fork, plan=each) for each in (another, announce(stranger, PLAN.plan), own)),
+        *(replace(fork, shorter=each) for each in heads),
+        *(replace(fork, longer=each) for each in ends),
+        *(replace(fork, at=each) for each in (fork.shorter.head, Digest(bytes(32)))),
+        *(replace(fork, between=each) for each in ((), other[1:], (a_message(7),))),
+    ):
+        with pytest.raises((BadSignature, CeremonyRefused)):
+            verify_fork(altered)
+    copy = LogCopy(PLAN, one, stretch(one, 0).after, fork)
+    assert read_copy(encode(copy)) == copy
+    for value in (replace(copy, messages=other), replace(copy, end=stretch(other, 0).after), replace(copy, plan=another)):
+        with pytest.raises(Fault):
+            read_copy(encode(value))
+
+
+class Heads:
+    """What a scribe signed in all its lives, by number of messages; a way to a shard that writes it down."""
+
+    def __init__(self) -> None:
+        self.signed: dict[int, set[Digest]] = {}
+
+    def to(self, shards: list[Office]) -> Mapping[Address, ShardLink]:
+        return {each.signer.address: Heard(self, each) for each in shards}
+
+
+class Heard:
+    """One shard, whose exchanges are written down before it has them."""
+
+    def __init__(self, heads: Heads, shard: Office) -> None:
+        self._heads, self._shard = heads, shard
+
+    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+        for each in (asked.before, asked.after):
+            self._heads.signed.setdefault(each.length, set()).add(each.head)
+        return self._shard.exchange(asked)
+
+
+def test_a_scribe_that_dies_at_every_moment_signs_one_log(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed, fuse, heads, deaths = plan(shards, 2, 2), Fuse(lit=True), Heads(), 0
+    while True:
+        try:
+            state = run(scribe_over(tmp_path, agreed, heads.to(shards), fuse), phase_s=60)
+            break
+        except Crash:
+            deaths += 1
+    assert state.phase is Phase.DONE and deaths == len(fuse.burnt) > 20
+    of_one_log = scribe_of(tmp_path, agreed, shards).heads
+    assert max(heads.signed) == state.length
+    assert heads.signed == {number: {of_one_log[number]} for number in heads.signed}
+    assert [kept(each) for each in shards] == [None, None]
+
+
+def test_two_programs_of_one_scribe_over_one_database_sign_one_log(tmp_path: Path) -> None:
+    """Whoever comes second cannot store what it would sign."""
+    shards, _ = offices(tmp_path, 3)
+    agreed, heads = plan(shards, 2, 3), Heads()
+    links = heads.to(shards)
+    one, other = (scribe_over(tmp_path, agreed, dict(order)) for order in ([*links.items()], [*links.items()][::-1]))
+    for _ in range(3):
+        one.turn(), other.turn()
+    state = run(scribe_over(tmp_path, agreed, links))
+    of_one_log = scribe_of(tmp_path, agreed, shards).heads
+    assert state.phase is Phase.DONE and heads.signed == {number: {of_one_log[number]} for number in heads.signed}
+    assert one.heads != other.heads and [kept(each) for each in shards] == [None] * 3
+
+
+def test_control_a_scribe_whose_log_went_back_signs_two_and_is_convicted(tmp_path: Path) -> None:
+    """Nobody can tell a lost database from a lie: who lost it takes another plan (docs/ceremonies.md)."""
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    scribe = scribe_of(tmp_path, agreed, shards)
+    assert scribe.turn() and not scribe.turn()
+    for file in tmp_path.glob("scribe.sqlite*"):
+        file.unlink()
+    shutil.copy(tmp_path / "template.sqlite", tmp_path / "scribe.sqlite")
+    assert run(scribe_of(tmp_path, agreed, shards)).phase is Phase.FAILED
+    for fork in map(kept, shards):
+        assert fork is not None and verify_fork(fork).scribe == SCRIBE.address
+
+
+def test_two_shards_that_were_shown_one_log_each_have_the_proof_together(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed = plan(shards, 2, 2)
+    words = words_of(agreed, shards)
+    shards[0].exchange(brought(agreed, words))
+    shards[1].exchange(brought(agreed, tuple(reversed(words))))
+    one, other = (each.ceremonies().copies()[0] for each in shards)
+    assert one.fork is None and other.fork is None
+    fork = fork_of_copies(one, other)
+    assert fork is not None and verify_fork(fork) == agreed and fork.shorter.length == fork.longer.length == 4
+    honest = plan(shards, 2, 2)
+    assert run(scribe_of(tmp_path, honest, shards)).phase is Phase.DONE
+    copies = [each.ceremonies().copies() for each in shards]
+    ends = [next(copy for copy in held if copy.plan.plan == honest) for held in copies]
+    assert fork_of_copies(*ends) is None and ends[0].messages == ends[1].messages
+    assert fork_of_copies(one, ends[0]) is None
