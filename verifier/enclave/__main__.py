@@ -8,6 +8,7 @@ from bytewise.protocol.errors import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from bytewise.tee import confinement
+from verifier.enclave import absent
 from verifier.enclave.failure import EXIT_BUG, report
 from verifier.enclave.settings import EnclaveSettings
 
@@ -21,6 +22,7 @@ def main() -> int:
     settings = load_settings(EnclaveSettings, parser.parse_args().config)
     # Before any thread exists, and before libraries that could use a network are loaded.
     fences = [confinement.no_network(), confinement.unseen()]
+    absent.keep_out()
     from verifier.enclave.wiring import run
 
     return run(settings, fences)

@@ -221,6 +221,7 @@ def test_a_jobs_process_has_imported_no_network_client_and_what_it_has_is_listed
     wait_until(lambda: MODULES.search(running.log()) is not None)
     loaded = [name for each in MODULES.findall(running.log()) for name in json.loads(each)]
     assert [name for name in loaded if name.split(".")[0] in FORBIDDEN] == []
+    assert "http.client" not in loaded, "Python's own, which torch would bring"
     own = {"tests", "bytewise", "verifier", "kms"}
     packages = {name.split(".")[0] for name in loaded} - sys.stdlib_module_names - own
     assert {name for name in packages if not name.startswith("_")} == documented()
