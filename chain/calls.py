@@ -19,9 +19,6 @@ CALL_GAS = 1_000_000
 DOCUMENT_GAS_PER_BYTE = 60
 """Of bytes that an event repeats."""
 
-STORED_GAS_PER_BYTE = 800
-"""Of bytes that are stored: 22,100 for each 32 of them, and calldata."""
-
 
 class Act(NamedTuple):
     """A call of a contract of the address book, before anybody signs it."""
@@ -47,10 +44,10 @@ def request_of(network: Network, who: Address, act: Act) -> dict[str, str]:
     return {"from": who, "to": at, "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 
-def call_of(signer: LocalSigner, network: Network, act: Act, gas_per_byte: int = DOCUMENT_GAS_PER_BYTE) -> Call:
+def call_of(signer: LocalSigner, network: Network, act: Act) -> Call:
     """The act as a transaction, with gas by what it carries: what it meets on the chain may not be there yet."""
     data = act.calldata
-    gas = min(CALL_GAS + gas_per_byte * len(data), TX_GAS_CAP)
+    gas = min(CALL_GAS + DOCUMENT_GAS_PER_BYTE * len(data), TX_GAS_CAP)
     return Call(signer, address_of(network, act.contract), data, act.value_wei, gas)
 
 

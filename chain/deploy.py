@@ -1,4 +1,4 @@
-"""Deploys a network, puts documents, models and key epochs in force, and lets accounts join: one-shot acts of a starter.
+"""Deploys a network, puts documents and models in force, and lets accounts join: one-shot acts of a starter.
 
 The deployer has no power once `deploy` is done: roles are the charter's to give (`plan.Vote`).
 """
@@ -16,7 +16,6 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
-from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Addresses, Network, Pool
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
@@ -24,7 +23,6 @@ from chain import office_acts
 from chain.access import Chain
 from chain.book import code_hashes, field_of
 from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
-from chain.epoch_acts import activation, opening
 from chain.headers import header_rlp
 from chain.lengths import lengths_of, verify_lengths
 from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
@@ -153,22 +151,17 @@ def put_in_force(
     measurements: Sequence[Digest],
     proposals: Sequence[Proposed],
     policy: Policy,
-    epochs: Sequence[EpochDocument],
     timeout_s: float = DEFAULT_TIMEOUT_S,
-) -> Network:
-    """Adds pools, allows measurements, proposes items, sets the policy, activates key epochs; the address book with the epochs.
+) -> None:
+    """Adds pools, allows measurements, proposes items, sets the policy.
 
-    Items become ACTIVE by `activate`, once verifiers certified them.
+    Items become ACTIVE by `activate`, once verifiers certified them; key epochs by `epoch_acts.open_epoch`.
     """
     acts = [office_acts.add_pool(pool.digest, pool.tree) for pool in network.pools]
     acts += [office_acts.set_measurement(each, allowed=True) for each in measurements]
     acts += [office_acts.propose_item(each.digest, each.pool, each.vectors, each.document) for each in proposals]
     acts.append(office_acts.set_policy(policy.digest, policy.serial, policy.document))
-    calls = [call_of(curator, network, act) for act in acts]
-    for document in epochs:
-        calls += [opening(curator, network, document, policy.digest), activation(curator, network, document)]
-    send_all(client, calls, timeout_s)
-    return replace(network, epochs=(*network.epochs, *epochs))
+    send_all(client, [call_of(curator, network, act) for act in acts], timeout_s)
 
 
 def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:

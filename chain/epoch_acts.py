@@ -10,9 +10,9 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from chain.access import Chain
-from chain.calls import STORED_GAS_PER_BYTE, Act, call_of, measured
+from chain.calls import Act, measured
 from chain.epochs import ASSURANCE
-from chain.transactions import Call, send_all
+from chain.transactions import send_all
 
 TIMEOUT_S = 60.0
 """For all transactions of one act."""
@@ -49,8 +49,8 @@ def open_epoch(
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
     acts = [_announcing(document, policy)] if found.state is EpochState.NONE else []
-    # The contract puts an epoch of simulated assurance in force without any signature, and we none.
-    acts += [Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))), _activating(document)]
+    acts.append(Act("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
+    acts.append(Act("KeyEpochs", "activate", (epoch,)))
     for act in acts if found.state in states else ():
         _do(client, network, curator, act, timeout_s)
     return _with(network, document)
@@ -103,23 +103,9 @@ def _with(network: Network, document: EpochDocument) -> Network:
     return replace(network, epochs=(*others, document))
 
 
-def opening(curator: LocalSigner, network: Network, document: EpochDocument, policy: Digest) -> Call:
-    """Announces an epoch."""
-    return call_of(curator, network, _announcing(document, policy), STORED_GAS_PER_BYTE)
-
-
-def activation(curator: LocalSigner, network: Network, document: EpochDocument) -> Call:
-    """Puts an epoch in force; the one before drains."""
-    return call_of(curator, network, _activating(document))
-
-
 def _announcing(document: EpochDocument, policy: Digest) -> Act:
     record = document.record
     assurance = next(number for number, name in ASSURANCE.items() if name == record.assurance)
     holders = [shard.address for shard in record.shards]
     told = (record.epoch, record.public_key, b"".join(document.commitments), holders, record.threshold, assurance, policy)
     return Act("KeyEpochs", "openEpoch", told)
-
-
-def _activating(document: EpochDocument) -> Act:
-    return Act("KeyEpochs", "activate", (document.record.epoch,))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.receipt import ClientMode, Mode, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.stake_tree import TreeShape
@@ -16,7 +17,8 @@ from chain.deploy import created_address
 from chain.headers import header_rlp
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_world import HONEST, word
-from tests.devnet import signer
+from tests.devnet import SHARDS, epoch_document, signer
+from tests.vouched import vouched
 
 SHAPE = TreeShape(epoch_blocks=64, lookahead_blocks=4, unit_wei=10, max_units=100_000)
 SHORTEST, JOIN_BLOCKS = 2, 3
@@ -154,9 +156,16 @@ class CourtNetwork:
         self.must(owner, "StakeTree", "wire", at["Registry"])
         self.must(owner, "Registry", "addPool", POOL, at["StakeTree"])
         self.must(owner, "Registry", "setMeasurement", MEASUREMENT, True)
-        key, shards = b"\x04" + bytes(64), [signer(i).address for i in (14, 15, 16)]
-        self.must(owner, "KeyEpochs", "openEpoch", 1, key, b"", shards, 2, 1, word("policy"))
-        self.must(owner, "KeyEpochs", "activate", 1)
+        self._key_in_force(epoch_document())
+
+    def _key_in_force(self, document: EpochDocument) -> None:
+        record, commitments = document.record, b"".join(document.commitments)
+        holders = [shard.address for shard in record.shards]
+        told = (record.epoch, record.public_key, commitments, holders, record.threshold, 1, word("policy"))
+        self.must(OWNER, "KeyEpochs", "openEpoch", *told)
+        signed = vouched(Domain(CHAIN_ID, self.at["KeyEpochs"]), document, SHARDS)
+        self.must(OWNER, "KeyEpochs", "confirm", record.epoch, signed.transcript, signed.signatures)
+        self.must(OWNER, "KeyEpochs", "activate", record.epoch)
 
     def _create(self, name: str, arguments: Any) -> None:
         self.at[name] = created_address(OWNER, self.anvil.client.nonce(OWNER))

@@ -46,6 +46,7 @@ from chain.sending import ContractSender, contract_sender
 from chain.transactions import Call, send_all
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.restaked import EigenLayer, restaked
+from tests.vouched import key_in_force
 
 ENVIRONMENT = Environment(
     container=ZERO_DIGEST, profile=PROFILE_EXACT_1, gpu_arch="cpu", driver="none", libraries=(), engine_flags=(),
@@ -64,7 +65,7 @@ POLICY = Policy(word("policy"), 1, b'{"policy":1}')
 
 @functools.cache
 def signer(index: int) -> LocalSigner:
-    """0 deployer, 1 and 2 operators, 3 to 7 verifiers, 8 challenger, 9 and more: money only."""
+    """0 deployer, 1 and 2 operators, 3 to 7 verifiers, 8 challenger, 9 guardian, 11 to 13 shards; others: money only."""
     return devnet_signer(CHAIN_ID, index)
 
 
@@ -88,6 +89,8 @@ def epoch_document(number: int = 1) -> EpochDocument:
 
 POOL, MEASUREMENT, VECTORS = word("pool"), word("measurement"), word("vectors")
 OPERATORS, VERIFIERS = (signer(1), signer(2)), tuple(signer(i) for i in range(3, 8))
+SHARDS = tuple(signer(10 + i) for i in (1, 2, 3))
+"""Of `epoch_document`, by index."""
 CHALLENGER, GUARDIAN = signer(8), signer(9)
 STAKE_WEI = 32 * ETHER
 FEE_WEI = ETHER // 1000
@@ -107,7 +110,8 @@ def founded(
     site = site if settle is None else settle(anvil, site)
     network = deploy(anvil.client, signer(0), site)
     proposals = [environment_proposal(ENVIRONMENT, POOL, VECTORS), Proposed(MODEL, ZERO_DIGEST, VECTORS, b"{}")]
-    return put_in_force(anvil.client, network, signer(0), [MEASUREMENT], proposals, POLICY, [epoch_document()])
+    put_in_force(anvil.client, network, signer(0), [MEASUREMENT], proposals, POLICY)
+    return key_in_force(anvil.client, network, signer(0), epoch_document(), POLICY.digest, SHARDS)
 
 
 def deployed(anvil: Anvil, params: ParamSet = DEVNET, at_eigenlayer: bool = False, **times: int) -> Network:

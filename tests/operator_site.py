@@ -34,7 +34,20 @@ from chain.reader import DocketReader
 from kms.curve import GENERATOR, encode_point
 from kms.keyring import enrol
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import MEASUREMENT, POLICY, POOL, STAKE_WEI, VECTORS, VERIFIERS, epoch_document, in_force, signer, word
+from tests.devnet import (
+    MEASUREMENT,
+    POLICY,
+    POOL,
+    SHARDS,
+    STAKE_WEI,
+    VECTORS,
+    VERIFIERS,
+    epoch_document,
+    in_force,
+    signer,
+    word,
+)
+from tests.vouched import key_in_force
 
 ROOT = Path(__file__).parents[1]
 MODEL_NAME = "tiny"
@@ -165,7 +178,9 @@ def _network(anvil: Anvil, place: Environment, artifact: artifacts.Artifact) -> 
     site = survey(client, curator.address, DEVNET, DEVNET_SHAPE, [POOL], Vote(*(curator.address,) * 3))
     model = Proposed(artifact.model_id, ZERO_DIGEST, VECTORS, encode(artifact.manifest))
     proposals = [environment_proposal(place, POOL, VECTORS), model]
-    network = put_in_force(client, deploy(client, curator, site), curator, [MEASUREMENT], proposals, POLICY, [document])
+    network = deploy(client, curator, site)
+    put_in_force(client, network, curator, [MEASUREMENT], proposals, POLICY)
+    network = key_in_force(client, network, curator, document, POLICY.digest, SHARDS)
     joiners = [Joiner(signer(1), STAKE_WEI, "https://127.0.0.1")]
     joiners += [Joiner(who, STAKE_WEI, None, POOL, word("machine", who.address), MEASUREMENT) for who in VERIFIERS]
     join(client, network, joiners)

@@ -161,7 +161,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], mod
     ]
     measurements = [each.measurement for each in policy.measurements if each.role is Role.VERIFIER_ENCLAVE]
     appraisal = Policy(policy.digest, policy.serial, encode(policy))
-    deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal, [])
+    deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal)
     deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
     network = ceremony.finish(site, processes, client, network, deployer)
     items = dict.fromkeys([place.digest, served.model_id], vectors)

@@ -18,6 +18,7 @@ import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import "./Artifacts.sol";
+import {Holders} from "../test/Holders.sol";
 import {Headers} from "./Headers.sol";
 
 /// @notice What closes the cycles between the contracts, by however many addresses.
@@ -29,8 +30,7 @@ interface IWired {
 }
 
 /// @title Every contract of the network, wired; this contract is governance and guardian
-abstract contract Deployment is Headers {
-    uint256 internal constant HOLDER_KEY = 0x5EC4E700; // + index
+abstract contract Deployment is Headers, Holders {
     uint256 internal constant BLOCK_TIME = 12;
     uint256 internal constant EPOCH_BLOCKS = 300;
     uint256 internal constant LOOKAHEAD = 8;
@@ -120,22 +120,8 @@ abstract contract Deployment is Headers {
         bytes memory key = new bytes(65);
         key[0] = 0x04;
         epochs.openEpoch(1, key, points(key, 2), holders(3, 0), 2, IKeyEpochs.Assurance.SIMULATED, "policy");
+        vouch(epochs, 1, 3);
         epochs.activate(1);
-    }
-
-    /// @dev Shards of an epoch, from the `first` on.
-    function holders(uint256 n, uint256 first) internal pure returns (address[] memory list) {
-        list = new address[](n);
-        for (uint256 i = 0; i < n; ++i) {
-            list[i] = vm.addr(HOLDER_KEY + first + i);
-        }
-    }
-
-    /// @dev Commitments as the chain sees them: so many points, the first of them the key.
-    function points(bytes memory key, uint256 n) internal pure returns (bytes memory all) {
-        for (uint256 i = 0; i < n; ++i) {
-            all = bytes.concat(all, key);
-        }
     }
 
     /// @dev Small committees, so that many disputes fit a campaign; gas tests take the real ones.

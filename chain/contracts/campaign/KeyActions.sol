@@ -28,6 +28,8 @@ abstract contract KeyActions is ShareActions {
     mapping(address verifier => mapping(uint256 hour => uint256)) private _bounties;
     mapping(uint64 epoch => IKeyEpochs.EpochState) private _states;
     mapping(uint64 epoch => uint256) private _endedAt;
+    /// @dev Whether enough shards signed for shares of it, by events.
+    mapping(uint64 epoch => bool) private _vouched;
     uint64 private _newest = 1;
 
     /// @dev Audits of the newest receipts; opened, paid; now and then another key.
@@ -169,8 +171,7 @@ abstract contract KeyActions is ShareActions {
         bytes memory data =
             rarely(which) ? abi.encodeCall(epochs.activate, (some)) : abi.encodeCall(epochs.retire, (some));
         if (active == 0 || spread(who) % 4 == 0) {
-            if (_states[_newest] == IKeyEpochs.EpochState.PENDING) data = abi.encodeCall(epochs.activate, (_newest));
-            else data = _opening(rarely(which) ? some : _newest + 1);
+            data = _next(rarely(which) ? some : _newest + 1, who);
         } else if (rarely(who)) {
             data = rarely(which) ? abi.encodeCall(epochs.compromise, (some)) : abi.encodeCall(epochs.drain, (some));
         }
@@ -180,6 +181,13 @@ abstract contract KeyActions is ShareActions {
         if (over && live.length > 2) {
             may(address(this), address(epochs), 0, abi.encodeCall(epochs.retire, (active)), "retire");
         }
+    }
+
+    /// @dev The newest key, once enough signed for it; governance tries also where too few did. Or the next one is announced.
+    function _next(uint64 other, uint256 who) private returns (bytes memory) {
+        if (_states[_newest] != IKeyEpochs.EpochState.PENDING) return _opening(other);
+        if (!_vouched[_newest]) confirm(_newest, who);
+        return abi.encodeCall(epochs.activate, (_newest));
     }
 
     /// @dev A key that was never in use ends and is dealt: by chance alone few that have ended are, and with everybody's word.
@@ -247,8 +255,8 @@ abstract contract KeyActions is ShareActions {
         that(phase < Phase.REVEAL && said[dispute][1].length == 0, "a result after votes");
     }
 
-    /// @dev PENDING, ACTIVE, DRAINING, RETIRED, each only after the one before, or COMPROMISED; one is active at most, and
-    ///      none is retired that a dispute still needs.
+    /// @dev PENDING, ACTIVE, DRAINING, RETIRED, each only after the one before, or COMPROMISED; one is active at most, none
+    ///      that nobody vouched for, and none is retired that a dispute still needs.
     function _ofEpochs(Vm.Log memory e) private {
         if (e.topics.length < 2) return;
         uint64 epoch = uint64(uint256(e.topics[1]));
@@ -258,11 +266,15 @@ abstract contract KeyActions is ShareActions {
             if (epoch > _newest) _newest = epoch;
             return;
         }
-        if (e.topics[0] == IKeyEpochs.SharesDealt.selector) return;
+        if (e.topics[0] != IKeyEpochs.EpochMoved.selector) {
+            _vouched[epoch] = true;
+            return;
+        }
         (IKeyEpochs.EpochState from, IKeyEpochs.EpochState to) =
             abi.decode(e.data, (IKeyEpochs.EpochState, IKeyEpochs.EpochState));
         that(_states[epoch] == from && from != IKeyEpochs.EpochState.NONE, "an epoch moves from where it is not");
         that(uint8(to) == uint8(from) + 1 || to == IKeyEpochs.EpochState.COMPROMISED, "an epoch leaves its path");
+        that(to != IKeyEpochs.EpochState.ACTIVE || _vouched[epoch], "a key in force that nobody vouched for");
         if (to == IKeyEpochs.EpochState.DRAINING) _endedAt[epoch] = guardian.clock();
         if (to == IKeyEpochs.EpochState.RETIRED) _retired(epoch);
         _states[epoch] = to;

@@ -45,11 +45,6 @@ abstract contract Network is Deployment {
         vault.deposit{value: amount}();
     }
 
-    function signed(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
-        return abi.encodePacked(r, s, v);
-    }
-
     // --- time ---
 
     /// @dev Blocks come every 12 seconds, as on main net.

@@ -8,7 +8,6 @@ import {OtherActions} from "./OtherActions.sol";
 /// @title An epoch's key is dealt again: with the word of some of those who have its shares and of some of those who get them
 abstract contract ShareActions is OtherActions {
     uint256 private constant MOST_HOLDERS = 6;
-    bytes32 private constant TRANSCRIPT = "log";
 
     /// @notice Who gets shares, and who of them and of those before signs for that, by bits.
     struct Deal {
@@ -30,9 +29,26 @@ abstract contract ShareActions is OtherActions {
         that(by == address(this), "who deals keys");
         that(e.state < IKeyEpochs.EpochState.RETIRED, "a key moved after its end");
         that(ones(d.old & ((1 << e.shards.length) - 1)) >= e.threshold, "a key moved without who had its shares");
-        // Half way from the threshold to all, rounded down.
-        that(2 * ones(d.fresh & ((1 << d.n) - 1)) + 1 >= d.n + d.t, "shares in force without who has them");
+        _enough(d.fresh, d.n, d.t);
         same(epochs.epochInfo(epoch).version, e.version + 1, "version of the shares");
+    }
+
+    /// @dev Anybody shows who signed for the shares of a new epoch: everybody every other time, else as chance has it.
+    function confirm(uint64 epoch, uint256 salt) internal {
+        _know();
+        salt = spread(salt);
+        IKeyEpochs.Epoch memory e = epochs.epochInfo(epoch);
+        uint256 who = salt & 1 == 1 ? 63 : (salt >> 8) % 64;
+        bytes[] memory list = _words(e.shards, wordOf(epochs, epoch), who);
+        bytes memory data = abi.encodeCall(epochs.confirm, (epoch, TRANSCRIPT, list));
+        if (may(personAt(salt), address(epochs), 0, data, "confirm shares")) {
+            _enough(who, e.shards.length, e.threshold);
+        }
+    }
+
+    /// @dev Half way from the threshold to all, rounded down.
+    function _enough(uint256 who, uint256 n, uint256 t) private pure {
+        that(2 * ones(who & ((1 << n) - 1)) + 1 >= n + t, "shares in force without who has them");
     }
 
     /// @dev Everybody signs every other time, or chance would seldom find enough of both.
@@ -49,15 +65,15 @@ abstract contract ShareActions is OtherActions {
         bytes memory commitments = points(e.publicKey, d.t);
         bytes32 who = keccak256(abi.encodePacked(shards));
         bytes32 digest = epochs.hashShares(Shares(epoch, e.version + 1, keccak256(commitments), who, TRANSCRIPT));
-        bytes[] memory words = _words(shards, digest, d.fresh);
+        bytes[] memory list = _words(shards, digest, d.fresh);
         bytes[] memory consents = _words(e.shards, digest, d.old);
-        return abi.encodeCall(epochs.reshare, (epoch, commitments, shards, uint8(d.t), TRANSCRIPT, words, consents));
+        return abi.encodeCall(epochs.reshare, (epoch, commitments, shards, uint8(d.t), TRANSCRIPT, list, consents));
     }
 
-    function _words(address[] memory who, bytes32 digest, uint256 mask) private view returns (bytes[] memory words) {
-        words = new bytes[](who.length);
+    function _words(address[] memory who, bytes32 digest, uint256 mask) private view returns (bytes[] memory list) {
+        list = new bytes[](who.length);
         for (uint256 i = 0; i < who.length; ++i) {
-            if ((mask >> i) & 1 == 1) words[i] = signed(secretOf[who[i]], digest);
+            if ((mask >> i) & 1 == 1) list[i] = signed(secretOf[who[i]], digest);
         }
     }
 

@@ -100,10 +100,10 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
 
     /// @inheritdoc IKeyEpochs
     function activate(uint64 epoch) external restricted {
-        Epoch storage e = _epochs[epoch];
-        if (e.assurance == Assurance.HARDWARE && e.transcript == 0) revert NotConfirmed(epoch);
         _move(epoch, EpochState.PENDING, EpochState.ACTIVE);
-        _epochs[epoch].activatedAt = GUARDIAN.clock();
+        Epoch storage e = _epochs[epoch];
+        if (e.transcript == 0) revert NotConfirmed(epoch);
+        e.activatedAt = GUARDIAN.clock();
         if (activeEpoch != 0) _drain(activeEpoch);
         activeEpoch = epoch;
     }

@@ -54,6 +54,7 @@ contract AnchorTest is AnchorBase {
         bytes32 other = keccak256("another model");
         activate(other, 0);
         openEpoch(2);
+        vouch(epochs, 2, 3);
         for (uint64 i = 0; i < 4; ++i) {
             IReceiptAnchor.BatchHeader memory h = header(i + 1, 1, "root");
             if ((salt >> i) % 2 == 1) h.modelId = other;

@@ -4,7 +4,6 @@ pragma solidity 0.8.37;
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {StakeTree} from "../src/StakeTree.sol";
-import {Check} from "./Vm.sol";
 import {Audits} from "../src/Audits.sol";
 import {FeeMarket} from "../src/FeeMarket.sol";
 import {Guardian} from "../src/Guardian.sol";
@@ -21,6 +20,7 @@ import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Defaults} from "./Defaults.sol";
+import {Holders} from "./Holders.sol";
 
 /// @title What the anchor asks of a court, without committees: whoever tests says how a dispute stands
 /// @dev Holds and domain are real; the court itself is tested in its own files and, with all of this, in the campaign.
@@ -68,7 +68,7 @@ contract Bench is EIP712 {
 }
 
 /// @title Everything around receipts: one operator, five verifiers with unequal stakes
-abstract contract AnchorBase is Check {
+abstract contract AnchorBase is Holders {
     uint256 internal constant OPERATOR_KEY = 0xA11CE;
     uint256 internal constant VERIFIER_KEY = 0xBEEF00; // + index
     uint256 internal constant VERIFIERS = 5;
@@ -150,8 +150,7 @@ abstract contract AnchorBase is Check {
         vm.roll(block.number + 300);
         activate(ENVIRONMENT, POOL);
         activate(MODEL, 0);
-        openEpoch(EPOCH);
-        epochs.activate(EPOCH);
+        putInForce(EPOCH);
     }
 
     function activate(bytes32 item, bytes32 pool) internal {
@@ -163,14 +162,17 @@ abstract contract AnchorBase is Check {
         registry.activate(item);
     }
 
+    /// @dev An epoch of three shards of which two open.
     function openEpoch(uint64 epoch) internal {
         bytes memory key = new bytes(65);
         key[0] = 0x04;
-        address[] memory shards = new address[](3);
-        for (uint160 i = 0; i < 3; ++i) {
-            shards[i] = address(0x5000 + i);
-        }
-        epochs.openEpoch(epoch, key, "points", shards, 2, IKeyEpochs.Assurance.SIMULATED, "policy");
+        epochs.openEpoch(epoch, key, points(key, 2), holders(3, 0), 2, IKeyEpochs.Assurance.SIMULATED, "policy");
+    }
+
+    function putInForce(uint64 epoch) internal {
+        openEpoch(epoch);
+        vouch(epochs, epoch, 3);
+        epochs.activate(epoch);
     }
 
     // --- actors ---
@@ -183,11 +185,6 @@ abstract contract AnchorBase is Check {
         vm.deal(who, who.balance + amount);
         vm.prank(who);
         vault.deposit{value: amount}();
-    }
-
-    function signed(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
-        return abi.encodePacked(r, s, v);
     }
 
     function paused(uint64 duration) internal {

@@ -25,6 +25,7 @@ contract KeyEpochsTest is AnchorBase {
         // From state to states, one bit each: PENDING 1, ACTIVE 2, DRAINING 3, RETIRED 4, COMPROMISED 5.
         (allowed[1], allowed[2], allowed[3], allowed[4]) = (0x24, 0x28, 0x30, 0x20);
         openEpoch(2);
+        vouch(epochs, 2, 3);
         uint8 have = 1;
         for (uint256 i = 0; i < moves.length; ++i) {
             uint8 to = uint8(bound(moves[i], 2, 5));
@@ -49,8 +50,7 @@ contract KeyEpochsTest is AnchorBase {
 
     function test_a_new_active_epoch_drains_the_one_before(uint32 wait) public {
         vm.warp(block.timestamp + wait);
-        openEpoch(2);
-        epochs.activate(2);
+        putInForce(2);
         same(epochs.activeEpoch(), 2, "active");
         IKeyEpochs.Epoch memory e = epochs.epochInfo(EPOCH);
         same(uint8(e.state), uint8(IKeyEpochs.EpochState.DRAINING), "state");

@@ -8,7 +8,6 @@ import {AnchorBase} from "./AnchorBase.sol";
 /// @title Who must sign for shares before an epoch is in force, or dealt again
 contract KeySharesTest is AnchorBase {
     uint64 private constant NEW = 2;
-    uint256 private constant SHARD_KEY = 0x5EC4E7;
 
     function points(uint256 count, bytes1 key) private pure returns (bytes memory all) {
         for (uint256 i = 0; i < count; ++i) {
@@ -24,23 +23,12 @@ contract KeySharesTest is AnchorBase {
         }
     }
 
-    function holders(uint256 n, uint256 first) private pure returns (address[] memory list) {
-        list = new address[](n);
-        for (uint256 i = 0; i < n; ++i) {
-            list[i] = vm.addr(SHARD_KEY + first + i);
-        }
-    }
-
     function signatures(uint256 n, uint256 first, uint256 mask, Shares memory what)
         private
         view
-        returns (bytes[] memory list)
+        returns (bytes[] memory)
     {
-        list = new bytes[](n);
-        bytes32 digest = epochs.hashShares(what);
-        for (uint256 i = 0; i < n; ++i) {
-            if ((mask >> i) & 1 == 1) list[i] = signed(SHARD_KEY + first + i, digest);
-        }
+        return words(n, first, mask, epochs.hashShares(what));
     }
 
     /// @dev Of `n` holders from the `first` key on.
@@ -51,13 +39,17 @@ contract KeySharesTest is AnchorBase {
     {
         bytes memory packed;
         for (uint256 i = 0; i < n; ++i) {
-            packed = bytes.concat(packed, bytes32(uint256(uint160(vm.addr(SHARD_KEY + first + i)))));
+            packed = bytes.concat(packed, bytes32(uint256(uint160(vm.addr(HOLDER_KEY + first + i)))));
         }
         return Shares(NEW, version, keccak256(commitments), keccak256(packed), "log");
     }
 
     function pending(uint256 n, uint256 t, IKeyEpochs.Assurance assurance) private {
         epochs.openEpoch(NEW, point(0x77), points(t, 0x77), holders(n, 0), uint8(t), assurance, "policy");
+    }
+
+    function assured(bool hardware) private pure returns (IKeyEpochs.Assurance) {
+        return hardware ? IKeyEpochs.Assurance.HARDWARE : IKeyEpochs.Assurance.SIMULATED;
     }
 
     function shape(uint8 n, uint8 t) private pure returns (uint256, uint256) {
@@ -71,10 +63,18 @@ contract KeySharesTest is AnchorBase {
         }
     }
 
-    /// @dev As many as half way between the threshold and all, each at its own place.
-    function test_shares_are_confirmed_by_enough_of_those_who_hold_them(uint8 n, uint8 t, uint8 mask) public {
+    function inForce(uint256 n, uint256 t) private {
+        pending(n, t, IKeyEpochs.Assurance.SIMULATED);
+        vouch(epochs, NEW, n);
+        epochs.activate(NEW);
+    }
+
+    /// @dev As many as half way between the threshold and all, each at its own place; whatever the epoch's assurance.
+    function test_shares_are_confirmed_by_enough_of_those_who_hold_them(uint8 n, uint8 t, uint8 mask, bool hardware)
+        public
+    {
         (uint256 count, uint256 threshold) = shape(n, t);
-        pending(count, threshold, IKeyEpochs.Assurance.HARDWARE);
+        pending(count, threshold, assured(hardware));
         vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.NotConfirmed.selector, NEW));
         epochs.activate(NEW);
         uint256 who = uint256(mask) & ((1 << count) - 1);
@@ -116,23 +116,57 @@ contract KeySharesTest is AnchorBase {
         epochs.confirm(NEW, 0, list);
     }
 
-    function test_a_dealt_key_may_be_in_force_only_where_it_is_simulated() public {
-        pending(2, 2, IKeyEpochs.Assurance.SIMULATED);
+    /// @dev Neither a label nor time nor the word of too few puts it in force; afterwards nobody confirms it again.
+    function test_a_key_that_nobody_vouched_for_is_never_in_force(bool hardware, bool dealt, uint32 wait) public {
+        pending(2, 2, assured(hardware));
+        bytes memory why = abi.encodeWithSelector(IKeyEpochs.NotConfirmed.selector, NEW);
+        vm.warp(block.timestamp + wait);
+        vm.expectRevert(why);
+        epochs.activate(NEW);
+        bytes[] memory list = signatures(2, 0, 1, shares(0, points(2, 0x77), 2, 0));
+        vm.expectRevert(abi.encodeWithSelector(IKeyEpochs.TooFewSigned.selector, NEW, 1, 2));
+        epochs.confirm(NEW, "log", list);
+        vm.expectRevert(why);
+        epochs.activate(NEW);
+        same(epochs.activeEpoch(), EPOCH, "the key before stays");
+        if (dealt) {
+            list = signatures(2, 0, 3, shares(1, points(2, 0x77), 2, 0));
+            deals(2, 2, 0, list, list);
+        } else {
+            vouch(epochs, NEW, 2);
+        }
         epochs.activate(NEW);
         same(epochs.activeEpoch(), NEW, "active");
+        refusesWord(IKeyEpochs.EpochState.ACTIVE);
+    }
+
+    /// @dev What has ended says so, and not that it wants a signature.
+    function test_no_word_brings_back_a_key_that_leaked(bool vouched) public {
+        pending(2, 2, IKeyEpochs.Assurance.SIMULATED);
+        if (vouched) vouch(epochs, NEW, 2);
+        epochs.compromise(NEW);
         vm.expectRevert(
             abi.encodeWithSelector(
-                IKeyEpochs.BadTransition.selector, NEW, IKeyEpochs.EpochState.ACTIVE, IKeyEpochs.EpochState.PENDING
+                IKeyEpochs.BadTransition.selector, NEW, IKeyEpochs.EpochState.COMPROMISED, IKeyEpochs.EpochState.ACTIVE
             )
         );
-        epochs.confirm(NEW, "log", new bytes[](2));
+        epochs.activate(NEW);
+        refusesWord(IKeyEpochs.EpochState.COMPROMISED);
+    }
+
+    function refusesWord(IKeyEpochs.EpochState state) private {
+        bytes[] memory list = words(2, 0, 3, wordOf(epochs, NEW));
+        vm.expectRevert(
+            abi.encodeWithSelector(IKeyEpochs.BadTransition.selector, NEW, state, IKeyEpochs.EpochState.PENDING)
+        );
+        epochs.confirm(NEW, TRANSCRIPT, list);
     }
 
     /// @dev The key stays; who opens, how many, and the version change, and only with the word of the new holders.
     function test_other_shards_get_shares_of_the_same_key(uint8 n, uint8 t, uint8 mask, uint8 times) public {
         (uint256 count, uint256 threshold) = shape(n, t);
-        pending(3, 2, IKeyEpochs.Assurance.SIMULATED);
-        if (times % 2 == 0) epochs.activate(NEW);
+        if (times % 2 == 0) inForce(3, 2);
+        else pending(3, 2, IKeyEpochs.Assurance.SIMULATED);
         uint256 need = threshold + (count - threshold) / 2;
         for (uint32 v = 1; v <= 1 + times % 3; ++v) {
             uint256 who = v == 1 ? uint256(mask) & ((1 << count) - 1) : (1 << count) - 1;
@@ -158,8 +192,7 @@ contract KeySharesTest is AnchorBase {
     ///      to agree, as many as could open; the others may be gone.
     function test_nobody_moves_a_key_without_those_who_have_its_shares(uint8 n, uint8 t, uint8 mask) public {
         (uint256 count, uint256 threshold) = shape(n, t);
-        pending(count, threshold, IKeyEpochs.Assurance.SIMULATED);
-        epochs.activate(NEW);
+        inForce(count, threshold);
         uint256 who = uint256(mask) & ((1 << count) - 1);
         Shares memory what = shares(1, points(2, 0x77), 4, 100);
         bytes[] memory consents = signatures(count, 0, who, what);
@@ -170,7 +203,7 @@ contract KeySharesTest is AnchorBase {
         }
         deals(4, 2, 100, list, consents);
         same(epochs.epochInfo(NEW).version, ok ? 1 : 0, "version");
-        same(uint160(epochs.epochInfo(NEW).shards[0]), uint160(vm.addr(SHARD_KEY + (ok ? 100 : 0))), "who has them");
+        same(uint160(epochs.epochInfo(NEW).shards[0]), uint160(vm.addr(HOLDER_KEY + (ok ? 100 : 0))), "who has them");
     }
 
     /// @dev A true ceremony's log is public: what its dealers signed names for whom.
@@ -204,8 +237,7 @@ contract KeySharesTest is AnchorBase {
     }
 
     function test_an_epoch_that_ended_is_not_dealt_again(bool leaked) public {
-        pending(3, 2, IKeyEpochs.Assurance.SIMULATED);
-        epochs.activate(NEW);
+        inForce(3, 2);
         if (leaked) epochs.compromise(NEW);
         else epochs.drain(NEW);
         bytes[] memory list = signatures(3, 0, 7, shares(1, points(2, 0x77), 3, 0));

@@ -31,8 +31,7 @@ abstract contract UnpostedBase is DemandsBase {
     function closed(uint8 what) internal {
         if (what % 3 == 0) return registry.close(ENVIRONMENT);
         if (what % 3 == 1) return registry.close(MODEL);
-        openEpoch(NEXT);
-        epochs.activate(NEXT);
+        putInForce(NEXT);
     }
 
     function overdue(bytes32 subject) internal {

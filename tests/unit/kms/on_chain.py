@@ -30,6 +30,7 @@ from tests.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_forc
 from tests.unit.kms.memory_chain import Case
 from tests.unit.kms.test_process import answers, config
 from tests.unit.kms.world import ENVIRONMENT, World, wait_until
+from tests.vouched import key_in_force
 
 ROOT = Path(__file__).resolve().parents[3]
 OPERATOR, CHALLENGER, VERIFIERS = signer(1), signer(8), [signer(i) for i in range(3, 8)]
@@ -89,7 +90,8 @@ def put_on_chain(anvil: Anvil, tmp_path: Path, threshold: int = 2, count: int = 
     case = world.case(1, OPERATOR)
     policy = Policy(world.policy.digest, int(world.policy.serial), encode(world.policy))
     proposals = [environment_proposal(ENVIRONMENT, POOL, VECTORS), Proposed(case.receipt.model_id, ZERO_DIGEST, VECTORS, b"{}")]
-    network = put_in_force(client, network, curator, [MEASUREMENT], proposals, policy, [world.document])
+    put_in_force(client, network, curator, [MEASUREMENT], proposals, policy)
+    network = key_in_force(client, network, curator, world.document, policy.digest, world.signers())
     join(client, network, [Joiner(OPERATOR, STAKE_WEI, "http://127.0.0.1:1"), *(joiner(v) for v in VERIFIERS)])
     in_force(anvil, network, VERIFIERS, [ENVIRONMENT.digest, case.receipt.model_id])
     write_network(tmp_path / "network.json", network)

@@ -113,6 +113,10 @@ class World:
         self.records(index)
         return Ceremonies(open_database(f"sqlite:///{self.folder / f'shard-{index}' / 'kms.sqlite'}"))
 
+    def signers(self) -> list[LocalSigner]:
+        """The keys with which shards sign, by index."""
+        return [keyring.signer(each.folder) for each in self.settings.shards]
+
     def shard(
         self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None,
         release_shares: bool = False,

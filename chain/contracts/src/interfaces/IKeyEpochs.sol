@@ -83,7 +83,7 @@ interface IKeyEpochs {
     error TooFewAgreed(uint64 epoch, uint256 have, uint256 need);
     /// @notice Not one point for each shard of the threshold, the first of them the epoch's key.
     error BadCommitments(uint64 epoch, uint256 length);
-    /// @notice An epoch of assurance HARDWARE whose shards have not signed for their shares.
+    /// @notice Nobody has shown that enough shards of the epoch signed for their shares.
     error NotConfirmed(uint64 epoch);
 
     /// @notice Announce an epoch. Governance.
@@ -116,7 +116,8 @@ interface IKeyEpochs {
         bytes[] calldata signatures,
         bytes[] calldata consents
     ) external;
-    /// @notice PENDING to ACTIVE; the epoch active before drains. Under HARDWARE only after `confirm`. Governance.
+    /// @notice PENDING to ACTIVE; the epoch active before drains. Only of shares that enough shards signed for (`confirm`, `reshare`), whatever
+    /// the assurance. Governance.
     function activate(uint64 epoch) external;
     /// @notice ACTIVE to DRAINING. Governance.
     function drain(uint64 epoch) external;
