@@ -65,10 +65,11 @@ class Planting:
 
     def __init__(self, root: Path) -> None:
         """`root`: the copy."""
-        self.root = root
-        self.sources = Sources(root)
-        command = [root / "tools" / "solc-lines"]
-        self._compiler = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # The compiler is started in the copy, where a relative path to it would name another place.
+        self.root = root.absolute()
+        self.sources = Sources(self.root)
+        command = [self.root / "tools" / "solc-lines"]
+        self._compiler = subprocess.Popen(command, cwd=self.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> "Planting":
         return self

@@ -116,6 +116,17 @@ def test_a_fault_is_found_by_the_check_that_it_names_and_by_no_other(tools: Any)
     assert tools.line(said | {"by": 'Failed("a")', "found": True}) == 'found     f: Failed("a")'
 
 
+def test_the_compiler_of_faults_is_found_where_the_copy_is_named_from_here(tools: Any, tmp_path: Path) -> None:
+    compiler = tmp_path / "copy" / "tools" / "solc-lines"
+    compiler.parent.mkdir(parents=True)
+    compiler.write_text("#!/bin/sh\nexec cat\n")
+    compiler.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path)
+        with importlib.import_module("planting").Planting(Path("copy")) as planting:
+            assert planting.root == tmp_path / "copy"
+
+
 def test_every_fault_lies_in_a_contract_that_the_campaign_deploys_or_in_the_campaign(tools: Any) -> None:
     sources = importlib.import_module("planting").Sources(CONTRACTS)
     for path in {fault["file"] for fault in FAULTS}:
