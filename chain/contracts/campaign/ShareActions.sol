@@ -33,12 +33,12 @@ abstract contract ShareActions is OtherActions {
         same(epochs.epochInfo(epoch).version, e.version + 1, "version of the shares");
     }
 
-    /// @dev Anybody shows who signed for the shares of a new epoch: everybody every other time, else as chance has it.
+    /// @dev Anybody shows who signed for the shares of a new epoch: most times everybody, else as chance has it.
     function confirm(uint64 epoch, uint256 salt) internal {
         _know();
         salt = spread(salt);
         IKeyEpochs.Epoch memory e = epochs.epochInfo(epoch);
-        uint256 who = salt & 1 == 1 ? 63 : (salt >> 8) % 64;
+        uint256 who = salt >> 24 & 3 != 0 ? 63 : (salt >> 40) % 64;
         bytes[] memory list = _words(e.shards, wordOf(epochs, epoch), who);
         bytes memory data = abi.encodeCall(epochs.confirm, (epoch, TRANSCRIPT, list));
         if (may(personAt(salt), address(epochs), 0, data, "confirm shares")) {
