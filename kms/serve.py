@@ -10,7 +10,7 @@ from pathlib import Path
 from bytewise.ports import Quoter
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
-from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.jobs import Contracts, EpochRecord
 from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.succession import Standing, Times, first_standing
 from bytewise.protocol.units import address
@@ -45,6 +45,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         mode.enter_production()
     document = keyring.load_document(settings.epoch_file)
     _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
+    _verify_governed(settings, document.record, contracts.chain_id)
     standing = _standing(settings, contracts.chain_id, view)
     engine = open_database(settings.database_url)
     check_revision(engine)
@@ -142,6 +143,20 @@ def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing
     return follow_policy(
         settings.policy_file, history, settings.policy_governors, settings.policy_threshold, chain_id, settings.production, times
     )  # fmt: skip
+
+
+def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int) -> EpochRecord:
+    """The epoch's record, unless its shard has no governors where only simulated runs may have none (ADR 121)."""
+    simulated, evidence = EvidenceType.SIMULATED, settings.evidence
+    for real, why in (
+        (record.assurance != simulated.value, f"key epoch {record.epoch} is of assurance {record.assurance}"),
+        (evidence not in (None, simulated), f"evidence is {evidence.value if evidence else 'none'}"),
+        (chain_id not in TEST_CHAIN_IDS, f"chain {chain_id} is no test chain"),
+    ):
+        if real and not settings.policy_governors:
+            do = "name the accounts that sign policies, and policy_threshold; they sign policy_file by `python -m kms approve`"
+            raise ConfigurationError("policy_governors", f"missing, and {why}: {do}")
+    return record
 
 
 def _went_back(seconds: int) -> None:

@@ -107,7 +107,7 @@ class ShardSettings:
     insecure_accept_simulated: bool = False
     """The explicit switch without which evidence `simulated` is refused."""
     policy_governors: tuple[Address, ...] = ()
-    """Keys that approve policies; none only where evidence is simulated."""
+    """Keys that approve policies; none only where epoch and evidence are simulated, on a test chain."""
     policy_threshold: int = 0
     """How many of them must sign a policy."""
     scribe: str = ""

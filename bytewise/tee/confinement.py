@@ -69,6 +69,14 @@ def no_swap() -> Fence:
     return Fence("no_swap", _locked())
 
 
+def locked() -> Fence:
+    """Memory never reaches a disk, whatever swap comes: all that this process has and will have is locked, its children's not.
+
+    Call it after `bounded`: a limit of locked memory allows it only if all addresses that may be had are within it.
+    """
+    return Fence("locked", _locked())
+
+
 def bounded(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
     """Limits of address space beyond what is mapped now, of processor time and of open files, for good."""
     try:
@@ -92,16 +100,18 @@ def die_with_parent(parent: int, signal_number: int) -> None:
 
 def _locked() -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    unlimited = hard == resource.RLIM_INFINITY
-    # Under a limit locking may succeed now and memory be refused in the middle of a job. With the soft limit at zero
+    addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
+    enough = hard == resource.RLIM_INFINITY or resource.RLIM_INFINITY != addresses <= hard
+    # Under a lower limit locking may succeed now and memory be refused in the middle of a job. With the soft limit at zero
     # the kernel locks only for who has the ability, which no limit binds then.
-    resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard if unlimited else 0, hard))
-    if _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0:
-        problem = ""
-    else:
-        problem = f"mlockall: {_error()}" if unlimited else f"locked memory is limited to {hard} bytes"
-    resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
-    return problem
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard if enough else 0, hard))
+    # Pages are locked as they come: most of what a process has mapped it never touches.
+    holds = _libc().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
+    problem = f"mlockall: {_error()}" if enough else f"locked memory is limited to {hard} bytes"
+    if not (holds and enough):
+        # Who locked within the limit needs it: what is mapped later counts, too.
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
+    return "" if holds else problem
 
 
 def _unshared() -> str:

@@ -151,6 +151,9 @@ def test_nobody_holds_the_key_that_the_shards_made(demo: Run) -> None:
         assert memory.in_memory(pid, others) == set(), number
     for name, pid in (*demo.pids.items(), ("the demo", demo.director)):
         assert memory.in_memory(pid, memory.scalar_forms(key)) == set(), name
+    # What an enclave or an operator started is in no list: jobs' processes, the second backend, who rebuilds keys.
+    for name, pid in demo.pids.items():
+        assert memory.in_children(pid, memory.scalar_forms(key)) == set(), name
     secrets = {name: data for kinds in shown.values() for forms in kinds for name, data in forms.items()}
     assert memory.in_files(demo.folder, secrets | memory.scalar_forms(key)) == {}
 

@@ -136,8 +136,10 @@ class _Parts:
 
     def _rebuilder_fences(self) -> tuple[str, ...]:
         limits = confinement.bounded(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
+        # A key is worth more than a prompt: no swap now is no word about swap that somebody adds while it is here.
+        kept = confinement.locked(), confinement.no_swap()
         alone = confinement.no_sockets(forks=False, writes=_quotes_by_files(self._settings))
-        return _missing(confinement.unseen(), confinement.no_swap(), alone, limits)
+        return _missing(confinement.unseen(), *kept, alone, limits)
 
     def announce(self, ready: Ready) -> None:
         """In the keeper, once the first process waits for a job."""

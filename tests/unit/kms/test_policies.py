@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, GpuUse, PlatformKind, SignedPolicy, TrustedMeasurement
+from bytewise.protocol.appraisal import (
+    AppraisalPolicy,
+    Coverage,
+    GpuUse,
+    PlatformKind,
+    SignedPolicy,
+    TrustedMeasurement,
+)
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MeasurementRefused, PolicyRefused, TryAgain
 from bytewise.protocol.keys import Decision

@@ -153,6 +153,68 @@ def test_who_may_lock_any_memory_locks_all_of_it_in_spite_of_a_limit(swaps: str)
     assert locked or not ability >> CAP_IPC_LOCK & 1 or _in_user_namespace()
 
 
+WITHOUT_SWAP = """
+confinement._SWAPS = confinement.Path({swaps!r})
+if {plain}:
+    plain()
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+limits = bounded(memory_bytes=2**28, cpu_s=50, files=64).missing
+lock = lambda: re.search(r"VmLck:\\s+(\\d+)", confinement.Path("/proc/self/status").read_text())[1] != "0"
+swap = no_swap().missing, lock()
+missing = locked().missing
+print(json.dumps([limits, *swap, missing, lock(), tried(lambda: mmap.mmap(-1, 2**26)), tried(lambda: mmap.mmap(-1, 2**29))]))
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("plain", [True, False])
+def test_memory_is_locked_also_where_there_is_no_swap_yet(swaps: str, plain: bool) -> None:
+    Path(swaps).write_text("Filename Type Size Used Priority\n")
+    limits, swap, by_no_swap, missing, locked, more, too_much = said(WITHOUT_SWAP.format(swaps=swaps, plain=plain))
+    assert (swap, by_no_swap) == ("", False), "no swap is enough for that fence, and locks nothing (control)"
+    assert missing == "locked memory is limited to 0 bytes" if plain else locked == (not missing)
+    assert (limits, more, too_much) == ("", "done", "OSError")
+    assert not (plain and locked)
+
+
+class _Limits:
+    """Limits of a process that may lock `hard` bytes and have `addresses`; notes what is set."""
+
+    RLIM_INFINITY, RLIMIT_AS, RLIMIT_MEMLOCK = resource.RLIM_INFINITY, resource.RLIMIT_AS, resource.RLIMIT_MEMLOCK
+
+    def __init__(self, addresses: int, hard: int) -> None:
+        self.now = {self.RLIMIT_AS: (addresses, addresses), self.RLIMIT_MEMLOCK: (5, hard)}
+
+    def getrlimit(self, which: int) -> tuple[int, int]:
+        return self.now[which]
+
+    def setrlimit(self, which: int, limits: tuple[int, int]) -> None:
+        self.now[which] = limits
+
+
+@pytest.mark.parametrize(
+    ("addresses", "hard", "soft"),
+    [
+        (100, 100, 100),
+        (100, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+        (101, 100, 5),
+        (resource.RLIM_INFINITY, 100, 5),
+    ],
+)
+def test_who_locked_within_a_limit_keeps_it_and_who_needs_none_has_its_own_back(
+    monkeypatch: pytest.MonkeyPatch, addresses: int, hard: int, soft: int
+) -> None:
+    limits = _Limits(addresses, hard)
+    monkeypatch.setattr(confinement, "resource", limits)
+    monkeypatch.setattr(confinement, "_libc", lambda: _Answering(0))
+    assert confinement.locked() == ("locked", "")
+    assert limits.now[resource.RLIMIT_MEMLOCK] == (soft, hard)
+    monkeypatch.setattr(confinement, "_libc", lambda: _Answering(-1))
+    limits.now[resource.RLIMIT_MEMLOCK] = (5, hard)
+    assert confinement.locked().missing and limits.now[resource.RLIMIT_MEMLOCK] == (5, hard)
+
+
 def _possible(limit: int) -> int:
     hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
@@ -192,12 +254,16 @@ def test_fences_that_cannot_be_had_say_why(monkeypatch: pytest.MonkeyPatch, tmp_
     assert re.match("mlockall: |locked memory is limited to", confinement.no_swap().missing)
 
 
-class _Refusing:
-    """A C library of a machine that allows nothing."""
+class _Answering:
+    """A C library in which every call gives the same."""
+
+    def __init__(self, answer: int) -> None:
+        self._answer = answer
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        return lambda *_: -1
+        return lambda *_: self._answer
 
 
-def _refusing() -> _Refusing:
-    return _Refusing()
+def _refusing() -> _Answering:
+    """That of a machine that allows nothing."""
+    return _Answering(-1)

@@ -1,5 +1,6 @@
 """The enclave as it runs where keys are rebuilt: which of its processes ever holds a share or the key, and for how long."""
 
+import functools
 import os
 import re
 import resource
@@ -43,6 +44,19 @@ OF_BUFFERS = {"key, big", "share 1, big", "share 2, big"}
 """How the process that rebuilds the key has it (`tests/unit/kms/test_rebuilt_memory.py`)."""
 
 
+ASKED = """
+from bytewise.tee.confinement import *
+no_network(), bounded(memory_bytes=2**32, cpu_s=9, files=99)
+print(locked().missing, end="")
+"""
+
+
+@functools.cache
+def unlockable() -> str:
+    """Why this machine lets this user lock no memory; empty if it does."""
+    return subprocess.check_output([sys.executable, "-c", ASKED], cwd=ROOT, env=child_environment(), timeout=60, text=True)
+
+
 class Noted(Shard):
     """A shard that remembers what it sealed for the last that asked."""
 
@@ -78,7 +92,7 @@ def running(world: World, model: Artifact) -> Iterator[Running]:
     (folder / "enclave.toml").write_text(
         f'artifact = "{model.path}"\nsocket = "s"\nchain_id = {CHAIN_ID}\nevidence = "simulated"\nrebuild_keys = true\n'
         'platform_file = "world/platform.key"\ninsecure_accept_simulated = true\nready_file = "ready"\njob_limit_s = 600\n'
-        f"require_fences = {str(not missing()).lower()}\n"
+        f"require_fences = {str(not missing() and not unlockable()).lower()}\n"
     )
     command = [sys.executable, "-m", "tests.unit.verifier.rebuilding_program", "--config", str(folder / "enclave.toml")]
     with (folder / "log").open("wb") as log:
@@ -133,6 +147,7 @@ def test_the_key_is_in_a_child_that_is_gone_before_anything_is_read(running: Run
         assert result.result(timeout=120).outcome == Outcome.EXECUTED
     assert result.result().tokens_hash == case.receipt.tokens_hash
     log = (running.folder / "log").read_bytes()
+    assert (b'"enclave.fence","name":"locked"' in log) == (unlockable() != ""), "a lock that cannot be had is told"
     assert b"kms.shard_failed" not in log, "the child has its streams at the first try"
     assert {name for name, needle in needles(world).items() if needle in log} == set()
 
@@ -142,6 +157,7 @@ def _is_fenced(process: psutil.Process) -> None:
     assert "no_sockets" in missing() or re.search(r"Seccomp:\s+2", status)
     assert process.rlimit(resource.RLIMIT_CORE) == (0, 0)
     assert process.rlimit(resource.RLIMIT_AS)[1] != resource.RLIM_INFINITY or "bounded" in missing()
+    assert (re.search(r"VmLck:\s+0 kB", status) is None) == (unlockable() == ""), "with or without swap"
     assert os.geteuid() == 0 or os.stat(f"/proc/{process.pid}/mem").st_uid == 0, "who can be dumped belongs to its user"
 
 

@@ -1,0 +1,46 @@
+"""Where a shard takes no policy that nobody signed: as soon as epoch, evidence or chain are real."""
+
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import U256
+from kms.serve import _verify_governed, build_shard
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.test_policies import settings
+from tests.unit.kms.world import World
+
+
+@pytest.mark.parametrize(
+    ("assurance", "evidence", "chain_id", "why"),
+    [
+        ("hardware", EvidenceType.SIMULATED, 31337, "key epoch 1 is of assurance hardware"),
+        ("simulated", EvidenceType.TDX, 31337, "evidence is tdx"),
+        ("simulated", EvidenceType.SNP, 31337, "evidence is snp"),
+        ("hardware", None, 1, "key epoch 1 is of assurance hardware"),
+        ("simulated", None, 31337, ""),
+        ("simulated", EvidenceType.SIMULATED, 31337, ""),
+    ],
+)
+def test_where_something_is_of_hardware_no_shard_starts_on_a_policy_that_nobody_signed(
+    fresh: World, assurance: str, evidence: EvidenceType | None, chain_id: int, why: str
+) -> None:
+    fresh.document = replace(fresh.document, record=replace(fresh.document.record, assurance=assurance))
+    (fresh.folder / "epoch.json").write_bytes(encode(fresh.document))
+    (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
+    chosen = settings(fresh, policy_governors=(), policy_threshold=0, evidence=evidence)
+    contracts = replace(CONTRACTS, chain_id=U256(chain_id))
+    if not why:
+        assert build_shard(chosen, contracts, fresh.chain).info().policy == fresh.policy.digest
+        return
+    with pytest.raises(ConfigurationError, match=f"policy_governors.*{why}.*python -m kms approve"):
+        build_shard(chosen, contracts, fresh.chain)
+
+
+def test_on_a_real_chain_policies_have_governors_whatever_the_epoch_says(fresh: World) -> None:
+    """The epoch's own check comes first where it is simulated: here it is asked alone."""
+    with pytest.raises(ConfigurationError, match="chain 1 is no test chain"):
+        _verify_governed(settings(fresh, policy_governors=(), policy_threshold=0), fresh.document.record, 1)
