@@ -63,8 +63,8 @@ def verify(files: FilesArgument, scribe: ScribeOption = "") -> None:
 
 
 def _conclude(what: str, forks: Sequence[Fork]) -> None:
-    """Prints who is convicted of what, each fork once, and ends the verb."""
-    for fork in dict.fromkeys(forks):
+    """Prints who is convicted of what, once for each ceremony, and ends the verb."""
+    for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
         for line in _told(fork):
             print(line)
     if forks:
@@ -82,9 +82,12 @@ def _told(fork: Fork) -> Iterable[str]:
 
 
 def _write(folder: Path, copies: Iterable[LogCopy]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for copy in copies:
-        (folder / f"ceremony-{copy.plan.plan.digest.hex()[:16]}.json").write_bytes(encode(copy))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for copy in copies:
+            (folder / f"ceremony-{copy.plan.plan.digest.hex()[:16]}.json").write_bytes(encode(copy))
+    except OSError as error:
+        raise ConfigurationError("--out", f"{folder.name}: {error.strerror}") from None
 
 
 def _read(file: Path, scribe: Address | None) -> LogCopy:
