@@ -17,6 +17,7 @@ from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
+from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.succession import Standing
@@ -107,6 +108,14 @@ def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
     long where there are many; it is not asked while all of the receipt are fewer."""
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)
+
+
+def verify_date(newest: int, facts: ChainFacts) -> int:
+    """The block's time, unless it is so long before that of the `newest` record that auditors would take the log for a liar's:
+    `TryAgain`, since the node is behind the one that was asked then."""
+    if facts.timestamp + LAG_S < newest:
+        raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than what was recorded last")
+    return facts.timestamp
 
 
 def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Ticket:

@@ -147,6 +147,7 @@ class Shard:
             def released(usage: Usage, head: LogHead) -> SignedRelease:
                 policy.verify_limits(request.ticket, seats, usage.instances, usage.audits, self._audits_per_epoch)
                 policy.verify_records(usage.of_receipt, usage.given)
+                policy.verify_date(usage.newest, facts)
                 return self._record(request, admitted, facts, head, None)
 
             return self._records.append(request.ticket, released)
@@ -156,12 +157,14 @@ class Shard:
 
     def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
         telemetry.log("kms.refused", receipt=request.ticket.receipt_id, rule=fault.rule, voter=request.ticket.voter)
+
+        def recorded(usage: Usage, head: LogHead) -> SignedRelease:
+            policy.verify_date(usage.newest, facts)
+            return self._record(request, admitted, facts, head, fault)
+
         # Only registered verifiers leave a refusal on the record, and few of them: others could fill the disk.
         if facts.is_verifier and self._refusals.take(request.ticket.voter, facts.timestamp):
-            self._records.append(
-                request.ticket,
-                lambda _usage, head: self._record(request, admitted, facts, head, fault),
-            )
+            self._records.append(request.ticket, recorded)
 
     def _record(
         self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None

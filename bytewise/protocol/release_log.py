@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bytewise.protocol.errors import BadSignature, ReleaseLogBroken
 from bytewise.protocol.grounds import SignedGrounds, grounds_digest
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease, SignedTicket, decision_to_give
-from bytewise.protocol.messages import Release, TicketKind
+from bytewise.protocol.messages import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
@@ -28,14 +28,19 @@ class LogHead(NamedTuple):
 START = LogHead(ZERO_DIGEST, 0)
 """Of a log without records."""
 
+LAG_S = 3600
+"""Most seconds by which the newest blocks that honest parties see at one moment differ: no record is dated longer before one that
+it follows, and none longer after the moment when an auditor looks."""
+
 _DECISIONS = frozenset(each.value for each in Decision)
+_KINDS = frozenset(each.value for each in TicketKind)
 
 
 def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
     """The head after these records; `domain` is that of `KeyEpochs`.
 
-    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket or grounds,
-    or gave what its epoch does not give.
+    `ReleaseLogBroken` names the first that is not signed, does not follow, decides nothing, has another's ticket or grounds, a
+    ticket that is a right to nothing, grounds that name a batch which cannot be, or gave what its epoch does not give.
     """
     for signed in entries:
         record, digest = signed.record, typed_digest(domain, signed.record)
@@ -70,6 +75,7 @@ def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -
 def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> SignedTicket:
     ticket, digest = right.ticket, typed_digest(domain, right.ticket)
     verify_signature(f"ticket of release record {record.index}", digest, right.signature, ticket.voter)
+    _verify_kind(record, ticket)
     for what, named, have in (
         ("ticket", record.ticket_hash, digest),
         ("receipt", record.receipt_id, ticket.receipt_id),
@@ -82,6 +88,13 @@ def _verify_right(record: Release, right: SignedTicket, domain: Domain) -> Signe
     return right
 
 
+def _verify_kind(record: Release, ticket: Ticket) -> Ticket:
+    # An honest shard writes no record, of a refusal neither, about a ticket of another kind.
+    if ticket.kind not in _KINDS:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} has a ticket of unknown kind {ticket.kind}")
+    return ticket
+
+
 def _verify_grounds(signed: SignedRelease, why: SignedGrounds, digest: Digest) -> SignedGrounds:
     record, grounds = signed.record, why.grounds
     verify_signature(f"grounds of release record {record.index}", grounds_digest(digest, grounds), why.signature, record.shard)
@@ -89,6 +102,8 @@ def _verify_grounds(signed: SignedRelease, why: SignedGrounds, digest: Digest) -
         raise ReleaseLogBroken(record.shard, f"record {record.index} names another evidence than its grounds")
     if bool(grounds.refusal) != (record.decision == Decision.REFUSED.value):
         raise ReleaseLogBroken(record.shard, f"record {record.index} has the reason of another decision")
+    if grounds.audit is not None and grounds.audit.batch_id < 0:
+        raise ReleaseLogBroken(record.shard, f"record {record.index} names batch {grounds.audit.batch_id}, which cannot be")
     is_audit = signed.right is not None and signed.right.ticket.kind == TicketKind.AUDIT.value
     if is_audit and record.decision in GIVEN and grounds.audit is None:
         raise ReleaseLogBroken(record.shard, f"record {record.index} does not say where the audited receipt is anchored")

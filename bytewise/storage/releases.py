@@ -5,7 +5,7 @@ The limits live in the same rows and the same commit as the records, so a restar
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, func, insert, select, update
 
@@ -22,6 +22,8 @@ from bytewise.protocol.units import Blob, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.locks import alone
 from bytewise.storage.tables_keys import BudgetRow, InstanceRow, ReleaseRow
+
+T = TypeVar("T")
 
 PAGE = 200
 """Most records of one log answer."""
@@ -41,6 +43,8 @@ class Usage(NamedTuple):
     """Records of the ticket's receipt, whoever asked."""
     given: Callable[[], int]
     """How many of them are of what the ticket's instance was given for this right: reads them all."""
+    newest: int
+    """`decided_at` of the newest record of this epoch; 0 before the first."""
 
 
 class ReleaseRecords:
@@ -117,7 +121,10 @@ class ReleaseRecords:
             rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in GIVEN)
             return sum(each.instance == ticket.instance and right_id(each) == right for each in rights)
 
-        return Usage(frozenset(Digest(each) for each in instances), spent or 0, count, of_instance)
+        newest = select(ReleaseRow.record).where(ReleaseRow.epoch == ticket.key_epoch).order_by(ReleaseRow.number.desc())
+        record = connection.execute(newest.limit(1)).scalar_one_or_none()
+        decided_at = 0 if record is None else _stored(Release, record).decided_at
+        return Usage(frozenset(Digest(each) for each in instances), spent or 0, count, of_instance, decided_at)
 
     def _insert(self, connection: Connection, signed: SignedRelease) -> None:
         record = signed.record
@@ -146,13 +153,17 @@ _ENTRY = ReleaseRow.record, ReleaseRow.signature, ReleaseRow.right, ReleaseRow.g
 
 
 def _entry(record: bytes, signature: bytes, right: bytes | None, grounds: bytes | None) -> SignedRelease:
+    return SignedRelease(
+        _stored(Release, record),
+        Blob(signature),
+        None if right is None else _stored(SignedTicket, right),
+        None if grounds is None else _stored(SignedGrounds, grounds),
+    )
+
+
+def _stored(cls: type[T], data: bytes) -> T:
     try:
-        return SignedRelease(
-            decode(Release, record),
-            Blob(signature),
-            None if right is None else decode(SignedTicket, right),
-            None if grounds is None else decode(SignedGrounds, grounds),
-        )
+        return decode(cls, data)
     except Fault as error:
         raise StoreCorrupt("release records", str(error)[:120]) from None
 
