@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.errors import ConfigurationError, UnknownKeyEpoch
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import Blob, digest
 from chain.client import reading_answer
 
-ASSURANCE = {1: "simulated", 2: "hardware"}
+ASSURANCE = {1: SIMULATED, 2: HARDWARE}
 """`EpochRecord.assurance` by the number of `KeyEpochs.Assurance`."""
 
 

@@ -175,6 +175,12 @@ class DocketReader(RestakingReader):
                 return AuditStage.OPENED
             return AuditStage.POSTED if raw["result"] and raw["batchId"] == batch_id else AuditStage.NOTHING
 
+    def audited_batch(self, receipt_id: Digest, verifier: Address, block: int) -> int:
+        """Batch in which a receipt was when a verifier's audit of it was posted."""
+        raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
+        with reading_answer("audit"):
+            return int(raw["batchId"])
+
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
         """Verifiers that showed this digest for an audited receipt of a batch."""
         where = ("Audits", self._at.audits, "agreeing")

@@ -118,6 +118,7 @@ class Ballots:
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         self._asked[key] = action
         self._worker.submit(VOTE, (KIND, *key), job)
+        telemetry.log("vote.asked", dispute=action.dispute, round=action.round, assurance=case.epoch.assurance)
 
     def finish(self, finished: Finished, docket: Docket) -> None:
         """Keeps a result until it may become the vote, or leaves the duty open so that the next tick asks again."""

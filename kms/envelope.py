@@ -10,6 +10,7 @@ The suite is that of the epoch which the receipt names, never what the envelope 
 
 from Crypto.PublicKey.ECC import EccPoint
 
+from bytewise.protocol.assurance import HARDWARE
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import (
@@ -42,8 +43,6 @@ from kms.curve import (
 from kms.hybrid import Place, Recipients
 from kms.shares import MAX_SHARDS
 
-HARDWARE = "hardware"
-"""Assurance of an epoch whose shards release to attested hardware only."""
 _TAG_BYTES = 16
 MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
 """Largest canonical envelope: the ciphertext as hex and its small members."""

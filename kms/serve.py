@@ -46,6 +46,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
     document = keyring.load_document(settings.epoch_file)
     _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
     _verify_governed(settings, document.record, contracts.chain_id)
+    telemetry.key_epoch(document.record.epoch, document.record.assurance)
     standing = _standing(settings, contracts.chain_id, view)
     engine = open_database(settings.database_url)
     check_revision(engine)

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from bytewise.protocol.errors import BadRequest, BytewiseError, OutsideLimits, TryAgain, Unavailable
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from serving.desk import Desk, request_key
@@ -52,8 +53,8 @@ class Counter(Protocol):
         """The work that answers; errors of the request now, not then."""
         ...
 
-    def check_open(self) -> None:
-        """`TryAgain` with the reason while no request may be accepted."""
+    def check_open(self) -> EpochRecord:
+        """The key epoch that answers are sealed to; `TryAgain` with the reason while no request may be accepted."""
         ...
 
 
@@ -63,12 +64,11 @@ class Gate:
     def __init__(self) -> None:
         self.service: Counter | None = None
 
-    def ready(self) -> Counter:
-        """The service; `TryAgain` before it is ready or while it may not accept."""
+    def ready(self) -> EpochRecord:
+        """The key epoch of the service; `TryAgain` before it is ready or while it may not accept."""
         if self.service is None:
             raise TryAgain("operator", "the model is being loaded")
-        self.service.check_open()
-        return self.service
+        return self.service.check_open()
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
@@ -82,8 +82,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
 
     @app.get("/health")
     async def health() -> Response:
-        gate.ready()
-        return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "ready", "assurance": gate.ready().assurance})
 
     @app.get("/version")
     async def tell_version() -> Response:

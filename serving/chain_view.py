@@ -33,8 +33,10 @@ class OperatorStanding:
         docket = reader.docket(self._operator, block, NO_CASES)
         epoch = docket.active_epoch
         record = reader.epoch(epoch, block) if self._listed(epoch) else None
-        if record is not None and reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
-            record = None
+        if record is not None:
+            telemetry.key_epoch(record.epoch, record.assurance)
+            if reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
+                record = None
         params = reader.params(docket.params_version, block)
         environment, model = reader.item(self._environment, block), reader.item(self._model_id, block)
         return Standing(

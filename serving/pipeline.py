@@ -118,7 +118,7 @@ class Pipeline:
         hands.books.issue(key, [replace(issued[0], response=response), *issued[1:]])
         for kept in issued:
             telemetry.count("bytewise_receipts_signed_total")
-            telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq)
+            telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=assurance)
         return response
 
     def _receipt(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Receipt:

@@ -22,6 +22,7 @@ from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, Unavailable
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.units import Digest
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
@@ -81,9 +82,9 @@ class Service:
         """See `Pipeline.prepare`."""
         return self.pipeline.prepare(key, ask)
 
-    def check_open(self) -> None:
+    def check_open(self) -> EpochRecord:
         """See `Watch.open`."""
-        self.watch.open()
+        return self.watch.open()[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from verifier.act import Performer, Voting
 from verifier.auditor import Auditor
 from verifier.control import ControlledStore
 from verifier.demander import Demander, Means
+from verifier.epoch_label import EpochLabel
 from verifier.given import Given
 from verifier.jobs import JobSocket
 from verifier.late_pay import LatePay
@@ -161,7 +162,7 @@ class World:
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = OwnRecord(self.chain, first, me), RefusedSlashes(self.chain, first, moves), LatePay(self.chain, first, me, moves)
         orders = Orders(Duties(self.database, self.clock), self.sender)
-        everything = (votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
+        everything = (EpochLabel(self.chain), votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(

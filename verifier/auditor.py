@@ -143,8 +143,9 @@ class Auditor:
         if live is None:
             return  # the chain took the batch back while the enclave worked
         place = self._records.environment(live.header.environment, docket.number)
+        assurance = self._chain.epoch(live.header.key_epoch, docket.number).assurance
         found = conclude(
-            job, live.seen.signed.receipt, self._checklist(job, live, place, docket), place.profile,
+            job, live.seen.signed.receipt, self._checklist(job, live, place, docket, assurance), place.profile,
             Digest(self._rng(32)), docket.timestamp,
         )  # fmt: skip
         body = {"result": found.result.result, "cause": found.cause.value, "commitment": hex0x(found.result.commitment)}
@@ -158,15 +159,15 @@ class Auditor:
         if self._hand_over is not None and found.cause is Cause.OPERATOR:
             tip = Tip(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)
             self._hand_over(tip)
-        telemetry.log("audit.signed", receipt=job.receipt_id, result=found.result.result, cause=found.cause.value)
+        result, cause = found.result.result, found.cause.value
+        telemetry.log("audit.signed", receipt=job.receipt_id, result=result, cause=cause, assurance=assurance)
 
-    def _checklist(self, job: JobResult, live: Live, place: Environment, docket: Docket) -> Preflight:
+    def _checklist(self, job: JobResult, live: Live, place: Environment, docket: Docket, assurance: str) -> Preflight:
         opened = {Outcome.EXECUTED: True, Outcome.CANNOT_EXECUTE: True, Outcome.INVALID: False}.get(Outcome(job.outcome))
         return preflight(
             Record(
                 receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=docket.policy,
                 window_s=self._chain.params(docket.params_version, docket.number).times.window,
-                assurance=self._chain.epoch(live.header.key_epoch, docket.number).assurance,
-                opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
+                assurance=assurance, opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
             )
         )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli.labels import warn
 from bytewise.cli.status_table import ether
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from chain.book import contracts
@@ -30,6 +31,7 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "params_version": docket.params_version,
         "pools": [_pool(reader, pool.digest, block) for pool in network.pools],
         "active_epoch": docket.active_epoch,
+        "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
         "policy": {"digest": hex0x(docket.policy), "serial": docket.policy_serial},
         "batches": docket.batch_count,
         "disputes": docket.case_count,
@@ -67,13 +69,14 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     rows = [(each["pool"][:10], *(str(value) for name, value in each.items() if name != "pool")) for each in state["pools"]]
     console.print(_table("pools", columns, rows))
     console.print(
-        f"parameters version {state['params_version']}, key epoch {state['active_epoch']}, "
+        f"parameters version {state['params_version']}, key epoch {state['active_epoch']} ({state['assurance'] or 'none'}), "
         f"{state['batches']} batches, {state['disputes']} disputes, a place costs {ether(state['price_wei'])}"
     )
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"stake {ether(state['money']['total_stake'])}, all money {word}")
     for line in state["irregular"]:
         console.print(line, style="red")
+    warn(console, state["assurance"])
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> Table:

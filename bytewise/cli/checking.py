@@ -63,6 +63,8 @@ class Standing(NamedTuple):
     dispute: Case | None
     audits: dict[str, int]
     """Posted results by outcome."""
+    assurance: str
+    """The label of the receipt's key epoch."""
 
 
 class Conclusion(NamedTuple):
@@ -76,14 +78,12 @@ class Conclusion(NamedTuple):
 def public_checks(connection: Connection, found: Found) -> list[Check]:
     """Everything that needs no right to open. The receipt was found, so list, root, sequence and signature fit."""
     header, receipt = found.header, found.checked.signed.receipt
-    key = connection.reader.epoch_on_chain(receipt.key_epoch, found.head)
+    label = label_of(connection, found)
     anchored = f"number {receipt.seq} in batch {header.batch_id}, block {header.block}"
     checks = [
         Check("anchored", PASS, anchored),
         Check("operator signature", PASS, receipt.operator),
-        Check(
-            "key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {key.assurance}; {kind_of(receipt.key_epoch)}"
-        ),
+        Check("key epoch", PASS, f"epoch {receipt.key_epoch} is on-chain; assurance: {label}; {kind_of(receipt.key_epoch)}"),
         Check("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)[:18]}…"),
     ]
     fault = found.checked.fault
@@ -106,7 +106,12 @@ def chain_standing(connection: Connection, found: Found, identifier: Digest) -> 
         final = True
     except ChainReverted:
         final = False
-    return Standing(final, dispute, audits)
+    return Standing(final, dispute, audits, label_of(connection, found))
+
+
+def label_of(connection: Connection, found: Found) -> str:
+    """The chain's label of the receipt's key epoch, at the block of the search."""
+    return connection.reader.epoch_on_chain(found.checked.signed.receipt.key_epoch, found.head).assurance
 
 
 def read_opening(path: Path, identifier: Digest) -> Payload:

@@ -62,7 +62,7 @@ def appeal(
         dry_run(client, network, account, Act("Disputes", "appeal", (name,), case.appeal_bond_wei))
     except Fault as error:
         raise ConfigurationError("DISPUTE", f"cannot be appealed now: {error}") from None
-    print(_terms(case, balance))
+    print(_terms(case, balance, reader.epoch_on_chain(case.key_epoch, head).assurance))
     if dry:
         return
     database = open_database(settings.database_url)
@@ -72,8 +72,8 @@ def appeal(
     print("ordered; the running operator sends it")
 
 
-def _terms(case: Case, balance_wei: int) -> str:
+def _terms(case: Case, balance_wei: int, label: str) -> str:
     return (
-        f"verdict {case.verdict.name} in round {case.round}, to be appealed until {case.appeal_end} (protocol clock); "
-        f"bond {case.appeal_bond_wei} wei of {balance_wei}, lost if the next committee says the same"
+        f"verdict {case.verdict.name} in round {case.round} (assurance: {label}), to be appealed until {case.appeal_end} "
+        f"(protocol clock); bond {case.appeal_bond_wei} wei of {balance_wei}, lost if the next committee says the same"
     )

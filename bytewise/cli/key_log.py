@@ -53,8 +53,9 @@ def verify(
     """
     book = address_book(network)
     record, court = _epoch(book, epoch), _court(book, rpc)
+    label = _label(record, court)
     found = [_look(book, record.epoch, shard, logs, court) for shard in record.shards]
-    print_found(found, output)
+    print_found(record.epoch, label, found, output)
     if any(each.broken for each in found):
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.UNAVAILABLE if any(each.silent for each in found) else Exit.OK)
@@ -112,6 +113,17 @@ def _court(book: Network, rpc: list[str] | None) -> tuple[DocketReader, int, int
     reader = DocketReader(client, verify_code(client, book))
     block = reader.head()
     return reader, block, reader.docket(ZERO_ADDRESS, block).timestamp
+
+
+def _label(record: EpochRecord, court: tuple[DocketReader, int, int] | None) -> str:
+    """What the address book calls the epoch; `ConfigurationError` if a chain was given that calls it something else."""
+    if court is not None:
+        reader, block, _ = court
+        on_chain = reader.epoch_on_chain(record.epoch, block).assurance
+        if on_chain != record.assurance:
+            said = f"{record.assurance} in the book, {on_chain or 'missing'} on the chain"
+            raise ConfigurationError("network.json", f"key epoch {record.epoch} is {said}: get the new book")
+    return record.assurance
 
 
 def _epoch(book: Network, number: int) -> EpochRecord:

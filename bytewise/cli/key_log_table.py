@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli.labels import warn
 from bytewise.cli.verify import Output
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease
@@ -54,13 +55,14 @@ def told(shard: ShardRecord, signed: SignedRelease) -> dict[str, Any]:
     }
 
 
-def print_found(found: list[Looked], output: Output) -> None:
-    """Prints what was found at each shard."""
-    rows = [_row(each) for each in found]
+def print_found(epoch: int, assurance: str, found: list[Looked], output: Output) -> None:
+    """Prints what was found at each shard of a key epoch, and the epoch's label."""
+    rows = [{**_row(each), "assurance": assurance} for each in found]
     if output is Output.JSON:
         print(json.dumps(rows, indent=2))
         return
-    console, table = Console(), Table(title="release logs", title_justify="left")
+    title = f"release logs of key epoch {epoch}, assurance {assurance}"
+    console, table = Console(), Table(title=title, title_justify="left")
     for heading in ("shard", "records", "released", "refused", "without ticket", "without grounds", "newest"):
         table.add_column(heading, justify="left" if heading == "newest" else "right")
     for row in rows:
@@ -74,6 +76,7 @@ def print_found(found: list[Looked], output: Output) -> None:
             console.print(f"shard {row['shard']}: {line}", style="red", markup=False, soft_wrap=True)
         if row["silent"]:
             console.print(f"shard {row['shard']} shows no log: {row['silent']}", style="yellow", markup=False, soft_wrap=True)
+    warn(console, assurance)
 
 
 def print_story(
@@ -85,9 +88,9 @@ def print_story(
     openings, shards = list(_opened(story, reach, threshold)), _gave(good)
     owners = [voter for voter, got in reach.items() if is_rebuilt(record.epoch) and len(got) >= threshold]
     about = {
-        "receipt": hex0x(receipt), "epoch": record.epoch, "threshold": threshold, "key_given_to": owners,
-        "opened": bool(owners) or any(each["opened"] for each in openings), "openable_together": len(shards) >= threshold,
-        "shards": shards,
+        "receipt": hex0x(receipt), "epoch": record.epoch, "assurance": record.assurance, "threshold": threshold,
+        "key_given_to": owners, "opened": bool(owners) or any(each["opened"] for each in openings),
+        "openable_together": len(shards) >= threshold, "shards": shards,
     }  # fmt: skip
     if output is Output.JSON:
         print(json.dumps({**about, "openings": openings, "records": story}, indent=2))
@@ -102,6 +105,7 @@ def print_story(
         console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
     for each in story:
         console.print(f"{_time(each['decided_at'])}  {_line(each)}", markup=False, soft_wrap=True)
+    warn(console, record.assurance)
 
 
 def _enclave(signed: SignedRelease) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli.labels import warn
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.jobs import ShardRecord
@@ -61,6 +62,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         for shard in epoch["shards"]:
             table.add_row(str(shard["index"]), shard["account"], shard["url"], shard["says"])
         console.print(table)
+        warn(console, epoch["assurance"])
     for line in state["wrong"]:
         console.print(line, style="red", markup=False, soft_wrap=True)
 

@@ -93,8 +93,11 @@ def open_(
     """
     state, book = concluded(load_settings(CeremonySettings, config)), address_book(network)
     client = chain_of(rpc, book.chain_id)
-    write_network(network, put_in_force(client, verify_code(client, book), load_signer(key), state, without or ()))
-    print(f"key epoch {state.plan.epoch}, shares of version {state.plan.version}, is in force and in {network}")
+    opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
+    write_network(network, opened)
+    reader, epoch = DocketReader(client, opened), state.plan.epoch
+    label = reader.epoch_on_chain(epoch, reader.head()).assurance
+    print(f"key epoch {epoch}, shares of version {state.plan.version}, is in force and in {network}; assurance: {label}")
 
 
 def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony, without: Collection[int] = ()) -> Network:
@@ -146,8 +149,11 @@ def retire(
     book, curator = address_book(network), load_signer(key)
     client = chain_of(rpc, book.chain_id)
     reader = DocketReader(client, verify_code(client, book))
-    retire_epoch(client, book, curator, epoch, reader.epoch_on_chain(epoch, reader.head()).state)
-    print(f"key epoch {epoch} is retired; each of its shards runs `python -m kms erase --config serve.toml` now")
+    found = reader.epoch_on_chain(epoch, reader.head())
+    retire_epoch(client, book, curator, epoch, found.state)
+    print(
+        f"key epoch {epoch} ({found.assurance}) is retired; each of its shards runs `python -m kms erase --config serve.toml` now"
+    )
 
 
 def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
@@ -171,6 +177,7 @@ def _told(state: Ceremony) -> dict[str, object]:
         raise ConfigurationError("ceremony", f"stands in {state.phase.name}")
     return {
         "ceremony": hex0x(state.id),
+        "assurance": state.plan.assurance,
         "phase": state.phase.name,
         "reason": state.reason,
         "messages": state.length,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError
-from bytewise.protocol.evidence import ResultStatement
+from bytewise.protocol.evidence import ResultStatement, named_evidence
 from bytewise.protocol.premises import ChainPremises, differing
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, Digest
@@ -41,8 +41,12 @@ Policies = Callable[[Digest], AppraisalPolicy | None]
 """The registered appraisal policy of a digest, whether or not it is still in force; None if the chain has no bytes of it."""
 
 
-def judged(policies: Policies, disputes: Domain, receipt_id: Digest, opening: Opening, chain: ChainPremises) -> Quoted:
+def judged(
+    policies: Policies, disputes: Domain, receipt_id: Digest, opening: Opening, chain: ChainPremises, assurance: str
+) -> Quoted:
     """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too.
+
+    `assurance` is the chain's label of the receipt's key epoch: simulated evidence says nothing of an epoch of hardware.
 
     It is appraised under the policy that it names, if that was in force during the round: what governance changed since says
     nothing of evidence of before.
@@ -50,7 +54,8 @@ def judged(policies: Policies, disputes: Domain, receipt_id: Digest, opening: Op
     if not opening.quote:
         return Quoted(None, NONE)
     try:
-        said = decode_result_quote(opening.quote).statement
+        quote = decode_result_quote(opening.quote)
+        said, shown = quote.statement, named_evidence(quote.evidence).assurance
         if said.premises.policy in chain.policies:
             policy = policies(said.premises.policy)
             if policy is None:
@@ -65,6 +70,8 @@ def judged(policies: Policies, disputes: Domain, receipt_id: Digest, opening: Op
     )  # fmt: skip
     if said != expected:
         return Quoted(None, ANOTHER)
+    if shown != assurance:
+        return Quoted(None, f"{shown} evidence, and the key epoch is {assurance}")
     # Not appraised if its policy is none of the round's: that is then among what differs, and the quote does not hold.
     wrong = differing(said.premises, chain)
     return (

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from bytewise.cli.checking import PASS, Check, Conclusion, Rerun, Standing
 from bytewise.cli.exits import Exit
+from bytewise.cli.labels import warn
 from bytewise.protocol.compare import DivergenceClass
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.units import Digest, hex0x
@@ -34,6 +35,7 @@ def as_json(identifier: Digest, checks: list[Check], standing: Standing | None, 
         "reason": end.reason,
         "checks": [check._asdict() for check in checks],
         "divergence": None,
+        "assurance": None if standing is None else standing.assurance,
         "chain": None,
     }
     if outcome is not None and outcome.divergence is not None:
@@ -72,3 +74,5 @@ def show(
         if where.gap is not None:
             console.print(Text(f"  the model's best logit is {float(where.gap):.6g} above its second"))
     console.print(Text(f"{end.word}: {end.reason}", style=_COLOURS.get(end.exit, "bold yellow")))
+    if standing is not None:
+        warn(console, standing.assurance)

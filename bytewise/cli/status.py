@@ -5,10 +5,11 @@ Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everythin
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from bytewise.cli.labels import Labels
 from bytewise.cli.quotes import Policies, Quoted, judged, registered_policy
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Seat
@@ -31,8 +32,9 @@ STANDINGS = {1: "right", 2: "worked", 3: "neutral", 4: "absent", 5: "not reveale
 def collect(reader: DocketReader) -> dict[str, Any]:
     """The whole public state at the newest block."""
     block, first = reader.head(), reader.network.deploy_block
-    history, docket = CourtHistory(reader), whole_docket(reader, block)
+    history, docket, labels = CourtHistory(reader), whole_docket(reader, block), Labels(reader, block)
     audits = [result for result, _ in reader.audits(first, block)]
+    batches = reader.batches(first, block)
     endings = history.endings(first, block)
     money = reader.money(block)
     return {
@@ -40,14 +42,14 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "block": block,
         "timestamp": docket.timestamp,
         "clock": docket.clock,
-        "batches": [_batch(each, docket) for each in reader.batches(first, block)],
-        "receipts": _receipts(audits, docket.cases),
-        "disputes": _disputes(reader, docket, history, endings),
+        "batches": [_batch(each, docket, labels) for each in batches],
+        "receipts": _receipts(audits, docket.cases, labels.of_receipts(audits, docket.cases, batches)),
+        "disputes": _disputes(reader, docket, history, endings, labels),
         "accounts": _accounts(reader, docket),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "key_epoch": docket.active_epoch,
         "key_kind": kind_of(docket.active_epoch) if docket.active_epoch else "",
-        "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
+        "assurance": labels.of_epoch(docket.active_epoch),
         "money_sums": money.sums and all(ending.sums for ending in endings),
     }
 
@@ -63,7 +65,7 @@ def whole_docket(reader: DocketReader, block: int) -> Docket:
     return replace(docket, cases=tuple(cases), batches=tuple(batches))
 
 
-def _batch(header: BatchHeader, docket: Docket) -> dict[str, Any]:
+def _batch(header: BatchHeader, docket: Docket, labels: Labels) -> dict[str, Any]:
     anchored = docket.batch(header.batch_id)
     assert anchored is not None, "read at the same block"
     return {
@@ -75,10 +77,14 @@ def _batch(header: BatchHeader, docket: Docket) -> dict[str, Any]:
         "window_end": anchored.window_end,
         "window_over": docket.clock > anchored.window_end,
         "released": anchored.released,
+        "key_epoch": header.key_epoch,
+        "assurance": labels.of_epoch(header.key_epoch),
     }
 
 
-def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Case]) -> list[dict[str, Any]]:
+def _receipts(
+    audits: Sequence[AuditResult], disputes: Sequence[Case], labels: Mapping[Digest, str]
+) -> list[dict[str, Any]]:  # fmt: skip
     """Receipts that the chain names: audited or disputed ones."""
     verdicts = {dispute.receipt_id: _verdict(dispute) for dispute in disputes}
     named = dict.fromkeys([*(audit.receipt_id for audit in audits), *verdicts])
@@ -90,7 +96,7 @@ def _receipts(audits: Sequence[AuditResult], disputes: Sequence[Case]) -> list[d
         said = {outcome.name.lower(): results[outcome.name.lower()] for outcome in AuditOutcome}
         found.append({
             "receipt": hex0x(identifier), "audits": said, "auditors": auditors,
-            "verdict": None if verdict is None else verdict.name,
+            "verdict": None if verdict is None else verdict.name, "assurance": labels[identifier],
         })  # fmt: skip
     return found
 
@@ -100,13 +106,15 @@ def _verdict(case: Case) -> Verdict:
     return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
 
 
-def _disputes(reader: DocketReader, docket: Docket, history: CourtHistory, endings: Sequence[Ending]) -> list[dict[str, Any]]:
+def _disputes(
+    reader: DocketReader, docket: Docket, history: CourtHistory, endings: Sequence[Ending], labels: Labels
+) -> list[dict[str, Any]]:  # fmt: skip
     first, block = reader.network.deploy_block, docket.number
     documents = RegistryDocuments(reader)
     policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
     votes = _Votes(
         history.commitments(first, block), history.openings(first, block), history.seats(first, block),
-        policies, reader.network, PremiseHistory(reader, block),
+        policies, reader.network, PremiseHistory(reader, block), labels,
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
     return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
@@ -121,10 +129,12 @@ class _Votes(NamedTuple):
     policies: Policies
     network: Network
     premises: PremiseHistory
+    labels: Labels
 
     def quote(self, case: Case, opened: Opening) -> Quoted:
         """What the quote of an opened vote is worth."""
-        return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, self.premises.of(case, opened.block))
+        label, premises = self.labels.of_epoch(case.key_epoch), self.premises.of(case, opened.block)
+        return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, premises, label)
 
 
 def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]:
@@ -136,6 +146,7 @@ def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]
         "challengers": [{"account": each.account, "knew": each.knew} for each in case.challengers],
         "phase": case.phase.name,
         "round": case.round,
+        "assurance": votes.labels.of_epoch(case.key_epoch),
         "seats": case.seats,
         "verdict": _verdict(case).name,
         "claimed": hex0x(case.claimed_out_hash),

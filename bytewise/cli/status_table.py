@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli.labels import warn
 from bytewise.cli.quotes import HOLDS
 from bytewise.cli.status import short
 
@@ -22,6 +23,9 @@ def show(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -
     console.print(key if state["key_epoch"] else "no key epoch is active", style="bold")
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"block {state['block']}: all money {word}; burned {ether(state['money']['total_burned'])}", style="bold")
+    labels = {state["assurance"], *(each["assurance"] for each in (*state["batches"], *state["disputes"]))}
+    for label in sorted(labels):
+        warn(console, label)
 
 
 def ether(wei: str | int) -> str:
@@ -41,18 +45,19 @@ def brief(wei: str | int) -> str:
 def _receipts(state: Mapping[str, Any]) -> Table:
     total = sum(batch["count"] for batch in state["batches"])
     table = Table(title=f"{total} receipts in {len(state['batches'])} batches", title_justify="left")
-    for heading in ("receipt", "audits: match", "mismatch", "none", "verdict"):
+    for heading in ("receipt", "audits: match", "mismatch", "none", "verdict", "assurance"):
         table.add_column(heading, justify="right" if heading in ("mismatch", "none") else "left")
     for each in state["receipts"]:
         said = each["audits"]
         verdict = each["verdict"] or "accepted by default"
-        table.add_row(short(each["receipt"]), str(said["match"]), str(said["mismatch"]), str(said["none"]), verdict)
+        counts = (str(said["match"]), str(said["mismatch"]), str(said["none"]))
+        table.add_row(short(each["receipt"]), *counts, verdict, each["assurance"])
     return table
 
 
 def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
     table = Table(title="verdicts", title_justify="left")
-    for heading in ("receipt", "verdict", "operator", "challenger", "seats for it", "absent", "quotes that hold"):
+    for heading in ("receipt", "verdict", "assurance", "operator", "challenger", "seats for it", "absent", "quotes that hold"):
         table.add_column(heading)
     for each in state["disputes"]:
         stands = each["replacement"] or each["claimed"]
@@ -60,7 +65,7 @@ def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
         quotes = [m["quote"] for m in each["members"] if m["quote"] is not None]
         absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
         table.add_row(
-            short(each["receipt"]), each["verdict"], names.get(each["operator"], short(each["operator"])),
+            short(each["receipt"]), each["verdict"], each["assurance"], names.get(each["operator"], short(each["operator"])),
             names.get(each["challenger"], short(each["challenger"])), f"{equal} of {each['seats']}", str(absent),
             f"{quotes.count(HOLDS)} of {len(quotes)}",
         )  # fmt: skip

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from bytewise.cli import checking, report
-from bytewise.cli.checking import Check, Conclusion, Rerun, Standing
+from bytewise.cli.checking import Check, Conclusion, Rerun, Standing, label_of
 from bytewise.cli.connect import (
     DA_URLS,
     NETWORK_FILE,
@@ -94,12 +94,14 @@ def show(
     identifier = receipt_argument(receipt_id)
     with connected(network, rpc, da) as connection, _progress() as bars:
         found = _find(connection, identifier, bars)
+        label = "" if isinstance(found, Seen) else label_of(connection, found)
     if isinstance(found, Seen):
         Console(stderr=True).print(f"{found.end.word}: {found.end.reason}", style="bold")
         raise typer.Exit(int(found.end.exit))
     batch = {name: value for name, value in to_json(found.header).items() if name not in ("operator", "environment", "model_id")}
     proof = [hex0x(each) for each in found.checked.proof]
-    told = {"receipt_id": hex0x(identifier), **to_json(found.checked.signed), "batch": batch, "proof": proof}
+    signed = to_json(found.checked.signed)
+    told = {"receipt_id": hex0x(identifier), **signed, "assurance": label, "batch": batch, "proof": proof}
     print(json.dumps(told, indent=2))
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.premises import Premises
@@ -100,7 +101,7 @@ class NamedEvidence:
     @property
     def assurance(self) -> str:
         """`hardware` or `simulated`: what everything downstream has to say."""
-        return EvidenceType.SIMULATED.value if self.type is EvidenceType.SIMULATED else "hardware"
+        return SIMULATED if self.type is EvidenceType.SIMULATED else HARDWARE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,15 @@ from typing import Any, TextIO
 
 import structlog
 
+from bytewise.protocol.assurance import warning
 from bytewise.protocol.errors import BytewiseError
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.secret import Secret, scrub
 
 _EVENT = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PRIVATE = re.compile(r"(^|_)(secret|password|passphrase|prompt|plaintext|messages|token_ids|private_key)($|_)")
+EPOCH_GAUGE = "bytewise_key_epoch_info"
+"""Always 1; its labels say what every figure beside it rests on."""
 _LONGEST_FIELD = 500
 """Characters of one field: a log line is for reading, not for storing payloads."""
 
@@ -38,12 +41,17 @@ class Telemetry:
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
         self._beats: dict[str, float] = {}
+        self._epoch: tuple[int, str] | None = None
         self._details = True
         self._logger: Any = None
 
     def configure(self, component: str, stream: TextIO | None = None, details: bool = True) -> None:
-        """Names the process in each line. An enclave sets `details` to False: error values may quote plaintext."""
+        """Names the process, which has told no key epoch yet, in each line.
+
+        An enclave sets `details` to False: error values may quote plaintext.
+        """
         self._details = details
+        self._epoch = None
         self._logger = structlog.wrap_logger(
             _Lines(stream),
             processors=[structlog.processors.JSONRenderer(sort_keys=True, separators=(",", ":"))],
@@ -70,6 +78,14 @@ class Telemetry:
             about["detail"] = str(error)
         self.log(event, **about, **fields)
 
+    def key_epoch(self, epoch: int, assurance: str) -> None:
+        """The key epoch that this process works with, and its label: a line where that is new, and a label of the metrics."""
+        with self._lock:
+            known, self._epoch = self._epoch, (epoch, assurance)
+        if known != (epoch, assurance):
+            told = warning(assurance)
+            self.log("key_epoch.told", epoch=epoch, assurance=assurance, **({"warning": told} if told else {}))
+
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         """Adds to a counter; labels have few values (never ids)."""
         key = (name, tuple(sorted(labels.items())))
@@ -82,8 +98,13 @@ class Telemetry:
             return {_exposed(name, labels): value for (name, labels), value in sorted(self._counts.items())}
 
     def metrics_text(self) -> str:
-        """The counters in Prometheus' text format."""
-        return "".join(f"{name} {value}\n" for name, value in self.counters().items())
+        """The counters, and what the key epoch is worth, in Prometheus' text format."""
+        told = dict(self.counters())
+        with self._lock:
+            if self._epoch is not None:
+                epoch, assurance = self._epoch
+                told[_exposed(EPOCH_GAUGE, (("assurance", assurance), ("epoch", str(epoch))))] = 1
+        return "".join(f"{name} {value}\n" for name, value in told.items())
 
     def beat(self, name: str) -> None:
         """Says that the loop `name` is alive now."""
@@ -101,6 +122,7 @@ _PROCESS = Telemetry()
 configure = _PROCESS.configure
 log = _PROCESS.log
 log_error = _PROCESS.log_error
+key_epoch = _PROCESS.key_epoch
 count = _PROCESS.count
 counters = _PROCESS.counters
 metrics_text = _PROCESS.metrics_text

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyRefused
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Blob, Digest
-from kms.envelope import HARDWARE
 
 
 class CeremonyView(Protocol):
@@ -23,10 +22,6 @@ class CeremonyView(Protocol):
     def key_epoch(self, epoch: int) -> EpochOnChain:
         """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""
         ...
-
-
-_SIMULATED = EvidenceType.SIMULATED.value
-_ASSURANCE = (_SIMULATED, HARDWARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ def verify_authority(plan: Plan, trust: Trust, own: Address, view: CeremonyView)
     for wrong, why in (
         ((plan.chain_id, plan.key_epochs) != (trust.chain_id, trust.key_epochs), "is of another network"),
         (plan.scribe != trust.scribe, f"is kept by {plan.scribe}, not by the scribe of our settings"),
-        (plan.assurance not in _ASSURANCE or (plan.assurance == _SIMULATED and not trust.simulated), f"is {plan.assurance[:20]}"),
+        (plan.assurance not in (HARDWARE, *((SIMULATED,) if trust.simulated else ())), f"is {plan.assurance[:20]}"),
         (
             is_rebuilt(plan.epoch) and not trust.release_shares,
             "is for a key that enclaves rebuild, and release_shares is not set",

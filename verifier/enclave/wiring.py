@@ -14,6 +14,7 @@ from bytewise.inference.model import library
 from bytewise.inference.profiles import AnyEngine, Loaded, verify_artifact
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import ConfigurationError, Fault
@@ -143,7 +144,10 @@ class _Parts:
 
     def announce(self, ready: Ready) -> None:
         """In the keeper, once the first process waits for a job."""
-        telemetry.log("enclave.ready", model=self._loaded.model_id, unfenced=ready.unfenced)
+        about = {"model": self._loaded.model_id, "evidence": self._settings.evidence.value, "unfenced": ready.unfenced}
+        # An enclave reads no chain: its evidence fits key epochs of this label only, and shards refuse it for others.
+        told = warning(SIMULATED if self._settings.evidence is EvidenceType.SIMULATED else HARDWARE)
+        telemetry.log("enclave.ready", **about, **({"warning": told} if told else {}))
         _require(self._settings, ready.unfenced)
         if self._settings.ready_file is not None:
             self._settings.ready_file.write_text(self._loaded.model_id.hex())

@@ -35,6 +35,8 @@ class Answer:
     """`ClientMode` of the receipt."""
     temperature: float
     """As asked."""
+    assurance: str
+    """What the answer says of its key epoch."""
     retried_same_receipt: bool | None
     """For the question that was posted twice: whether both answers carry one receipt."""
     opening: Path
@@ -64,7 +66,7 @@ class Client:
         signed = reply["receipt"]["signed"]["receipt"]
         return Answer(
             self._operator, receipt, usage["prompt_tokens"], usage["completion_tokens"], signed["tokens_hash"],
-            int(signed["mode"]), int(signed["client_mode"]), question.temperature, same, opening,
+            int(signed["mode"]), int(signed["client_mode"]), question.temperature, reply["assurance"], same, opening,
             reply["choices"][0]["message"]["content"] or "",
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from bytewise.cli.demo.director import MOST_SEATS, Fate, Fates
 from bytewise.cli.demo.plan import GATE_RUNS, GATE_TOKENS, GATE_TRAFFIC, MAX_TOKENS, VERIFIERS
 from bytewise.cli.demo.site import Site
 from bytewise.cli.status_table import ether
+from bytewise.protocol.assurance import SIMULATED
 from bytewise.protocol.docket import Case
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
@@ -90,6 +91,7 @@ def judge(
     spite = [d for d in disputes if d["challenger"] == accounts["challenger"]]
     return {
         **_answers(answers),
+        **_labels(status, answers),
         **_audits(status, checked, answers),
         **_frauds(frauds, status, answers, accounts),
         **_spite(spite, status, accounts),
@@ -111,6 +113,14 @@ def _answers(answers: list[Answer]) -> dict[str, bool]:
         and all((a.mode, a.client_mode) == (Mode.PLAIN, ClientMode.DELEGATED) for a in answers),
         f"{SAMPLED} of them are sampled": sum(a.temperature > 0 for a in answers) == SAMPLED,
         "a retried request got the same receipt": any(a.retried_same_receipt for a in answers),
+    }
+
+
+def _labels(status: dict[str, Any], answers: list[Answer]) -> dict[str, bool]:
+    batches = {batch["assurance"] for batch in status["batches"]}
+    return {
+        "every answer says of its key epoch what the chain says: simulated": bool(answers)
+        and {a.assurance for a in answers} == batches == {SIMULATED}
     }
 
 
@@ -213,6 +223,7 @@ def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, s
     """`demo-report.json`."""
     status = report.status
     return {
+        "assurance": status["assurance"],
         "facts": report.facts,
         "missing": report.missing,
         "receipts": [*status["receipts"]],

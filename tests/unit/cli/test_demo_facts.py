@@ -95,6 +95,7 @@ SABOTAGE: dict[str, Callable[[Run], object]] = {
     "every receipt says": _answer(client_mode=1),
     "2 of them are sampled": _answer(temperature=0.8),
     "a retried request": _never_retried,
+    "every answer says of its key epoch": _answer(assurance="hardware"),
     "8 receipts are anchored": lambda run: run.status["batches"].pop(),
     "every verifier checked": _set(lambda run: run.checked, "ada", 7),
     "light audits are posted": _no_audit,

@@ -48,7 +48,13 @@ def judge(world: World, case: Case, told: Told, serving: World | None = None) ->
 
 
 def worth(
-    world: World, case: Case, result: JobResult, *later: AppraisalPolicy, chain: ChainPremises | None = None, **changes: object
+    world: World,
+    case: Case,
+    result: JobResult,
+    *later: AppraisalPolicy,
+    chain: ChainPremises | None = None,
+    label: str = "simulated",
+    **changes: object,
 ) -> Quoted:
     """What a reader of the chain says of the result's quote; `later` are policies that were registered after the world's, and
     `changes` those between vote and result."""
@@ -58,7 +64,7 @@ def worth(
     )  # fmt: skip
     opening = Opening(replace(vote, **changes), result.quote, 9)  # type: ignore[arg-type]
     policies = {each.digest: each for each in (world.policy, *later)}
-    return judged(policies.get, DISPUTES, case.id, opening, chain or on_chain(world, case))
+    return judged(policies.get, DISPUTES, case.id, opening, chain or on_chain(world, case), label)
 
 
 def on_chain(world: World, case: Case) -> ChainPremises:
@@ -74,6 +80,12 @@ def test_the_quote_of_an_honest_host_holds(world: World) -> None:
     assert worth(world, case, result, round=U16(2)) == Quoted(None, ANOTHER)
     assert worth(world, case, replace(result, quote=Blob(b""))) == Quoted(None, NONE)
     assert worth(world, case, replace(result, quote=Blob(b"{}"))) == Quoted(None, "refused: EvidenceMalformed")
+
+
+def test_simulated_evidence_says_nothing_of_an_epoch_that_the_chain_calls_hardware(world: World) -> None:
+    case = world.case()
+    result = judge(world, case, lambda job: job)
+    assert worth(world, case, result, label="hardware") == Quoted(None, "simulated evidence, and the key epoch is hardware")
 
 
 def test_false_keys_and_a_false_policy_say_invalid_of_an_honest_receipt_and_are_named(world: World, tmp_path: Path) -> None:

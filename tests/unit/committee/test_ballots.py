@@ -79,7 +79,7 @@ def setup(folder: Path, cheat: bool = True) -> tuple[Town, Case]:
     return town, town.dispute(signed)
 
 
-def test_a_duty_becomes_one_protected_vote_a_commitment_and_a_reveal(tmp_path: Path) -> None:
+def test_a_duty_becomes_one_vote_a_commitment_and_a_reveal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     town, dispute = setup(tmp_path)
     with Seated(town) as member:
         member.until_quiet()
@@ -96,6 +96,7 @@ def test_a_duty_becomes_one_protected_vote_a_commitment_and_a_reveal(tmp_path: P
         assert [duty.state for duty in member.duties.all()] == [DONE]
     assert town.enclave.jobs == 1
     town.journal.verify_journal()
+    assert '"assurance":"simulated"' in next(line for line in capsys.readouterr().err.splitlines() if "vote.asked" in line)
 
 
 def test_a_restart_after_the_vote_was_protected_sends_that_very_vote(tmp_path: Path) -> None:

@@ -67,6 +67,20 @@ def test_counters_have_names_and_labels() -> None:
     assert telemetry.metrics_text() == 'x_total 3\ny_total{kind="vote",reason="late"} 1\n'
 
 
+def test_the_key_epoch_is_told_once_for_each_change_and_labels_the_metrics() -> None:
+    telemetry, stream = configured()
+    for epoch, assurance in ((1, "simulated"), (1, "simulated"), (2, "hardware"), (2, "hardware")):
+        telemetry.key_epoch(epoch, assurance)
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["event"], first["epoch"], first["assurance"]) == ("key_epoch.told", 1, "simulated")
+    assert first["warning"].startswith("SIMULATED: ")
+    assert (second["epoch"], second["assurance"]) == (2, "hardware") and "warning" not in second
+    telemetry.count("x_total")
+    assert telemetry.metrics_text() == 'x_total 1\nbytewise_key_epoch_info{assurance="hardware",epoch="2"} 1\n'
+    telemetry.configure("another", stream)
+    assert telemetry.metrics_text() == "x_total 1\n", "what one process told another did not"
+
+
 def test_health_is_a_recent_beat() -> None:
     telemetry, _ = configured()
     telemetry.beat("tick")

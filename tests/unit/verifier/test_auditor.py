@@ -61,7 +61,9 @@ def run_until(town: Town, node: Node, worker: Worker, done: Callable[[], bool]) 
     raise AssertionError("never done")
 
 
-def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(tmp_path: Path) -> None:
+def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
     town = Town(tmp_path)
     honest, fraud = town.signed(1), town.signed(2, cheat=True)
     town.anchor(honest, fraud)
@@ -78,6 +80,8 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(tmp_path: P
     tokens, root, salt = (Digest(unhex(opening[name])) for name in ("tokens_hash", "trace_root", "salt"))
     assert audits.find(fraud_id).result.commitment == audit_commitment(fraud_id, ME.address, tokens, root, salt)  # type: ignore[union-attr]
     assert out_hash(tokens, root) != fraud.receipt.out_hash
+    signed = [line for line in capsys.readouterr().err.splitlines() if '"event":"audit.signed"' in line]
+    assert len(signed) == 2 and all('"assurance":"simulated"' in line for line in signed)
     town.journal.verify_journal()
 
 
