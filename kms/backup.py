@@ -32,7 +32,6 @@ from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealing, open_seale
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
 _NAMES = (STORAGE_KEY, WRAPPED_KEY, keyring.SIGNING_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
-_DRAFT = ".restoring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def restore(
     """
     backup = open_backup(file, key)
     _verify_logs(backup, records)
-    with _drafted(folder / _DRAFT) as draft:
+    with _drafted(folder / keyring.RESTORING) as draft:
         for each in backup.files:
             write_whole(draft / Path(each.name).name, each.content)
         dropped = tuple(sorted(_drop_stale(draft, backup.shard, view, sealing)))

@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.service.secret import read_secret
 
 KEY_BYTES = 32
+DRAFT = ".draft"
+"""Suffix of a file that is being written."""
 
 
 def read_key(path: Path) -> bytes:
@@ -24,22 +27,23 @@ def read_key(path: Path) -> bytes:
 def write_whole(path: Path, data: bytes) -> None:
     """Writes a file that only the owner can read: on the disk with all its bytes, or not there.
 
-    `ConfigurationError` if it exists.
+    `ConfigurationError` if it exists, `TryAgain` if its draft was wiped meanwhile (`wipe_draft`).
     """
-    # A link never replaces another.
-    draft = path.with_suffix(".draft")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    with draft.open("wb") as file:
+    draft = path.with_suffix(DRAFT)
+    wipe_draft(draft)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     try:
+        # A link never replaces another.
         os.link(draft, path)
     except FileExistsError:
         raise ConfigurationError(path.name, "exists; it is never overwritten") from None
+    except FileNotFoundError:
+        raise TryAgain(path.name, "not written: its draft was erased meanwhile") from None
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -50,7 +54,27 @@ def write_whole(path: Path, data: bytes) -> None:
 def wipe(path: Path) -> None:
     """Overwrites and removes a file. What the file system keeps elsewhere stays."""
     with path.open("r+b") as file:
-        file.write(bytes(path.stat().st_size))
-        file.flush()
-        os.fsync(file.fileno())
+        _overwrite(file)
     path.unlink()
+
+
+def wipe_draft(draft: Path) -> bool:
+    """Removes and overwrites what a `write_whole` that died left; whether there was something. Safe while another one runs.
+
+    That one either has its file, which is not touched, or is told that it has none.
+    """
+    try:
+        with draft.open("r+b") as file:
+            draft.unlink()
+            # Its name is gone, so nobody links it any more: who did so before has whole bytes in a file.
+            if os.fstat(file.fileno()).st_nlink == 0:
+                _overwrite(file)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _overwrite(file: BinaryIO) -> None:
+    file.write(bytes(os.fstat(file.fileno()).st_size))
+    file.flush()
+    os.fsync(file.fileno())

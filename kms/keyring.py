@@ -23,13 +23,16 @@ from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
 from kms import hpke
 from kms.curve import POINT_BYTES, Rng, decode_point, decode_scalar, encode_scalar
-from kms.files import read_key, wipe, write_whole
+from kms.files import DRAFT, read_key, wipe, wipe_draft, write_whole
 from kms.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
 from kms.shares import verify_share
 
 _HEAD_BYTES = 12
 """Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
 SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "signing.key", "tls.key", "tls.pem"
+SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
+RESTORING = ".restoring"
+"""Folder in the shard's, where a restore has its files until it knows which the chain means."""
 POLICY_HISTORY = "policy-history.json"
 """The newest appraisal policy that the shard accepted, and since when. Kept with the share, restored with it."""
 
@@ -62,7 +65,7 @@ def entry(folder: Path, url: str, channel: str) -> ShardEntry:
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:
     """Writes a share, sealed; `ConfigurationError` if the epoch has one with that suffix."""
-    path = folder / f"share-{epoch}{suffix}.json"
+    path = folder / f"share-{epoch}{suffix}{SHARE_SUFFIX}"
     sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), _bound(epoch, index))
     write_whole(path, encode(SealedShare(U64(epoch), index, Blob(sealed[:_HEAD_BYTES]), Blob(sealed[_HEAD_BYTES:]))))
     return path
@@ -70,7 +73,7 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "
 
 def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = "", sealer: Sealer | None = None) -> Path:
     """Writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
-    path = folder / f"kem-{epoch}{suffix}.sealed"
+    path = folder / f"kem-{epoch}{suffix}{KEM_SUFFIX}"
     write_whole(path, (sealer or open_sealer(folder)).seal(seed, _kem_bound(epoch, index)))
     return path
 
@@ -78,7 +81,7 @@ def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = ""
 def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | None = None) -> Secret:
     """The folder's ML-KEM-768 key, a seed, with this public key; else `ConfigurationError`. Nobody else ever has it."""
     sealer = sealer or open_sealer(folder)
-    for path in sorted(folder.glob(f"kem-{epoch}*.sealed")):
+    for path in _named(folder, "kem", epoch, KEM_SUFFIX):
         try:
             seed = sealer.open(path.read_bytes(), _kem_bound(epoch, index))
         except ConfigurationError:
@@ -126,28 +129,37 @@ def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: 
     """
     sealer = sealer or open_sealer(folder)
     find_share(folder, epoch, commitments, sealer)
-    erased = 0
-    for path in _share_files(folder, epoch):
-        if not _fits(sealer, epoch, path, commitments):
-            _wipe_with_kem(path)
-            erased += 1
-    return erased
+    return _erase(folder, epoch, {path for path in _share_files(folder, epoch) if _fits(sealer, epoch, path, commitments)})
 
 
 def erase_all(folder: Path, epoch: int) -> int:
     """Overwrites and removes every share of an epoch; how many those were."""
-    paths = _share_files(folder, epoch)
-    for path in paths:
-        _wipe_with_kem(path)
-    return len(paths)
+    return _erase(folder, epoch, set())
 
 
-def _wipe_with_kem(share: Path) -> None:
-    # First the key without which the share opens nothing of a hybrid epoch: a crash in between leaves the share to be found.
-    kem = share.with_name(share.name.replace("share-", "kem-", 1)).with_suffix(".sealed")
-    if kem.exists():
-        wipe(kem)
-    wipe(share)
+def _erase(folder: Path, epoch: int, kept: set[Path]) -> int:
+    """Everything that is or was to become a share of the epoch or its ML-KEM key, but the shares that are kept with their keys."""
+    erased = 0
+    # What a crash left, of any share: with its file's name a draft opens, and so does the copy of a restore.
+    for kind, suffix in (("kem", KEM_SUFFIX), ("share", SHARE_SUFFIX)):
+        left = [wipe_draft(path) for path in _named(folder, kind, epoch, DRAFT)]
+        for ending in (DRAFT, suffix):
+            left += [wipe_draft(path) for path in _named(folder / RESTORING, kind, epoch, ending)]
+        erased += sum(left) if kind == "share" else 0
+    # First the key without which a share opens nothing of a hybrid epoch: a crash in between leaves the share to be found.
+    kept_kems = {_kem_of(share) for share in kept}
+    for path in _named(folder, "kem", epoch, KEM_SUFFIX):
+        if path not in kept_kems:
+            wipe(path)
+    for path in _share_files(folder, epoch):
+        if path not in kept:
+            wipe(path)
+            erased += 1
+    return erased
+
+
+def _kem_of(share: Path) -> Path:
+    return share.with_name(share.name.replace("share-", "kem-", 1)).with_suffix(KEM_SUFFIX)
 
 
 def points_of(commitments: bytes) -> tuple[Blob, ...]:
@@ -185,8 +197,12 @@ class HeldShare:
 
 
 def _share_files(folder: Path, epoch: int) -> list[Path]:
-    dealt = folder / f"share-{epoch}.json"
-    return [path for path in (dealt, *sorted(folder.glob(f"share-{epoch}-*.json"))) if path.exists()]
+    return _named(folder, "share", epoch, SHARE_SUFFIX)
+
+
+def _named(folder: Path, kind: str, epoch: int, suffix: str) -> list[Path]:
+    """Files of an epoch: the dealt one, and those of ceremonies."""
+    return [path for of in (f"{kind}-{epoch}", f"{kind}-{epoch}-*") for path in sorted(folder.glob(of + suffix))]
 
 
 def _fits(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> bool:

@@ -1,5 +1,7 @@
 """The end of shares: erased when the chain means others or none, with a word about it, and not made again from any log."""
 
+import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.ceremony import SharesSource, SignedErasure, announce, erasure_digest
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Blob
@@ -17,6 +19,7 @@ from kms.dkg import desk, erasing
 from kms.dkg.erasing import erase
 from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
+from kms.files import wipe_draft, write_whole
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
@@ -104,3 +107,81 @@ def test_a_share_of_before_a_resharing_is_not_made_from_the_log_any_more(tmp_pat
         shards[1].ceremonies().open(announce(SCRIBE, each), b"sealed seed")
     assert erased(shards[1], document).statement.erased == 1
     assert shards[1].ceremonies().running() == (unfinished,), "what goes on from the shares in force goes on"
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_before(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
+    """A call that dies when its file has all its bytes and not yet its name."""
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", die)
+        # Who was killed removes nothing more.
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            call()
+
+
+def test_a_share_that_was_whole_and_had_no_name_yet_is_erased_with_its_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, state, bring = missed_its_end(tmp_path)
+    first, commitments = shards[0], state.result.commitments if state.result else ()
+    killed_before(monkeypatch, bring)
+    (draft,) = first.folder.glob("*.draft")
+    copy = first.folder / f"share-3-{state.id.hex()[:16]}.json"
+    copy.write_bytes(draft.read_bytes())
+    assert first.share(3, commitments), "the control: with its name it opens"
+    copy.unlink()
+    first.restart()
+    first.chain.epoch = replace(first.chain.epoch, state=EpochState.RETIRED)
+    said = erased(first, epoch_document(state)).statement
+    assert (said.kept, said.erased) == (ZERO_DIGEST, 1) and not list(first.folder.glob("*3-*"))
+
+
+def test_what_a_crash_left_of_other_shares_is_erased_and_the_share_in_force_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, chain = offices(tmp_path, 2)
+    made = run(scribe_of(tmp_path, plan(shards, 2, 2), shards))
+    on_chain(chain, made)
+    folder, before = shards[0].folder, {path.name for path in shards[0].folder.iterdir()}
+    killed_before(monkeypatch, lambda: keyring.seal_share(folder, 3, 1, 5, "-0a1b"))
+    killed_before(monkeypatch, lambda: keyring.seal_kem(folder, 3, 1, bytes(64), "-0a1b"))
+    killed_before(monkeypatch, lambda: keyring.seal_share(folder, 30, 1, 5))
+    (folder / ".restoring").mkdir()
+    for path in list(folder.glob("share-3-*.json")):
+        (folder / ".restoring" / path.name).write_bytes(path.read_bytes())
+    keyring.seal_kem(folder, 3, 1, bytes(64), "-0c2d")
+    # A restore that died, a draft, and an ML-KEM key whose share was never written.
+    assert erased(shards[0], epoch_document(made)).statement.erased == 2
+    assert not list((folder / ".restoring").iterdir())
+    after = {path.name for path in folder.iterdir()} - {".restoring", "erasure-3.json"}
+    assert after == before | {"share-30.draft"}, "another epoch's is not touched"
+    shares_make_the_key(made, numbered(shards))
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_who_erases_a_draft_never_touches_a_file_that_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    """While another process writes: it has its file whole, or hears that it has none."""
+    path, link = tmp_path / "share-3.json", os.link
+
+    def meanwhile(draft: Path, name: Path) -> None:
+        if linked:
+            link(draft, name)
+        assert wipe_draft(draft)
+        if not linked:
+            link(draft, name)
+
+    monkeypatch.setattr(os, "link", meanwhile)
+    with contextlib.nullcontext() if linked else pytest.raises(TryAgain, match="erased meanwhile"):
+        write_whole(path, b"a share")
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"a share"] * linked
+    assert not wipe_draft(path.with_suffix(".draft"))
