@@ -6,7 +6,7 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain, EpochState
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain, EpochState, SharesInForce
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest
@@ -23,6 +23,10 @@ class KeyView(Protocol):
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
         """All facts about the ticket, at one block; `Unavailable` if the chain cannot be read."""
+        ...
+
+    def shares(self, epoch: int) -> SharesInForce:
+        """The shares of a key epoch in force; `Unavailable` if the chain cannot be read."""
         ...
 
     def time(self) -> int:
@@ -117,8 +121,15 @@ class ChainKeyView:
             public_key=record.public_key,
             commitments=key.commitments,
             holders=key.shards,
+            version=key.version,
             hybrid=record.hybrid,
         )
+
+    def shares(self, epoch: int) -> SharesInForce:
+        """The shares of a key epoch in force at the newest final block."""
+        block = self._chain.head()
+        key = self._chain.epoch_on_chain(epoch, block)
+        return SharesInForce(block, key.version, key.commitments, key.shards)
 
     def time(self) -> int:
         """Wall time of the newest final block, unix seconds."""

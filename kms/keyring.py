@@ -138,7 +138,7 @@ def erase_all(folder: Path, epoch: int) -> int:
 
 
 def _erase(folder: Path, epoch: int, kept: set[Path]) -> int:
-    """Everything that is or was to become a share of the epoch or its ML-KEM key, but the shares that are kept with their keys."""
+    """Everything that is, or was to become, a share of the epoch or its ML-KEM key, but the shares to keep, with their keys."""
     erased = 0
     # What a crash left, of any share: with its file's name a draft opens, and so does the copy of a restore.
     for kind, suffix in (("kem", KEM_SUFFIX), ("share", SHARE_SUFFIX)):

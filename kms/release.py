@@ -5,10 +5,11 @@ leaves a record without an answer and never an answer without a record.
 """
 
 import threading
+import time
 
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
 from bytewise.protocol.grounds import SignedGrounds, grounds_digest
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
@@ -53,6 +54,9 @@ ADMISSIONS = 4
 """Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
 not counted, so that a slow node keeps nobody from being admitted."""
 
+LOOK_S = 5.0
+"""Between two reads of the chain for those who only ask what is served."""
+
 ADMISSION_WAIT_S = 2.0
 """A request waits this long to be admitted and is then told to try again; an admission takes some 10 to 200 ms."""
 
@@ -82,9 +86,10 @@ class Shard:
         if listed is None or listed.address != signer.address:
             raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
         self._document = document
-        self._share = share
-        self._renewal = Renewal(document, share.index, find)
-        self._renewing = threading.Lock()
+        self._index = share.index
+        self._renewal = Renewal(document, share, find)
+        self._looking = threading.Lock()
+        self._look_again = 0.0
         self._signer = signer
         self._contracts = contracts
         self._appraisal = appraisal
@@ -101,9 +106,26 @@ class Shard:
         return Terms(Role.KEY_SHARD, Role.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None)
 
     def info(self) -> ShardInfo:
-        """What this shard serves."""
-        record = self._document.record
-        return ShardInfo(record.epoch, self._share.index, self._signer.address, record.assurance, self._appraisal.policy.digest)
+        """What this shard serves, and whether its share is the one that the chain means."""
+        self._look()
+        record, held = self._document.record, self._renewal.held()
+        return ShardInfo(
+            record.epoch, self._index, self._signer.address, record.assurance, self._appraisal.policy.digest,
+            held.shares, held.version, held.in_force,
+        )  # fmt: skip
+
+    def _look(self) -> None:
+        """Follows the chain as a request would, at most once in `LOOK_S`: anybody may ask for `info`."""
+        now = time.monotonic()
+        with self._looking:
+            if now < self._look_again:
+                return
+            self._look_again = now + LOOK_S
+        self._renewal.lost_sight()
+        try:
+            self._renewal.follow(self._view.shares(self._document.record.epoch))
+        except BytewiseError as error:
+            telemetry.log_error("kms.would_not_answer", error)
 
     def log(self, first: int, epoch: int | None = None) -> ReleaseLog:
         """Release records from index `first` on, a bounded page of them; of the epoch that is served, or of one that was."""
@@ -118,9 +140,9 @@ class Shard:
         finally:
             self._admissions.release()
         facts = self._view.read(request.ticket, request.batch_id)
-        self._follow(facts)
+        share = self._follow(facts)
         signed = self._decide(request, admitted, facts)
-        return self._answer(request, admitted, signed)
+        return self._answer(request, admitted, signed, share)
 
     def _admit(self, body: bytes, peer: Attested) -> tuple[ReleaseRequest, Admitted]:
         if len(body) > MAX_RELEASE_BODY_BYTES:
@@ -132,12 +154,11 @@ class Shard:
         hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
         return request, admitted
 
-    def _follow(self, facts: ChainFacts) -> None:
+    def _follow(self, facts: ChainFacts) -> HeldShare:
         ours = self._document.record
         if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
-        with self._renewing:
-            self._share = self._renewal.at(facts) or self._share
+        return self._renewal.follow(facts.shares)
 
     def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
         policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)
@@ -188,29 +209,29 @@ class Shard:
         why = SignedGrounds(grounds, self._signer.sign(grounds_digest(digest, grounds)))
         return SignedRelease(record, self._signer.sign(digest), SignedTicket(ticket, request.ticket_signature), why)
 
-    def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease) -> ReleaseAnswer:
-        sealed, shown = self._sealed(request, admitted), admitted.peer.evidence
+    def _answer(self, request: ReleaseRequest, admitted: Admitted, signed: SignedRelease, share: HeldShare) -> ReleaseAnswer:
+        sealed, shown = self._sealed(request, admitted, share), admitted.peer.evidence
         telemetry.log(
             f"kms.{Decision(signed.record.decision).name.lower()}", receipt=request.ticket.receipt_id, voter=request.ticket.voter,
             index=signed.record.index, assurance=shown.assurance, tcb=shown.claims.status.value, gpu=shown.program.gpu.value,
         )  # fmt: skip
         return ReleaseAnswer(sealed, signed.record, signed.signature)
 
-    def _sealed(self, request: ReleaseRequest, admitted: Admitted) -> Blob:
+    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
         ticket, key = request.ticket, admitted.peer.hello.transport_key
         to = self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch
         if is_rebuilt(self._document.record.epoch):
-            return hpke.seal_to_transport(key, share_info(*to), encode_scalar(self._share.scalar()))
-        share, base = self._share, decode_point(admitted.envelope.enc)
+            return hpke.seal_to_transport(key, share_info(*to), encode_scalar(share.scalar()))
+        base = decode_point(admitted.envelope.enc)
         partial = prove_partial(share.index, share.scalar(), base, ticket.receipt_id, self._rng)
-        return hpke.seal_to_transport(key, partial_info(*to), encode(self._given(partial, request, admitted)))
+        return hpke.seal_to_transport(key, partial_info(*to), encode(self._given(partial, request, admitted, share)))
 
-    def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted) -> Partial | HybridPartial:
+    def _given(self, partial: Partial, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
         envelope, record = admitted.envelope, self._document.record
         if record.hybrid is None or not isinstance(envelope, HybridEnvelope):
             return partial
         place = hybrid.Place(seal_context(policy.anchor_domain(self._contracts), request.receipt), record.epoch)
-        given = hybrid.give(partial, envelope, place, self._share.kem_seed(), record.hybrid.digest)
+        given = hybrid.give(partial, envelope, place, share.kem_seed(), record.hybrid.digest)
         if given.share is None:
             telemetry.log("kms.part_does_not_open", receipt=request.ticket.receipt_id, operator=request.receipt.operator)
         return given

@@ -3,14 +3,18 @@
 Both follow the chain, so that nobody has to restart at the moment when new shares count. Files follow at leisure.
 """
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
+from bytewise.protocol import digests
 from bytewise.protocol.errors import ConfigurationError, StaleBackup, TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import ChainFacts, EpochDocument
-from bytewise.protocol.units import Blob
+from bytewise.protocol.keys import EpochDocument, SharesInForce
+from bytewise.protocol.units import Blob, Digest
 from bytewise.service import telemetry
 from kms.curve import decode_point, encode_point
 from kms.keyring import HeldShare, points_of
@@ -19,44 +23,101 @@ from kms.shares import verification_key
 Find = Callable[[Sequence[Blob]], HeldShare]
 """The share that fits commitments; `ConfigurationError` if there is none (`kms.keyring.find_share`)."""
 
+SETTLE_S = 120.0
+"""A version that is not above the one before is believed if the chain still shows it after this time, at a later block."""
+
+
+class Held(NamedTuple):
+    """What a running shard answers with."""
+
+    shares: Digest
+    """keccak256 of the commitments that its share fits, one after the other."""
+    version: int | None
+    """Their version, as the chain said; None before it was asked."""
+    in_force: bool | None
+    """Whether the chain meant them when it was last asked; None if it was not, or did not answer."""
+
+
+class _Doubt(NamedTuple):
+    """Shares that the chain cannot mean if what it showed before was true."""
+
+    version: int
+    commitments: bytes
+    number: int
+    """Block at which it first showed them since it last showed others."""
+    since: float
+    """When that was."""
+
 
 class Renewal:
-    """Finds a running shard the share that the chain means. For one thread at a time."""
+    """The share that a running shard answers with: the one that the chain means. Methods are thread-safe."""
 
-    def __init__(self, document: EpochDocument, index: int, find: Find) -> None:
+    def __init__(self, document: EpochDocument, share: HeldShare, find: Find) -> None:
         self._record = document.record
-        self._index = index
+        self._share = share
         self._find = find
         self._fits = b"".join(document.commitments)
-        self._left: set[bytes] = set()
+        self._version: int | None = None
+        self._in_force: bool | None = None
+        self._doubt: _Doubt | None = None
+        self._lock = threading.Lock()
 
-    def at(self, facts: ChainFacts) -> HeldShare | None:
-        """The share that the chain means at the block of `facts`, out of the folder; None if it is the one that it meant before.
+    def share(self) -> HeldShare:
+        """The share as of the last look at the chain."""
+        with self._lock:
+            return self._share
 
-        `TryAgain` while it is not there, or the view is behind one that was served; `StaleBackup` if the shares that the chain
-        means are for others, or this shard's place is another.
+    def held(self) -> Held:
+        """What that is."""
+        with self._lock:
+            return Held(digests.keccak256(self._fits), self._version, self._in_force)
+
+    def lost_sight(self) -> None:
+        """The chain could not be read."""
+        with self._lock:
+            self._in_force = None
+
+    def follow(self, meant: SharesInForce) -> HeldShare:
+        """The share that the chain means, out of the folder if it is another than before.
+
+        `TryAgain` while it is not there, or the chain contradicts what it showed before (`SETTLE_S`); `StaleBackup` if the
+        shares that the chain means are for others, or this shard's place is another.
         """
-        if facts.commitments == self._fits:
-            return None
-        found = self._renewed(facts)
-        self._left.add(self._fits)
-        self._fits = bytes(facts.commitments)
-        telemetry.log("kms.share_renewed", epoch=self._record.epoch, block=facts.number)
+        with self._lock:
+            self._in_force = False
+            if meant.commitments != self._fits:
+                self._share = self._renewed(meant)
+                self._fits = bytes(meant.commitments)
+                telemetry.log("kms.share_renewed", epoch=self._record.epoch, block=meant.number, version=meant.version)
+            self._version, self._doubt, self._in_force = meant.version, None, True
+            return self._share
+
+    def _renewed(self, meant: SharesInForce) -> HeldShare:
+        what = f"shares of key epoch {self._record.epoch}"
+        if self._record.hybrid or meant.holders != tuple(each.address for each in self._record.shards):
+            raise StaleBackup(what, f"the chain means others, of other shards, at block {meant.number}")
+        if self._version is not None and meant.version <= self._version:
+            self._verify_settled(meant, self._version)
+        try:
+            found = self._find(points_of(meant.commitments))
+        except ConfigurationError:
+            raise TryAgain(what, f"the chain means others at block {meant.number}, and ours is not there yet") from None
+        if found.index != self._share.index:
+            raise StaleBackup(what, f"ours is number {found.index} at block {meant.number}, and was {self._share.index}")
         return found
 
-    def _renewed(self, facts: ChainFacts) -> HeldShare:
-        what = f"shares of key epoch {self._record.epoch}"
-        if self._record.hybrid or facts.holders != tuple(each.address for each in self._record.shards):
-            raise StaleBackup(what, f"the chain means others, of other shards, at block {facts.number}")
-        if bytes(facts.commitments) in self._left:
-            raise TryAgain("chain view", f"block {facts.number} has shares that were dealt again")
-        try:
-            found = self._find(points_of(facts.commitments))
-        except ConfigurationError:
-            raise TryAgain(what, f"the chain means others at block {facts.number}, and ours is not there yet") from None
-        if found.index != self._index:
-            raise StaleBackup(what, f"ours is number {found.index} at block {facts.number}, and was {self._index}")
-        return found
+    def _verify_settled(self, meant: SharesInForce, version: int) -> SharesInForce:
+        """Versions only grow, so the node is behind, or one of its answers was false: who knows which?"""
+        first, now = self._doubt, time.monotonic()
+        if first is None or (first.version, first.commitments) != (meant.version, meant.commitments):
+            first = self._doubt = _Doubt(meant.version, meant.commitments, meant.number, now)
+            telemetry.log(
+                "kms.chain_contradicts", epoch=self._record.epoch, block=meant.number, before=version, version=meant.version
+            )
+        if meant.number <= first.number or now - first.since < SETTLE_S:
+            why = f"block {meant.number} has version {meant.version} of the shares, and version {version} was shown before"
+            raise TryAgain("chain view", f"{why}: believed if a later block says so {SETTLE_S:g} s later")
+        return meant
 
 
 @lru_cache(maxsize=16)

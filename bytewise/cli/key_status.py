@@ -1,12 +1,13 @@
 """What `bytewise kms status` shows: key epochs as the chain has them, and whether their shards are there and serve them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from bytewise.cli.labels import warn
+from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.jobs import ShardRecord
@@ -39,7 +40,10 @@ def collect(reader: DocketReader, ask: Ask) -> dict[str, Any]:
     """All key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be."""
     block = reader.head()
     docket = reader.docket(ZERO_ADDRESS, block)
-    epochs = [_epoch(each, reader.epoch_on_chain(each.record.epoch, block), docket.policy, ask) for each in reader.network.epochs]
+    final = _final(reader)
+    epochs = [
+        _epoch(each, _chains(reader, each.record.epoch, block, final), docket.policy, ask) for each in reader.network.epochs
+    ]
     wrong = [line for each in epochs for line in each["wrong"]]
     if docket.active_epoch not in (0, *(each["epoch"] for each in epochs)):
         wrong.append(f"key epoch {docket.active_epoch} of the chain is not in the address book: get the new book")
@@ -67,10 +71,21 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         console.print(line, style="red", markup=False, soft_wrap=True)
 
 
-def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask: Ask) -> dict[str, Any]:
-    record = document.record
+def _final(reader: DocketReader) -> int | None:
+    """The newest final block, by which shards decide; None before it has the network."""
+    number = reader.client.head("finalized").number
+    return None if number < reader.network.deploy_block else number
+
+
+def _chains(reader: DocketReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:
+    """A key epoch at the newest block, and at the newest final one."""
+    return tuple(reader.epoch_on_chain(epoch, number) for number in (block, final) if number is not None)
+
+
+def _epoch(document: EpochDocument, chains: Sequence[EpochOnChain], policy: Digest, ask: Ask) -> dict[str, Any]:
+    record, on_chain = document.record, chains[0]
     served = on_chain.state in SERVED
-    shards = [_shard(each, record.epoch, policy, ask, served) for each in record.shards]
+    shards = [_shard(each, record.epoch, policy, ask, chains if served else ()) for each in record.shards]
     name = f"key epoch {record.epoch}"
     wrong = [f"{name}: shard {each['index']} {each['says']}" for each in shards if each["wrong"]]
     if on_chain.state is EpochState.NONE:
@@ -91,12 +106,12 @@ def _epoch(document: EpochDocument, on_chain: EpochOnChain, policy: Digest, ask:
     }
 
 
-def _shard(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, served: bool) -> dict[str, Any]:
-    says, wrong = _said(shard, epoch, policy, ask) if served else ("not asked", False)
+def _shard(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequence[EpochOnChain]) -> dict[str, Any]:
+    says, wrong = _said(shard, epoch, policy, ask, chains) if chains else ("not asked", False)
     return {"index": shard.index, "account": shard.address, "url": shard.url, "says": says, "wrong": wrong}
 
 
-def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask) -> tuple[str, bool]:
+def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequence[EpochOnChain]) -> tuple[str, bool]:
     try:
         info = ask(shard)
     except Unavailable:
@@ -110,4 +125,20 @@ def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask) -> tuple[str
     ):
         if wrong:
             return says, True
+    return _share_said(info, chains)
+
+
+def _share_said(info: ShardInfo, chains: Sequence[EpochOnChain]) -> tuple[str, bool]:
+    """What follows of the shares that it has: it answers with those of the final block, from which the newest may differ."""
+    if info.shares is None:
+        return "serves; of an earlier build, it does not say which shares", False
+    newest, version = chains[0], "unknown" if info.version is None else info.version
+    if info.shares not in [keccak256(each.commitments) for each in chains]:
+        why = f"has its share of version {version}, and the chain means version {newest.version}: it opens nothing"
+        return why, True
+    if not info.in_force:
+        reads = "cannot read the chain" if info.in_force is None else "reads of the chain that other shares are meant"
+        return f"has its share of version {version}, and {reads}: it answers nobody", True
+    if info.shares != keccak256(newest.commitments):
+        return f"serves version {version}, until version {newest.version} is final", False
     return "serves", False

@@ -182,6 +182,13 @@ class ShardInfo:
     """`simulated` or `hardware`."""
     policy: Digest
     """Appraisal policy in force at this shard."""
+    shares: Digest | None = field(default=None, metadata=LATER)
+    """keccak256 of the commitments that its share fits, one after the other; None from a shard of an earlier build."""
+    version: int | None = field(default=None, metadata=LATER)
+    """Version of these shares, as the chain told the shard; None before it asked."""
+    in_force: bool | None = field(default=None, metadata=LATER)
+    """Whether the chain means them at the newest final block that the shard read, some seconds ago at most: if not, it answers
+    nobody. None if it cannot read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +240,20 @@ class EpochOnChain:
 
 
 @dataclass(frozen=True, slots=True)
+class SharesInForce:
+    """The shares of a key epoch that the chain means at one block."""
+
+    number: int
+    """The block."""
+    version: int
+    """How often the key was dealt again."""
+    commitments: Blob
+    """Feldman commitments, one after the other."""
+    holders: tuple[Address, ...]
+    """Accounts of the shards that have the shares, by index, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditDrawing:
     """What draws the light audits of one batch, for one voter."""
 
@@ -276,8 +297,15 @@ class ChainFacts:
     """Its commitments of the shares in force, one after the other."""
     holders: tuple[Address, ...]
     """Accounts of the shards that have those shares, by index, from 1."""
+    version: int = 0
+    """How often the key was dealt again until it had those."""
     hybrid: HybridKeys | None = None
     """Its hybrid keys, as far as the chain pins them."""
+
+    @property
+    def shares(self) -> SharesInForce:
+        """The epoch's shares in force."""
+        return SharesInForce(self.number, self.version, self.commitments, self.holders)
 
 
 def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:

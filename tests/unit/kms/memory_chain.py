@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from bytewise.protocol import merkle
 from bytewise.protocol.docket import Case as DisputeCase
 from bytewise.protocol.docket import Seat
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochDocument, EpochState
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochDocument, EpochState, SharesInForce
 from bytewise.protocol.messages import Ticket
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader, Receipt
@@ -47,6 +48,7 @@ class MemoryChain:
         self.audit_rate_bps = AUDIT_RATE_BPS
         self.window_end = NOW - 100 + WINDOW_S
         self.batches: dict[int, BatchHeader] = {}
+        self.away = False
         self.facts = ChainFacts(
             number=100, timestamp=NOW, clock=NOW, policy=policy, is_verifier=True, case=None, drawing=None,
             epoch_state=EpochState.ACTIVE,
@@ -60,6 +62,11 @@ class MemoryChain:
             self.facts, case=self.disputes.get(ticket.subject), drawing=self.drawing(ticket.voter, batch_id),
             is_verifier=ticket.voter in AUDIT_SEATS,
         )  # fmt: skip
+
+    def shares(self, epoch: int) -> SharesInForce:
+        if self.away:
+            raise TryAgain("node", "not there")
+        return self.facts.shares
 
     def time(self) -> int:
         """Of the one block."""

@@ -62,7 +62,7 @@ class WrongShare:
     @staticmethod
     def of(world: World, index: int) -> Shard:
         shard = world.shard(index)
-        shard._share = HeldShare(index, Secret(encode_scalar(shard._share.scalar() + 1)))
+        shard._renewal._share = HeldShare(index, Secret(encode_scalar(shard._renewal.share().scalar() + 1)))
         return shard
 
 

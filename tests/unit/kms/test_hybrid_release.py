@@ -33,6 +33,7 @@ from kms.curve import ORDER
 from kms.dkg.scribe import epoch_document
 from kms.envelope import seal_padded, verify_receipt_envelope
 from kms.hybrid import Place, recipients
+from kms.keyring import HeldShare
 from kms.policy import Admitted, anchor_domain
 from kms.release import Shard
 from tests.unit.kms.memory_chain import Case, MemoryChain
@@ -63,8 +64,8 @@ class Blame:
 class OtherShare(Shard):
     """Gives another share than the envelope commits to."""
 
-    def _given(self, partial: Partial, request: object, admitted: Admitted) -> Partial | HybridPartial:
-        given = super()._given(partial, request, admitted)  # type: ignore[arg-type]
+    def _given(self, partial: Partial, request: object, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
+        given = super()._given(partial, request, admitted, share)  # type: ignore[arg-type]
         assert isinstance(given, HybridPartial)
         return replace(given, share=Blob(os.urandom(32)))
 
@@ -72,8 +73,8 @@ class OtherShare(Shard):
 class FalseAccuser(Shard):
     """Says that its part does not open."""
 
-    def _given(self, partial: Partial, request: object, admitted: Admitted) -> Partial | HybridPartial:
-        given = super()._given(partial, request, admitted)  # type: ignore[arg-type]
+    def _given(self, partial: Partial, request: object, admitted: Admitted, share: HeldShare) -> Partial | HybridPartial:
+        given = super()._given(partial, request, admitted, share)  # type: ignore[arg-type]
         assert isinstance(given, HybridPartial)
         return replace(given, share=None)
 
@@ -284,7 +285,8 @@ def test_an_answer_shows_neither_share_nor_key(world: World) -> None:
     raw = encode(world.release(shard, case))
     place = Place(world.context(case), EPOCH)
     found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
-    given = hybrid.give(Partial(1, Blob(b""), Blob(b""), Blob(b"")), found, place, shard._share.kem_seed(), Digest(bytes(32)))  # type: ignore[arg-type]
+    seed, none = shard._renewal.share().kem_seed(), Partial(1, Blob(b""), Blob(b""), Blob(b""))
+    given = hybrid.give(none, found, place, seed, Digest(bytes(32)))  # type: ignore[arg-type]
     assert given.share is not None and int.from_bytes(given.share) < ORDER
-    for secret in (given.share, shard._share.kem_seed()):
+    for secret in (given.share, seed):
         assert secret.hex().encode() not in raw and secret not in raw

@@ -125,7 +125,7 @@ def test_the_switch_changes_nothing_in_an_epoch_of_partials(fresh: World) -> Non
     assert signed.record.decision == Decision.RELEASED
     with pytest.raises(MalformedValue, match="does not open"):
         hpke.open_from_transport(fresh.secret, of_share, sealed)
-    share = encode_scalar(giving(fresh, 1)[1]._share.scalar())
+    share = encode_scalar(giving(fresh, 1)[1]._renewal.share().scalar())
     given = hpke.open_from_transport(fresh.secret, of_partial, sealed)
     assert share not in given and share.hex().encode() not in given
     job = fresh.job(case)
@@ -139,7 +139,9 @@ def test_an_epoch_of_shares_gives_no_partials(world: World) -> None:
     assert signed.record.decision == Decision.SHARE_RELEASED
     with pytest.raises(MalformedValue, match="does not open"):
         hpke.open_from_transport(world.secret, of_partial, sealed)
-    assert hpke.open_from_transport(world.secret, of_share, sealed) == encode_scalar(giving(world, 1)[1]._share.scalar())
+    assert hpke.open_from_transport(world.secret, of_share, sealed) == encode_scalar(
+        giving(world, 1)[1]._renewal.share().scalar()
+    )
 
 
 def test_shares_are_limited_as_partials_are(tmp_path: Path) -> None:

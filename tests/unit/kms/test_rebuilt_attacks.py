@@ -57,9 +57,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 class OtherShare(Shard):
     """Gives a share of some other key: of another epoch, or made up."""
 
-    def _sealed(self, request: ReleaseRequest, admitted: Admitted) -> Blob:
-        self._share = HeldShare(self._share.index, Secret(encode_scalar(random_scalar(os.urandom))))
-        return super()._sealed(request, admitted)
+    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
+        return super()._sealed(request, admitted, HeldShare(share.index, Secret(encode_scalar(random_scalar(os.urandom)))))
 
 
 class SilentRecord(Shard):
@@ -76,8 +75,8 @@ class SilentRecord(Shard):
 class Partials(Shard):
     """Gives a partial where a share is wanted."""
 
-    def _sealed(self, request: ReleaseRequest, admitted: Admitted) -> Blob:
-        ticket, share = request.ticket, self._share
+    def _sealed(self, request: ReleaseRequest, admitted: Admitted, share: HeldShare) -> Blob:
+        ticket = request.ticket
         base = decode_point(admitted.envelope.enc)
         partial = prove_partial(share.index, share.scalar(), base, ticket.receipt_id, os.urandom)
         info = partial_info(self._signer.address, ticket.receipt_id, admitted.ticket_hash, ticket.key_epoch)
@@ -208,7 +207,9 @@ def test_control_where_the_seal_names_no_epoch_it_is_given_away(tmp_path: Path, 
     world = World(tmp_path)
     world.document = renumbered(world)
     _, sealed, (_, of_share) = answer(world, disputed(world))
-    assert int.from_bytes(hpke.open_from_transport(world.secret, of_share, sealed)) == giving(world, 1)[1]._share.scalar()
+    assert (
+        int.from_bytes(hpke.open_from_transport(world.secret, of_share, sealed)) == giving(world, 1)[1]._renewal.share().scalar()
+    )
 
 
 def test_pieces_of_a_job_that_names_another_kind_of_epoch_are_never_mixed(world: World) -> None:
@@ -222,7 +223,7 @@ def test_pieces_of_a_job_that_names_another_kind_of_epoch_are_never_mixed(world:
     with pytest.raises(MalformedValue):
         pieces.take(as_partial, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
     piece = pieces.take(job, typed_digest(DOMAIN, job.ticket), envelope, shard, sealed, to)
-    assert piece.of_key == encode_scalar(giving(world, 1)[1]._share.scalar())
+    assert piece.of_key == encode_scalar(giving(world, 1)[1]._renewal.share().scalar())
     pieces.forget([piece])
     assert piece.of_key == bytes(32)
 

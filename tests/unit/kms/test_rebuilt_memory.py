@@ -23,7 +23,7 @@ def needles(world: World) -> dict[str, bytes]:
 
     Halves, since whoever gets freed memory writes over its beginning first.
     """
-    shares = {index: world.shard(index, release_shares=True)._share.scalar() for index in (1, 2, 3)}
+    shares = {index: world.shard(index, release_shares=True)._renewal.share().scalar() for index in (1, 2, 3)}
     secrets = {"key": combine_values(shares)} | {f"share {index}": value for index, value in shares.items()}
     forms = {name: memory.scalar_forms(value) for name, value in secrets.items()}
     for each in forms.values():

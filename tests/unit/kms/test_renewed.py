@@ -1,10 +1,12 @@
 """A key is dealt again while its shards run: they answer with the shares that the chain means, and with no others."""
 
 import os
+import time
 from dataclasses import replace
 
 import pytest
 
+from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import NoKey, ShardLied, StaleBackup, TryAgain
 from bytewise.protocol.keys import Partial, partial_info
@@ -16,8 +18,8 @@ from kms.client import ShardKeySource
 from kms.curve import GENERATOR, decode_point, encode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
-from kms.release import Shard
-from kms.renewed import as_dealt
+from kms.release import LOOK_S, Shard
+from kms.renewed import SETTLE_S, as_dealt
 from kms.shares import combine_values, split
 from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.unit.kms.test_client import Blame
@@ -34,9 +36,30 @@ def dealt_again(world: World, *receivers: int, suffix: str = "-0a1b") -> Blob:
     return Blob(b"".join(encode_point(point) for point in points))
 
 
-def mean(world: World, commitments: Blob) -> None:
-    """From now on the chain does."""
-    world.chain.facts = replace(world.chain.facts, commitments=commitments)
+def mean(world: World, commitments: Blob, version: int | None = None) -> None:
+    """From now on the chain does, or a node says so; other shares are of the next version if nothing else is said."""
+    facts = world.chain.facts
+    if version is None:
+        version = facts.version + (commitments != facts.commitments)
+    world.chain.facts = replace(facts, commitments=commitments, version=version)
+
+
+def pass_blocks(world: World, count: int = 1) -> None:
+    """Final blocks."""
+    world.chain.facts = replace(world.chain.facts, number=world.chain.facts.number + count)
+
+
+class Hands:
+    """A clock that a test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def in_force(world: World) -> Blob:
+    """The commitments of the shares that were dealt first."""
+    return Blob(b"".join(world.document.commitments))
 
 
 def opened(world: World, case: Case, **changes: object) -> bytes:
@@ -72,7 +95,7 @@ def test_what_a_running_shard_gives_is_of_the_share_that_the_chain_means(fresh: 
     base, old = decode_point(decode(Envelope, case.envelope).enc), fresh.document.record
     new = dealt_again(fresh, 1)
     for record, other in ((old, as_dealt(old, new)), (as_dealt(old, new), old)):
-        mean(fresh, Blob(b"".join(fresh.document.commitments)) if record is old else new)
+        mean(fresh, in_force(fresh) if record is old else new)
         given = partial(fresh, shard, case)
         mine, theirs = (decode_point(each.shards[0].verification_key) for each in (record, other))
         assert verify_partial(given, 1, mine, base, case.id)
@@ -92,18 +115,96 @@ def test_who_has_no_share_that_the_chain_means_is_to_be_asked_again_and_answers_
 
 
 def test_no_share_comes_back_that_the_chain_meant_before(fresh: World) -> None:
-    """A node that is behind, or lies: the shard has both shares in its folder."""
+    """A node that is behind: the shard has both shares in its folder."""
     case, shard = fresh.case(), fresh.shard(1)
     fresh.chain.open(case)
-    first, second = Blob(b"".join(fresh.document.commitments)), dealt_again(fresh, 1)
+    first, second = in_force(fresh), dealt_again(fresh, 1)
     for commitments in (first, second):
         mean(fresh, commitments)
         fresh.release(shard, case)
-    mean(fresh, first)
-    with pytest.raises(TryAgain, match="dealt again"):
+    mean(fresh, first, version=0)
+    with pytest.raises(TryAgain, match="has version 0 of the shares, and version 1 was shown before"):
         fresh.release(shard, case)
     mean(fresh, second)
     fresh.release(shard, case)
+
+
+@pytest.mark.parametrize("told", [1, 0, 10**6], ids=["a version more", "the same version", "a version far away"])
+def test_a_shard_that_one_false_answer_misled_serves_again_without_a_restart(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, told: int
+) -> None:
+    """Its share of a ceremony that the chain never took is in the folder, for it was stored before the shard signed for it."""
+    hands = Hands(monkeypatch)
+    case, shard, true, abandoned = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
+    fresh.chain.open(case)
+    fresh.release(shard, case)
+    mean(fresh, abandoned, version=told)
+    if told:
+        fresh.release(shard, case)
+    else:
+        with pytest.raises(TryAgain, match="was shown before"):
+            fresh.release(shard, case)
+    mean(fresh, true, version=0)
+    if told:
+        with pytest.raises(TryAgain, match="believed if a later block says so 120 s later"):
+            fresh.release(shard, case)
+        hands.now += SETTLE_S
+        with pytest.raises(TryAgain):
+            fresh.release(shard, case)
+    pass_blocks(fresh)
+    given = partial(fresh, shard, case)
+    key, base = decode_point(fresh.document.record.shards[0].verification_key), decode_point(decode(Envelope, case.envelope).enc)
+    assert verify_partial(given, 1, key, base, case.id), "the share that the chain means"
+
+
+def test_a_later_block_alone_or_an_answer_between_two_others_brings_no_share_back(
+    fresh: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes behind one address of which one lags."""
+    hands = Hands(monkeypatch)
+    case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
+    fresh.chain.open(case)
+    for commitments in (first, second):
+        mean(fresh, commitments)
+        fresh.release(shard, case)
+    for pause in (0.0, SETTLE_S - 1):
+        mean(fresh, first, version=0)
+        hands.now += pause
+        pass_blocks(fresh)
+        with pytest.raises(TryAgain, match="was shown before"):
+            fresh.release(shard, case)
+    mean(fresh, second, version=1)
+    fresh.release(shard, case)
+    mean(fresh, first, version=0)
+    hands.now += SETTLE_S
+    pass_blocks(fresh)
+    with pytest.raises(TryAgain, match="was shown before"):
+        fresh.release(shard, case)
+
+
+def test_info_says_which_shares_are_served_and_whether_the_chain_means_them(
+    fresh: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands, shard, first = Hands(monkeypatch), fresh.shard(1), in_force(fresh)
+
+    def told() -> tuple[object, ...]:
+        info = shard.info()
+        hands.now += LOOK_S
+        return info.shares, info.version, info.in_force
+
+    assert told() == (keccak256(first), 0, True)
+    fresh.chain.away = True
+    assert told() == (keccak256(first), 0, None)
+    fresh.chain.away = False
+    elsewhere = dealt_again(fresh, 2)
+    mean(fresh, elsewhere)
+    assert told() == (keccak256(first), 0, False), "its share of what the chain means is not there"
+    here = dealt_again(fresh, 1, suffix="-0c2d")
+    mean(fresh, here)
+    assert told() == (keccak256(here), 2, True), "nobody has to ask it for a release before it follows the chain"
+    hands.now -= LOOK_S
+    fresh.chain.away = True
+    assert told()[2] is True, "who only asks what it serves cannot make it read the chain all the time"
 
 
 def test_a_key_that_moved_to_other_shards_or_places_is_not_ours_to_serve(fresh: World) -> None:

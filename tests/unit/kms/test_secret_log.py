@@ -57,7 +57,7 @@ def test_the_log_of_refusals_and_answers_holds_no_secret(fresh: World, capsys: p
     captured = capsys.readouterr()
     said = (captured.out + captured.err).encode()
     for value in (
-        shard._share.scalar(),
+        shard._renewal.share().scalar(),
         *(int.from_bytes(each) for each in (read_key(folder / "storage.key"), fresh.secret)),
     ):
         assert not [name for name, data in scalar_forms(value).items() if data in said]
