@@ -157,7 +157,7 @@ def test_status_says_which_shard_cannot_answer_with_the_shares_that_the_chain_me
         assert site.said().count("until version 1 is final") == 3
         site.anvil.mine(70)
         assert site.kms("status", "--output", "json") == Exit.MISMATCH
-        assert site.said().count("and the chain means version 1") == 6, "of each shard, and of what is wrong"
+        assert site.said().count("and the chain means version 1") == 9, "of each shard, and of its epoch and the network"
 
 
 @pytest.mark.e2e
