@@ -6,10 +6,11 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain, EpochState, SharesInForce
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain, EpochState
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest
+from kms.renewed import SharesInForce
 
 BEACON_DELAY_BLOCKS = 2
 """Light audits of a batch are drawn by the hash of the second block after it: nobody knows it when the batch is posted."""

@@ -48,7 +48,7 @@ from kms.grounds import grounds_of
 from kms.keyring import HeldShare
 from kms.policy import Admitted
 from kms.refusals import Quota
-from kms.renewed import Find, Renewal
+from kms.renewed import Find, Renewal, shares_in_force
 
 ADMISSIONS = 4
 """Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
@@ -158,7 +158,7 @@ class Shard:
         ours = self._document.record
         if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
-        return self._renewal.follow(facts.shares)
+        return self._renewal.follow(shares_in_force(facts))
 
     def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
         policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from bytewise.protocol import digests
 from bytewise.protocol.errors import ConfigurationError, StaleBackup, TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import EpochDocument, SharesInForce
-from bytewise.protocol.units import Blob, Digest
+from bytewise.protocol.keys import ChainFacts, EpochDocument
+from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import telemetry
 from kms.curve import decode_point, encode_point
 from kms.keyring import HeldShare, points_of
@@ -25,6 +25,24 @@ Find = Callable[[Sequence[Blob]], HeldShare]
 
 SETTLE_S = 120.0
 """A version that is not above the one before is believed if the chain still shows it after this time, at a later block."""
+
+
+class SharesInForce(NamedTuple):
+    """The shares of a key epoch that the chain means at one block."""
+
+    number: int
+    """The block."""
+    version: int
+    """How often the key was dealt again."""
+    commitments: Blob
+    """Feldman commitments, one after the other."""
+    holders: tuple[Address, ...]
+    """Accounts of the shards that have the shares, by index, from 1."""
+
+
+def shares_in_force(facts: ChainFacts) -> SharesInForce:
+    """Those of the facts that a request is decided by."""
+    return SharesInForce(facts.number, facts.version, facts.commitments, facts.holders)
 
 
 class Held(NamedTuple):

@@ -240,20 +240,6 @@ class EpochOnChain:
 
 
 @dataclass(frozen=True, slots=True)
-class SharesInForce:
-    """The shares of a key epoch that the chain means at one block."""
-
-    number: int
-    """The block."""
-    version: int
-    """How often the key was dealt again."""
-    commitments: Blob
-    """Feldman commitments, one after the other."""
-    holders: tuple[Address, ...]
-    """Accounts of the shards that have the shares, by index, from 1."""
-
-
-@dataclass(frozen=True, slots=True)
 class AuditDrawing:
     """What draws the light audits of one batch, for one voter."""
 
@@ -301,11 +287,6 @@ class ChainFacts:
     """How often the key was dealt again until it had those."""
     hybrid: HybridKeys | None = None
     """Its hybrid keys, as far as the chain pins them."""
-
-    @property
-    def shares(self) -> SharesInForce:
-        """The epoch's shares in force."""
-        return SharesInForce(self.number, self.version, self.commitments, self.holders)
 
 
 def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:

@@ -24,14 +24,13 @@ from chain.epoch_acts import Signed, open_epoch, reshare_epoch
 from chain.keys import save_signer
 from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Vote
-from kms import hpke, keyring, release, renewed
+from kms import hpke, keyring
 from kms.dkg.state import Phase
 from kms.files import write_whole
 from kms.renewed import as_dealt
 from tests.anvil import Anvil
 from tests.dealer import deal
 from tests.devnet import MEASUREMENT, POOL, reader, signer
-from tests.unit.kms import test_renewed as renewal
 from tests.unit.kms.ceremonies import SCRIBE, Town, party, plan_for
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.offices import CHANNEL, offices
@@ -121,43 +120,6 @@ def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
     write_network(site.folder / "network.json", replace(site.network, epochs=(stale,)))
     assert site.kms("status") == Exit.MISMATCH
     assert "the chain means version 0, the address book has other shares" in site.said()
-
-
-@pytest.mark.e2e
-def test_status_says_which_shard_cannot_answer_with_the_shares_that_the_chain_means(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All say that they serve the epoch; what they hold and what their nodes told them differs."""
-    monkeypatch.setattr(release, "LOOK_S", 0.0)
-    world, true = site.world, renewal.in_force(site.world)
-    shards = [(index, world.shard(index)) for index in (1, 2, 3)]
-    site.anvil.mine(70)
-    with world.serving(*shards):
-        for lie, says in (
-            # The first has such a share, of a ceremony that the chain never took; the others have none, and answer nobody.
-            (renewal.dealt_again(world, 1), ("version 1, and the chain means version 0", *["reads of the chain that other"] * 2)),
-            (true, ("version 1, and the chain means version 0: it opens nothing", "serves", "serves")),
-            (None, ("version 1, and the chain means version 0", *["cannot read the chain: it answers nobody"] * 2)),
-        ):
-            world.chain.away = lie is None
-            if lie is not None:
-                renewal.mean(world, lie, version=int(lie != true))
-            assert site.kms("status", "--output", "json") == Exit.MISMATCH
-            (epoch,) = json.JSONDecoder().raw_decode(site.said())[0]["epochs"]  # what follows are log lines of the shards
-            for shard, said in zip(epoch["shards"], says, strict=True):
-                assert said in shard["says"] and shard["wrong"] == (said != "serves")
-        world.chain.away = False
-        # Dealt again on the chain, and not final yet: who serves the shares before is right.
-        world.chain.facts = replace(world.chain.facts, number=10**6)
-        monkeypatch.setattr(renewed, "SETTLE_S", 0.0)
-        again, chain = dealt_again(world.document), reader(site.anvil, site.network)
-        signed, found = signatures(site, again, 1, Digest(b"\x02" * 32)), chain.epoch_on_chain(1, chain.head())
-        reshare_epoch(site.anvil.client, site.network, CURATOR, again, signed, found)
-        assert site.kms("status", "--output", "json") == Exit.MISMATCH, "the address book is not the newest"
-        assert site.said().count("until version 1 is final") == 3
-        site.anvil.mine(70)
-        assert site.kms("status", "--output", "json") == Exit.MISMATCH
-        assert site.said().count("and the chain means version 1") == 9, "of each shard, and of its epoch and the network"
 
 
 @pytest.mark.e2e

@@ -7,13 +7,14 @@ from bytewise.protocol.docket import Case as DisputeCase
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochDocument, EpochState, SharesInForce
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochDocument, EpochState
 from bytewise.protocol.messages import Ticket
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader, Receipt
 from bytewise.protocol.seal import Payload
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U32, U64, U256, ZERO_DIGEST, Address, Blob, Digest
+from kms.renewed import SharesInForce, shares_in_force
 from tests.dockets import case as dispute_of
 
 CHAIN_ID = 31337
@@ -66,7 +67,7 @@ class MemoryChain:
     def shares(self, epoch: int) -> SharesInForce:
         if self.away:
             raise TryAgain("node", "not there")
-        return self.facts.shares
+        return shares_in_force(self.facts)
 
     def time(self) -> int:
         """Of the one block."""

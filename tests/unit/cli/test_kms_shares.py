@@ -1,0 +1,58 @@
+"""`bytewise kms status` on a chain with shards beside it that have, or are told of, other shares than the chain means."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol.units import Digest
+from chain.epoch_acts import reshare_epoch
+from kms import release, renewed
+from tests.anvil import Anvil
+from tests.devnet import reader
+from tests.unit.cli.test_kms import CURATOR, Site, dealt_again, signatures
+from tests.unit.kms import test_renewed as renewal
+
+
+@pytest.fixture
+def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(anvil, tmp_path, capsys)
+
+
+@pytest.mark.e2e
+def test_status_says_which_shard_cannot_answer_with_the_shares_that_the_chain_means(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All say that they serve the epoch; what they hold and what their nodes told them differs."""
+    monkeypatch.setattr(release, "LOOK_S", 0.0)
+    world, true = site.world, renewal.in_force(site.world)
+    shards = [(index, world.shard(index)) for index in (1, 2, 3)]
+    site.anvil.mine(70)
+    with world.serving(*shards):
+        for lie, says in (
+            # The first has such a share, of a ceremony that the chain never took; the others have none, and answer nobody.
+            (renewal.dealt_again(world, 1), ("version 1, and the chain means version 0", *["reads of the chain that other"] * 2)),
+            (true, ("version 1, and the chain means version 0: it opens nothing", "serves", "serves")),
+            (None, ("version 1, and the chain means version 0", *["cannot read the chain: it answers nobody"] * 2)),
+        ):
+            world.chain.away = lie is None
+            if lie is not None:
+                renewal.mean(world, lie, version=int(lie != true))
+            assert site.kms("status", "--output", "json") == Exit.MISMATCH
+            (epoch,) = json.JSONDecoder().raw_decode(site.said())[0]["epochs"]  # what follows are log lines of the shards
+            for shard, said in zip(epoch["shards"], says, strict=True):
+                assert said in shard["says"] and shard["wrong"] == (said != "serves")
+        world.chain.away = False
+        # Dealt again on the chain, and not final yet: who serves the shares before is right.
+        world.chain.facts = replace(world.chain.facts, number=10**6)
+        monkeypatch.setattr(renewed, "SETTLE_S", 0.0)
+        again, chain = dealt_again(world.document), reader(site.anvil, site.network)
+        signed, found = signatures(site, again, 1, Digest(b"\x02" * 32)), chain.epoch_on_chain(1, chain.head())
+        reshare_epoch(site.anvil.client, site.network, CURATOR, again, signed, found)
+        assert site.kms("status", "--output", "json") == Exit.MISMATCH, "the address book is not the newest"
+        assert site.said().count("until version 1 is final") == 3
+        site.anvil.mine(70)
+        assert site.kms("status", "--output", "json") == Exit.MISMATCH
+        assert site.said().count("and the chain means version 1") == 9, "of each shard, and of its epoch and the network"
