@@ -129,12 +129,21 @@ def wrap_folder(folder: Path, sealing: Sealing) -> None:
     """
     if not sealing.wrap:
         raise ConfigurationError("wrap_command", "missing: what wraps the storage key?")
+    if (folder / WRAPPED_KEY).exists() and _is_wiped(folder / STORAGE_KEY):
+        _unwrapped(_read(folder), sealing)
+        (folder / STORAGE_KEY).unlink(missing_ok=True)
+        return
     key = Secret(read_key(folder / STORAGE_KEY))
     if not (folder / WRAPPED_KEY).exists():
         _store(folder, key, sealing)
     if _unwrapped(_read(folder), sealing) != key:
         raise ConfigurationError(STORAGE_KEY, f"is another key than {WRAPPED_KEY} has; one of them is of another folder")
     wipe(folder / STORAGE_KEY)
+
+
+def _is_wiped(path: Path) -> bool:
+    """Whether a wipe overwrote the file, which a crash may have left with zeros only, or removed it."""
+    return not path.exists() or not any(path.read_bytes())
 
 
 def _store(folder: Path, key: Secret, sealing: Sealing) -> None:

@@ -1,5 +1,6 @@
 """What seals shares: a key in the folder, in a file elsewhere, or with a command that has a key of its own. One behaviour."""
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -20,6 +21,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
+from kms import sealing as sealing_module
 from kms.backup import back_up, restore
 from kms.dkg.erasing import erase
 from kms.dkg.scribe import epoch_document
@@ -123,6 +125,39 @@ def test_a_key_that_lies_in_a_folder_is_taken_out_of_it_and_shares_stay_as_they_
     with pytest.raises(ConfigurationError, match="another key"):
         wrap_folder(folder, sealing)
     assert (folder / "storage.key").exists()
+
+
+@pytest.mark.parametrize("moment", ["open", "unlink", "done"])
+def test_a_wrap_that_was_killed_while_it_wiped_the_key_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Before the file is overwritten, with zeros in it, and when it is gone."""
+    (tmp_path / "shard").mkdir()
+    folder, sealing = tmp_path / "shard", wrapped(tmp_path)
+    draw_key(folder, Sealing(), os.urandom)
+    sealed = open_sealer(folder).seal(b"a secret", ONE)
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if moment == "open":
+            patch.setattr(sealing_module, "wipe", die)
+        if moment == "unlink":
+            patch.setattr(sealing_module, "wipe", lambda path: (path.write_bytes(bytes(64)), die()))
+        with contextlib.nullcontext() if moment == "done" else pytest.raises(KeyboardInterrupt):
+            wrap_folder(folder, sealing)
+    wrap_folder(folder, sealing)
+    assert [path.name for path in folder.iterdir()] == ["storage.wrapped"]
+    assert open_sealer(folder, sealing).open(sealed, ONE).reveal() == b"a secret"
+
+
+def test_a_key_file_of_zeros_is_not_wiped_where_no_key_is_wrapped(tmp_path: Path) -> None:
+    (tmp_path / "storage.key").write_bytes(bytes(64))
+    (tmp_path / "storage.key").chmod(0o600)
+    with pytest.raises(ConfigurationError, match="not 32 bytes of hex"):
+        wrap_folder(tmp_path, wrapped(tmp_path))
+    assert (tmp_path / "storage.key").exists()
 
 
 def test_a_shard_starts_and_takes_part_in_ceremonies_with_the_command_of_its_settings(fresh: World, tmp_path: Path) -> None:
