@@ -4,13 +4,17 @@ Only who keeps a copy sees that a shard cut off the end of its log or wrote anot
 that it showed before, and go on from there.
 """
 
+import contextlib
+import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken
+from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken, TryAgain
+from bytewise.protocol.grounds import Grounds
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
@@ -19,11 +23,14 @@ from bytewise.protocol.units import Address
 from kms.shard_client import ShardClient
 
 MAX_PAGE_BYTES = 2**20
-"""Largest answer of a shard that is taken: 200 records have some 350 KB."""
+"""Largest answer of a shard that is taken: a shard's own has at most 512 KiB, unless one record has more."""
 MAX_PAGE_MARKS = 2**14
-"""Most brackets, commas and backslashes in it: 200 records have 5,400."""
+"""Most brackets, commas and backslashes in it: one of 512 KiB has 7,000."""
 MAX_PAGES = 500
 """Of one shard in one run; the next run goes on."""
+
+LOCK_WAIT_S = 30.0
+"""How long a run waits for another that adds to the same copy."""
 
 Pages = Callable[[int], tuple[SignedRelease, ...]]
 """Records of a log from an index on, some of them; none beyond its end."""
@@ -56,28 +63,61 @@ class LogCopy:
     def extend(self, pages: Pages, domain: Domain) -> LogHead:
         """Adds what the shard has beyond the copy, up to a limit; the head then.
 
-        `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it.
+        `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it; a
+        signed record that contradicts is kept in a file beside the copy. `TryAgain` if the log is longer, or another process
+        adds to the copy.
         """
-        entries, head = self.read(domain)
-        if entries:
-            self._verify_same(entries[-1], pages(head.next_index - 1), domain)
-        self._cut_torn_line()
-        for _ in range(MAX_PAGES):
-            page = pages(head.next_index)
-            if not page:
-                break
-            head = self._verified(page, head, domain)
-            self._append(page)
-        return head
+        with self._alone():
+            entries, head = self.read(domain)
+            if entries:
+                self._verify_same(entries[-1], pages(head.next_index - 1), domain)
+            self._cut_torn_line()
+            for _ in range(MAX_PAGES):
+                page = pages(head.next_index)
+                if not page:
+                    break
+                head = self._verified(page, head, domain)
+                self._append(page)
+            else:
+                raise TryAgain(f"log of shard {self.shard}", f"more than {MAX_PAGES} pages: run this again for the rest")
+            return head
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        # Two that append the same page leave a copy that nobody can read. The kernel frees the lock of who was killed.
+        self.folder.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + LOCK_WAIT_S
+        with self.path.with_suffix(".lock").open("ab") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        raise TryAgain(self.path.name, "another process adds to it: run this again when that ended") from None
+                    time.sleep(0.05)
+            yield
 
     def _verify_same(self, last: SignedRelease, shown: tuple[SignedRelease, ...], domain: Domain) -> SignedRelease:
         index = last.record.index
         if not shown:
             raise ReleaseLogBroken(self.shard, f"ends before record {index}, which the shard signed and showed before")
         self._verified(shown[:1], LogHead(shown[0].record.previous, index), domain)
-        if shown[0].record != last.record:
-            raise ReleaseLogBroken(self.shard, f"record {index} is another than the shard signed and showed before")
+        for what, now, before in (("record", shown[0].record, last.record), ("grounds", _said(shown[0]), _said(last))):
+            if now != before:
+                kept = self._keep(shown[0])
+                subject = f"record {index} is another" if what == "record" else f"record {index} has other grounds"
+                raise ReleaseLogBroken(self.shard, f"{subject} than the shard signed and showed before; see {kept}")
         return last
+
+    def _keep(self, shown: SignedRelease) -> str:
+        # With the copy it is the proof: both have the shard's signature. What is shown again is kept once.
+        line, path = encode(shown) + b"\n", self.path.with_suffix(".contradicts")
+        with path.open("a+b") as file:
+            file.seek(0)
+            if line not in file.readlines():
+                file.write(line)
+        return path.name
 
     def _verified(self, entries: tuple[SignedRelease, ...], head: LogHead, domain: Domain) -> LogHead:
         verify_owner(entries, self.shard, self.epoch)
@@ -100,6 +140,10 @@ class LogCopy:
             file.write(b"".join(encode(each) + b"\n" for each in page))
             file.flush()
             os.fsync(file.fileno())
+
+
+def _said(signed: SignedRelease) -> Grounds | None:
+    return None if signed.grounds is None else signed.grounds.grounds
 
 
 def pages_of(client: ShardClient, epoch: int) -> Pages:

@@ -29,7 +29,10 @@ PAGE = 200
 """Most records of one log answer."""
 
 PAGE_BYTES = 2**19
-"""An answer ends before it is longer, but has one record at least: with the largest claims of a GPU that one has 150 KB."""
+"""An answer is no longer, but has one record at least: with the largest claims of a GPU that one has 150 KB."""
+
+_FRAME = len(b'{"entries":[]}') - len(b",")
+_AROUND = len(b'{"grounds":,"record":,"right":,"signature":"0x"},')
 
 
 class Usage(NamedTuple):
@@ -69,13 +72,21 @@ class ReleaseRecords:
         return signed
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
-        """At most `PAGE` records of an epoch from index `first` on."""
-        query = select(*_ENTRY).where(ReleaseRow.epoch == epoch)
+        """At most `PAGE` records of an epoch from index `first` on. No more is read than is given: anybody may ask."""
+        lengths = (func.coalesce(func.length(each), 4) for each in (ReleaseRow.record, ReleaseRow.right, ReleaseRow.grounds))
+        rows = ReleaseRow.epoch == epoch, ReleaseRow.number >= first
+        sizes = select(ReleaseRow.number, *lengths, func.length(ReleaseRow.signature)).where(*rows)
         with reading(self._engine) as connection:
-            rows = connection.execute(query.where(ReleaseRow.number >= first).order_by(ReleaseRow.number).limit(PAGE)).all()
-        sizes = itertools.accumulate(sum(len(part or b"") for part in row) for row in rows)
-        fits = sum(size <= PAGE_BYTES for size in sizes)
-        return tuple(_entry(*row) for row in rows[: max(fits, 1)])
+            found = connection.execute(sizes.order_by(ReleaseRow.number).limit(PAGE)).all()
+            totals = itertools.accumulate(
+                (_AROUND + sum(parts) + 2 * signature for _, *parts, signature in found), initial=_FRAME
+            )
+            fits = sum(total <= PAGE_BYTES for total in totals) - 1
+            if not found:
+                return ()
+            last = found[max(fits, 1) - 1].number
+            query = select(*_ENTRY).where(*rows, ReleaseRow.number <= last)
+            return tuple(_entry(*row) for row in connection.execute(query.order_by(ReleaseRow.number)))
 
     def verify_chain(self, epoch: int) -> LogHead:
         """The head of an epoch's records, each recomputed; `StoreCorrupt` names the first that does not fit."""

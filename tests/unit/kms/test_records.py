@@ -3,15 +3,16 @@
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
-from sqlalchemy import ScalarSelect, delete, select, text, update
+from sqlalchemy import ScalarSelect, delete, insert, select, text, update
 from sqlalchemy.orm import aliased
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import StoreCorrupt
-from bytewise.protocol.keys import Decision
+from bytewise.protocol.keys import Decision, ReleaseLog
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from bytewise.storage import releases
@@ -96,10 +97,30 @@ def test_a_page_ends_before_it_is_long_and_has_one_record_at_least(fresh: World,
     records = three_records(fresh)
     rows = records.page(1, 0)
     assert len(rows) == 3
-    for most, found in ((1, 1), (2 * len(encode(rows[0])), 2)):
+    for most, found in ((1, 1), (len(encode(ReleaseLog(rows[:2]))), 2), (len(encode(ReleaseLog(rows))), 3)):
         monkeypatch.setattr(releases, "PAGE_BYTES", most)
         assert records.page(1, 0) == rows[:found]
+        monkeypatch.setattr(releases, "PAGE_BYTES", most - 1)
+        assert records.page(1, 0) == rows[: max(found - 1, 1)]
         assert records.verify_chain(1).next_index == 3
+
+
+def test_of_records_that_are_not_given_nothing_is_read(fresh: World) -> None:
+    """A stranger asks for a page: the memory that it costs is of the answer's size, however long the log is."""
+    records = three_records(fresh)
+    engine = open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")
+    with writing(engine) as connection:
+        row = dict(connection.execute(select(ReleaseRow.__table__).limit(1)).mappings().one())
+        for number in range(3, 203):
+            # Grounds of the largest size: they are not parsed, since a page ends before the second of them.
+            changes = {"number": number, "grounds": b"{" * releases.PAGE_BYTES, "digest": number.to_bytes(32)}
+            connection.execute(insert(ReleaseRow).values({**row, **changes}))
+    tracemalloc.start()
+    try:
+        assert len(records.page(1, 0)) == 3
+        assert tracemalloc.get_traced_memory()[1] < 2 * releases.PAGE_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 def test_records_of_before_grounds_were_kept_are_read(fresh: World) -> None:

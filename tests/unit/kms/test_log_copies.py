@@ -1,0 +1,79 @@
+"""An auditor's copy of a log: two runs at once, what a shard says twice, and logs that are long."""
+
+import fcntl
+import threading
+
+import pytest
+
+from bytewise.protocol.appraisal import GpuUse
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ReleaseLogBroken, TryAgain
+from bytewise.protocol.keys import SignedRelease
+from bytewise.protocol.release_log import START, verify_log
+from bytewise.protocol.units import U64
+from kms import log_copy
+from kms.log_copy import LogCopy
+from tests.unit.kms.memory_chain import NOW
+from tests.unit.kms.test_release_log import DOMAIN, Entries, copy, grounded, logged, paged, signed
+from tests.unit.kms.world import World
+
+__all__ = ["copy", "logged"]
+
+
+def test_two_runs_at_once_leave_one_copy(logged: Entries, copy: LogCopy) -> None:
+    both, inner, errors = threading.Barrier(2), paged(logged), []
+
+    def run() -> None:
+        def pages(first: int) -> Entries:
+            # Two that read at the same time meet here; with a lock the first goes on alone.
+            try:
+                both.wait(0.5)
+            except threading.BrokenBarrierError:
+                pass
+            return inner(first)
+
+        try:
+            copy.extend(pages, DOMAIN)
+        except Exception as error:  # noqa: BLE001  (collected and asserted below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert errors == [] and copy.read(DOMAIN)[0] == logged
+
+
+def test_a_run_that_waits_too_long_says_what_for(logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_copy, "LOCK_WAIT_S", 0.2)
+    copy.folder.mkdir()
+    with copy.path.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TryAgain, match="another process adds to it"):
+            copy.extend(paged(logged), DOMAIN)
+    assert copy.extend(paged(logged), DOMAIN).next_index == 3
+
+
+@pytest.mark.parametrize("what", ["grounds", "record"])
+def test_what_a_shard_signed_twice_is_kept_beside_the_copy(world: World, logged: Entries, copy: LogCopy, what: str) -> None:
+    copy.extend(paged(logged), DOMAIN)
+    kept = copy.path.read_bytes()
+    other = signed(world, logged[2], decided_at=U64(NOW - 1)) if what == "record" else grounded(world, logged[2], gpu=GpuUse.NONE)
+    assert other != logged[2]
+    verify_log((*logged[:2], other), START, DOMAIN)
+    evidence = copy.path.with_suffix(".contradicts")
+    for _ in range(2):
+        with pytest.raises(ReleaseLogBroken, match=f"record 2 .*see {evidence.name}"):
+            copy.extend(paged((*logged[:2], other)), DOMAIN)
+    assert copy.path.read_bytes() == kept
+    assert [decode(SignedRelease, line) for line in evidence.read_bytes().splitlines()] == [other]
+
+
+def test_a_log_that_is_longer_than_one_run_takes_is_not_called_whole(
+    logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_copy, "MAX_PAGES", 2)
+    with pytest.raises(TryAgain, match="run this again for the rest"):
+        copy.extend(paged(logged, 1), DOMAIN)
+    assert copy.extend(paged(logged, 1), DOMAIN).next_index == 3

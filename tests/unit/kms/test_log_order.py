@@ -1,0 +1,94 @@
+"""Logs of a shard that lies with its signature: tickets that are a right to nothing, dates that go back, what it leaves out."""
+
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.errors import ReleaseLogBroken, TryAgain
+from bytewise.protocol.keys import SignedRelease, SignedTicket
+from bytewise.protocol.release_log import LAG_S, START, verify_log
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import U8, U64
+from kms.log_order import out_of_order
+from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
+from tests.unit.kms.test_release_log import DOMAIN, Entries, chained, grounded, logged, of, signed
+from tests.unit.kms.world import World
+
+__all__ = ["logged"]
+
+VOTERS = {each.address: each for each in (VOTER, OTHER_VOTER)}
+
+
+def claimed(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:
+    """An entry whose ticket is changed, as a shard and the voter, who works with it, sign it."""
+    assert entry.right is not None
+    ticket = replace(entry.right.ticket, **changes)  # type: ignore[arg-type]
+    digest = typed_digest(DOMAIN, ticket)
+    changed = signed(world, entry, ticket_hash=digest, voter=ticket.voter)
+    return replace(changed, right=SignedTicket(ticket, VOTERS[ticket.voter].sign(digest)))
+
+
+def dated(entry: SignedRelease, date: int) -> SignedRelease:
+    """An entry of another time, not signed yet."""
+    return replace(entry, record=replace(entry.record, decided_at=U64(date)))
+
+
+def rewritten(world: World, *entries: SignedRelease) -> Entries:
+    """A log of these entries, perfect in itself."""
+    made = chained(world, entries)
+    verify_log(made, START, DOMAIN)
+    return made
+
+
+def test_a_ticket_of_no_kind_that_anybody_judges_is_refused(world: World, logged: Entries) -> None:
+    """Also of a refusal: an honest shard writes no record about such a ticket."""
+    for entry in (logged[0], logged[2]):
+        with pytest.raises(ReleaseLogBroken, match="has a ticket of unknown kind 7"):
+            verify_log((*logged[: entry.record.index], claimed(world, entry, kind=U8(7))), START, DOMAIN)
+    verify_log((claimed(world, logged[0], voter=OTHER_VOTER.address),), START, DOMAIN)
+
+
+def test_a_batch_that_the_chain_cannot_be_asked_about_is_refused(world: World, logged: Entries) -> None:
+    place = of(logged[2]).audit
+    assert place is not None
+    for batch_id in (-1, 0):
+        log = (*logged[:2], grounded(world, logged[2], audit=replace(place, batch_id=batch_id)))
+        if batch_id < 0:
+            with pytest.raises(ReleaseLogBroken, match="names batch -1, which cannot be"):
+                verify_log(log, START, DOMAIN)
+        else:
+            assert verify_log(log, START, DOMAIN).next_index == 3
+
+
+def test_a_log_that_goes_back_in_time_is_found(world: World, logged: Entries) -> None:
+    """Control: two honest nodes are up to an hour apart."""
+    for date in (NOW + LAG_S + 1, 2**62):
+        (found,) = out_of_order(rewritten(world, dated(logged[0], date), *logged[1:]))
+        assert found == f"record 1 is dated {date - NOW} s before record 0"
+    (found,) = out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S - 1), logged[2]))
+    assert found == f"record 1 is dated {LAG_S + 1} s before record 0"
+    assert list(out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S), logged[2]))) == []
+
+
+def test_a_shard_leaves_out_no_ticket_and_no_grounds_once_it_kept_them(logged: Entries) -> None:
+    """Control: a shard of before that kept neither, and keeps both now."""
+    assert list(out_of_order((replace(logged[0], right=None, grounds=None), *logged[1:]))) == []
+    (found,) = out_of_order((logged[0], replace(logged[1], right=None), logged[2]))
+    assert found == "record 1 has no ticket, and a record before it has"
+    (found,) = out_of_order((*logged[:2], replace(logged[2], grounds=None)))
+    assert found == "record 2 has no grounds, and a record before it has"
+
+
+def test_a_shard_whose_node_fell_far_behind_records_nothing_until_it_has_caught_up(fresh: World) -> None:
+    """Its log would be taken for a liar's."""
+    shard, now, cases = fresh.shard(1), fresh.chain.facts, [fresh.case(seq) for seq in (1, 2)]
+    for case in cases:
+        fresh.chain.open(case)
+    fresh.release(shard, cases[0])
+    fresh.chain.facts = replace(now, timestamp=NOW - LAG_S - 1)
+    with pytest.raises(TryAgain, match="older than what was recorded last"):
+        fresh.release(shard, cases[1])
+    fresh.chain.facts = replace(now, timestamp=NOW - LAG_S)
+    fresh.release(shard, cases[1])
+    entries = shard.log(0).entries
+    assert [each.record.decided_at for each in entries] == [NOW, NOW - LAG_S] and list(out_of_order(entries)) == []
