@@ -31,6 +31,7 @@ from bytewise.protocol.evidence import Evidence, evidence_digest
 from bytewise.protocol.jobs import RunJob, ShardRecord
 from bytewise.protocol.keys import ReleaseAnswer, ReleaseRequest, decision_to_give
 from bytewise.protocol.messages import Release
+from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.seal import Envelope, HybridEnvelope
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.succession import first_standing
@@ -234,7 +235,7 @@ def _verify_one_epoch(job: RunJob) -> None:
     # What shards give goes by the ticket's epoch, and what this enclave does with it must go by no other.
     for what, named in (("ticket", job.ticket.key_epoch), ("epoch record", job.epoch.epoch)):
         if named != job.receipt.key_epoch:
-            raise TicketRefused(f"job names another key epoch in its {what} than in its receipt")
+            raise TicketRefused(f"job names another key epoch in its {what} than in its receipt", TicketFlaw.OTHER_EPOCH)
 
 
 def _verify_epoch_keys(job: RunJob, pieces: Mapping[int, Piece]) -> EccPoint:

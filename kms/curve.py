@@ -10,26 +10,21 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors import Bug, MalformedValue
+from bytewise.protocol.errors import Bug, MalformedPoint, MalformedValue
+from bytewise.protocol.points import CURVE_B, FIELD, POINT_BYTES, point_flaw
+from bytewise.protocol.reasons import PointFlaw
 from bytewise.protocol.units import Blob
 
 _CURVE = "p256"
 
-FIELD = 2**256 - 2**224 + 2**192 + 2**96 - 1
-"""Prime of the field (SP 800-186, 3.2.1.3)."""
-
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """Order of the group (SP 800-186, 3.2.1.3)."""
 
-_B = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
 _GX = 0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296
 _GY = 0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5
 
 GENERATOR = EccPoint(_GX, _GY, _CURVE)
 """G."""
-
-POINT_BYTES = 65
-"""Uncompressed encoding: 0x04, x, y."""
 
 Rng = Callable[[int], bytes]
 """`rng(n)` gives n random bytes."""
@@ -39,28 +34,27 @@ _MAX_DRAWS = 64
 
 
 def decode_point(data: bytes) -> EccPoint:
-    """The point of 65 uncompressed bytes; `MalformedValue` for any other form, off the curve, or the identity."""
-    if len(data) != POINT_BYTES or data[0] != 4:
-        raise MalformedValue("P-256 point", f"{len(data)} bytes, not an uncompressed point")
-    x, y = int.from_bytes(data[1:33]), int.from_bytes(data[33:])
-    # pycryptodome reduces coordinates and reads (0, 0) as the identity: both would give one point two encodings.
-    if x >= FIELD or y >= FIELD or (y * y - x * x * x + 3 * x - _B) % FIELD:
-        raise MalformedValue("P-256 point", "not on the curve")
-    return EccPoint(x, y, _CURVE)
+    """The point of 65 uncompressed bytes; `MalformedPoint`, whose reason says why, for anything else and for the identity."""
+    flaw = point_flaw(data)
+    if flaw is not None:
+        raise MalformedPoint("P-256 point", f"{len(data)} bytes, {flaw}", flaw)
+    return EccPoint(int.from_bytes(data[1:33]), int.from_bytes(data[33:POINT_BYTES]), _CURVE)
 
 
 def encode_point(point: EccPoint) -> Blob:
-    """65 uncompressed bytes; `MalformedValue` for the identity, which has none."""
+    """65 uncompressed bytes; `MalformedPoint` for the identity, which has none."""
     if point.is_point_at_infinity():
-        raise MalformedValue("P-256 point", "identity")
+        raise MalformedPoint("P-256 point", "identity", PointFlaw.IDENTITY)
     return Blob(b"\x04" + int(point.x).to_bytes(32, "big") + int(point.y).to_bytes(32, "big"))
 
 
 def decode_scalar(data: bytes) -> int:
     """The integer of 32 big-endian bytes below the group order, else `MalformedValue`. Zero is allowed."""
+    if len(data) != 32:
+        raise MalformedValue("P-256 scalar", f"{len(data)} bytes, not 32")
     value = int.from_bytes(data)
-    if len(data) != 32 or value >= ORDER:
-        raise MalformedValue("P-256 scalar", f"{len(data)} bytes or above the group order")
+    if value >= ORDER:
+        raise MalformedValue("P-256 scalar", "not below the group order")
     return value
 
 
@@ -83,7 +77,7 @@ def second_generator() -> EccPoint:
     """Ḡ of TDH2: the first labelled hash that is an x coordinate, with even y, so nobody knows its logarithm to base G."""
     for counter in range(256):
         x = int.from_bytes(digests.labelled(Label.TDH2_POINT, counter))
-        square = (x * x * x - 3 * x + _B) % FIELD
+        square = (x * x * x - 3 * x + CURVE_B) % FIELD
         # FIELD ≡ 3 mod 4, so this power is a root whenever there is one.
         y = pow(square, (FIELD + 1) // 4, FIELD)
         if x < FIELD and y * y % FIELD == square:

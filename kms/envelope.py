@@ -17,11 +17,15 @@ from bytewise.protocol.errors import (
     ConfigurationError,
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
+    Fault,
+    MalformedPoint,
     MalformedValue,
     NotCanonical,
+    TooLarge,
     WrongFields,
 )
 from bytewise.protocol.jobs import EpochRecord
+from bytewise.protocol.reasons import EnvelopeFlaw
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.seal import BUCKETS, Envelope, HybridEnvelope, Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain
@@ -99,26 +103,27 @@ def seal_padded(
     return encode(envelope if to is None else hybrid.with_parts(envelope, parts))
 
 
-def verify_envelope(data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256) -> Envelope:
-    """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad`."""
-    most = MAX_ENVELOPE_BYTES + (MAX_SHARDS * PART_BYTES if suite == SUITE_HYBRID else 0)
-    if len(data) > most:
-        raise EnvelopeProofBad(receipt.hex(), f"{len(data)} bytes")
+def verify_envelope(
+    data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256, key_epoch: int | None = None
+) -> Envelope:
+    """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad` with its reason.
+
+    `key_epoch`: the receipt's; None where there is none to compare with. What can be compared by name is compared before the
+    proof: one that fails means an altered envelope or another context. The challenge hashes both, so nobody tells them apart.
+    """
     try:
         envelope = _decoded(data, suite)
-        if len(envelope.ciphertext) - _TAG_BYTES not in BUCKETS:
-            raise MalformedValue("ciphertext", f"{len(envelope.ciphertext)} bytes is no bucket")
-        point, ubar = decode_point(envelope.enc), decode_point(envelope.ubar)
-        e, f = decode_scalar(envelope.e), decode_scalar(envelope.f)
+        _verify_named(envelope, suite, key_epoch, receipt)
+        (point, ubar), e, f = _points(envelope, receipt), decode_scalar(envelope.e), decode_scalar(envelope.f)
     except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise EnvelopeProofBad(receipt.hex(), str(error)) from None
+        raise EnvelopeProofBad(receipt.hex(), str(error), _flaw(error)) from None
     psk_id = hybrid.parts_digest(envelope.parts) if isinstance(envelope, HybridEnvelope) else b""
     commitments = (GENERATOR * f + -(point * e), second_generator() * f + -(ubar * e))
     # The identity has no encoding. It can only be a commitment of a forger who chose its logarithm: not an honest proof.
     if any(commitment.is_point_at_infinity() for commitment in commitments):
-        raise EnvelopeProofBad(receipt.hex(), "degenerate proof")
+        raise EnvelopeProofBad(receipt.hex(), "degenerate proof", EnvelopeFlaw.PROOF)
     if _challenge(suite, envelope.key_epoch, context, (point, ubar, *commitments), envelope.ciphertext, psk_id) != e:
-        raise EnvelopeProofBad(receipt.hex(), "proof does not hold under the context of this receipt")
+        raise EnvelopeProofBad(receipt.hex(), "proof does not hold under the context of this receipt", EnvelopeFlaw.PROOF)
     return envelope
 
 
@@ -126,11 +131,9 @@ def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> En
     """The envelope of a receipt: the bytes that it names, its epoch, and a proof under the context recomputed from it."""
     identifier = receipt_id(anchor, receipt)
     if envelope_hash(data) != receipt.envelope_hash:
-        raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names")
-    envelope = verify_envelope(data, seal_context(anchor, receipt), identifier, suite_of(receipt.key_epoch))
-    if envelope.key_epoch != receipt.key_epoch:
-        raise EnvelopeProofBad(identifier.hex(), f"sealed to epoch {envelope.key_epoch}")
-    return envelope
+        raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names", EnvelopeFlaw.OTHER_BYTES)
+    epoch = receipt.key_epoch
+    return verify_envelope(data, seal_context(anchor, receipt), identifier, suite_of(epoch), epoch)
 
 
 def open_with_point(
@@ -149,14 +152,46 @@ def open_with_point(
 
 
 def _decoded(data: bytes, suite: int) -> Envelope:
+    most = MAX_ENVELOPE_BYTES + (MAX_SHARDS * PART_BYTES if suite == SUITE_HYBRID else 0)
+    if len(data) > most:
+        raise TooLarge(f"{len(data)} bytes, at most {most}")
     if suite != SUITE_HYBRID:
-        envelope = decode(Envelope, data, MAX_ENVELOPE_MARKS)
-    else:
-        envelope = decode(HybridEnvelope, data, MAX_ENVELOPE_MARKS + 2 + MAX_SHARDS * PART_MARKS)
-        hybrid.verify_sizes(envelope.parts)
-    if envelope.suite != suite:
-        raise MalformedValue("suite", envelope.suite)
+        return decode(Envelope, data, MAX_ENVELOPE_MARKS)
+    envelope = decode(HybridEnvelope, data, MAX_ENVELOPE_MARKS + 2 + MAX_SHARDS * PART_MARKS)
+    hybrid.verify_sizes(envelope.parts)
     return envelope
+
+
+def _verify_named(envelope: Envelope, suite: int, key_epoch: int | None, receipt: Digest) -> Envelope:
+    if envelope.suite != suite:
+        raise EnvelopeProofBad(receipt.hex(), f"of suite {envelope.suite}, not {suite}", EnvelopeFlaw.OTHER_SUITE)
+    if key_epoch not in (None, envelope.key_epoch):
+        raise EnvelopeProofBad(receipt.hex(), f"sealed to epoch {envelope.key_epoch}, not {key_epoch}", EnvelopeFlaw.OTHER_EPOCH)
+    if len(envelope.ciphertext) - _TAG_BYTES not in BUCKETS:
+        length = len(envelope.ciphertext)
+        raise EnvelopeProofBad(
+            receipt.hex(), f"a ciphertext of {length} bytes, which padding never gives", EnvelopeFlaw.NO_BUCKET
+        )
+    return envelope
+
+
+def _points(envelope: Envelope, receipt: Digest) -> list[EccPoint]:
+    points = []
+    for name, data in (("enc", envelope.enc), ("ubar", envelope.ubar)):
+        try:
+            points.append(decode_point(data))
+        except MalformedPoint as error:
+            raise EnvelopeProofBad(receipt.hex(), f"{name}: {error}", error.reason) from None
+    return points
+
+
+def _flaw(error: Fault) -> EnvelopeFlaw:
+    kinds: dict[type[Fault], EnvelopeFlaw] = {
+        TooLarge: EnvelopeFlaw.TOO_LARGE,
+        NotCanonical: EnvelopeFlaw.NOT_CANONICAL,
+        WrongFields: EnvelopeFlaw.WRONG_FIELDS,
+    }
+    return kinds.get(type(error), EnvelopeFlaw.MALFORMED)
 
 
 def _challenge(

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors import MalformedPoint, MalformedValue
+from bytewise.protocol.points import POINT_BYTES, point_flaw
 from bytewise.protocol.units import Blob
-from kms.curve import GENERATOR, POINT_BYTES, Rng, decode_point, decode_scalar, encode_point, random_scalar
+from kms.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point, random_scalar
 
 _KDF_ID = 0x0001
 DHKEM_P256, ML_KEM_768 = 0x0010, 0x0041
@@ -114,11 +115,11 @@ def transport_keypair(rng: Rng) -> tuple[bytes, Blob]:
 
 
 def seal_to_transport(public_key: bytes, info: bytes, plaintext: bytes) -> Blob:
-    """HPKE of a message to a transport key; `MalformedValue` for a key that is no point."""
-    try:
-        key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public_key)
-    except ValueError:
-        raise MalformedValue("transport key", f"{len(public_key)} bytes, not a P-256 point") from None
+    """HPKE of a message to a transport key; `MalformedPoint` for a key that is no point."""
+    flaw = point_flaw(public_key)
+    if flaw is not None:
+        raise MalformedPoint("transport key", f"{len(public_key)} bytes, {flaw}", flaw)
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public_key)
     return Blob(_TRANSPORT.encrypt(plaintext, key, info=info))
 
 

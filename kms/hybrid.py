@@ -20,6 +20,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import HybridPartial, Partial
+from bytewise.protocol.reasons import EnvelopeFlaw
 from bytewise.protocol.seal import Envelope, HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob, Digest
 from kms import hpke, mlkem
@@ -91,7 +92,9 @@ def verify_for(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envel
     if isinstance(envelope, HybridEnvelope) != (epoch.hybrid is not None):
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is not of suite {envelope.suite}")
     if isinstance(envelope, HybridEnvelope) and len(envelope.parts) != len(epoch.shards):
-        raise EnvelopeProofBad(receipt.hex(), f"{len(envelope.parts)} parts for {len(epoch.shards)} shards")
+        raise EnvelopeProofBad(
+            receipt.hex(), f"{len(envelope.parts)} parts for {len(epoch.shards)} shards", EnvelopeFlaw.OTHER_PARTS
+        )
     return envelope
 
 

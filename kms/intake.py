@@ -19,7 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
-from bytewise.protocol.errors import NotCanonical, TryAgain
+from bytewise.protocol.errors import TooLarge, TryAgain
 
 HANDSHAKE_S = 10.0
 """For a TLS handshake, from the connection to its end."""
@@ -131,7 +131,7 @@ class Intake:
     async def body(self, request: Request, most: int) -> AsyncIterator[bytes]:
         """The body, held until the request is answered.
 
-        `NotCanonical` as soon as it is above `most`, `TryAgain` as soon as all together are too large, or if it does not come.
+        `TooLarge` as soon as it is above `most`, `TryAgain` as soon as all together are too large, or if it does not come.
         """
         data = bytearray()
         try:
@@ -139,7 +139,7 @@ class Intake:
                 data += chunk
                 self.held += len(chunk)
                 if len(data) > most:
-                    raise NotCanonical(f"more than {most} bytes")
+                    raise TooLarge(f"more than {most} bytes")
                 if self.held > self._most:
                     raise TryAgain("shard", "busy with other requests")
             yield bytes(data)

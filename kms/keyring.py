@@ -17,12 +17,13 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.keys import EpochDocument, SealedShare
+from bytewise.protocol.points import POINT_BYTES
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
 from kms import hpke
-from kms.curve import POINT_BYTES, Rng, decode_point, decode_scalar, encode_scalar
+from kms.curve import Rng, decode_point, decode_scalar, encode_scalar
 from kms.files import DRAFT, read_key, wipe, wipe_draft, write_whole
 from kms.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
 from kms.shares import verify_share

@@ -16,6 +16,7 @@ from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.phases import Phase
+from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.receipt import SignedReceipt, receipt_id, verify_receipt
 from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.seal import Envelope
@@ -78,7 +79,7 @@ def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contrac
     if admitted.peer.hello.policy != facts.policy:
         raise TryAgain("appraisal policy", "the chain has another than this shard")
     if facts.clock >= ticket.expires_at:
-        raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {facts.clock}")
+        raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {facts.clock}", TicketFlaw.EXPIRED)
     _verify_assurance(admitted.peer.evidence, facts)
     seats = _dispute_seats(ticket, facts) if ticket.kind == TicketKind.DISPUTE.value else _drawn(request, contracts, facts)
     _verify_epoch(ticket, facts.epoch_state)
@@ -121,14 +122,14 @@ def verify_date(newest: int, facts: ChainFacts) -> int:
 def _verify_ticket_names(request: ReleaseRequest, contracts: Contracts, peer: Attested) -> Ticket:
     ticket, identifier = request.ticket, receipt_id(anchor_domain(contracts), request.receipt)
     if ticket.receipt_id != identifier:
-        raise TicketRefused(f"is for receipt {ticket.receipt_id.hex()}, not {identifier.hex()}")
+        raise TicketRefused(f"is for receipt {ticket.receipt_id.hex()}, not {identifier.hex()}", TicketFlaw.OTHER_RECEIPT)
     key = peer.hello.transport_key
     if not key or ticket.transport_key_hash != transport_key_hash(key):
-        raise TicketRefused("is for another transport key than the channel's")
+        raise TicketRefused("is for another transport key than the channel's", TicketFlaw.OTHER_KEY)
     if ticket.key_epoch != request.receipt.key_epoch:
-        raise TicketRefused(f"is for key epoch {ticket.key_epoch}, not {request.receipt.key_epoch}")
+        raise TicketRefused(f"is for key epoch {ticket.key_epoch}, not {request.receipt.key_epoch}", TicketFlaw.OTHER_EPOCH)
     if ticket.kind not in (TicketKind.DISPUTE.value, TicketKind.AUDIT.value):
-        raise TicketRefused(f"kind {ticket.kind}")
+        raise TicketRefused(f"kind {ticket.kind}", TicketFlaw.UNKNOWN_KIND)
     return ticket
 
 
@@ -153,9 +154,9 @@ def _dispute_seats(ticket: Ticket, facts: ChainFacts) -> int:
     if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {facts.number}")
     if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
-        raise TicketRefused(f"dispute is about receipt {case.receipt_id.hex()}")
+        raise TicketRefused(f"dispute is about receipt {case.receipt_id.hex()}", TicketFlaw.OTHER_DISPUTE)
     if case.phase > Phase.REVEAL or case.round > ticket.round:
-        raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}")
+        raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}", TicketFlaw.ROUND_OVER)
     if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):
         raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {facts.number}")
     return _seats_of(ticket, case)
@@ -164,23 +165,23 @@ def _dispute_seats(ticket: Ticket, facts: ChainFacts) -> int:
 def _seats_of(ticket: Ticket, case: Case) -> int:
     seat = case.seat_of(ticket.voter)
     if seat is None or seat.seat_mask == 0:
-        raise TicketRefused(f"{ticket.voter} has no seat in round {case.round}")
+        raise TicketRefused(f"{ticket.voter} has no seat in round {case.round}", TicketFlaw.NO_SEAT)
     return seat.seat_mask.bit_count()
 
 
 def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
     ticket, drawing = request.ticket, facts.drawing
     if ticket.subject != ticket.receipt_id or ticket.round != 0:
-        raise TicketRefused("an audit's subject is its receipt, its round 0")
+        raise TicketRefused("an audit's subject is its receipt, its round 0", TicketFlaw.NO_AUDIT)
     if drawing is None:
         raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")
     signed, batch = SignedReceipt(request.receipt, request.receipt_signature, ""), drawing.batch
     identifier = verify_receipt(anchor_domain(contracts), signed)
     if batch.operator != request.receipt.operator or batch.key_epoch != request.receipt.key_epoch:
-        raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch")
+        raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch", TicketFlaw.OTHER_BATCH)
     merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
     if facts.clock > drawing.window_end:
-        raise TicketRefused(f"window of batch {batch.batch_id} is over")
+        raise TicketRefused(f"window of batch {batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
     if not sortition.audit_is_drawn(drawing.beacon, identifier, ticket.voter, drawing.rate_bps, drawing.seats):
-        raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {identifier.hex()}")
+        raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {identifier.hex()}", TicketFlaw.NOT_DRAWN)
     return AUDIT_SEATS

@@ -9,7 +9,7 @@ import time
 
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, NotCanonical, TryAgain
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, TooLarge, TryAgain
 from bytewise.protocol.grounds import SignedGrounds, grounds_digest
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import (
@@ -146,7 +146,7 @@ class Shard:
 
     def _admit(self, body: bytes, peer: Attested) -> tuple[ReleaseRequest, Admitted]:
         if len(body) > MAX_RELEASE_BODY_BYTES:
-            raise NotCanonical(f"{len(body)} bytes")
+            raise TooLarge(f"{len(body)} bytes, at most {MAX_RELEASE_BODY_BYTES}")
         request = decode(ReleaseRequest, body, MAX_RELEASE_MARKS)
         if request.ticket.key_epoch != self._document.record.epoch:
             raise EpochClosed(request.ticket.key_epoch, "not served here")
@@ -177,15 +177,16 @@ class Shard:
             raise
 
     def _refuse(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, fault: Fault) -> None:
-        telemetry.log("kms.refused", receipt=request.ticket.receipt_id, rule=fault.rule, voter=request.ticket.voter)
+        ticket = request.ticket
+        telemetry.log("kms.refused", receipt=ticket.receipt_id, rule=fault.rule, reason=fault.reason, voter=ticket.voter)
 
         def recorded(usage: Usage, head: LogHead) -> SignedRelease:
             policy.verify_date(usage.newest, facts)
             return self._record(request, admitted, facts, head, fault)
 
         # Only registered verifiers leave a refusal on the record, and few of them: others could fill the disk.
-        if facts.is_verifier and self._refusals.take(request.ticket.voter, facts.timestamp):
-            self._records.append(request.ticket, recorded)
+        if facts.is_verifier and self._refusals.take(ticket.voter, facts.timestamp):
+            self._records.append(ticket, recorded)
 
     def _record(
         self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts, head: LogHead, refused: Fault | None

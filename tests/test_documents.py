@@ -20,6 +20,7 @@ PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
 DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 RULE = re.compile(r"\bR-[0-9A-F]{2}\b")
 ROW = re.compile(r"^\| (R-[0-9A-F]{2}) \| `(\w+)` \| (Fault|Unavailable|Bug)(?:, code (\d+))? \| \S", re.MULTILINE)
+REASONS = re.compile(r"^\| (R-[0-9A-F]{2}) \| (`[a-z-]+`[^|]*) \|$", re.MULTILINE)
 COMPLETE = (
     "README.md",
     "CHANGELOG.md",
@@ -48,6 +49,16 @@ def test_every_rule_has_exactly_one_class_and_one_line() -> None:
     ]
     assert lines == written
     assert len({line[0] for line in lines}) == len(lines)
+
+
+def test_every_rule_with_reasons_lists_them() -> None:
+    """In full, but for the words of points that an envelope or a transport key may have too."""
+    listed = {rule: re.findall(r"`([a-z-]+)`", row) for rule, row in REASONS.findall(PROTOCOL)}
+    points = [str(each) for each in errors.MalformedPoint.reasons]
+    written = {cls.rule: [str(each) for each in cls.reasons] for cls in rule_classes() if cls.reasons}
+    for rule in ("R-20", "R-78"):
+        written[rule] = [each for each in written[rule] if each not in points]
+    assert listed == written
 
 
 def test_every_cited_rule_exists() -> None:

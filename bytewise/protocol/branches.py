@@ -5,18 +5,28 @@ wrong bytes. `Bug`: we are wrong, so stop. How to choose: could an honest counte
 it is `Unavailable`.
 """
 
+import enum
 from typing import ClassVar
 
 
 class BytewiseError(Exception):
-    """Root of every error of ours. `rule` is the number in `docs/protocol.md`; `values` are the offending values."""
+    """Root of every error of ours. `rule` is the number in `docs/protocol.md`; `values` are the offending values.
+
+    A rule with several causes has `reasons`, of which the last value is one (`bytewise.protocol.reasons`).
+    """
 
     rule: ClassVar[str] = ""
     template: ClassVar[str] = "{0}"
+    reasons: ClassVar[tuple[enum.StrEnum, ...]] = ()
 
     def __init__(self, *values: object) -> None:
         self.values = values
         super().__init__(f"[{self.rule}] " + self.template.format(*values, *[""] * 4))
+
+    @property
+    def reason(self) -> str:
+        """The fixed word for why; empty where the rule alone says it."""
+        return str(self.values[-1]) if self.values and self.values[-1] in self.reasons else ""
 
 
 class Fault(BytewiseError):

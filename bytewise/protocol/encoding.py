@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import rfc8785
 
 from bytewise.protocol import units
-from bytewise.protocol.errors import MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.errors import MalformedValue, NotCanonical, TooLarge, WrongFields
 from bytewise.protocol.units import MAX_SAFE_INTEGER, WIDTHS, Address, Blob, Decimal, Digest
 
 T = TypeVar("T")
@@ -49,7 +49,8 @@ def encode(record: object) -> bytes:
 
 
 def decode(cls: type[T], data: bytes, max_marks: int = MAX_MARKS) -> T:
-    """The record of class `cls` whose canonical bytes are `data`; `NotCanonical`, `WrongFields` or `MalformedValue`."""
+    """The record of class `cls` whose canonical bytes are `data`; `NotCanonical` (`TooLarge` unparsed), `WrongFields` or
+    `MalformedValue` otherwise."""
     return from_json(cls, parse(data, max_marks))
 
 
@@ -59,10 +60,10 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
     Who reads small records of strangers passes their own `max_marks`: a megabyte of `{},` costs eighty times a megabyte of hex.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise NotCanonical(f"{len(data)} bytes")
+        raise TooLarge(f"{len(data)} bytes, at most {MAX_DOCUMENT_BYTES}")
     marks = sum(data.count(mark) for mark in _MARKS)
     if marks > max_marks:
-        raise NotCanonical(f"{marks} marks, at most {max_marks}")
+        raise TooLarge(f"{marks} marks, at most {max_marks}")
     verify_depth(data)
     try:
         value = json.loads(data, object_pairs_hook=_object, parse_float=_refuse, parse_constant=_refuse)
@@ -74,7 +75,7 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
 
 
 def verify_depth(data: bytes) -> bytes:
-    """The bytes of a JSON document nested at most `MAX_DEPTH` deep; otherwise `NotCanonical`.
+    """The bytes of a JSON document nested at most `MAX_DEPTH` deep; otherwise `TooLarge`.
 
     Must come before `json.loads` of a stranger's bytes: a library of the chain client raises Python's recursion limit so far that
     a hundred thousand brackets end the process with a segmentation fault.
@@ -85,7 +86,7 @@ def verify_depth(data: bytes) -> bytes:
     for match in _STRUCTURE.finditer(data):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
         if depth > MAX_DEPTH:
-            raise NotCanonical(f"nested deeper than {MAX_DEPTH}")
+            raise TooLarge(f"nested deeper than {MAX_DEPTH}")
     return data
 
 

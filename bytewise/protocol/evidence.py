@@ -157,6 +157,12 @@ def signed_part(evidence: Evidence) -> bytes:
     return quote[: DCAP_HEADER_BYTES + TD_BODY_BYTES]
 
 
+def has_report_data(evidence: Evidence) -> bool:
+    """Whether its quote is long enough for what a platform signs."""
+    least = SNP_SIGNED_BYTES if evidence.type is EvidenceType.SNP else DCAP_HEADER_BYTES + TD_BODY_BYTES
+    return len(signed_part(evidence)) >= least
+
+
 def named_evidence(evidence: Evidence) -> NamedEvidence:
     """What is kept of evidence."""
     return NamedEvidence(evidence.type, Blob(signed_part(evidence)), evidence.gpu)

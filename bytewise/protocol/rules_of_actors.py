@@ -1,6 +1,7 @@
 """Rules R-30 and up of `docs/protocol.md`: keys, disputes, the world, inference. One class per rule."""
 
 from bytewise.protocol.branches import Bug, Fault, Unavailable
+from bytewise.protocol.reasons import ClockFlaw, TicketFlaw
 
 # --- keys, evidence, release ---
 
@@ -21,6 +22,7 @@ class TicketRefused(Fault):
     """A ticket that gives no right to this key."""
 
     rule, template = "R-32", "ticket refused: {0}"
+    reasons = tuple(TicketFlaw)
 
 
 class ReleaseNotRecorded(Fault):
@@ -204,6 +206,12 @@ class ConfigurationError(Bug):
     """A setting, file or database that cannot be right."""
 
     rule, template = "R-55", "{0}: {1}"
+
+
+class ClockWrong(ConfigurationError):
+    """Times that cannot all be right: our clock, the chain's newest final block, and when this process started last."""
+
+    rule, reasons = "R-5A", tuple(ClockFlaw)
 
 
 class StoreCorrupt(Bug):

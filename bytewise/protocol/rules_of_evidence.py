@@ -1,6 +1,7 @@
 """Rules R-70 and up of `docs/protocol.md`: why evidence of an enclave, or a policy for it, is refused. One class per rule."""
 
 from bytewise.protocol.branches import Fault, Unavailable
+from bytewise.protocol.reasons import ChannelFlaw, PointFlaw
 from bytewise.protocol.rules_of_actors import EvidenceRefused
 
 
@@ -23,7 +24,7 @@ class EvidenceFromFuture(EvidenceRefused):
 
 
 class EvidenceReplayed(EvidenceRefused):
-    """Claims of a GPU for another nonce than the evidence that they came with."""
+    """Evidence for something else than what was asked: replayed, relayed, or with claims of a GPU for another nonce."""
 
     rule, template = "R-73", "evidence is replayed: {0}"
 
@@ -56,9 +57,16 @@ class ChannelRefused(Fault):
     """A peer that completed a TLS handshake and then said, or is, what this side of an attested channel does not accept."""
 
     rule, template = "R-78", "attested channel refused: {0}: {1}"
+    reasons = (*ChannelFlaw, *PointFlaw)
 
 
 class ChannelBroken(Unavailable):
     """An attested channel that did not come about or is over: closed, silent for too long, or cut on the way."""
 
     rule, template = "R-79", "attested channel {0}: {1}"
+
+
+class EvidenceTooLarge(EvidenceMalformed):
+    """Evidence, or a part of it, above the cap of what is parsed."""
+
+    rule, template = "R-7A", "evidence is too large: {0}"

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from bytewise.protocol.branches import Fault
+from bytewise.protocol.reasons import EnvelopeFlaw, PointFlaw
 
 # --- values and encodings ---
 
@@ -35,6 +36,18 @@ class BadSignature(Fault):
     """A signature that does not recover to the expected signer."""
 
     rule, template = "R-05", "{0}: signature by {2}, expected {1}"
+
+
+class MalformedPoint(MalformedValue):
+    """Bytes that are not the one encoding of a P-256 point, or a point that has none."""
+
+    rule, template, reasons = "R-06", "malformed {0}: {1}", tuple(PointFlaw)
+
+
+class TooLarge(NotCanonical):
+    """A document above its reader's cap: in bytes, in brackets and commas, or in depth. It was not parsed."""
+
+    rule, template = "R-07", "document too large: {0}"
 
 
 # --- receipts, lists and batches ---
@@ -95,6 +108,7 @@ class EnvelopeProofBad(Defect):
     """Envelope malformed, or its proof fails under the recomputed seal context (mauled or copied envelope)."""
 
     rule, template, code = "R-20", "envelope of receipt {0}: {1}", 1
+    reasons = (*EnvelopeFlaw, *PointFlaw)
 
 
 class EnvelopeDoesNotOpen(Defect):

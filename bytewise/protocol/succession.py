@@ -22,7 +22,8 @@ from bytewise.protocol.appraisal import (
     entry_digest,
 )
 from bytewise.protocol.encoding import LATER
-from bytewise.protocol.errors import ConfigurationError, PolicyRefused
+from bytewise.protocol.errors import ClockWrong, ConfigurationError, PolicyRefused
+from bytewise.protocol.reasons import ClockFlaw
 from bytewise.protocol.signing import recover
 from bytewise.protocol.units import U64, Address, Digest
 
@@ -45,14 +46,14 @@ class Times(NamedTuple):
 
 def verify_times(times: Times, seen: int) -> Times:
     """The times, if they are so near each other, and not so long before `seen` (when this shard started last), that a shard may
-    judge a policy by them; else `ConfigurationError`."""
+    judge a policy by them; else `ClockWrong`."""
     own, chain = times
     if abs(own - chain) > MAX_APART_S:
         what = "set the clock right" if own < chain else "wait until the node has all blocks, or set the clock right"
-        raise ConfigurationError("clock", f"is at {own}, the newest final block at {chain}: {what}; or ask another node")
+        raise ClockWrong("clock", f"is at {own}, the newest final block at {chain}: {what}; or ask another node", ClockFlaw.APART)
     if seen - min(times) > MAX_APART_S:
         why = f"says that the shard started at {seen}, and it is {min(times)}: set the clock right, or restore the file"
-        raise ConfigurationError("policy-history.json", why)
+        raise ClockWrong("policy-history.json", why, ClockFlaw.WENT_BACK)
     return times
 
 

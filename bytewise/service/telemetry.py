@@ -70,10 +70,12 @@ class Telemetry:
             self._logger.msg(event, at=SystemClock().now(), **clean)
 
     def log_error(self, event: str, error: BaseException, **fields: object) -> None:
-        """One line about an error: class, rule and, where shown, its values."""
+        """One line about an error: class, rule, reason if the rule has several, and, where shown, its values."""
         about: dict[str, object] = {"error": type(error).__name__}
         if isinstance(error, BytewiseError):
             about["rule"] = error.rule
+            if error.reason:
+                about["reason"] = error.reason
         if self._details:
             about["detail"] = str(error)
         self.log(event, **about, **fields)

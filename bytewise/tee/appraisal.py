@@ -22,10 +22,15 @@ from bytewise.protocol.errors import (
     EvidenceFromFuture,
     EvidenceMalformed,
     EvidenceRefused,
+    EvidenceReplayed,
+    EvidenceTooLarge,
+    Fault,
+    ForeignChain,
     MalformedValue,
     MeasurementRefused,
     NotCanonical,
     TcbRefused,
+    TooLarge,
     UntrustedRoot,
     WrongFields,
 )
@@ -36,6 +41,7 @@ from bytewise.protocol.evidence import (
     NamedEvidence,
     ResultQuote,
     gpu_nonce,
+    has_report_data,
     named_evidence,
     quoted_report_data,
     result_report_data,
@@ -51,6 +57,9 @@ from bytewise.tee.snp import certificate_time, verify_report
 
 CLOCK_SKEW_S = 30
 """Evidence may be issued this far ahead of our clock."""
+
+ANOTHER = "report data does not bind this request"
+"""Made for another session, end, role or statement, then or now: which of them a hash does not say."""
 
 MAX_RESULT_QUOTE_BYTES = MAX_EVIDENCE_BYTES + 8192
 """Largest published result quote that is parsed: evidence and a statement."""
@@ -95,10 +104,13 @@ def verify_evidence(
 
 
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
-    """A published result quote whose evidence binds its statement, judged at the time its collateral was issued."""
+    """A published result quote whose evidence binds its statement, judged at the time its collateral was issued.
+
+    `ForeignChain` for one about another chain, else a named `EvidenceRefused`.
+    """
     document = decode_result_quote(quote)
     if document.statement.chain_id != chain_id:
-        raise EvidenceRefused(f"result quote is for chain {document.statement.chain_id}")
+        raise ForeignChain(document.statement.chain_id, chain_id)
     _appraise(policy, document.evidence, result_report_data(document.statement), None, chain_id, Role.VERIFIER_ENCLAVE)
     return document
 
@@ -106,20 +118,24 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
 def decode_result_quote(quote: bytes) -> ResultQuote:
     """What a result quote says, of which nothing is proven: by its policy a reader finds the document to judge it by."""
     if len(quote) > MAX_RESULT_QUOTE_BYTES:
-        raise EvidenceMalformed(f"result quote of {len(quote)} bytes")
+        raise EvidenceTooLarge(f"result quote of {len(quote)} bytes, at most {MAX_RESULT_QUOTE_BYTES}")
     try:
         return decode(ResultQuote, quote, 2 * MAX_EVIDENCE_MARKS)
     except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise EvidenceMalformed(f"result quote: {error}") from None
+        raise _unread("result quote", error) from None
 
 
 def _parse(evidence: bytes) -> Evidence:
     if len(evidence) > MAX_EVIDENCE_BYTES:
-        raise EvidenceMalformed(f"{len(evidence)} bytes")
+        raise EvidenceTooLarge(f"{len(evidence)} bytes, at most {MAX_EVIDENCE_BYTES}")
     try:
         return decode(Evidence, evidence, MAX_EVIDENCE_MARKS)
     except (MalformedValue, NotCanonical, WrongFields) as error:
-        raise EvidenceMalformed(str(error)) from None
+        raise _unread("evidence", error) from None
+
+
+def _unread(what: str, error: Fault) -> EvidenceMalformed:
+    return (EvidenceTooLarge if isinstance(error, TooLarge) else EvidenceMalformed)(f"{what}: {error}")
 
 
 def _appraise(
@@ -130,12 +146,14 @@ def _appraise(
     if evidence.type not in policy.types:
         raise EvidenceRefused(f"type {evidence.type.value} is not allowed")
     bound = quoted_report_data(expected, evidence.gpu)
+    if not has_report_data(evidence):
+        raise EvidenceMalformed(f"quote of {len(evidence.quote)} bytes, too short for report data")
     # Asked of the bare bytes first, so that who merely sends a quote to us makes us verify no signature.
     if bound not in signed_part(evidence):
-        raise EvidenceRefused("report data does not bind this request")
+        raise EvidenceReplayed(ANOTHER)
     rule, claims = _accepted(policy, evidence, now)
     if not hmac.compare_digest(claims.report_data, bound):
-        raise EvidenceRefused("report data does not bind this request")
+        raise EvidenceReplayed(ANOTHER)
     program = _program(policy, evidence, claims, role)
     gpu = _gpu(program, evidence, expected, claims.issued_at if now is None else now)
     return Appraised(evidence.type, named_evidence(evidence), expected, program, rule, claims, gpu)

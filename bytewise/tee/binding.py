@@ -7,8 +7,6 @@ other end of this one, or for another key, role, policy or epoch has other repor
 
 from dataclasses import dataclass
 
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from bytewise.protocol import digests
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.digests import Label
@@ -16,6 +14,8 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ChannelRefused, ConfigurationError
 from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES
 from bytewise.protocol.jobs import Contracts
+from bytewise.protocol.points import point_flaw
+from bytewise.protocol.reasons import ChannelFlaw
 from bytewise.protocol.signing import verify_signature
 from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import U64, Address, Blob, Digest
@@ -137,7 +137,7 @@ def account_digest(statement: Statement) -> Digest:
 def verify_hello(terms: Terms, data: bytes) -> Hello:
     """The other end's hello, if it speaks of what these terms are about; a named `Fault` otherwise. Costs no signature."""
     if len(data) > MAX_HELLO_BYTES:
-        raise ChannelRefused("hello", f"{len(data)} bytes")
+        raise ChannelRefused("hello", f"{len(data)} bytes, at most {MAX_HELLO_BYTES}", ChannelFlaw.TOO_LARGE)
     hello = decode(Hello, data, _MAX_MARKS)
     if hello.version != VERSION:
         raise ChannelRefused("hello", f"version {hello.version}")
@@ -158,7 +158,7 @@ def verify_proof(terms: Terms, statement: Statement, data: bytes, now: int) -> A
     signature (`bytewise.tee.appraisal`).
     """
     if len(data) > MAX_PROOF_BYTES:
-        raise ChannelRefused("proof", f"{len(data)} bytes")
+        raise ChannelRefused("proof", f"{len(data)} bytes, at most {MAX_PROOF_BYTES}", ChannelFlaw.TOO_LARGE)
     proof = decode(Proof, data, _MAX_MARKS)
     if terms.account is not None:
         verify_signature("attested channel", account_digest(statement), proof.signature, terms.account)
@@ -171,15 +171,7 @@ def verify_proof(terms: Terms, statement: Statement, data: bytes, now: int) -> A
 
 def _verify_transport_key(hello: Hello) -> Blob:
     # Something will be sealed to it: a point that is none must fail here, where it is the peer's fault.
-    try:
-        if hello.transport_key:
-            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), hello.transport_key)
-    except ValueError:
-        raise ChannelRefused("hello", "its transport key is no point of P-256") from None
-    if hello.transport_key and len(hello.transport_key) != _POINT_BYTES:
-        raise ChannelRefused("hello", f"its transport key has {len(hello.transport_key)} bytes")
+    flaw = point_flaw(hello.transport_key) if hello.transport_key else None
+    if flaw is not None:
+        raise ChannelRefused("hello", f"its transport key, {len(hello.transport_key)} bytes, is no point of P-256: {flaw}", flaw)
     return hello.transport_key
-
-
-_POINT_BYTES = 65
-"""Uncompressed, as everywhere here."""

@@ -14,6 +14,7 @@ from bytewise.ports import Clock, Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ChannelBroken, ChannelRefused, Fault, MalformedValue, Unavailable
 from bytewise.protocol.keys import Refusal
+from bytewise.protocol.reasons import ChannelFlaw
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s
@@ -188,5 +189,5 @@ def _receive(tls: TlsSession, wanted: _Kind, most: int, until: float) -> bytes:
     if kind != wanted:
         raise ChannelRefused("message", f"kind {kind} where {wanted.name.lower()} was expected")
     if size > most:
-        raise ChannelRefused("message", f"{size} bytes, at most {most}")
+        raise ChannelRefused("message", f"{size} bytes, at most {most}", ChannelFlaw.TOO_LARGE)
     return tls.read(size, until)

@@ -2,7 +2,7 @@
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from bytewise.protocol.errors import EvidenceMalformed
+from bytewise.protocol.errors import EvidenceMalformed, EvidenceTooLarge
 from bytewise.protocol.evidence import Collateral
 from bytewise.protocol.units import Blob
 from bytewise.tee.certificates import read_chain, read_list
@@ -18,7 +18,7 @@ def from_service(document: bytes) -> Collateral:
     Certificates above the first of each chain are left out: the root is the policy's to name. `EvidenceMalformed` otherwise.
     """
     if len(document) > MAX_COLLATERAL_BYTES:
-        raise EvidenceMalformed(f"collateral of {len(document)} bytes")
+        raise EvidenceTooLarge(f"collateral of {len(document)} bytes, at most {MAX_COLLATERAL_BYTES}")
     given = read_object(document, "collateral")
     signers = {_first(given, name) for name in ("tcb_info_issuer_chain", "qe_identity_issuer_chain")}
     if len(signers) != 1:

@@ -19,6 +19,7 @@ from bytewise.protocol.errors import (
     EvidenceFromFuture,
     EvidenceMalformed,
     EvidenceRefused,
+    EvidenceTooLarge,
     TcbRefused,
     UntrustedRoot,
 )
@@ -69,7 +70,7 @@ _MEASURED = (
 def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
     """What a genuine quote of a trust domain says at unix second `now`; else a named `EvidenceRefused`."""
     if len(quote) > MAX_QUOTE_BYTES:
-        raise EvidenceMalformed(f"quote of {len(quote)} bytes")
+        raise EvidenceTooLarge(f"quote of {len(quote)} bytes, at most {MAX_QUOTE_BYTES}")
     try:
         claims = dcap_qvl.QuoteVerifier(bytes(rule.root)).verify_with_policy(
             bytes(quote), _collateral(rule, collateral), now, _policy(rule, now)

@@ -6,7 +6,7 @@ purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_repor
 
 from typing import Any
 
-from bytewise.protocol.errors import EvidenceExpired, EvidenceMalformed, EvidenceRefused, EvidenceReplayed
+from bytewise.protocol.errors import EvidenceExpired, EvidenceMalformed, EvidenceRefused, EvidenceReplayed, EvidenceTooLarge
 from bytewise.tee.claims import GpuClaims
 from bytewise.tee.strict_json import read_object, unix_second
 
@@ -62,7 +62,7 @@ def verify_gpu(document: bytes, nonce: bytes, now: int) -> GpuClaims:
 
 def _claims(document: bytes) -> dict[str, Any]:
     if len(document) > MAX_GPU_BYTES:
-        raise EvidenceMalformed(f"GPU claims of {len(document)} bytes")
+        raise EvidenceTooLarge(f"GPU claims of {len(document)} bytes, at most {MAX_GPU_BYTES}")
     found = read_object(document, "GPU claims").get("claims")
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
         raise EvidenceMalformed("GPU claims are not about exactly one GPU")

@@ -20,6 +20,7 @@ from bytewise.protocol.errors import (
     EvidenceFromFuture,
     EvidenceMalformed,
     EvidenceRefused,
+    EvidenceTooLarge,
     TcbRefused,
     UntrustedRoot,
 )
@@ -192,13 +193,13 @@ def _value(certificate: x509.Certificate, name: x509.ObjectIdentifier) -> bytes:
 
 def _certificate(der: bytes) -> x509.Certificate:
     if len(der) > MAX_CERTIFICATE_BYTES:
-        raise EvidenceMalformed(f"certificate of {len(der)} bytes")
+        raise EvidenceTooLarge(f"certificate of {len(der)} bytes, at most {MAX_CERTIFICATE_BYTES}")
     return read_certificate(der)
 
 
 def _list(der: bytes) -> x509.CertificateRevocationList:
     if len(der) > MAX_CRL_BYTES:
-        raise EvidenceMalformed(f"revocation list of {len(der)} bytes")
+        raise EvidenceTooLarge(f"revocation list of {len(der)} bytes, at most {MAX_CRL_BYTES}")
     return read_list(der)
 
 

@@ -5,7 +5,7 @@ import json
 from typing import Any, NoReturn
 
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import EvidenceMalformed, NotCanonical
+from bytewise.protocol.errors import EvidenceMalformed, EvidenceTooLarge, TooLarge
 
 
 def read_object(data: bytes, what: str) -> dict[str, Any]:
@@ -15,7 +15,9 @@ def read_object(data: bytes, what: str) -> dict[str, Any]:
         value = json.loads(data, object_pairs_hook=_once, parse_float=_refuse, parse_constant=_refuse)
         # An escape can stand for half of a character, which no bytes are.
         json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError, NotCanonical):
+    except TooLarge as error:
+        raise EvidenceTooLarge(f"{what}: {error}") from None
+    except (ValueError, RecursionError):
         raise EvidenceMalformed(f"{what}: no strict JSON") from None
     if not isinstance(value, dict):
         raise EvidenceMalformed(f"{what}: no object")

@@ -12,6 +12,7 @@ from cryptography import x509
 from OpenSSL import SSL, crypto
 
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused
+from bytewise.protocol.reasons import ChannelFlaw
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.tee.binding import EXPORTER_BYTES, EXPORTER_LABEL, MAX_PROOF_BYTES
@@ -135,7 +136,7 @@ class TlsSession:
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0:
-                raise ChannelRefused("stranger", f"sent more than {MAX_STRANGER_BYTES} bytes")
+                raise ChannelRefused("stranger", f"sent more than {MAX_STRANGER_BYTES} bytes", ChannelFlaw.TOO_LARGE)
         self._tls.bio_write(data)
 
     def _flush(self, until: float) -> None:

@@ -24,7 +24,7 @@ from bytewise.protocol.ceremony_log import (
 )
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, LogForked, NotCanonical, ShareMissing
+from bytewise.protocol.errors import CeremonyRefused, ConfigurationError, LogForked, ShareMissing, TooLarge
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
@@ -68,7 +68,7 @@ class Desk:
     def exchange(self, body: bytes) -> ExchangeAnswer:
         """What this shard says, given the log of the request. A `Fault` or `Unavailable` names why it says nothing."""
         if len(body) > MAX_EXCHANGE_BYTES:
-            raise NotCanonical(f"{len(body)} bytes")
+            raise TooLarge(f"{len(body)} bytes, at most {MAX_EXCHANGE_BYTES}")
         asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)
         with self._lock:
             return self._exchange(asked)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol.appraisal import AppraisalPolicy, SignedPolicy, approval_digest
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, EvidenceRefused, Fault, TryAgain
+from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, EvidenceRefused, Fault, ForeignChain, TryAgain
 from bytewise.protocol.evidence import Collateral, ResultQuote, ResultStatement, SnpCertificates, result_report_data
 from bytewise.protocol.premises import Premises
 from bytewise.protocol.signing import LocalSigner
@@ -183,7 +183,8 @@ def result_quotes(_folder: Path) -> Target:
     )  # fmt: skip
     body = dataclasses.replace(bench.body, report_data=result_report_data(said))
     seed = encode(ResultQuote(said, bench.quoter.evidence(body)))
-    return target(lambda data: same(verify_result_quote(bench.policy, data, CHAIN_ID), data), [seed], EvidenceRefused)
+    refusals = EvidenceRefused, ForeignChain
+    return target(lambda data: same(verify_result_quote(bench.policy, data, CHAIN_ID), data), [seed], refusals)
 
 
 def policies(_folder: Path) -> Target:

@@ -10,10 +10,11 @@ from bytewise.protocol import trace
 from bytewise.protocol.compare import Verification
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.environment import PROFILE_EXACT_1
-from bytewise.protocol.errors import CannotExecute, Defect, MalformedValue, NoKey, OutsideLimits, TicketRefused
+from bytewise.protocol.errors import CannotExecute, Defect, ForeignChain, MalformedValue, NoKey, OutsideLimits, TicketRefused
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.messages import CannotReason, Outcome, TicketKind
 from bytewise.protocol.opening import verify_opening
+from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.request import Request
 from bytewise.protocol.seal import Payload, envelope_hash
@@ -43,11 +44,11 @@ class JudgingEngine(Engine, Protocol):
 def verify_job(job: RunJob, chain_id: int) -> Digest:
     """Receipt id of a consistent job for this chain; a `Fault` of the duty process that sent it otherwise."""
     if job.contracts.chain_id != chain_id:
-        raise MalformedValue("job", f"chain {job.contracts.chain_id}, this enclave serves {chain_id}")
+        raise ForeignChain(job.contracts.chain_id, chain_id)
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
     kind = int(job.ticket.kind)
     if kind not in (TicketKind.DISPUTE, TicketKind.AUDIT):
-        raise TicketRefused(f"kind {kind}")
+        raise TicketRefused(f"kind {kind}", TicketFlaw.UNKNOWN_KIND)
     subject = identifier if kind == TicketKind.AUDIT else job.ticket.subject
     for what, have, want in (
         ("receipt", job.ticket.receipt_id, identifier),
@@ -57,7 +58,7 @@ def verify_job(job: RunJob, chain_id: int) -> Digest:
         ("environment", job.environment.digest, job.receipt.environment),
     ):
         if have != want:
-            raise TicketRefused(f"job names another {what}")
+            raise TicketRefused(f"job names another {what}", TicketFlaw.OTHER_JOB)
     if envelope_hash(job.envelope) != job.receipt.envelope_hash:
         raise MalformedValue("job", "other envelope bytes than the receipt names")
     return identifier

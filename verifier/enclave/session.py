@@ -15,6 +15,7 @@ from bytewise.protocol.evidence import Evidence, ResultQuote, ResultStatement, r
 from bytewise.protocol.jobs import JOB_LIMIT_S, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import transport_key_hash
 from bytewise.protocol.premises import premises_of
+from bytewise.protocol.reasons import TicketFlaw
 from bytewise.protocol.units import U8, Blob, Digest
 from bytewise.service import telemetry
 from kms.hpke import transport_keypair
@@ -70,7 +71,7 @@ class Session:
             ("instance", job.ticket.instance, self._bench.instance),
         ):
             if have != want:
-                raise TicketRefused(f"ticket is for another {what}")
+                raise TicketRefused(f"ticket is for another {what}", TicketFlaw.OTHER_JOB)
         telemetry.log("enclave.job", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
         bench = self._bench
         judgement = judge(job, identifier, bench.keys, self._secret, bench.engine, bench.model_id, bench.profile)

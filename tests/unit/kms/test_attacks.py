@@ -25,10 +25,11 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.keys import MAX_RELEASE_MARKS, Decision, EpochState
 from bytewise.protocol.opening import verify_opening
+from bytewise.protocol.points import FIELD
 from bytewise.protocol.seal import pad
 from bytewise.protocol.units import Digest
 from kms import backup, keyring, policy
-from kms.curve import FIELD, GENERATOR, ORDER, decode_point, encode_point, random_scalar
+from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
 from kms.shares import combine_values, lagrange, split, verify_share
 from tests.e2e.memory import in_files, scalar_forms
 from tests.unit.kms.memory_chain import NOW

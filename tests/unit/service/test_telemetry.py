@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from bytewise.protocol.errors import MalformedValue
+from bytewise.protocol.errors import MalformedPoint, MalformedValue
+from bytewise.protocol.reasons import PointFlaw
 from bytewise.service.secret import Secret
 from bytewise.service.telemetry import Telemetry
 
@@ -56,6 +57,15 @@ def test_an_enclave_shows_the_rule_and_not_the_values() -> None:
         telemetry.log_error("job.failed", MalformedValue("token", "a piece of plaintext"))
         assert ("plaintext" in stream.getvalue()) is shown
         assert json.loads(stream.getvalue())["rule"] == "R-01"
+
+
+def test_a_reason_is_shown_whether_or_not_values_are() -> None:
+    for details in (True, False):
+        telemetry, stream = configured(details)
+        telemetry.log_error("job.failed", MalformedPoint("P-256 point", "65 bytes", PointFlaw.IDENTITY))
+        telemetry.log_error("job.failed", MalformedValue("token", "identity"))
+        first, second = map(json.loads, stream.getvalue().splitlines())
+        assert (first["rule"], first["reason"]) == ("R-06", "identity") and "reason" not in second
 
 
 def test_counters_have_names_and_labels() -> None:

@@ -20,6 +20,7 @@ from bytewise.protocol.errors import (
     EvidenceExpired,
     EvidenceFromFuture,
     EvidenceRefused,
+    EvidenceReplayed,
 )
 from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import binding
@@ -231,9 +232,9 @@ def about_something_else(ends: Ends, what: str) -> Task[Channel]:
 def test_evidence_about_something_else_is_refused_and_passes_where_that_is_not_bound(
     what: str, ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert isinstance(about_something_else(ends, what).error, EvidenceRefused)
+    assert isinstance(about_something_else(ends, what).error, EvidenceReplayed)
     weaken(monkeypatch, frozenset(BINDINGS) - {what})
-    assert isinstance(about_something_else(ends, what).error, EvidenceRefused)
+    assert isinstance(about_something_else(ends, what).error, EvidenceReplayed)
     monkeypatch.undo()
     weaken(monkeypatch, frozenset({what}))
     assert about_something_else(ends, what).result().peer.hello.role is ENCLAVE

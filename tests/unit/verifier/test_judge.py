@@ -14,6 +14,7 @@ from bytewise.protocol.errors import (
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
     Fault,
+    ForeignChain,
     MalformedValue,
     OutsideLimits,
     PlaintextNotCanonical,
@@ -208,7 +209,7 @@ def test_all_codes_are_covered() -> None:
         (MalformedValue, {"envelope": Blob(b"other bytes")}),
         (TicketRefused, {"environment": dataclasses.replace(WORLD.environment, driver="another")}),
         (TicketRefused, {"epoch": dataclasses.replace(b.EPOCH, epoch=U64(2))}),
-        (MalformedValue, {"contracts": dataclasses.replace(b.CONTRACTS, chain_id=U256(1))}),
+        (ForeignChain, {"contracts": dataclasses.replace(b.CONTRACTS, chain_id=U256(1))}),
         (TicketRefused, {"contracts": dataclasses.replace(b.CONTRACTS, anchor=b.CONTRACTS.disputes)}),
     ],
 )

@@ -1,0 +1,71 @@
+"""Each bad input to keys and enclaves has its own error, logged without secrets; the table is `tests/unit/kms/bad_inputs.py`."""
+
+import json
+
+import pytest
+
+from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.reasons import PointFlaw
+from bytewise.protocol.seal import pad
+from kms.files import read_key
+from kms.refusals import refusal
+from tests.e2e.memory import forms, scalar_forms
+from tests.unit.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene
+from tests.unit.kms.memory_chain import Case
+from tests.unit.kms.world import World
+from tests.unit.tee.bench import Bench
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Evidence, and the policy that accepts it."""
+    return Bench(tmp_path_factory.mktemp("bench"))
+
+
+def leaked(said: bytes, world: World, cases: list[Case]) -> list[str]:
+    """Which secrets of the world, and of what its clients said and got, are in a log."""
+    folder = world.settings.shards[0].folder
+    numbers = {name: int.from_bytes(read_key(folder / f"{name}.key")) for name in ("storage", "signing")}
+    numbers |= {"transport": int.from_bytes(world.secret), "share": world.shard(1)._renewal.share().scalar()}
+    found = [name for name, number in numbers.items() for form in scalar_forms(number).values() if form in said]
+    for case in cases:
+        request = case.payload.request
+        private = {"nonce": request.nonce.hex().encode(), "payload": pad(case.payload)[:64].hex().encode()}
+        found += [name for name, form in private.items() if form in said]
+        tokens = forms("no text", request.prompt)
+        found += [name for name in ("ids as json", "ids as compact json") if tokens[name] in said]
+    return found
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_bad_input_has_its_error_and_a_log_without_secrets(
+    name: str, world: World, bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, reason, act = ROWS[name]
+    scene = Scene(world, bench, [])
+    with pytest.raises(BytewiseError) as caught:
+        act(scene)
+    assert (type(caught.value), caught.value.reason) == (kind, reason), str(caught.value)
+    refusal(caught.value)
+    said = capsys.readouterr().err
+    line = json.loads(said.splitlines()[-1])
+    assert (line["error"], line["rule"], line.get("reason", "")) == (kind.__name__, kind.rule, reason)
+    assert leaked(said.encode(), world, scene.made) == []
+
+
+def test_no_two_bad_inputs_have_one_error_but_those_that_nobody_can_tell_apart() -> None:
+    by_error: dict[tuple[str, str], set[str]] = {}
+    for name, (kind, reason, _) in ROWS.items():
+        by_error.setdefault((kind.rule, reason), set()).add(name)
+    assert [names for names in by_error.values() if len(names) > 1] == ONE_CASE
+
+
+def test_a_secret_in_a_log_would_be_found(world: World) -> None:
+    case = world.case()
+    said = world.secret.hex().encode() + case.payload.request.nonce.hex().encode()
+    assert leaked(said, world, [case]) == ["transport", "nonce"]
+    assert leaked(b"", world, [case]) == []
+
+
+def test_every_word_for_a_point_is_among_the_rows() -> None:
+    assert set(POINTS) == set(PointFlaw)
