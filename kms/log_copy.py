@@ -20,6 +20,7 @@ from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address
+from kms.log_order import out_of_order
 from kms.shard_client import ShardClient
 
 MAX_PAGE_BYTES = 2**20
@@ -65,7 +66,7 @@ class LogCopy:
 
         `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it; a
         signed record that contradicts is kept in a file beside the copy. `TryAgain` if the log is longer, or another process
-        adds to the copy.
+        adds to the copy. Records that are out of order (`kms.log_order`) are kept, and `ReleaseLogBroken` names them.
         """
         with self._alone():
             entries, head = self.read(domain)
@@ -78,9 +79,12 @@ class LogCopy:
                     break
                 head = self._verified(page, head, domain)
                 self._append(page)
+                entries = (*entries, *page)
             else:
                 raise TryAgain(f"log of shard {self.shard}", f"more than {MAX_PAGES} pages: run this again for the rest")
-            return head
+        if problems := list(out_of_order(entries)):
+            raise ReleaseLogBroken(self.shard, "; ".join(problems))
+        return head
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

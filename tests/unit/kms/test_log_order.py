@@ -9,12 +9,13 @@ from bytewise.protocol.keys import SignedRelease, SignedTicket
 from bytewise.protocol.release_log import LAG_S, START, verify_log
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64
+from kms.log_copy import LogCopy
 from kms.log_order import out_of_order
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
-from tests.unit.kms.test_release_log import DOMAIN, Entries, chained, grounded, logged, of, signed
+from tests.unit.kms.test_release_log import DOMAIN, Entries, chained, copy, grounded, logged, of, paged, signed
 from tests.unit.kms.world import World
 
-__all__ = ["logged"]
+__all__ = ["copy", "logged"]
 
 VOTERS = {each.address: each for each in (VOTER, OTHER_VOTER)}
 
@@ -68,6 +69,14 @@ def test_a_log_that_goes_back_in_time_is_found(world: World, logged: Entries) ->
     (found,) = out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S - 1), logged[2]))
     assert found == f"record 1 is dated {LAG_S + 1} s before record 0"
     assert list(out_of_order(rewritten(world, logged[0], dated(logged[1], NOW - LAG_S), logged[2]))) == []
+
+
+def test_what_is_out_of_order_is_told_at_each_look_and_kept(world: World, logged: Entries, copy: LogCopy) -> None:
+    wrong = rewritten(world, dated(logged[0], 2**62), *logged[1:])
+    for _ in range(2):
+        with pytest.raises(ReleaseLogBroken, match="record 1 is dated"):
+            copy.extend(paged(wrong), DOMAIN)
+        assert copy.read(DOMAIN)[0] == wrong
 
 
 def test_a_shard_leaves_out_no_ticket_and_no_grounds_once_it_kept_them(logged: Entries) -> None:
