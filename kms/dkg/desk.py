@@ -70,6 +70,9 @@ class Desk:
         if len(body) > MAX_EXCHANGE_BYTES:
             raise TooLarge(f"{len(body)} bytes, at most {MAX_EXCHANGE_BYTES}")
         asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)
+        # Before the lock: a stranger's plan is large and hashed, and keeps nobody else waiting.
+        if asked.plan.plan.scribe != self._holding.trust.scribe and self._records.find(asked.plan.plan.digest) is None:
+            raise CeremonyRefused("plan", f"the plan is kept by {asked.plan.plan.scribe}, not by the scribe of our settings")
         with self._lock:
             return self._exchange(asked)
 

@@ -1,5 +1,7 @@
 """What a shard takes of whom in a ceremony: the log that its scribe signed, one log, and nothing of anybody else."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pytest
 
 from bytewise.protocol.ceremony import Plan, announce
 from bytewise.protocol.ceremony_log import Close, Commit, bring, head_after, read_message, say, sign_head
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, LogForked
 from bytewise.protocol.units import Blob
 from kms.dkg.ceremony import begin
@@ -100,3 +103,24 @@ def forked_by_a_shard(agreed: Plan, shards: list[Office]) -> int:
         except BadSignature:
             refused += 1
     return refused
+
+
+def test_a_strangers_plan_keeps_no_exchange_waiting(tmp_path: Path) -> None:
+    """It is refused while another exchange is in hand."""
+    shards, _ = offices(tmp_path, 2)
+    desk, foreign = shards[0].restart(), replace(plan(shards, 2, 2), scribe=shards[1].signer.address)
+    body = encode(brought(foreign))
+    desk._lock.acquire()
+    asking = threading.Thread(target=lambda: said.append(refusal_of(lambda: desk.exchange(body))), daemon=True)
+    said: list[str] = []
+    asking.start()
+    asking.join(timeout=20)
+    desk._lock.release()
+    assert len(said) == 1 and "not by the scribe of our settings" in said[0]
+
+
+def refusal_of(call: Callable[[], object]) -> str:
+    """The words of a refusal."""
+    with pytest.raises(CeremonyRefused) as caught:
+        call()
+    return str(caught.value)
