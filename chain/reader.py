@@ -256,6 +256,10 @@ class DocketReader(RestakingReader):
         with reading_answer("epoch state"):
             return EpochState(raw["state"])
 
+    def is_open_for_disputes(self, epoch: int, block: int) -> bool:
+        """Whether a dispute may still need the key of an epoch, at a block; False if there is none."""
+        return bool(self.client.call("KeyEpochs", self._at.key_epochs, "isOpenForDisputes", epoch, block=at_number(block)))
+
     # --- money ---
 
     def money(self, block: int) -> MoneyTotals:

@@ -23,7 +23,7 @@ from chain.reader import DocketReader
 from kms import keyring
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
-from kms.dkg.erasing import erase
+from kms.dkg.erasing import erase, statement_file
 from kms.sealing import wrap_folder
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, ShardSettings
@@ -59,12 +59,13 @@ def _approve(config: Path) -> int:
 
 def _erase(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
-    view = ChainCeremonyView(_reader(settings, read_network(settings.network_file)))
+    network = read_network(settings.network_file)
+    view = ChainCeremonyView(_reader(settings, network))
     engine = open_database(settings.database_url)
     check_revision(engine)
     document = keyring.load_document(settings.epoch_file)
-    said = erase(settings.folder, document, Ceremonies(engine), view, SystemClock(), settings.sealing)
-    telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased)
+    said = erase(settings.folder, document, network.contracts, Ceremonies(engine), view, SystemClock(), settings.sealing)
+    telemetry.log("kms.erased", epoch=said.statement.epoch, erased=said.statement.erased, file=statement_file(said.statement))
     return EXIT_CLEAN
 
 

@@ -25,7 +25,7 @@ from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
 from kms.curve import Rng
-from kms.dkg.authority import CeremonyView
+from kms.dkg.authority import CeremonyView, is_over
 from kms.files import wipe, write_whole
 from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealing, open_sealer
 
@@ -167,7 +167,7 @@ def _drop_stale(draft: Path, shard: Address, view: CeremonyView | None, sealing:
             held.setdefault(int(named[1] or named[2]), []).append(path)
     for epoch, paths in held.items():
         on_chain = view.key_epoch(epoch) if view else None
-        if on_chain is None or on_chain.state is EpochState.RETIRED:
+        if view is None or on_chain is None or is_over(view, epoch, on_chain):
             keyring.erase_all(draft, epoch)
         elif on_chain.state is not EpochState.NONE:
             _keep_meant(draft, epoch, shard, on_chain, sealing)

@@ -82,6 +82,10 @@ class KeyChain(Protocol):
         """A key epoch as the chain has it; NONE if there is none."""
         ...
 
+    def is_open_for_disputes(self, epoch: int, block: int) -> bool:
+        """Whether a dispute may still need the key of an epoch."""
+        ...
+
 
 class ChainCeremonyView:
     """`CeremonyView` over the chain client."""
@@ -92,6 +96,10 @@ class ChainCeremonyView:
     def key_epoch(self, epoch: int) -> EpochOnChain:
         """The epoch at the newest final block."""
         return self._chain.epoch_on_chain(epoch, self._chain.head())
+
+    def is_open_for_disputes(self, epoch: int) -> bool:
+        """Whether a dispute may still need the key of the epoch, at the newest final block."""
+        return self._chain.is_open_for_disputes(epoch, self._chain.head())
 
 
 class ChainKeyView:

@@ -29,12 +29,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
     `ConfigurationError` if it exists, `TryAgain` if its draft was wiped meanwhile (`wipe_draft`).
     """
-    draft = path.with_suffix(DRAFT)
-    wipe_draft(draft)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    draft = _draft(path, data)
     try:
         # A link never replaces another.
         os.link(draft, path)
@@ -44,11 +39,13 @@ def write_whole(path: Path, data: bytes) -> None:
         raise TryAgain(path.name, "not written: its draft was erased meanwhile") from None
     finally:
         draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _keep_names(path.parent)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """The same in place of what may be there: whenever the machine stops, the file is the old one or the new one."""
+    _draft(path, data).replace(path)
+    _keep_names(path.parent)
 
 
 def wipe(path: Path) -> None:
@@ -78,3 +75,21 @@ def _overwrite(file: BinaryIO) -> None:
     file.write(bytes(os.fstat(file.fileno()).st_size))
     file.flush()
     os.fsync(file.fileno())
+
+
+def _draft(path: Path, data: bytes) -> Path:
+    draft = path.with_suffix(DRAFT)
+    wipe_draft(draft)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft
+
+
+def _keep_names(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

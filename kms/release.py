@@ -49,6 +49,7 @@ from kms.keyring import HeldShare
 from kms.policy import Admitted
 from kms.refusals import Quota
 from kms.renewed import Find, Renewal, shares_in_force
+from kms.tenancy import Held, unsaid
 
 ADMISSIONS = 4
 """Requests that are parsed and checked at the same time, which may be large. What comes after, reads of the chain above all, is
@@ -77,8 +78,9 @@ class Shard:
         rng: Rng,
         audits_per_epoch: int,
         release_shares: bool = False,
+        held: Held = unsaid,
     ) -> None:
-        """`find`: looks for the share anew once the key was dealt again.
+        """`find`: looks for the share anew once the key was dealt again. `held`: told of what share it has no other.
         `release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
         if is_rebuilt(document.record.epoch) and not release_shares:
             raise ConfigurationError(f"key epoch {document.record.epoch}", "asks for shares, and release_shares is not set")
@@ -87,7 +89,7 @@ class Shard:
             raise ConfigurationError("shard", f"{signer.address} is not shard {share.index} of this epoch")
         self._document = document
         self._index = share.index
-        self._renewal = Renewal(document, share, find)
+        self._renewal = Renewal(document, share, find, held)
         self._looking = threading.Lock()
         self._look_again = 0.0
         self._signer = signer

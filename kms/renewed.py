@@ -16,6 +16,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import ChainFacts, EpochDocument
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import telemetry
+from kms import tenancy
 from kms.curve import decode_point, encode_point
 from kms.keyring import HeldShare, points_of
 from kms.shares import verification_key
@@ -70,15 +71,18 @@ class _Doubt(NamedTuple):
 class Renewal:
     """The share that a running shard answers with: the one that the chain means. Methods are thread-safe."""
 
-    def __init__(self, document: EpochDocument, share: HeldShare, find: Find) -> None:
+    def __init__(self, document: EpochDocument, share: HeldShare, find: Find, tell: tenancy.Held = tenancy.unsaid) -> None:
+        """`tell`: told, now and after each change, of what share there is no other in memory."""
         self._record = document.record
         self._share = share
         self._find = find
         self._fits = b"".join(document.commitments)
+        self._tell = tell
         self._version: int | None = None
         self._in_force: bool | None = None
         self._doubt: _Doubt | None = None
         self._lock = threading.Lock()
+        tell(self._fits)
 
     def share(self) -> HeldShare:
         """The share as of the last look at the chain."""
@@ -106,6 +110,7 @@ class Renewal:
             if meant.commitments != self._fits:
                 self._share = self._renewed(meant)
                 self._fits = bytes(meant.commitments)
+                self._tell(self._fits)
                 telemetry.log("kms.share_renewed", epoch=self._record.epoch, block=meant.number, version=meant.version)
             self._version, self._doubt, self._in_force = meant.version, None, True
             return self._share

@@ -24,7 +24,7 @@ from bytewise.tee import mode
 from bytewise.tee.channel import End
 from bytewise.tee.policy import follow_policy, load_policy
 from bytewise.tee.quoters import open_quoter, verify_attestation
-from kms import keyring
+from kms import keyring, tenancy
 from kms.api import build_app, serve
 from kms.chain_view import KeyView
 from kms.dkg.authority import CeremonyView, Trust
@@ -34,13 +34,17 @@ from kms.policy import key_domain
 from kms.release import Shard
 from kms.sealing import open_sealer
 from kms.settings import ShardSettings
+from kms.tenancy import Held, unsaid
 
 Simulator = Callable[[Path], Quoter]
 """Makes a quoter from the file of a simulated platform."""
 
 
-def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) -> Shard:
-    """The shard of these settings; `ConfigurationError` for any file, key, policy or epoch that cannot be right."""
+def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, held: Held = unsaid) -> Shard:
+    """The shard of these settings, which tells `held` what share it has in memory.
+
+    `ConfigurationError` for any file, key, policy or epoch that cannot be right.
+    """
     if settings.production:
         mode.enter_production()
     document = keyring.load_document(settings.epoch_file)
@@ -65,6 +69,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView) ->
         rng=secrets.token_bytes,
         audits_per_epoch=settings.audits_per_epoch,
         release_shares=settings.release_shares,
+        held=held,
     )
 
 
@@ -90,13 +95,13 @@ def serve_shard(
     """Serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes the quoter of a simulated run."""
     # uvicorn raises the signal again when it has shut down; with our handler in place that is a clean exit.
     stop_on_signals()
-    desk = build_desk(settings, contracts, ceremonies) if settings.scribe and ceremonies is not None else None
-    if ceremonies is not None and settings.epoch_file.exists():
-        verify_meant(keyring.load_document(settings.epoch_file), ceremonies)
-    # Before its first epoch a shard has nothing to serve and may only help to make a key.
-    shard = None if desk is not None and not settings.epoch_file.exists() else build_shard(settings, contracts, view)
     folder: Path = settings.folder
-    with contextlib.ExitStack() as stack:
+    with tenancy.serving(folder) as held, contextlib.ExitStack() as stack:
+        desk = build_desk(settings, contracts, ceremonies) if settings.scribe and ceremonies is not None else None
+        if ceremonies is not None and settings.epoch_file.exists():
+            verify_meant(keyring.load_document(settings.epoch_file), ceremonies)
+        # Before its first epoch a shard has nothing to serve and may only help to make a key.
+        shard = None if desk is not None and not settings.epoch_file.exists() else build_shard(settings, contracts, view, held)
         if shard is not None:
             stack.callback(open_channels(settings, shard, contracts.chain_id, simulator).close)
         serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)

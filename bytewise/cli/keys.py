@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bytewise.cli import key_forks, key_init, key_log, key_shard
+from bytewise.cli import key_erased, key_forks, key_init, key_log, key_shard
 from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
@@ -31,6 +31,7 @@ app = typer.Typer(no_args_is_help=True, help="Keys that nobody holds: make, rene
 app.add_typer(key_log.app, name="log")
 app.add_typer(key_forks.app, name="forks")
 app.command()(key_init.init)
+app.command()(key_erased.erased)
 app.command()(key_shard.status)
 app.command()(key_shard.backup)
 app.command()(key_shard.restore)
@@ -151,9 +152,8 @@ def retire(
     reader = DocketReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
     retire_epoch(client, book, curator, epoch, found.state)
-    print(
-        f"key epoch {epoch} ({found.assurance}) is retired; each of its shards runs `python -m kms erase --config serve.toml` now"
-    )
+    now = "each of its shards is stopped and runs `python -m kms erase --config serve.toml` now"
+    print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
 
 
 def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:

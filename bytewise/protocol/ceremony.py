@@ -63,12 +63,18 @@ class Erasure:
     Nobody can check it; it can be held to it.
     """
 
+    chain_id: U256
+    """EIP-155 chain id."""
+    key_epochs: Address
+    """The `KeyEpochs` contract of the epoch."""
     epoch: U64
     """Key epoch."""
+    version: int
+    """Version of the shares that were in force then."""
     kept: Digest
-    """keccak256 of the commitments of the shares in force, one after the other; zero if the epoch is retired and none is."""
+    """keccak256 of the commitments of these shares, one after the other; zero if the shard has none of the epoch any more."""
     erased: int
-    """Files that were overwritten and removed now."""
+    """Files that were overwritten and removed, under the statement that this one takes the place of among them."""
     at: U64
     """Unix seconds, the shard's clock."""
 
@@ -203,6 +209,12 @@ class SignedPlan:
 def erasure_digest(statement: Erasure) -> Digest:
     """What a shard signs when it has erased."""
     return digests.labelled(Label.ERASURE, encode(statement))
+
+
+def verify_erasure(signed: SignedErasure) -> Erasure:
+    """The statement, if the shard that it names signed it; else `BadSignature`."""
+    verify_signature("erasure statement", erasure_digest(signed.statement), signed.signature, signed.shard)
+    return signed.statement
 
 
 def signers_needed(count: int, threshold: int) -> int:

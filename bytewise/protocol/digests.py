@@ -83,7 +83,7 @@ class Label(enum.Enum):
     CEREMONY_CANARY = "bytewise/v1/ceremony-canary"
     CEREMONY_TRANSCRIPT = "bytewise/v1/ceremony-transcript"
     CEREMONY_SEED = "bytewise/v1/ceremony-seed"
-    ERASURE = "bytewise/v1/erased-shares"
+    ERASURE = "bytewise/v1/shares-erased-at-version"
     SHARD_BACKUP = "bytewise/v1/shard-backup"
     JOURNAL = "bytewise/v1/journal-entry"
     PROTECTION = "bytewise/v1/protected-vote"

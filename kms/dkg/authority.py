@@ -23,6 +23,10 @@ class CeremonyView(Protocol):
         """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""
         ...
 
+    def is_open_for_disputes(self, epoch: int) -> bool:
+        """Whether a dispute may still need the key of the epoch, at that block; `Unavailable` if the chain cannot be read."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Trust:
@@ -86,6 +90,13 @@ def is_wanted(plan: Plan, commitments: Sequence[Blob], epoch: EpochOnChain) -> b
         return False
     before = plan.source.commitments if plan.source is not None else ()
     return epoch.commitments in (b"".join(commitments), b"".join(before))
+
+
+def is_over(view: CeremonyView, epoch: int, on_chain: EpochOnChain) -> bool:
+    """Whether nobody can need shares of the epoch any more: it is retired, or compromised and the time of disputes is over."""
+    if on_chain.state is EpochState.COMPROMISED:
+        return not view.is_open_for_disputes(epoch)
+    return on_chain.state is EpochState.RETIRED
 
 
 def _are_holders(plan: Plan, epoch: EpochOnChain) -> bool:

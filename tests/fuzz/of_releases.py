@@ -89,7 +89,8 @@ def documents(folder: Path) -> Target:
     world.chain.open(case)
     world.release(ours, case)
     own = folder / "shard-1"
-    erasure = SignedErasure(Erasure(U64(1), world.chain.facts.policy, 1, U64(7)), ours.info().shard, Blob(bytes(65)))
+    said = Erasure(CONTRACTS.chain_id, CONTRACTS.key_epochs, U64(1), 0, world.chain.facts.policy, 1, U64(7))
+    erasure = SignedErasure(said, ours.info().shard, Blob(bytes(65)))
     share = decode(SealedShare, (own / "share-1.json").read_bytes())
     seeds = (
         world.document,

@@ -37,6 +37,10 @@ class FileChain:
         """What the file says, of whatever epoch."""
         return decode(EpochOnChain, self.path.read_bytes())
 
+    def is_open_for_disputes(self, epoch: int) -> bool:
+        """Nothing here is compromised."""
+        return True
+
 
 class ToldDesk(Desk):
     """A desk that has a moment before each answer."""

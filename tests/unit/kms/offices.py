@@ -29,10 +29,13 @@ class OneEpoch:
     """`CeremonyView` of a chain that has one epoch, or none."""
 
     def __init__(self) -> None:
-        self.epoch = NO_EPOCH
+        self.epoch, self.open_for_disputes = NO_EPOCH, True
 
     def key_epoch(self, epoch: int) -> EpochOnChain:
         return self.epoch
+
+    def is_open_for_disputes(self, epoch: int) -> bool:
+        return self.open_for_disputes
 
 
 CHANNEL = "127.0.0.1:1"

@@ -23,6 +23,7 @@ from kms.dkg.erasing import erase
 from kms.files import write_whole
 from kms.serve import verify_meant
 from kms.shares import combine_values, split
+from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.world import World
 
@@ -238,10 +239,8 @@ def test_a_folder_that_was_put_back_as_a_whole_does_not_serve_what_the_chain_mea
 def test_of_a_retired_epoch_every_share_is_erased_with_a_word_about_it(station: Station) -> None:
     station.deal_again()
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
-    said = erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock())
+    said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
     assert (said.statement.erased, said.statement.kept) == (2, bytes(32))
-    assert list(station.folder.glob("share-*")) == [] and (station.folder / "erasure-1.json").exists()
-    assert (
-        erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock()).statement.erased
-        == 0
-    )
+    assert list(station.folder.glob("share-*")) == [] and (station.folder / "erasure-1-v1-none.json").exists()
+    again = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
+    assert again == said, "what was said stands"

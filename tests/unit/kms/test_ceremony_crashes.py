@@ -11,6 +11,7 @@ from bytewise.service.clock import SystemClock
 from kms.dkg.erasing import erase
 from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Ceremony
+from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.moments import Crash, Fuse
 from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
@@ -97,11 +98,12 @@ def test_a_shard_that_dies_at_every_moment_of_a_refresh_and_of_erasing_has_one_s
     said = None
     while said is None:
         try:
-            said = erase(who.folder, document, who.ceremonies(), chain, SystemClock())
+            said = erase(who.folder, document, CONTRACTS, who.ceremonies(), chain, SystemClock())
         except Crash:
             continue
     who.fuse.lit = False
-    assert {each.split()[1] for each in who.fuse.burnt} == {"commit:", "open", "os.remove"} and len(who.fuse.burnt) >= 5
+    assert {each.split()[1] for each in who.fuse.burnt} == {"commit:", "open", "os.remove", "os.rename"}
+    assert len(who.fuse.burnt) >= 5 and said.statement.version == 1
     assert len(list(who.folder.glob("share-3*"))) == 1 and who.ceremonies().running() == ()
     shares_make_the_key(state, numbered(shards))
 

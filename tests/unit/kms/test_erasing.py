@@ -8,26 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.ceremony import SharesSource, SignedErasure, announce, erasure_digest
+from bytewise.protocol.ceremony import Erasure, SharesSource, SignedErasure, announce, erasure_digest, verify_erasure
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.protocol.keys import EpochDocument, EpochState
-from bytewise.protocol.signing import verify_signature
-from bytewise.protocol.units import ZERO_DIGEST, Blob
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
+from kms.backup import back_up, restore
 from kms.dkg import desk, erasing
 from kms.dkg.erasing import erase
 from kms.dkg.scribe import Scribe, epoch_document
 from kms.dkg.state import Ceremony, Phase
 from kms.files import wipe_draft, write_whole
+from kms.policy import key_domain
 from tests.unit.kms.ceremonies import SCRIBE
-from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.offices import Office, OneEpoch, Turns, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
 
 
 def erased(who: Office, document: EpochDocument) -> SignedErasure:
     """What `python -m kms erase` does at a shard."""
-    return erase(who.folder, document, who.ceremonies(), who.chain, SystemClock())
+    return erase(who.folder, document, CONTRACTS, who.ceremonies(), who.chain, SystemClock())
 
 
 def test_old_shares_are_erased_only_when_the_chain_means_the_new_ones(tmp_path: Path) -> None:
@@ -42,11 +47,11 @@ def test_old_shares_are_erased_only_when_the_chain_means_the_new_ones(tmp_path: 
     chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
     said = erased(shards[0], document)
     assert said.statement.erased == 1 and len(list(folder.glob("share-3*.json"))) == 1
-    verify_signature("erasure", erasure_digest(said.statement), said.signature, shards[0].signer.address)
+    assert said.shard == shards[0].signer.address and verify_erasure(said) == said.statement
     shares_make_the_key(again, numbered(shards))
     with pytest.raises(ConfigurationError):
         shards[0].share(3, source.commitments)
-    assert erased(shards[0], document).statement.erased == 0
+    assert erased(shards[0], document) == said, "what was said stands"
     with pytest.raises(ConfigurationError):
         keyring.erase_others(shards[1].folder, 3, tuple(reversed(document.commitments)))
     shares_make_the_key(again, numbered(shards))
@@ -141,7 +146,7 @@ def test_a_share_that_was_whole_and_had_no_name_yet_is_erased_with_its_epoch(
     first.restart()
     first.chain.epoch = replace(first.chain.epoch, state=EpochState.RETIRED)
     said = erased(first, epoch_document(state)).statement
-    assert (said.kept, said.erased) == (ZERO_DIGEST, 1) and not list(first.folder.glob("*3-*"))
+    assert (said.kept, said.erased) == (ZERO_DIGEST, 1) and not list(first.folder.glob("[ks]*3-*"))
 
 
 def test_what_a_crash_left_of_other_shares_is_erased_and_the_share_in_force_stays(
@@ -161,7 +166,7 @@ def test_what_a_crash_left_of_other_shares_is_erased_and_the_share_in_force_stay
     # A restore that died, a draft, and an ML-KEM key whose share was never written.
     assert erased(shards[0], epoch_document(made)).statement.erased == 2
     assert not list((folder / ".restoring").iterdir())
-    after = {path.name for path in folder.iterdir()} - {".restoring", "erasure-3.json"}
+    after = {path.name for path in folder.iterdir()} - {".restoring", "erasure-3-v0.json", "serving.lock"}
     assert after == before | {"share-30.draft"}, "another epoch's is not touched"
     shares_make_the_key(made, numbered(shards))
 
@@ -185,3 +190,93 @@ def test_who_erases_a_draft_never_touches_a_file_that_has_its_name(
         write_whole(path, b"a share")
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"a share"] * linked
     assert not wipe_draft(path.with_suffix(".draft"))
+
+
+def refreshed(folder: Path) -> tuple[list[Office], OneEpoch, EpochDocument, EpochDocument]:
+    """2 of 2 shards with two versions of their shares, of which the chain means the second; the documents of both."""
+    shards, chain = offices(folder, 2)
+    made = run(scribe_of(folder, plan(shards, 2, 2), shards))
+    source = on_chain(chain, made)
+    again = run(scribe_of(folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    document = epoch_document(again)
+    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    return shards, chain, epoch_document(made), document
+
+
+def statements(who: Office) -> dict[str, Erasure]:
+    """All that it ever said."""
+    return {path.name: verify_erasure(decode(SignedErasure, path.read_bytes())) for path in who.folder.glob("erasure-*")}
+
+
+def test_what_was_said_of_a_refresh_is_there_beside_what_is_said_at_the_end_and_both_name_their_network(tmp_path: Path) -> None:
+    shards, chain, _, document = refreshed(tmp_path)
+    erased(shards[0], document)
+    chain.epoch = replace(chain.epoch, state=EpochState.RETIRED)
+    erased(shards[0], document)
+    said = statements(shards[0])
+    assert sorted(said) == ["erasure-3-v1-none.json", "erasure-3-v1.json"]
+    assert [(each.kept == ZERO_DIGEST, each.erased) for _, each in sorted(said.items())] == [(True, 1), (False, 1)]
+    for each in said.values():
+        named = each.chain_id, each.key_epochs, each.epoch, each.version
+        assert named == (CONTRACTS.chain_id, CONTRACTS.key_epochs, 3, 1)
+        for other in (replace(each, chain_id=U256(1)), replace(each, key_epochs=CONTRACTS.anchor), replace(each, version=2)):
+            assert erasure_digest(other) != erasure_digest(each)
+
+
+def test_what_is_erased_later_under_the_same_word_is_added_to_it(tmp_path: Path) -> None:
+    shards, _, before, document = refreshed(tmp_path)
+    files = {path: path.read_bytes() for path in shards[0].folder.glob("share-3*")}
+    first = erased(shards[0], document)
+    for path, data in files.items():  # out of a copy of the folder, for example
+        path.write_bytes(data)
+    again = erased(shards[0], document)
+    assert (first.statement.erased, again.statement.erased) == (1, 2)
+    assert list(statements(shards[0]).values()) == [again.statement]
+    with pytest.raises(ConfigurationError):
+        shards[0].share(3, before.commitments)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"of another"])
+def test_beside_a_statement_that_cannot_be_read_nothing_is_erased(tmp_path: Path, data: bytes) -> None:
+    shards, _, before, document = refreshed(tmp_path)
+    path = shards[0].folder / "erasure-3-v1.json"
+    if data == b"of another":
+        signed = erased(shards[1], document)
+        data = encode(replace(signed, statement=replace(signed.statement, epoch=U64(2))))
+    path.write_bytes(data)
+    with pytest.raises(ConfigurationError, match=r"erasure-3-v1\.json.*move it away, nothing was erased"):
+        erased(shards[0], document)
+    assert shards[0].share(3, before.commitments) and path.read_bytes() == data
+
+
+def test_of_a_compromised_epoch_all_shares_are_erased_once_no_dispute_can_need_them(tmp_path: Path) -> None:
+    shards, chain, _, document = refreshed(tmp_path)
+    chain.epoch = replace(chain.epoch, state=EpochState.COMPROMISED)
+    assert erased(shards[0], document).statement.kept != ZERO_DIGEST
+    assert shards[0].share(3, document.commitments), "disputes that are open still need it"
+    chain.open_for_disputes = False
+    assert erased(shards[0], document).statement.kept == ZERO_DIGEST
+    assert list(shards[0].folder.glob("share-3*")) == []
+
+
+def test_shares_of_a_compromised_epoch_come_back_from_a_backup_only_while_disputes_can_need_them(tmp_path: Path) -> None:
+    shards, chain, _, _ = refreshed(tmp_path)
+    chain.epoch = replace(chain.epoch, state=EpochState.COMPROMISED)
+    folder, file, key = shards[0].folder, tmp_path / "backup", bytes(32)
+    records = ReleaseRecords(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), key_domain(CONTRACTS))
+    back_up(folder, file, key, records, SystemClock(), os.urandom)
+    for open_, back in ((True, 1), (False, 0)):
+        keyring.erase_all(folder, 3)
+        chain.open_for_disputes = open_
+        restore(file, key, folder, records, chain)
+        assert len(list(folder.glob("share-3*"))) == back
+
+
+def test_who_has_no_place_any_more_erases_all_it_has(tmp_path: Path) -> None:
+    shards, chain, before, document = refreshed(tmp_path)
+    chain.epoch = replace(chain.epoch, shards=(shards[1].signer.address, SCRIBE.address), version=2)
+    said = erased(shards[0], before).statement
+    assert (said.kept, said.version, said.erased) == (ZERO_DIGEST, 2, 2)
+    other = replace(document, record=replace(document.record, public_key=document.commitments[1]))
+    with pytest.raises(ConfigurationError, match="another key than the epoch file"):
+        erased(shards[1], other)

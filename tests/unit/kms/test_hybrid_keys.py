@@ -20,6 +20,7 @@ from kms.dkg.member import kem_seed
 from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Phase
 from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for
+from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch, offices, plan
 from tests.unit.kms.test_ceremony_crashes import died_around, dying, made_a_file
 from tests.unit.kms.world import World
@@ -181,7 +182,7 @@ def test_a_restore_leaves_out_the_key_of_a_share_that_the_chain_wants_no_more(st
 
 def test_the_end_of_an_epoch_erases_the_key_with_the_share(station: Station) -> None:
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
-    said = erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock())
+    said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
     assert said.statement.erased == 1 and not station.kem().exists()
     assert not list(station.folder.glob("share-*"))
 
@@ -190,10 +191,8 @@ def test_an_attempt_that_never_came_into_force_is_erased_with_its_key(station: S
     station_share = keyring.open_share(station.folder, station.world.document)
     keyring.seal_share(station.folder, EPOCH, 1, 5, "-0a1b")
     keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), "-0a1b")
-    assert (
-        erase(station.folder, station.world.document, station.world.ceremonies(1), station.chain, SystemClock()).statement.erased
-        == 1
-    )
+    said = erase(station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock())
+    assert said.statement.erased == 1
     assert sorted(path.name for path in station.folder.glob("kem-*")) == [station.kem().name]
     assert keyring.open_share(station.folder, station.world.document).kem_seed() == station_share.kem_seed()
 

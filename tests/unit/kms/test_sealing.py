@@ -91,7 +91,7 @@ def test_a_shard_makes_renews_erases_backs_up_and_restores_shares_under_any_of_t
     chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
     records = ReleaseRecords(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), key_domain(CONTRACTS))
     back_up(folder, tmp_path / "file", b"k" * 32, records, SystemClock(), os.urandom)
-    assert erase(folder, document, first.ceremonies(), chain, SystemClock(), sealing).statement.erased == 1
+    assert erase(folder, document, CONTRACTS, first.ceremonies(), chain, SystemClock(), sealing).statement.erased == 1
     assert keyring.open_share(folder, document, first.sealer()).index == 1
     assert (folder / "storage.key").exists() == (sealing == Sealing())
     for path in folder.iterdir():

@@ -1,0 +1,167 @@
+"""`bytewise kms erased`: what shards say that they erased, held against a chain; and what it takes of each lie."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol.ceremony import Erasure, SignedErasure, erasure_digest
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
+from bytewise.service.clock import SystemClock
+from chain.calls import measured
+from chain.epoch_acts import retire_epoch
+from chain.office_acts import compromise_epoch
+from chain.params import DEVNET
+from chain.transactions import send_all
+from kms import keyring
+from kms.chain_view import ChainCeremonyView
+from kms.dkg.erasing import erase, statement_file
+from kms.dkg.erasures import Wanted, count, judge, wanted_shares
+from tests.devnet import reader
+from tests.unit.cli.test_kms import CURATOR, Site, site
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.world import World
+
+__all__ = ["site"]
+
+
+def erased_at(site: Site, index: int) -> Path:
+    """Shard `index` erases, as the chain allows it; the file of its word."""
+    folder, world = site.world.settings.shards[index - 1].folder, site.world
+    view = ChainCeremonyView(reader(site.anvil, site.network))
+    said = erase(folder, world.document, site.network.contracts, world.ceremonies(index), view, SystemClock())
+    return folder / statement_file(said.statement)
+
+
+def files(*paths: Path) -> list[str]:
+    return [str(path) for path in paths]
+
+
+@pytest.mark.e2e
+def test_a_retired_key_is_out_of_reach_once_all_but_a_threshold_said_so(site: Site) -> None:
+    site.next_epoch()
+    site.anvil.pass_time(DEVNET.times.key_retention + 1)
+    retire_epoch(site.anvil.client, site.network, CURATOR, 1, EpochState.DRAINING)
+    first, second = erased_at(site, 1), erased_at(site, 2)
+    site.said()
+    assert site.kms("erased", *files(first, first)) == Exit.INCONCLUSIVE
+    assert "1 of 3 shards say so; 2 must" in (told := site.said()) and "missing are shards 2, 3" in told
+    assert site.kms("erased", *files(first, second)) == Exit.OK
+    assert "2 of 3 shards say so" in (told := site.said()) and "out of reach, if they kept their word: the key of epoch 1" in told
+    assert "NOT" not in told and "has no share of the epoch since" in told
+    forged = site.folder / "forged.json"
+    forged.write_bytes(second.read_bytes().replace(b'"erased":1', b'"erased":9'))
+    assert site.kms("erased", *files(first, second, forged), "--output", "json") == Exit.MISMATCH
+    state = json.loads(site.said())
+    assert (state["state"], state["said"], state["needed"], state["enough"]) == ("RETIRED", [1, 2], 2, True)
+    assert [bool(each["false"]) for each in state["statements"]] == [False, False, True]
+    forged.write_bytes(b"{}")
+    assert site.kms("erased", *files(forged)) == Exit.USAGE
+    assert "is no erasure statement (`python -m kms erase` writes them)" in site.said()
+
+
+@pytest.mark.e2e
+def test_of_a_compromised_key_shares_go_when_its_disputes_are_over(site: Site) -> None:
+    act = measured(site.anvil.client, site.network, CURATOR, compromise_epoch(1))
+    send_all(site.anvil.client, [act], 20.0)
+    kept = erased_at(site, 1)
+    assert kept.name == "erasure-1-v0.json"
+    assert site.kms("erased", *files(kept)) == Exit.INCONCLUSIVE
+    assert "keeps its share of the epoch" in site.said()
+    site.anvil.pass_time(DEVNET.times.key_retention + 1)
+    gone = [erased_at(site, index) for index in (1, 2)]
+    assert site.kms("erased", *files(kept, *gone)) == Exit.OK
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("erased"))
+
+
+NEW = Blob(b"\x04" + b"\x01" * 64 + b"\x04" + b"\x02" * 64)
+
+
+def on_chain(world: World, state: EpochState = EpochState.ACTIVE, version: int = 1) -> EpochOnChain:
+    """2 of 3 with other shares than were dealt, if the version is not the first."""
+    record = world.document.record
+    joined = Blob(b"".join(world.document.commitments)) if version == 0 else NEW
+    holders = tuple(each.address for each in record.shards)
+    return EpochOnChain(state, record.public_key, joined, holders, record.threshold, version, ZERO_DIGEST)
+
+
+def signer_of(world: World, index: int) -> LocalSigner:
+    return keyring.signer(world.settings.shards[index - 1].folder)
+
+
+def said(world: World, index: int, **changes: object) -> SignedErasure:
+    """What the shard says of the refresh, or something else."""
+    plain = Erasure(CONTRACTS.chain_id, CONTRACTS.key_epochs, U64(1), 1, keccak256(NEW), 1, U64(7))
+    statement, signer = replace(plain, **changes), signer_of(world, index)  # type: ignore[arg-type]
+    return SignedErasure(statement, signer.address, signer.sign(erasure_digest(statement)))
+
+
+def counted(wanted: Wanted, *signed: SignedErasure) -> list[int]:
+    return sorted(count([judge(each, wanted) for each in signed], wanted))
+
+
+def test_what_counts_for_old_shares_is_a_word_about_the_version_in_force(world: World) -> None:
+    wanted = wanted_shares(CONTRACTS, 1, on_chain(world), None)
+    assert counted(wanted, said(world, 1), said(world, 3), said(world, 3)) == [1, 3] and wanted.needed == 2
+    assert counted(wanted, said(world, 2, kept=ZERO_DIGEST)) == [2], "who has none has no old one"
+    for wrong in ({"version": 0}, {"version": 2}, {"kept": Digest(b"\x01" * 32)}):
+        judged = judge(said(world, 1, **wrong), wanted)
+        assert judged.besides and not judged.false and counted(wanted, said(world, 1, **wrong)) == []
+
+
+@pytest.mark.parametrize("changes", [{"chain_id": U256(1)}, {"key_epochs": CONTRACTS.anchor}])
+def test_a_word_about_another_network_is_none_about_this(world: World, changes: dict[str, object]) -> None:
+    wanted = wanted_shares(CONTRACTS, 1, on_chain(world), None)
+    assert "is about chain" in judge(said(world, 1, **changes), wanted).false
+    assert counted(wanted, said(world, 1, **changes)) == []
+
+
+def test_a_word_in_anothers_name_is_false_and_a_strangers_does_not_count(world: World) -> None:
+    wanted = wanted_shares(CONTRACTS, 1, on_chain(world), None)
+    borrowed = replace(said(world, 1), shard=signer_of(world, 2).address)
+    assert "did not sign it" in judge(borrowed, wanted).false
+    stranger = LocalSigner(b"\x51" * 32)
+    signed = SignedErasure(said(world, 1).statement, stranger.address, stranger.sign(erasure_digest(said(world, 1).statement)))
+    assert judge(signed, wanted).besides == "had none of these shares" and counted(wanted, borrowed, signed) == []
+
+
+@pytest.mark.parametrize("state", [EpochState.RETIRED, EpochState.COMPROMISED])
+def test_at_the_end_of_an_epoch_only_who_has_nothing_counts(world: World, state: EpochState) -> None:
+    wanted = wanted_shares(CONTRACTS, 1, on_chain(world, state), None)
+    assert counted(wanted, said(world, 1), said(world, 2, kept=ZERO_DIGEST)) == [2]
+
+
+def test_who_had_the_shares_before_is_counted_by_their_document(world: World) -> None:
+    """The key moved to one other shard: the three of before have to say it, under their own threshold."""
+    moved = replace(on_chain(world), shards=(CURATOR.address, signer_of(world, 1).address))
+    wanted = wanted_shares(CONTRACTS, 1, moved, world.document)
+    assert (wanted.needed, len(wanted.holders)) == (2, 3)
+    assert counted(wanted, said(world, 1), said(world, 3, kept=ZERO_DIGEST)) == [1, 3]
+    assert counted(wanted_shares(CONTRACTS, 1, moved, None), said(world, 3, kept=ZERO_DIGEST)) == []
+
+
+def other_key(document: EpochDocument) -> EpochDocument:
+    return replace(document, record=replace(document.record, public_key=document.record.shards[0].verification_key))
+
+
+def test_what_cannot_be_counted_is_asked_wrongly(world: World) -> None:
+    document = world.document
+    with pytest.raises(ConfigurationError, match="the chain has none"):
+        wanted_shares(CONTRACTS, 1, on_chain(world, EpochState.NONE), None)
+    with pytest.raises(ConfigurationError, match="none was to be erased"):
+        wanted_shares(CONTRACTS, 1, on_chain(world, version=0), None)
+    with pytest.raises(ConfigurationError, match="the document of the shares in force"):
+        wanted_shares(CONTRACTS, 1, on_chain(world, version=0), document)
+    for wrong in (other_key(document), replace(document, record=replace(document.record, epoch=U64(2)))):
+        with pytest.raises(ConfigurationError, match="is no document of the key of epoch 1"):
+            wanted_shares(CONTRACTS, 1, on_chain(world), wrong)

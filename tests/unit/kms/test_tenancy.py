@@ -1,0 +1,138 @@
+"""No shard says that it has no old share while a process still has one: who erases sees who serves, and what that one holds."""
+
+import functools
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import SignedErasure
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
+from bytewise.protocol.succession import first_standing
+from bytewise.protocol.units import ZERO_DIGEST, Blob
+from bytewise.service.clock import SystemClock
+from bytewise.service.settings import child_environment
+from kms import keyring, tenancy
+from kms.dkg.erasing import erase
+from kms.keyring import points_of
+from kms.release import Shard
+from kms.renewed import as_dealt
+from tests.unit.kms.offices import OneEpoch
+from tests.unit.kms.test_process import answers, config
+from tests.unit.kms.test_renewed import dealt_again, mean
+from tests.unit.kms.world import World, wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def folder_of(world: World) -> Path:
+    return world.settings.shards[0].folder
+
+
+def chain_of(world: World, commitments: Blob | None = None, state: EpochState = EpochState.ACTIVE) -> OneEpoch:
+    """What the chain says to who erases: these shares, or those that were dealt."""
+    record, chain = world.document.record, OneEpoch()
+    first = Blob(b"".join(world.document.commitments))
+    holders = tuple(each.address for each in record.shards)
+    version = int(commitments is not None)
+    chain.epoch = EpochOnChain(state, record.public_key, commitments or first, holders, record.threshold, version, ZERO_DIGEST)
+    return chain
+
+
+def erased(world: World, chain: OneEpoch, document: EpochDocument | None = None) -> SignedErasure:
+    """As `python -m kms erase` at shard 1."""
+    return erase(folder_of(world), document or world.document, world.contracts, world.ceremonies(1), chain, SystemClock())
+
+
+def started(world: World, held: tenancy.Held) -> Shard:
+    """Shard 1 as `serve` starts it."""
+    folder = folder_of(world)
+    find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
+    return Shard(
+        world.document, keyring.open_share(folder, world.document), find, keyring.signer(folder), world.contracts,
+        first_standing(world.policy), world.chain, world.records(1), os.urandom, 9, held=held,
+    )  # fmt: skip
+
+
+def test_nothing_of_an_ended_epoch_is_erased_while_a_process_serves(fresh: World) -> None:
+    chain = chain_of(fresh, state=EpochState.RETIRED)
+    with tenancy.serving(folder_of(fresh)) as held:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=r"a process serves from it .*: stop it; nothing was erased"):
+                erased(fresh, chain)
+            started(fresh, held)
+        assert keyring.open_share(folder_of(fresh), fresh.document).index == 1
+    assert erased(fresh, chain).statement.kept == ZERO_DIGEST
+
+
+def test_old_shares_are_erased_beside_a_shard_that_has_taken_the_new_one_and_not_before(fresh: World) -> None:
+    case, new = fresh.case(), dealt_again(fresh, 1)
+    fresh.chain.open(case)
+    document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
+    with tenancy.serving(folder_of(fresh)) as held:
+        shard = started(fresh, held)
+        mean(fresh, new)
+        with pytest.raises(ConfigurationError, match="or start it again on the new epoch file"):
+            erased(fresh, chain_of(fresh, new), document)
+        old = keyring.open_share(folder_of(fresh), fresh.document).scalar()
+        assert shard._renewal.share().scalar() == old, "it is there, and so is the file (control)"
+        fresh.release(shard, case)
+        said = erased(fresh, chain_of(fresh, new), document).statement
+        assert (said.erased, said.kept) == (1, keccak256(new)) and shard._renewal.share().scalar() != old
+        fresh.release(shard, case)
+
+
+def test_one_process_serves_from_a_folder_and_none_begins_while_another_erases(tmp_path: Path) -> None:
+    for one in (tenancy.serving, tenancy.alone):
+        with one(tmp_path), pytest.raises(ConfigurationError, match="another process serves"), tenancy.serving(tmp_path):
+            pass
+    with tenancy.serving(tmp_path) as held, tenancy.alone(tmp_path) as said:
+        assert said == ZERO_DIGEST
+        held(b"points")
+        with tenancy.alone(tmp_path) as now:
+            assert now == keccak256(b"points")
+    with tenancy.serving(tmp_path), tenancy.alone(tmp_path) as said:
+        assert said == ZERO_DIGEST, "what the process before said is no word of this one"
+    (tmp_path / tenancy.LOCK).write_text("no digest")
+    with tenancy.alone(tmp_path) as said:
+        assert said is None
+        with tenancy.alone(tmp_path) as other:
+            assert other == ZERO_DIGEST
+    with pytest.raises(ConfigurationError, match="No such file"), tenancy.serving(tmp_path / "nowhere"):
+        pass
+
+
+def test_what_cannot_be_said_is_refused_and_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tenancy.serving(folder_of(fresh)) as held:
+        monkeypatch.setattr(os, "pwrite", _full)
+        started(fresh, held)
+        with tenancy.alone(folder_of(fresh)) as said:
+            assert said == ZERO_DIGEST
+
+
+def _full(_file: int, _data: bytes, _at: int) -> int:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.e2e
+def test_a_serving_process_holds_its_folder_until_it_ends_however_it_ends(fresh: World) -> None:
+    (fresh.folder / "dispute.json").write_bytes(encode(fresh.chain.disputes[fresh.chain.open(fresh.case())]))
+    (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
+    module = [sys.executable, "-m", "tests.unit.kms.shard_process", str(config(fresh, 1))]
+    process = subprocess.Popen(module, cwd=ROOT, env=child_environment(), stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: answers(fresh, 1), timeout_s=60)
+        assert erased(fresh, chain_of(fresh)).statement.erased == 0, "it has the share that the chain means, and no other"
+        with pytest.raises(ConfigurationError, match="a process serves"):
+            erased(fresh, chain_of(fresh, state=EpochState.RETIRED))
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    assert erased(fresh, chain_of(fresh, state=EpochState.RETIRED)).statement.erased == 1
