@@ -11,6 +11,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from chain.access import Chain
 from chain.calls import Act, measured
+from chain.dealings import with_dealings
 from chain.epochs import ASSURANCE
 from chain.transactions import send_all
 
@@ -65,7 +66,8 @@ def reshare_epoch(
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Says who has the shares of an epoch's key after it was dealt again; the address book with the new document.
+    """Says who has the shares of an epoch's key after it was dealt again; the address book with the new document, and with who
+    had them before.
 
     `found` is what the chain has of it; if that is it already, nothing is sent.
     """
@@ -75,7 +77,7 @@ def reshare_epoch(
     words = (signed.transcript, list(signed.signatures), list(signed.consents))
     if found.commitments != b"".join(document.commitments):
         _do(client, network, curator, Act("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
-    return _with(network, document)
+    return _with(with_dealings(client, network, document), document)
 
 
 def retire_epoch(

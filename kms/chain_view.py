@@ -35,43 +35,47 @@ class KeyView(Protocol):
         ...
 
 
-class KeyChain(Protocol):
-    """The chain client as a shard needs it: reads, each pinned to one block."""
-
-    def head(self) -> int:
-        """Number of the newest block at the configured finality."""
-        ...
+class DrawingChain(Protocol):
+    """What draws auditors, read of the chain at named blocks."""
 
     def block_hash(self, number: int) -> Digest:
         """Hash of a block."""
-        ...
-
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
-        """Clock and policy."""
-        ...
-
-    def holdings(self, who: Address, block: int) -> Holdings:
-        """An account in its roles."""
-        ...
-
-    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for an account at the end of an earlier block."""
-        ...
-
-    def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
-        ...
-
-    def case(self, dispute: Digest, block: int) -> Case | None:
-        """One dispute with its current round; None if there is none."""
         ...
 
     def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
         """A batch by its number, without its locator; None if there is none."""
         ...
 
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters."""
+        ...
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for an account at the end of an earlier block."""
+        ...
+
     def pool_of(self, environment: Digest, block: int) -> Digest:
         """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        ...
+
+
+class KeyChain(DrawingChain, Protocol):
+    """The chain client as a shard needs it: reads, each pinned to one block."""
+
+    def head(self) -> int:
+        """Number of the newest block at the configured finality."""
+        ...
+
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        """One `Lens` view: protocol clock, policy."""
+        ...
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        """An account in its roles."""
+        ...
+
+    def case(self, dispute: Digest, block: int) -> Case | None:
+        """One dispute with its current round; None if there is none."""
         ...
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
@@ -124,7 +128,7 @@ class ChainKeyView:
             policy=docket.policy,
             is_verifier=any(voter.pool),
             case=None if is_audit else self._chain.case(ticket.subject, block),
-            drawing=self._drawing(ticket.voter, voter, batch_id, block) if is_audit else None,
+            drawing=drawing_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
             epoch_state=key.state,
             assurance=record.assurance,
             public_key=record.public_key,
@@ -149,19 +153,21 @@ class ChainKeyView:
             raise TryAgain("chain view", f"no key epoch {epoch} at block {block}")
         return self._chain.epoch(epoch, block)
 
-    def _drawing(self, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:
-        found = self._chain.batch(batch_id, block)
-        if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
-            return None
-        header, anchored = found
-        params = self._chain.params(anchored.params_version, block)
-        # Not today's stake: who sees the beacon could make an account that it draws.
-        stake = self._chain.stake_at(who, header.block, block)
-        ours = any(voter.pool) and voter.pool == self._chain.pool_of(header.environment, block)
-        return AuditDrawing(
-            batch=header,
-            window_end=anchored.window_end,
-            beacon=self._chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
-            rate_bps=params.shares.audit_rate_bps,
-            seats=stake // params.money.audit_unit if ours else 0,
-        )
+
+def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:
+    """What draws the auditors of a batch, `voter` among them, at a block; None without such a batch or before its beacon."""
+    found = chain.batch(batch_id, block)
+    if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
+        return None
+    header, anchored = found
+    params = chain.params(anchored.params_version, block)
+    # Not today's stake: who sees the beacon could make an account that it draws.
+    stake = chain.stake_at(who, header.block, block)
+    ours = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
+    return AuditDrawing(
+        batch=header,
+        window_end=anchored.window_end,
+        beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
+        rate_bps=params.shares.audit_rate_bps,
+        seats=stake // params.money.audit_unit if ours else 0,
+    )

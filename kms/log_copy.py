@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, ReleaseLogBroken, TryAgain
 from bytewise.protocol.grounds import Grounds
-from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import ReleaseLog, SignedRelease
+from bytewise.protocol.network import Holder
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import Domain
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import Address, address
+from bytewise.service.clock import SystemClock
 from kms.log_order import out_of_order
 from kms.shard_client import ShardClient
 
@@ -53,6 +54,22 @@ class LogCopy:
         """The file."""
         return self.folder / f"releases-{self.epoch}-{self.shard}.jsonl"
 
+    @property
+    def mark(self) -> Path:
+        """A file that says when the log was last read to its end."""
+        return self.path.with_suffix(".seen")
+
+    def seen_at(self) -> int:
+        """Unix seconds of our clock when the log was last read to its end; 0 if it never was."""
+        try:
+            return int(self.mark.read_bytes() or b"0")
+        except FileNotFoundError:
+            return 0
+        except ValueError:
+            raise ConfigurationError(
+                self.mark.name, "is not as it was kept: remove it, and run `bytewise kms log verify`"
+            ) from None
+
     def read(self, domain: Domain) -> tuple[tuple[SignedRelease, ...], LogHead]:
         """All records and the head after them; none if there is no copy. `ConfigurationError` if the copy was altered."""
         try:
@@ -62,20 +79,21 @@ class LogCopy:
             raise ConfigurationError(self.path.name, f"is not as it was kept: {error}") from None
 
     def extend(self, pages: Pages, domain: Domain) -> LogHead:
-        """Adds what the shard has beyond the copy, up to a limit; the head then.
+        """Adds what the shard has beyond the copy, up to a limit; the head then. Marks when that was, if it is all of it.
 
         `ReleaseLogBroken`, and nothing is kept of the page, if it is wrong, contradicts the copy, or ends before it; a
         signed record that contradicts is kept in a file beside the copy. `TryAgain` if the log is longer, or another process
         adds to the copy. Records that are out of order (`kms.log_order`) are kept, and `ReleaseLogBroken` names them.
         """
         with self._alone():
-            entries, head = self.read(domain)
+            began, (entries, head) = SystemClock().now(), self.read(domain)
             if entries:
                 self._verify_same(entries[-1], pages(head.next_index - 1), domain)
             self._cut_torn_line()
             for _ in range(MAX_PAGES):
                 page = pages(head.next_index)
                 if not page:
+                    self._mark_seen(began)
                     break
                 head = self._verified(page, head, domain)
                 self._append(page)
@@ -138,6 +156,13 @@ class LogCopy:
         if self.path.exists():
             os.truncate(self.path, sum(len(line) + 1 for line in self._lines()))
 
+    def _mark_seen(self, now: int) -> None:
+        # Also of a log without records: that a shard released nothing is another answer than that nobody looked.
+        self.folder.mkdir(parents=True, exist_ok=True)
+        draft = self.mark.with_suffix(".draft")
+        draft.write_bytes(b"%d" % now)
+        draft.replace(self.mark)
+
     def _append(self, page: tuple[SignedRelease, ...]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
@@ -150,6 +175,13 @@ def _said(signed: SignedRelease) -> Grounds | None:
     return None if signed.grounds is None else signed.grounds.grounds
 
 
+def copies_in(folder: Path, epoch: int) -> Iterator[LogCopy]:
+    """All copies in a folder of logs of an epoch, whoever the address book names."""
+    for path in sorted(folder.glob(f"releases-{epoch}-0x*.jsonl")):
+        with contextlib.suppress(MalformedValue):
+            yield LogCopy(folder, epoch, address(path.stem.rpartition("-")[2]))
+
+
 def pages_of(client: ShardClient, epoch: int) -> Pages:
     """The pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else."""
 
@@ -159,6 +191,6 @@ def pages_of(client: ShardClient, epoch: int) -> Pages:
     return page
 
 
-def client_of(shard: ShardRecord, timeout_s: float) -> ShardClient:
+def client_of(holder: Holder, timeout_s: float) -> ShardClient:
     """A client of a shard that takes answers as large as a page of its log."""
-    return ShardClient(shard, timeout_s, MAX_PAGE_BYTES)
+    return ShardClient(holder, timeout_s, MAX_PAGE_BYTES)

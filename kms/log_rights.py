@@ -1,26 +1,24 @@
 """Whether what shards released was somebody's right: what stands in their logs against disputes, seats and batches of the chain.
 
-An audit is judged by what it says of its batch: that the receipt is in it, and that the batch's own beacon drew the voter by its
-stake then. Not asked is in which pool the voter was, if in any, for it may have left since; nor whether the window was over, for
-that is by the clock of the protocol, and a record has the wall's.
+Two things are asked: of today's state whether there is such a right at all, and of the block whose time the record has whether it
+was one then, by the rules of the shard itself. Only archive nodes have an old block's state; without one the second is left open.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from bytewise.protocol import merkle, sortition
-from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.docket import AnchoredBatch, Case, Seat
-from bytewise.protocol.errors import Fault
+from bytewise.protocol.docket import Case, Docket, Holdings, Seat
+from bytewise.protocol.errors import Fault, NoAgreement, RpcRefused, TryAgain
 from bytewise.protocol.grounds import AuditPlace
-from bytewise.protocol.keys import GIVEN, SignedRelease
+from bytewise.protocol.keys import GIVEN, AuditDrawing, EpochState, SignedRelease
 from bytewise.protocol.messages import Ticket, TicketKind
-from bytewise.protocol.receipt import BatchHeader
-from bytewise.protocol.units import Address, Digest, hex0x
-from kms.chain_view import BEACON_DELAY_BLOCKS
+from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
+from kms import policy
+from kms.chain_view import BEACON_DELAY_BLOCKS, NO_CASES, DrawingChain, drawing_at
 
 
-class Court(Protocol):
+class Court(DrawingChain, Protocol):
     """What is read of the chain."""
 
     def case(self, dispute: Digest, block: int) -> Case | None:
@@ -31,43 +29,114 @@ class Court(Protocol):
         """Members of a round of a dispute."""
         ...
 
-    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
-        """A batch by its number; None if there is none."""
+    def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
+        """The blocks of that time, up to a block."""
         ...
 
-    def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        """The protocol clock."""
         ...
 
-    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for an account at the end of an earlier block."""
+    def holdings(self, who: Address, block: int) -> Holdings:
+        """An account in its roles."""
         ...
 
-    def block_hash(self, number: int) -> Digest:
-        """Hash of a block."""
+    def epoch_state(self, epoch: int, block: int) -> EpochState:
+        """State of a key epoch."""
         ...
 
 
-def without_right(entries: Iterable[SignedRelease], court: Court, block: int, timestamp: int) -> Iterator[str]:
-    """A line for each release to a ticket that was nobody's right, read at a block of that time.
+class Judged(NamedTuple):
+    """What the chain says of the releases of one log."""
 
-    What was decided after that block is not judged: the node that we ask may be behind the shard's. Nor is an audit of before
-    shards kept grounds.
+    wrong: list[str]
+    """A line for each that was nobody's right."""
+    undated: list[int]
+    """Indices of records of which the node could not say whether they were a right when they were made."""
+
+
+class _Then(NamedTuple):
+    """The chain at the block in which a shard decided."""
+
+    clock: int
+    state: EpochState
+    case: Case | None
+    drawing: AuditDrawing | None
+
+
+def judge(entries: Iterable[SignedRelease], court: Court, block: int, timestamp: int) -> Judged:
+    """Judges each release by its ticket, read at a block of that time and at the block that the record names by its time.
+
+    What was decided after that block is not judged: the node that we ask may be behind the shard's. Nor is the draw of an audit
+    of before shards kept grounds.
     """
+    wrong, undated = [], []
     for signed in entries:
         record, right = signed.record, signed.right
         if right is None or record.decision not in GIVEN or record.decided_at > timestamp:
             continue
-        problem = ""
-        if right.ticket.kind == TicketKind.DISPUTE.value:
-            problem = _problem(right.ticket, court, block)
-        elif signed.grounds is not None and signed.grounds.grounds.audit is not None:
-            problem = _audit_problem(right.ticket, signed.grounds.grounds.audit, court, block)
+        place = None if signed.grounds is None else signed.grounds.grounds.audit
+        problem = _problem(right.ticket, place, court, block)
+        try:
+            problem = problem or _problem_then(right.ticket, place, court, record.decided_at, block)
+        except (RpcRefused, NoAgreement):
+            undated.append(int(record.index))
         if problem:
-            yield f"record {record.index} released without a right: {problem}"
+            wrong.append(f"record {record.index} released without a right: {problem}")
+    return Judged(wrong, undated)
 
 
-def _problem(ticket: Ticket, court: Court, block: int) -> str:
+def _problem(ticket: Ticket, place: AuditPlace | None, court: Court, block: int) -> str:
+    if ticket.kind == TicketKind.DISPUTE.value:
+        return _dispute_problem(ticket, court, block)
+    return "" if place is None else _audit_problem(ticket, place, court, block)
+
+
+def _problem_then(ticket: Ticket, place: AuditPlace | None, court: Court, decided_at: int, block: int) -> str:
+    problem = f"it says that it was decided at {decided_at}, and no block has that time"
+    for number in reversed(court.numbers_at(decided_at, block)):
+        problem = _problem_at(ticket, place, court, number)
+        if not problem:
+            break
+    return problem
+
+
+def _problem_at(ticket: Ticket, place: AuditPlace | None, court: Court, number: int) -> str:
+    then = _read(ticket, place, court, number)
+    try:
+        policy.verify_unexpired(ticket, then.clock)
+        if ticket.kind == TicketKind.DISPUTE.value:
+            policy.dispute_seats(ticket, then.case, number)
+        elif place is not None:
+            _verify_audit(ticket, place, then)
+        policy.verify_epoch(ticket, then.state)
+    except (Fault, TryAgain) as error:
+        return f"at block {number}, when it was decided: {error}"
+    return ""
+
+
+def _verify_audit(ticket: Ticket, place: AuditPlace, then: _Then) -> Ticket:
+    policy.verify_audit(ticket)
+    if then.drawing is None:
+        raise TryAgain("chain view", f"no batch {place.batch_id} or no beacon")
+    policy.audit_seats(ticket, then.drawing, then.clock)
+    return ticket
+
+
+def _read(ticket: Ticket, place: AuditPlace | None, court: Court, block: int) -> _Then:
+    is_dispute = ticket.kind == TicketKind.DISPUTE.value
+    drawing = None
+    if not is_dispute and place is not None:
+        drawing = drawing_at(court, ticket.voter, court.holdings(ticket.voter, block), place.batch_id, block)
+    return _Then(
+        clock=court.docket(ZERO_ADDRESS, block, NO_CASES).clock,
+        state=court.epoch_state(ticket.key_epoch, block),
+        case=court.case(ticket.subject, block) if is_dispute else None,
+        drawing=drawing,
+    )
+
+
+def _dispute_problem(ticket: Ticket, court: Court, block: int) -> str:
     case = court.case(ticket.subject, block)
     if case is None:
         return f"there is no dispute {hex0x(ticket.subject)}"

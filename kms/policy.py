@@ -13,7 +13,7 @@ from bytewise.protocol.appraisal import EvidenceType, entry_digest
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import BudgetSpent, EpochClosed, EvidenceRefused, ForeignChain, TicketRefused, TryAgain
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.keys import ChainFacts, EpochState, ReleaseRequest
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.reasons import TicketFlaw
@@ -78,12 +78,58 @@ def verify_right(request: ReleaseRequest, admitted: Admitted, contracts: Contrac
     ticket = request.ticket
     if admitted.peer.hello.policy != facts.policy:
         raise TryAgain("appraisal policy", "the chain has another than this shard")
-    if facts.clock >= ticket.expires_at:
-        raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {facts.clock}", TicketFlaw.EXPIRED)
+    verify_unexpired(ticket, facts.clock)
     _verify_assurance(admitted.peer.evidence, facts)
-    seats = _dispute_seats(ticket, facts) if ticket.kind == TicketKind.DISPUTE.value else _drawn(request, contracts, facts)
-    _verify_epoch(ticket, facts.epoch_state)
+    is_dispute = ticket.kind == TicketKind.DISPUTE.value
+    seats = dispute_seats(ticket, facts.case, facts.number) if is_dispute else _drawn(request, contracts, facts)
+    verify_epoch(ticket, facts.epoch_state)
     return seats
+
+
+def verify_unexpired(ticket: Ticket, clock: int) -> Ticket:
+    """The ticket, unless it has expired by the protocol clock."""
+    if clock >= ticket.expires_at:
+        raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {clock}", TicketFlaw.EXPIRED)
+    return ticket
+
+
+def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
+    """The state of the ticket's key epoch, if that is open for such a ticket."""
+    open_states = {EpochState.ACTIVE, EpochState.DRAINING}
+    if ticket.kind == TicketKind.DISPUTE.value:
+        open_states.add(EpochState.COMPROMISED)
+    if state not in open_states:
+        raise EpochClosed(ticket.key_epoch, state.name)
+    return state
+
+
+def dispute_seats(ticket: Ticket, case: Case | None, block: int) -> int:
+    """Seats of the ticket's voter in the round that commits or reveals; `case` is the ticket's dispute at a block."""
+    if case is None:
+        raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
+    if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
+        raise TicketRefused(f"dispute is about receipt {case.receipt_id.hex()}", TicketFlaw.OTHER_DISPUTE)
+    if case.phase > Phase.REVEAL or case.round > ticket.round:
+        raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}", TicketFlaw.ROUND_OVER)
+    if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):
+        raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {block}")
+    return _seats_of(ticket, case)
+
+
+def verify_audit(ticket: Ticket) -> Ticket:
+    """The ticket of an audit, if it names what such a ticket names."""
+    if ticket.subject != ticket.receipt_id or ticket.round != 0:
+        raise TicketRefused("an audit's subject is its receipt, its round 0", TicketFlaw.NO_AUDIT)
+    return ticket
+
+
+def audit_seats(ticket: Ticket, drawing: AuditDrawing, clock: int) -> int:
+    """Seats of an audit whose window is open and whose voter the batch's beacon drew."""
+    if clock > drawing.window_end:
+        raise TicketRefused(f"window of batch {drawing.batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
+    if not sortition.audit_is_drawn(drawing.beacon, ticket.receipt_id, ticket.voter, drawing.rate_bps, drawing.seats):
+        raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {ticket.receipt_id.hex()}", TicketFlaw.NOT_DRAWN)
+    return AUDIT_SEATS
 
 
 def verify_waited(standing: Standing, evidence: Appraised, facts: ChainFacts) -> Appraised:
@@ -140,28 +186,6 @@ def _verify_assurance(evidence: Appraised, facts: ChainFacts) -> Appraised:
     return evidence
 
 
-def _verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
-    open_states = {EpochState.ACTIVE, EpochState.DRAINING}
-    if ticket.kind == TicketKind.DISPUTE.value:
-        open_states.add(EpochState.COMPROMISED)
-    if state not in open_states:
-        raise EpochClosed(ticket.key_epoch, state.name)
-    return state
-
-
-def _dispute_seats(ticket: Ticket, facts: ChainFacts) -> int:
-    case = facts.case
-    if case is None:
-        raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {facts.number}")
-    if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
-        raise TicketRefused(f"dispute is about receipt {case.receipt_id.hex()}", TicketFlaw.OTHER_DISPUTE)
-    if case.phase > Phase.REVEAL or case.round > ticket.round:
-        raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}", TicketFlaw.ROUND_OVER)
-    if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):
-        raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {facts.number}")
-    return _seats_of(ticket, case)
-
-
 def _seats_of(ticket: Ticket, case: Case) -> int:
     seat = case.seat_of(ticket.voter)
     if seat is None or seat.seat_mask == 0:
@@ -170,9 +194,7 @@ def _seats_of(ticket: Ticket, case: Case) -> int:
 
 
 def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> int:
-    ticket, drawing = request.ticket, facts.drawing
-    if ticket.subject != ticket.receipt_id or ticket.round != 0:
-        raise TicketRefused("an audit's subject is its receipt, its round 0", TicketFlaw.NO_AUDIT)
+    ticket, drawing = verify_audit(request.ticket), facts.drawing
     if drawing is None:
         raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")
     signed, batch = SignedReceipt(request.receipt, request.receipt_signature, ""), drawing.batch
@@ -180,8 +202,4 @@ def _drawn(request: ReleaseRequest, contracts: Contracts, facts: ChainFacts) -> 
     if batch.operator != request.receipt.operator or batch.key_epoch != request.receipt.key_epoch:
         raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch", TicketFlaw.OTHER_BATCH)
     merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
-    if facts.clock > drawing.window_end:
-        raise TicketRefused(f"window of batch {batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
-    if not sortition.audit_is_drawn(drawing.beacon, identifier, ticket.voter, drawing.rate_bps, drawing.seats):
-        raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {identifier.hex()}", TicketFlaw.NOT_DRAWN)
-    return AUDIT_SEATS
+    return audit_seats(ticket, drawing, facts.clock)

@@ -8,6 +8,7 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, ShardRefused, TryAgain
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import Refusal
+from bytewise.protocol.network import Holder
 
 TIMEOUT_S = 5.0
 """Of one HTTP exchange."""
@@ -18,11 +19,11 @@ MAX_ANSWER_BYTES = 64 * 1024
 class ShardClient:
     """HTTPS to one shard, trusting its pinned certificate and nothing else."""
 
-    def __init__(self, shard: ShardRecord, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
+    def __init__(self, shard: ShardRecord | Holder, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
         try:
             context = ssl.create_default_context(cadata=shard.certificate)
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigurationError(f"certificate of shard {shard.index}", type(error).__name__) from None
+            raise ConfigurationError(f"certificate of shard {shard.address}", type(error).__name__) from None
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         self._url = shard.url
         self._most = most

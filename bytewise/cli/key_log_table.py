@@ -10,39 +10,136 @@ from rich.table import Table
 
 from bytewise.cli.labels import warn
 from bytewise.cli.verify import Output
-from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease
 from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.network import DealtShares
 from bytewise.protocol.suites import is_rebuilt
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import Address, Digest, hex0x
+from kms.log_holders import SharesHistory, place_of
+from kms.log_story import Entry, Kept, Story
 
 _LAST_YEAR = 253_402_300_799
 """Last second that a calendar of four-digit years can name: a shard may sign any number."""
 
 _NO_TICKET = "the shards kept no ticket"
-_SHARE = Decision.SHARE_RELEASED.name.lower()
-_GIVEN = {Decision(each).name.lower() for each in GIVEN}
 
 
 class Looked(NamedTuple):
     """What was found at one shard."""
 
-    shard: ShardRecord
-    """Which."""
-    entries: tuple[SignedRelease, ...]
-    """All that is kept of its log."""
+    kept: Kept
+    """What is kept of its log."""
+    place: int
+    """Its place among those who hold the newest shares that it had."""
+    versions: list[int]
+    """Of the shares that it has or had."""
+    former: bool
+    """Whether others have the shares now."""
     broken: list[str]
     """What is wrong with it, provably."""
     silent: str
     """Why it showed nothing; empty if it did."""
+    untold: list[int]
+    """Versions of which it showed nothing, and the copy has not all."""
+    undated: list[int]
+    """Records of which the node could not say whether they came in time."""
 
 
-def told(shard: ShardRecord, signed: SignedRelease) -> dict[str, Any]:
-    """A record as `print_story` tells it."""
-    record = signed.record
+def looked(history: SharesHistory, kept: Kept, broken: list[str], silent: str, undated: list[int]) -> Looked:
+    """What was found at a shard that has or had shares."""
+    held = [each for each in history.versions if place_of(kept.shard, each)]
+    gaps = [each.version for each in held if silent and not history.is_whole(each, kept.seen_at, kept.newest)]
+    return Looked(
+        kept=kept,
+        place=place_of(kept.shard, held[-1]),
+        versions=[each.version for each in held],
+        former=held[-1] is not history.current,
+        broken=broken,
+        silent=silent,
+        untold=gaps,
+        undated=undated,
+    )
+
+
+def print_found(epoch: int, assurance: str, found: list[Looked], output: Output) -> None:
+    """Prints what was found at each shard of a key epoch, and the epoch's label."""
+    rows = [{**_row(each), "assurance": assurance} for each in found]
+    if output is Output.JSON:
+        print(json.dumps(rows, indent=2))
+        return
+    console, table = Console(), Table(title=f"release logs of key epoch {epoch}, assurance {assurance}", title_justify="left")
+    headings = ("shard", "versions", "records", "released", "refused", "without ticket", "without grounds", "newest")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "newest" else "right")
+    for row in rows:
+        cells = {**row, "versions": ", ".join(map(str, row["versions"])), "newest": _time(row["newest"]) if row["newest"] else ""}
+        table.add_row(*(str(cells[each.replace(" ", "_")]) for each in headings))
+    console.print(table)
+    for row in rows:
+        for line, style in _lines(row):
+            console.print(line, style=style, markup=False, soft_wrap=True)
+    warn(console, assurance)
+
+
+def _lines(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    shard = f"former shard {row['shard']}, {row['address']}," if row["former"] else f"shard {row['shard']}"
+    for line in row["broken"]:
+        yield f"{shard}: {line}", "red"
+    if row["undated"]:
+        records = ", ".join(map(str, row["undated"]))
+        yield f"{shard}: whether records {records} came in time is not judged: that takes an archive node", "yellow"
+    if row["silent"] and not row["former"]:
+        yield f"{shard} shows no log: {row['silent']}", "yellow"
+    elif row["untold"]:
+        versions = ", ".join(map(str, row["untold"]))
+        yield f"{shard} shows no log: what it released of version {versions} cannot be told: {row['silent']}", "yellow"
+
+
+class Subject(NamedTuple):
+    """The key epoch of a story."""
+
+    epoch: int
+    """Its number."""
+    assurance: str
+    """Its label."""
+    history: SharesHistory
+    """Who had its shares."""
+    asked: bool
+    """Whether the chain told that, not the address book."""
+
+
+def print_story(receipt: Digest, subject: Subject, story: Story, output: Output) -> None:
+    """Prints the records of one receipt, oldest first, and who opened it under which shares."""
+    rebuilt, history = is_rebuilt(subject.epoch), subject.history
+    about: dict[str, Any] = {
+        "receipt": hex0x(receipt), "epoch": subject.epoch, "assurance": subject.assurance,
+        "opened": story.opened, "untold": story.untold,
+        "openable_together": any(each.together for each in story.reaches),
+        "key_given_to": list(dict.fromkeys(voter for each in story.reaches for voter in each.owners)) if rebuilt else [],
+        "holders_from": "chain" if subject.asked else "network.json", "strangers": list(story.strangers),
+        "shares": [_told_shares(history, story, each) for each in history.versions],
+        "openings": list(_openings(story)), "records": [_told(each) for each in story.records],
+    }  # fmt: skip
+    if output is Output.JSON:
+        print(json.dumps(about, indent=2))
+        return
+    console = Console()
+    for line in (*_summary(about), *map(_opening_line, about["openings"])):
+        console.print(line, style="bold", markup=False, soft_wrap=True)
+    for each in about["records"]:
+        console.print(f"{_time(each['decided_at'])}  {_line(each)}", markup=False, soft_wrap=True)
+    for each in about["shares"]:
+        console.print(_shares_line(each, about["holders_from"]), markup=False, soft_wrap=True)
+    warn(console, subject.assurance)
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    signed, record = entry.signed, entry.signed.record
     return {
         "decided_at": record.decided_at,
-        "shard": shard.index,
+        "shard": entry.place,
+        "address": record.shard,
+        "version": None if entry.shares is None else entry.shares.version,
         "index": record.index,
         "decision": Decision(record.decision).name.lower(),
         "voter": record.voter,
@@ -55,57 +152,21 @@ def told(shard: ShardRecord, signed: SignedRelease) -> dict[str, Any]:
     }
 
 
-def print_found(epoch: int, assurance: str, found: list[Looked], output: Output) -> None:
-    """Prints what was found at each shard of a key epoch, and the epoch's label."""
-    rows = [{**_row(each), "assurance": assurance} for each in found]
-    if output is Output.JSON:
-        print(json.dumps(rows, indent=2))
-        return
-    title = f"release logs of key epoch {epoch}, assurance {assurance}"
-    console, table = Console(), Table(title=title, title_justify="left")
-    for heading in ("shard", "records", "released", "refused", "without ticket", "without grounds", "newest"):
-        table.add_column(heading, justify="left" if heading == "newest" else "right")
-    for row in rows:
-        table.add_row(
-            *(str(row[each]) for each in ("shard", "records", "released", "refused", "without_ticket", "without_grounds")),
-            _time(row["newest"]) if row["newest"] else "",
-        )
-    console.print(table)
-    for row in rows:
-        for line in row["broken"]:
-            console.print(f"shard {row['shard']}: {line}", style="red", markup=False, soft_wrap=True)
-        if row["silent"]:
-            console.print(f"shard {row['shard']} shows no log: {row['silent']}", style="yellow", markup=False, soft_wrap=True)
-    warn(console, assurance)
-
-
-def print_story(
-    receipt: Digest, record: EpochRecord, story: list[dict[str, Any]], good: list[dict[str, Any]], output: Output
-) -> None:
-    """Prints the records of one receipt, oldest first, and who opened it. `good`: all records of what opens it, `story` among
-    them; where enclaves rebuild the key these are the epoch's."""
-    reach, threshold = _reach(good), record.threshold
-    openings, shards = list(_opened(story, reach, threshold)), _gave(good)
-    owners = [voter for voter, got in reach.items() if is_rebuilt(record.epoch) and len(got) >= threshold]
-    about = {
-        "receipt": hex0x(receipt), "epoch": record.epoch, "assurance": record.assurance, "threshold": threshold,
-        "key_given_to": owners, "opened": bool(owners) or any(each["opened"] for each in openings),
-        "openable_together": len(shards) >= threshold, "shards": shards,
-    }  # fmt: skip
-    if output is Output.JSON:
-        print(json.dumps({**about, "openings": openings, "records": story}, indent=2))
-        return
-    console = Console()
-    for line in _summary(about, story, reach):
-        console.print(line, style="bold", markup=False, soft_wrap=True)
-    for each in openings:
-        word = ("key of the epoch rebuilt" if each["rebuilt"] else "opened") if each["opened"] else "not opened"
-        word += " together with other tickets of the same voter" if each["opened"] and len(each["shards"]) < threshold else ""
-        of = f"shards {each['shards']} released, {threshold} are needed"
-        console.print(f"{word} by {each['voter']}: {each['why']}; {of}", style="bold", markup=False, soft_wrap=True)
-    for each in story:
-        console.print(f"{_time(each['decided_at'])}  {_line(each)}", markup=False, soft_wrap=True)
-    warn(console, record.assurance)
+def _told_shares(history: SharesHistory, story: Story, shares: DealtShares) -> dict[str, Any]:
+    reach = story.reach(shares)
+    return {
+        "version": shares.version,
+        "since": shares.since,
+        "until": history.until(shares),
+        "threshold": shares.threshold,
+        "holders": [each.address for each in shares.holders],
+        "released": reach.released,
+        "released_to": list(reach.given),
+        "opened": bool(reach.owners),
+        "openable_together": reach.together,
+        "unread": list(reach.unread),
+        "untold": reach.untold,
+    }
 
 
 def _enclave(signed: SignedRelease) -> dict[str, Any] | None:
@@ -126,18 +187,8 @@ def _enclave(signed: SignedRelease) -> dict[str, Any] | None:
 def _line(each: dict[str, Any]) -> str:
     reason, enclave = f" ({each['refusal']})" if each["refusal"] else "", each["enclave"]
     found = "the shard kept nothing of it" if enclave is None else ", ".join(f"{name} {enclave[name]}" for name in enclave)
-    return f"shard {each['shard']} {each['decision']}{reason} to {each['voter']}, evidence {each['evidence']}: {found}"
-
-
-def _summary(about: dict[str, Any], story: list[dict[str, Any]], reach: dict[str, set[int]]) -> Iterator[str]:
-    # What is to be said of the receipt itself, whoever asked for it.
-    if about["key_given_to"]:
-        owners = ", ".join(about["key_given_to"])
-        yield f"the epoch's key was given to {owners}: it opens every receipt of key epoch {about['epoch']}"
-    elif about["openable_together"] and not about["opened"]:
-        yield f"could be opened if these seats worked together: {', '.join(reach)}; shards {about['shards']} released to them"
-    if not story:
-        yield f"no shard has a record of receipt {about['receipt']} in key epoch {about['epoch']}"
+    shard = f"shard {each['shard']}" if each["shard"] else each["address"]
+    return f"{shard} {each['decision']}{reason} to {each['voter']}, evidence {each['evidence']}: {found}"
 
 
 def _why(signed: SignedRelease) -> str:
@@ -151,42 +202,84 @@ def _why(signed: SignedRelease) -> str:
     return f"round {ticket.round} of dispute {hex0x(ticket.subject)}"
 
 
-def _reach(good: list[dict[str, Any]]) -> dict[str, set[int]]:
-    """Shards that gave each voter something."""
-    reach: dict[str, set[int]] = {}
-    for each in good:
-        if each["decision"] in _GIVEN:
-            reach.setdefault(each["voter"], set()).add(each["shard"])
-    return reach
-
-
-def _opened(story: list[dict[str, Any]], reach: dict[str, set[int]], threshold: int) -> Iterator[dict[str, Any]]:
+def _openings(story: Story) -> Iterator[dict[str, Any]]:
     # What shards give is sealed to the enclave that asked: tickets of one voter add up, those of several only if these collude.
-    for ticket, voter in dict.fromkeys((each["ticket"], each["voter"]) for each in story):
-        same = [each for each in story if (each["ticket"], each["voter"]) == (ticket, voter)]
-        given, key = _gave(same), any(each["decision"] == _SHARE for each in same)
-        why = next((each["why"] for each in same if each["why"] != _NO_TICKET), _NO_TICKET)
-        opened = bool(given) and len(reach[voter]) >= threshold
-        yield {"ticket": ticket, "voter": voter, "why": why, "shards": given, "opened": opened, "rebuilt": key and opened}
+    # Of shares of two versions nothing adds up.
+    known = [each for each in story.records if each.shares is not None]
+    for ticket, voter, version in dict.fromkeys(map(_key, known)):
+        same = [each for each in known if _key(each) == (ticket, voter, version)]
+        reach = next(each for each in story.reaches if each.shares.version == version)
+        given = sorted({each.place for each in same if each.gave})
+        opened = bool(given) and voter in reach.owners
+        untold = not opened and len(reach.given.get(voter, set()) | set(reach.unread)) >= reach.shares.threshold
+        share = any(each.signed.record.decision == Decision.SHARE_RELEASED.value for each in same)
+        why = next((why for why in map(_why, (each.signed for each in same)) if why != _NO_TICKET), _NO_TICKET)
+        yield {
+            "ticket": hex0x(ticket), "voter": voter, "why": why, "version": version, "threshold": reach.shares.threshold,
+            "shards": given, "opened": opened, "untold": untold, "rebuilt": share and opened,
+        }  # fmt: skip
 
 
-def _gave(story: list[dict[str, Any]]) -> list[int]:
-    return sorted({each["shard"] for each in story if each["decision"] in _GIVEN})
+def _key(entry: Entry) -> tuple[Digest, Address, int]:
+    record = entry.signed.record
+    return record.ticket_hash, record.voter, -1 if entry.shares is None else entry.shares.version
+
+
+def _opening_line(each: dict[str, Any]) -> str:
+    word = "cannot tell whether it was opened" if each["untold"] else "not opened"
+    if each["opened"]:
+        word = "key of the epoch rebuilt" if each["rebuilt"] else "opened"
+        word += " together with other tickets of the same voter" if len(each["shards"]) < each["threshold"] else ""
+    of = f"shards {each['shards']} of version {each['version']} released, {each['threshold']} are needed"
+    return f"{word} by {each['voter']}: {each['why']}; {of}"
+
+
+def _summary(about: dict[str, Any]) -> Iterator[str]:
+    # What is to be said of the receipt itself, whoever asked for it.
+    if about["key_given_to"]:
+        owners = ", ".join(about["key_given_to"])
+        yield f"the epoch's key was given to {owners}: it opens every receipt of key epoch {about['epoch']}"
+    for each in about["shares"]:
+        if each["openable_together"] and not about["opened"]:
+            seats = f"{', '.join(each['released_to'])}; shards {each['released']} of version {each['version']} released to them"
+            yield f"could be opened if these seats worked together: {seats}"
+        if each["untold"] and not about["opened"]:
+            until = "" if each["until"] is None else f" until {_time(each['until'])}"
+            gap = f"nobody here has the logs{until} of shards {each['unread']}, and {each['threshold']} open"
+            yield f"whether it was opened with shares of version {each['version']} cannot be told: {gap}"
+    if about["strangers"] and not about["opened"]:
+        which, ask = ", ".join(about["strangers"]), "ask with --rpc, or get the newest book"
+        gap = f"{which} released, and {about['holders_from']} names no shares of theirs"
+        yield f"whether it was opened cannot be told: {gap}: {ask}"
+    if not about["records"]:
+        yield f"no copy has a record of receipt {about['receipt']} in key epoch {about['epoch']}"
+
+
+def _shares_line(each: dict[str, Any], source: str) -> str:
+    until = "" if each["until"] is None else f" until {_time(each['until'])}"
+    since = f" from {_time(each['since'])}" if each["since"] else ""
+    holders = ", ".join(f"{index} {address}" for index, address in enumerate(each["holders"], start=1))
+    return f"shares of version {each['version']}{since}{until}, {each['threshold']} open (by {source}): {holders}"
 
 
 def _row(looked: Looked) -> dict[str, Any]:
-    released = sum(each.record.decision in GIVEN for each in looked.entries)
+    entries = looked.kept.entries
+    released = sum(each.record.decision in GIVEN for each in entries)
     return {
-        "shard": looked.shard.index,
-        "address": looked.shard.address,
-        "records": len(looked.entries),
+        "shard": looked.place,
+        "address": looked.kept.shard,
+        "versions": looked.versions,
+        "former": looked.former,
+        "records": len(entries),
         "released": released,
-        "refused": len(looked.entries) - released,
-        "without_ticket": sum(each.right is None for each in looked.entries),
-        "without_grounds": sum(each.grounds is None for each in looked.entries),
-        "newest": looked.entries[-1].record.decided_at if looked.entries else 0,
+        "refused": len(entries) - released,
+        "without_ticket": sum(each.right is None for each in entries),
+        "without_grounds": sum(each.grounds is None for each in entries),
+        "newest": looked.kept.newest,
         "broken": looked.broken,
         "silent": looked.silent,
+        "untold": looked.untold,
+        "undated": looked.undated,
     }
 
 

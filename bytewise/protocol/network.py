@@ -1,9 +1,10 @@
 """The address book of a network with the contracts: where each is, and what code it must have (`network.json`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.jobs import Contracts, EpochRecord
+from bytewise.protocol.jobs import Contracts, EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, U256, Address, Digest
@@ -80,6 +81,34 @@ class CodeHash:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has or had a share, and where its release log is."""
+
+    address: Address
+    """Account that signs its release records."""
+    url: str
+    """HTTPS base address of its log; empty if no book had it."""
+    certificate: str
+    """Pinned TLS certificate, PEM; empty if no book had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DealtShares:
+    """Shares of a key as they were dealt once: they open together, and with those of no other version."""
+
+    epoch: U64
+    """Key epoch."""
+    version: int
+    """How often its key had been dealt again."""
+    since: U64
+    """Unix seconds of the chain's block from which on these shares count."""
+    threshold: int
+    """Shards that open."""
+    holders: tuple[Holder, ...]
+    """By index, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """One deployment. The chain pins keys and shard accounts; endpoints and certificates are only here."""
 
@@ -95,6 +124,8 @@ class Network:
     """Of all contracts and trees."""
     epochs: tuple[EpochDocument, ...]
     """Key epochs with their shards' endpoints."""
+    dealt: tuple[DealtShares, ...] | None = field(default=None, metadata=LATER)
+    """Of each epoch whose key was dealt again since books have this, all versions of its shares, in order."""
 
     @property
     def anchor_domain(self) -> Domain:
@@ -133,3 +164,14 @@ class Network:
             if document.record.epoch == number:
                 return document.record
         raise TryAgain("network.json", f"key epoch {number} is not listed")
+
+    def holders(self, number: int) -> dict[Address, Holder]:
+        """All who are known to have or have had shares of a key epoch, by account."""
+        former = (each for dealt in self.dealt or () if dealt.epoch == number for each in dealt.holders if each.url)
+        listed = (shard for document in self.epochs if document.record.epoch == number for shard in document.record.shards)
+        return {each.address: each for each in (*former, *map(holder, listed))}
+
+
+def holder(shard: ShardRecord) -> Holder:
+    """A shard of an epoch document as a holder of its shares."""
+    return Holder(shard.address, shard.url, shard.certificate)

@@ -89,7 +89,7 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
     }  # fmt: skip
     assert [(each["enclave"], each["refusal"]) for each in told["records"]] == [(enclave, "")] * 2
     assert site.log("show", hex0x(case.id)) == Exit.OK
-    assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] released, 2 are needed" in site.said()
+    assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] of version 0 released, 2 are needed" in site.said()
     assert site.log("show", hex0x(other.id)) == Exit.NOT_FOUND
 
 
@@ -125,13 +125,13 @@ def test_two_tickets_of_one_seat_below_the_threshold_open_a_receipt_together(sit
     site.said()
     assert site.log("show", hex0x(case.id), "--output", "json") == Exit.OK
     told = json.loads(site.said())
-    assert (told["opened"], told["shards"]) == (True, [1, 2])
+    assert (told["opened"], told["shares"][0]["released"]) == (True, [1, 2])
     assert [(each["opened"], each["shards"]) for each in told["openings"]] == [(True, [1]), (True, [2])]
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert f"opened together with other tickets of the same voter by {VOTER.address}" in site.said()
     assert site.log("show", hex0x(alone.id), "--output", "json") == Exit.OK
     told = json.loads(site.said())
-    assert (told["opened"], told["shards"]) == (False, [3])
+    assert (told["opened"], told["shares"][0]["released"]) == (False, [3])
 
 
 @pytest.mark.e2e
@@ -149,7 +149,7 @@ def test_a_seat_below_the_threshold_opened_nothing_whatever_another_seat_was_giv
     site.said()
     assert site.log("show", hex0x(opened.id), "--output", "json") == Exit.OK
     told = json.loads(site.said())
-    assert (told["opened"], told["openable_together"], told["shards"]) == (True, True, [1, 2])
+    assert (told["opened"], told["openable_together"], told["shares"][0]["released"]) == (True, True, [1, 2])
     found = {each["voter"]: (each["opened"], each["shards"]) for each in told["openings"]}
     assert found == {VOTER.address: (True, [1, 2]), OTHER_VOTER.address: (False, [1])}
     assert site.log("show", hex0x(opened.id)) == Exit.OK
@@ -164,7 +164,7 @@ def test_a_seat_below_the_threshold_opened_nothing_whatever_another_seat_was_giv
     )
     assert site.log("show", hex0x(apart.id)) == Exit.OK
     seats = f"{VOTER.address}, {OTHER_VOTER.address}"
-    assert f"could be opened if these seats worked together: {seats}; shards [1, 2] released to them" in site.said()
+    assert f"could be opened if these seats worked together: {seats}; shards [1, 2] of version 0 released to them" in site.said()
 
 
 @pytest.mark.e2e
@@ -188,7 +188,7 @@ def test_a_key_that_was_rebuilt_is_told_as_such(tmp_path: Path, capsys: pytest.C
         # A share is good for the whole epoch: both are open, also the one that nobody asked about.
         assert site.log("show", hex0x(other.id), "--output", "json") == (Exit.OK if other is later else Exit.NOT_FOUND)
         told = json.loads(site.said())
-        assert (told["opened"], told["key_given_to"], told["shards"]) == (True, [VOTER.address], [1, 2, 3])
+        assert (told["opened"], told["key_given_to"], told["shares"][0]["released"]) == (True, [VOTER.address], [1, 2, 3])
         site.log("show", hex0x(other.id))
         assert given in site.said()
 

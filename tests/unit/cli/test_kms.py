@@ -191,7 +191,9 @@ def test_what_puts_an_epoch_in_force_goes_on_where_it_was_cut_off(site: Site) ->
     for version in (0, 1):
         found = chain.epoch_on_chain(2, chain.head())
         assert found.version == version
-        assert reshare_epoch(client, book, CURATOR, again, dealt, found).epochs[-1] == again
+        book = reshare_epoch(client, book, CURATOR, again, dealt, found)
+        assert book.epochs[-1] == again
+        assert [(each.epoch, each.version, each.threshold) for each in book.dealt or ()] == [(2, 0, 2), (2, 1, 2)]
     meant = chain.epoch_on_chain(2, chain.head()).commitments
     assert meant == Blob(b"".join(again.commitments))
     # What a duty process holds partials against follows the newest final block, as shards do, and not its book.

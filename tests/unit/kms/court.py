@@ -1,20 +1,27 @@
 """What auditors of release logs read of the chain, from the one block of these tests."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.docket import AnchoredBatch, Case, Seat
+from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
+from bytewise.protocol.errors import RpcRefused
+from bytewise.protocol.keys import EpochState
 from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.units import Address, Digest
 from chain.params import DEVNET
-from tests.unit.kms.memory_chain import VOTER, MemoryChain
+from tests.dockets import POOL, docket, holdings
+from tests.unit.kms.memory_chain import NOW, VOTER, MemoryChain
 
 
 class Court:
-    """The disputes and batches of a chain in memory, all disputes in their first round."""
+    """The disputes and batches of a chain in memory, all disputes in their first round; what is set is so at its block 100."""
 
     def __init__(self, chain: MemoryChain) -> None:
         self._chain = chain
+        self.clock = NOW
+        self.pool = POOL
+        self.forgets = False
         self.stake = DEVNET.money.audit_unit * chain.audit_seats[VOTER.address]
 
     def case(self, dispute: Digest, block: int) -> Case | None:
@@ -39,3 +46,20 @@ class Court:
     def block_hash(self, number: int) -> Digest:
         assert self._chain.beacon is not None
         return self._chain.beacon
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        return POOL
+
+    def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
+        return range(100, 101 if timestamp == self._chain.facts.timestamp else 100)
+
+    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+        if self.forgets:
+            raise RpcRefused("eth_call", "missing trie node")
+        return docket(clock=self.clock)
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        return holdings(pool=self.pool)
+
+    def epoch_state(self, epoch: int, block: int) -> EpochState:
+        return self._chain.facts.epoch_state

@@ -133,7 +133,7 @@ def test_attack_18_a_retired_key_opens_nothing_and_everything_where_the_state_is
     fresh.chain.open(case)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
     refused(EpochClosed, fresh, shard, fresh.request(case))
-    monkeypatch.setattr(policy, "_verify_epoch", lambda ticket, state: state)
+    monkeypatch.setattr(policy, "verify_epoch", lambda ticket, state: state)
     assert fresh.release(shard, case).record.decision == Decision.RELEASED
 
 

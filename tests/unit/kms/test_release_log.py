@@ -18,10 +18,8 @@ from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
 from kms import keyring, log_copy
 from kms.log_copy import LogCopy, Pages
-from kms.log_rights import without_right
 from kms.policy import key_domain
-from tests.unit.kms.court import Court
-from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER
 from tests.unit.kms.world import World, refused
 
 DOMAIN = key_domain(CONTRACTS)
@@ -30,7 +28,11 @@ Entries = tuple[SignedRelease, ...]
 
 @pytest.fixture(scope="module")
 def logged(world: World) -> Entries:
-    """Three records of shard 1: two of disputes, one of an audit."""
+    return three_records(world)
+
+
+def three_records(world: World) -> Entries:
+    """Of shard 1: two of disputes, one of an audit."""
     shard = world.shard(1)
     for seq in (1, 2):
         case = world.case(seq)
@@ -200,42 +202,6 @@ def test_a_copy_that_was_altered_is_not_believed(logged: Entries, copy: LogCopy)
         copy.path.write_bytes(b"".join(altered))
         with pytest.raises(ConfigurationError, match="is not as it was kept"):
             copy.read(DOMAIN)
-
-
-def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: Entries) -> None:
-    court = Court(world.chain)
-    assert list(without_right(logged, court, 100, NOW)) == []
-    assert logged[0].right and logged[1].right
-    ticket = logged[0].right.ticket
-    for changes, problem in (
-        ({"subject": Digest(b"\x01" * 32)}, "there is no dispute 0x0101"),
-        ({"subject": logged[1].right.ticket.subject}, "is about another receipt"),
-        ({"round": U16(2)}, f"{VOTER.address} had no seat in round 2"),
-        ({"voter": OTHER_VOTER.address}, f"{OTHER_VOTER.address} had no seat in round 1"),
-    ):
-        claimed = replace(logged[0], right=SignedTicket(replace(ticket, **changes), logged[0].signature))
-        (found,) = without_right((claimed,), court, 100, NOW)
-        assert found.startswith("record 0 released without a right") and problem in found
-        assert list(without_right((claimed,), court, 100, NOW - 1)) == [], "the node may be behind"
-
-
-def test_an_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> None:
-    court, place = Court(world.chain), of(logged[2]).audit
-    assert place is not None and list(without_right(logged[2:], court, 100, NOW)) == []
-    for changes, problem in (
-        ({"batch_id": 9}, "there is no batch 9"),
-        ({"seq": U64(4)}, "the receipt is not in batch 0"),
-        ({"proof": ()}, "the receipt is not in batch 0"),
-    ):
-        claimed = altered(logged[2], audit=replace(place, **changes))
-        (found,) = without_right((claimed,), court, 100, NOW)
-        assert found.startswith("record 2 released without a right") and problem in found
-    (early,) = without_right(logged[2:], court, 91, NOW)
-    assert "nothing has drawn its auditors" in early
-    court.stake = 0
-    (found,) = without_right(logged[2:], court, 100, NOW)
-    assert f"{VOTER.address} was not drawn to audit a receipt of batch 0" in found
-    assert list(without_right((replace(logged[2], grounds=None),), court, 100, NOW)) == [], "of before grounds were kept"
 
 
 def test_a_record_says_on_what_the_shard_decided(world: World, logged: Entries) -> None:

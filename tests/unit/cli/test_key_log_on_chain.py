@@ -1,0 +1,84 @@
+"""`bytewise kms log` on a real chain on which a key moves to other shards."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import hex0x
+from bytewise.service.clock import SystemClock
+from chain.book import write_network
+from chain.dealings import dealings
+from chain.epoch_acts import reshare_epoch
+from kms.log_holders import LATE_S
+from tests.anvil import Anvil
+from tests.devnet import reader
+from tests.unit.cli.test_kms import CURATOR, Site
+from tests.unit.kms.memory_chain import Case
+from tests.unit.kms.world import World
+from tests.vouched import vouched
+
+
+@pytest.fixture
+def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
+    return Site(anvil, tmp_path, capsys)
+
+
+def moved_to(site: Site, heirs: World) -> EpochDocument:
+    """The key with these shards, as the chain sees it: it checks the first commitment."""
+    record = replace(site.world.document.record, shards=heirs.document.record.shards)
+    return EpochDocument(record, (site.world.document.commitments[0], heirs.document.commitments[1]))
+
+
+def told_alike(site: Site, case: Case, book: Network, heirs: World) -> None:
+    """Asserts what `kms log` says by this book, by that of before and by one without former holders, beside the chain or not."""
+    shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
+    copies = ["--logs", str(site.folder / "logs")]
+    opened, untold = "shards [1, 2] of version 0 released, 2 are needed", "cannot be told"
+    log = ["kms", "log", "show", hex0x(case.id), "--network", str(site.folder / "network.json"), *copies]
+    with heirs.serving(*((index, heirs.shard(index)) for index in (1, 2, 3))):
+        write_network(site.folder / "network.json", book)
+        with site.world.serving(*shards):
+            assert main(["kms", "log", "verify", "--network", str(site.folder / "network.json"), *copies]) == Exit.OK
+        assert site.kms("log", "verify", *copies) == Exit.MISMATCH, "the real chain has no such dispute"
+    site.said()
+    assert main(log) == site.kms("log", "show", hex0x(case.id), *copies) == Exit.OK
+    assert site.said().count(opened) == 2
+    # A book of before the move: what it says of holders is not so any more, and the chain's word counts.
+    write_network(site.folder / "network.json", site.network)
+    assert site.kms("log", "show", hex0x(case.id), *copies) == Exit.OK
+    assert opened in site.said()
+    # A book that an earlier build wrote after the move.
+    write_network(site.folder / "network.json", replace(book, dealt=None))
+    assert main(log) == Exit.INCONCLUSIVE and untold in site.said()
+    assert site.kms("log", "show", hex0x(case.id), *copies) == Exit.OK and opened in site.said()
+
+
+@pytest.mark.e2e
+def test_a_log_is_read_under_the_shares_of_then_that_chain_and_book_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An opening, and then the key moves: by the book that `kms open` wrote, and by the chain beside the book of before."""
+    chain, client, case = reader(site.anvil, site.network), site.anvil.client, site.world.case()
+    site.world.chain.open(case)
+    site.world.chain.facts = replace(site.world.chain.facts, timestamp=client.head().timestamp)
+    shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
+    for _, shard in shards[:2]:
+        site.world.release(shard, case)
+    site.anvil.pass_time(60)
+    heirs = World(site.folder / "heirs", contracts=site.network.contracts)
+    document = moved_to(site, heirs)
+    heard, agreed = (vouched(site.network.epochs_domain, document, each.signers(), 1) for each in (heirs, site.world))
+    found = chain.epoch_on_chain(1, chain.head())
+    book = reshare_epoch(client, site.network, CURATOR, document, heard._replace(consents=agreed.consents), found)
+    first, second = book.dealt or ()
+    assert [[each.url for each in shares.holders] for shares in (first, second)] == [
+        [each.url for each in world.document.record.shards] for world in (site.world, heirs)
+    ]
+    assert (first.version, second.version, second.since) == (0, 1, client.head().timestamp)
+    assert dealings(client, book, 1, chain.head()) == book.dealt
+    # Everything that the old holders released is of before: our clock says that enough time has passed.
+    monkeypatch.setattr(SystemClock, "now", lambda _: second.since + LATE_S)
+    told_alike(site, case, book, heirs)
