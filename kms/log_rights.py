@@ -4,15 +4,19 @@ Two things are asked: of today's state whether there is such a right at all, and
 was one then, by the rules of the shard itself. Only archive nodes have an old block's state; without one the second is left open.
 """
 
+import enum
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from bytewise.protocol import merkle, sortition
 from bytewise.protocol.docket import Case, Docket, Holdings, Seat
-from bytewise.protocol.errors import Fault, NoAgreement, RpcRefused, TryAgain
+from bytewise.protocol.errors import Fault, NoAgreement, RpcRefused, TryAgain, Unavailable
 from bytewise.protocol.grounds import AuditPlace
 from bytewise.protocol.keys import GIVEN, AuditDrawing, EpochState, SignedRelease
-from bytewise.protocol.messages import Ticket, TicketKind
+from bytewise.protocol.messages import Release, Ticket, TicketKind
+from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms import policy
 from kms.chain_view import BEACON_DELAY_BLOCKS, NO_CASES, DrawingChain, drawing_at
@@ -46,13 +50,43 @@ class Court(DrawingChain, Protocol):
         ...
 
 
-class Judged(NamedTuple):
+class Seen(NamedTuple):
+    """The block at which an auditor reads the chain."""
+
+    block: int
+    """Its number."""
+    timestamp: int
+    """Its Unix second."""
+    now: int
+    """Unix second of the auditor's own clock: the node may be far behind."""
+
+
+class Unjudged(enum.StrEnum):
+    """Why nobody judged whether a release was a right."""
+
+    NO_TICKET = "the shard kept no ticket"
+    NO_BATCH = "the shard did not keep which batch was audited"
+    TOO_NEW = "the node does not have their block yet"
+    NO_ANSWER = "the node did not answer"
+    NOT_ASKED = "the chain could not be asked"
+
+
+LATER = frozenset({Unjudged.TOO_NEW, Unjudged.NO_ANSWER})
+"""Reasons that may be gone when the same is asked again."""
+
+
+@dataclass(slots=True)
+class Judged:
     """What the chain says of the releases of one log."""
 
-    wrong: list[str]
-    """A line for each that was nobody's right."""
-    undated: list[int]
+    wrong: list[str] = field(default_factory=list)
+    """A line for each that was nobody's right, or whose date cannot be."""
+    undated: list[int] = field(default_factory=list)
     """Indices of records of which the node could not say whether they were a right when they were made."""
+    unjudged: Counter[Unjudged] = field(default_factory=Counter)
+    """How many were not judged, by the reason."""
+    failure: str = ""
+    """What came instead of an answer, the last time; empty if all was answered."""
 
 
 class _Then(NamedTuple):
@@ -64,26 +98,63 @@ class _Then(NamedTuple):
     drawing: AuditDrawing | None
 
 
-def judge(entries: Iterable[SignedRelease], court: Court, block: int, timestamp: int) -> Judged:
-    """Judges each release by its ticket, read at a block of that time and at the block that the record names by its time.
+def judge(entries: Iterable[SignedRelease], court: Court, seen: Seen) -> Judged:
+    """Judges each release by its ticket, read at the newest block and at the block that the record names by its time.
 
-    What was decided after that block is not judged: the node that we ask may be behind the shard's. Nor is the draw of an audit
-    of before shards kept grounds.
+    What was decided after the newest block is counted, for the node may be behind the shard's, unless no node can have shown that
+    block yet. What was found before the node went away stays found.
     """
-    wrong, undated = [], []
+    found, is_away = Judged(), False
     for signed in entries:
-        record, right = signed.record, signed.right
-        if right is None or record.decision not in GIVEN or record.decided_at > timestamp:
+        if signed.record.decision not in GIVEN:
             continue
-        place = None if signed.grounds is None else signed.grounds.grounds.audit
-        problem = _problem(right.ticket, place, court, block)
         try:
-            problem = problem or _problem_then(right.ticket, place, court, record.decided_at, block)
-        except (RpcRefused, NoAgreement):
-            undated.append(int(record.index))
-        if problem:
-            wrong.append(f"record {record.index} released without a right: {problem}")
-    return Judged(wrong, undated)
+            verdict = _verdict(signed, court, seen, is_away, found.undated)
+        except Unavailable as error:
+            is_away = not isinstance(error, RpcRefused | NoAgreement)
+            verdict, found.failure = Unjudged.NO_ANSWER, str(error)
+        except Fault as error:
+            verdict, found.failure = Unjudged.NOT_ASKED, str(error)
+        if isinstance(verdict, Unjudged):
+            found.unjudged[verdict] += 1
+        elif verdict:
+            found.wrong.append(f"record {signed.record.index} {verdict}")
+    return found
+
+
+def judge_none(entries: Iterable[SignedRelease], why: Unjudged) -> Judged:
+    """What is found where there is no chain to ask: how many releases nobody judged."""
+    return Judged(unjudged=Counter(why for each in entries if each.record.decision in GIVEN))
+
+
+def _verdict(signed: SignedRelease, court: Court, seen: Seen, is_away: bool, undated: list[int]) -> str | Unjudged:
+    # Empty: it was a right.
+    date = signed.record.decided_at
+    if date > max(seen.timestamp, seen.now) + LAG_S:
+        return f"is dated {date}, long after block {seen.block} of {seen.timestamp}"
+    if date > seen.timestamp:
+        return Unjudged.TOO_NEW
+    if signed.right is None:
+        return Unjudged.NO_TICKET
+    if is_away:
+        # Each further question would wait as long as the one that had no answer.
+        return Unjudged.NO_ANSWER
+    place = None if signed.grounds is None else signed.grounds.grounds.audit
+    return _judge_one(signed.record, signed.right.ticket, place, court, seen.block, undated)
+
+
+def _judge_one(
+    record: Release, ticket: Ticket, place: AuditPlace | None, court: Court, block: int, undated: list[int]
+) -> str | Unjudged:
+    problem = _problem(ticket, place, court, block)
+    try:
+        problem = problem or _problem_then(ticket, place, court, record.decided_at, block)
+    except (RpcRefused, NoAgreement):
+        undated.append(int(record.index))
+    if problem:
+        return f"released without a right: {problem}"
+    is_placeless = place is None and ticket.kind == TicketKind.AUDIT.value
+    return Unjudged.NO_BATCH if is_placeless else ""
 
 
 def _problem(ticket: Ticket, place: AuditPlace | None, court: Court, block: int) -> str:

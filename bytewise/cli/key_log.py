@@ -2,25 +2,22 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
-from bytewise.cli.connect import NETWORK_FILE, TIMEOUT_S, NetworkOption, ReceiptArgument, address_book, chain_of, receipt_argument
+from bytewise.cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, receipt_argument
 from bytewise.cli.exits import Exit
-from bytewise.cli.key_log_table import Looked, Subject, looked, print_found, print_story
+from bytewise.cli.key_log_look import court_of, known_of, known_or_booked, look, worst
+from bytewise.cli.key_log_table import Subject, print_found, print_story
 from bytewise.cli.verify import Output, OutputOption
-from bytewise.protocol.errors import ConfigurationError, Fault, ReleaseLogBroken, TryAgain, Unavailable
+from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.network import Holder, Network
+from bytewise.protocol.network import Network
 from bytewise.protocol.suites import is_rebuilt
-from bytewise.protocol.units import ZERO_ADDRESS
-from chain.book import verify_code
-from chain.dealings import dealings
-from chain.reader import DocketReader
-from kms.log_copy import LogCopy, client_of, copies_in, pages_of
-from kms.log_holders import SharesHistory, history_in, out_of_force
-from kms.log_rights import Judged, judge
+from chain.access import Chain
+from kms.log_copy import LogCopy, copies_in
+from kms.log_holders import SharesHistory
 from kms.log_story import Kept, story_of
 
 app = typer.Typer(no_args_is_help=True, help="Who opened which receipt, when, why, and under which evidence.")
@@ -43,14 +40,6 @@ HoldersOption = Annotated[
 ]
 
 
-class Court(NamedTuple):
-    """The chain as a verb asks it."""
-
-    reader: DocketReader
-    block: int
-    timestamp: int
-
-
 @app.command()
 def verify(
     network: NetworkOption = NETWORK_FILE,
@@ -65,19 +54,21 @@ def verify(
     one before, and comes with the ticket that the voter signed. That its end was cut off shows only to who kept a copy: run this
     regularly. Nothing that a shard shows replaces what you have.
 
-    Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 3 what a
-    shard released that has no share any more cannot be told, 5 a shard or the node does not answer, 64 asked wrongly.
+    Exit codes: 0 every log is whole, 2 a shard altered, cut off or contradicted its log or released without a right, 3 a release
+    cannot be judged, or what a former shard released cannot be told, 5 a shard or the node does not answer, 64 asked wrongly, or
+    a copy was altered. Of several 2 goes before 64, 64 before 5, and 5 before 3; what was found at each shard is told.
     """
     book = address_book(network)
-    record, court = _epoch(book, epoch), _court(book, rpc)
-    label, history = _label(record, court), _history(book, record, court)
-    found = [_look(book, history, each, LogCopy(logs, record.epoch, each.address), court) for each in history.holders().values()]
-    print_found(record.epoch, label, found, output)
-    if any(each.broken for each in found):
-        raise typer.Exit(Exit.MISMATCH)
-    if any(each.silent and not each.former for each in found):
-        raise typer.Exit(Exit.UNAVAILABLE)
-    raise typer.Exit(Exit.INCONCLUSIVE if any(each.untold for each in found) else Exit.OK)
+    record, client = _epoch(book, epoch), _client(book, rpc)
+    known = known_or_booked(book, record, client)
+    looked = [
+        look(book, known.history, each, LogCopy(logs, record.epoch, each.address)) for each in known.history.holders().values()
+    ]
+    # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
+    court = court_of(known)
+    found = [each._replace(judged=court.judge(each.kept.entries)) for each in looked]
+    print_found(record, found, court.failure, output)
+    raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
 
 
 @app.command()
@@ -100,34 +91,15 @@ def show(
     """
     book, wanted = address_book(network), receipt_argument(receipt)
     record = _epoch(book, epoch)
-    court = _court(book, rpc)
-    label, history = _label(record, court), _history(book, record, court)
+    history = known_of(book, record, _client(book, rpc)).history
     kept = list(_kept(book, history, record.epoch, logs))
     if not any(each.seen_at or each.entries for each in kept):
         raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: `bytewise kms log verify` fetches them")
     story = story_of(wanted, history, kept, is_rebuilt(record.epoch))
-    print_story(wanted, Subject(record.epoch, label, history, bool(rpc)), story, output)
+    print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)
     if story.untold:
         raise typer.Exit(Exit.INCONCLUSIVE)
     raise typer.Exit(Exit.OK if story.records else Exit.NOT_FOUND)
-
-
-def _look(book: Network, history: SharesHistory, holder: Holder, copy: LogCopy, court: Court | None) -> Looked:
-    domain, broken, silent = book.epochs_domain, [], ""
-    try:
-        if not holder.url:
-            raise TryAgain("network.json", "it does not say where this log is; get the newest book")
-        with client_of(holder, TIMEOUT_S) as client:
-            copy.extend(pages_of(client, copy.epoch), domain)
-    except ReleaseLogBroken as error:
-        broken.append(str(error))
-    except (Fault, Unavailable) as error:
-        silent = str(error)
-    entries, _ = copy.read(domain)
-    broken.extend(out_of_force(entries, history))
-    judged = Judged([], []) if court is None else judge(entries, *court)
-    kept = Kept(holder.address, entries, copy.seen_at())
-    return looked(history, kept, [*broken, *judged.wrong], silent, judged.undated)
 
 
 def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iterator[Kept]:
@@ -138,32 +110,8 @@ def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iter
         yield Kept(shard, copy.read(book.epochs_domain)[0], copy.seen_at())
 
 
-def _history(book: Network, record: EpochRecord, court: Court | None) -> SharesHistory:
-    if court is None:
-        return history_in(book, record)
-    found = dealings(court.reader.client, book, record.epoch, court.block)
-    if not found:
-        raise ConfigurationError("network.json", f"has key epoch {record.epoch}, which this chain does not have")
-    return SharesHistory(found)
-
-
-def _court(book: Network, rpc: list[str] | None) -> Court | None:
-    if not rpc:
-        return None
-    client = chain_of(rpc, book.chain_id)
-    reader = DocketReader(client, verify_code(client, book))
-    block = reader.head()
-    return Court(reader, block, reader.docket(ZERO_ADDRESS, block).timestamp)
-
-
-def _label(record: EpochRecord, court: Court | None) -> str:
-    """What the address book calls the epoch; `ConfigurationError` if a chain was given that calls it something else."""
-    if court is not None:
-        on_chain = court.reader.epoch_on_chain(record.epoch, court.block).assurance
-        if on_chain != record.assurance:
-            said = f"{record.assurance} in the book, {on_chain or 'missing'} on the chain"
-            raise ConfigurationError("network.json", f"key epoch {record.epoch} is {said}: get the new book")
-    return record.assurance
+def _client(book: Network, rpc: list[str] | None) -> Chain | None:
+    return chain_of(rpc, book.chain_id) if rpc else None
 
 
 def _epoch(book: Network, number: int) -> EpochRecord:

@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from bytewise.cli.key_log_look import Looked
 from bytewise.cli.labels import warn
 from bytewise.cli.verify import Output
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.network import DealtShares
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
-from kms.log_holders import SharesHistory, place_of
-from kms.log_story import Entry, Kept, Story
+from kms.log_holders import SharesHistory
+from kms.log_story import Entry, Story
 
 _LAST_YEAR = 253_402_300_799
 """Last second that a calendar of four-digit years can name: a shard may sign any number."""
@@ -24,50 +26,20 @@ _LAST_YEAR = 253_402_300_799
 _NO_TICKET = "the shards kept no ticket"
 
 
-class Looked(NamedTuple):
-    """What was found at one shard."""
-
-    kept: Kept
-    """What is kept of its log."""
-    place: int
-    """Its place among those who hold the newest shares that it had."""
-    versions: list[int]
-    """Of the shares that it has or had."""
-    former: bool
-    """Whether others have the shares now."""
-    broken: list[str]
-    """What is wrong with it, provably."""
-    silent: str
-    """Why it showed nothing; empty if it did."""
-    untold: list[int]
-    """Versions of which it showed nothing, and the copy has not all."""
-    undated: list[int]
-    """Records of which the node could not say whether they came in time."""
-
-
-def looked(history: SharesHistory, kept: Kept, broken: list[str], silent: str, undated: list[int]) -> Looked:
-    """What was found at a shard that has or had shares."""
-    held = [each for each in history.versions if place_of(kept.shard, each)]
-    gaps = [each.version for each in held if silent and not history.is_whole(each, kept.seen_at, kept.newest)]
-    return Looked(
-        kept=kept,
-        place=place_of(kept.shard, held[-1]),
-        versions=[each.version for each in held],
-        former=held[-1] is not history.current,
-        broken=broken,
-        silent=silent,
-        untold=gaps,
-        undated=undated,
-    )
-
-
-def print_found(epoch: int, assurance: str, found: list[Looked], output: Output) -> None:
-    """Prints what was found at each shard of a key epoch, and the epoch's label."""
-    rows = [{**_row(each), "assurance": assurance} for each in found]
+def print_found(record: EpochRecord, found: list[Looked], failure: str, output: Output) -> None:
+    """Prints what was found at each shard of a key epoch, and its label; `failure`: why the chain judges nothing."""
+    rows = [{**_row(each), "assurance": record.assurance} for each in found]
     if output is Output.JSON:
         print(json.dumps(rows, indent=2))
-        return
-    console, table = Console(), Table(title=f"release logs of key epoch {epoch}, assurance {assurance}", title_justify="left")
+    else:
+        _print_rows(record, rows)
+    if failure:
+        Console(stderr=True).print(f"no right was judged: {failure}", style="yellow", markup=False, soft_wrap=True)
+
+
+def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
+    title = f"release logs of key epoch {record.epoch}, assurance {record.assurance}"
+    console, table = Console(), Table(title=title, title_justify="left")
     headings = ("shard", "versions", "records", "released", "refused", "without ticket", "without grounds", "newest")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "newest" else "right")
@@ -78,13 +50,19 @@ def print_found(epoch: int, assurance: str, found: list[Looked], output: Output)
     for row in rows:
         for line, style in _lines(row):
             console.print(line, style=style, markup=False, soft_wrap=True)
-    warn(console, assurance)
+    warn(console, record.assurance)
 
 
 def _lines(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     shard = f"former shard {row['shard']}, {row['address']}," if row["former"] else f"shard {row['shard']}"
     for line in row["broken"]:
         yield f"{shard}: {line}", "red"
+    if row["unusable"]:
+        yield f"{shard} could not be looked at: {row['unusable']}", "red"
+    for reason, count in row["unjudged"].items():
+        yield f"{shard} has {count} releases that were not judged: {reason}", "yellow"
+    if row["failure"]:
+        yield f"{shard} was not judged to the end: {row['failure']}", "yellow"
     if row["undated"]:
         records = ", ".join(map(str, row["undated"]))
         yield f"{shard}: whether records {records} came in time is not judged: that takes an archive node", "yellow"
@@ -276,10 +254,13 @@ def _row(looked: Looked) -> dict[str, Any]:
         "without_ticket": sum(each.right is None for each in entries),
         "without_grounds": sum(each.grounds is None for each in entries),
         "newest": looked.kept.newest,
-        "broken": looked.broken,
+        "broken": [*looked.broken, *looked.judged.wrong],
         "silent": looked.silent,
+        "unusable": looked.unusable,
         "untold": looked.untold,
-        "undated": looked.undated,
+        "unjudged": {why.value: count for why, count in looked.judged.unjudged.items()},
+        "failure": looked.judged.failure,
+        "undated": looked.judged.undated,
     }
 
 

@@ -82,3 +82,17 @@ def test_a_log_is_read_under_the_shares_of_then_that_chain_and_book_name(site: S
     # Everything that the old holders released is of before: our clock says that enough time has passed.
     monkeypatch.setattr(SystemClock, "now", lambda _: second.since + LATE_S)
     told_alike(site, case, book, heirs)
+
+
+@pytest.mark.e2e
+def test_under_a_label_that_chain_and_book_do_not_share_nothing_is_told(site: Site) -> None:
+    """Control: under the chain's own label each shard is asked."""
+    copies, document = ["--logs", str(site.folder / "logs")], site.world.document
+    write_network(site.folder / "network.json", site.network)
+    assert site.kms("log", "verify", *copies) == Exit.UNAVAILABLE and "shard 1 shows no log" in site.said()
+    other = replace(document, record=replace(document.record, assurance="sev-snp"))
+    write_network(site.folder / "network.json", replace(site.network, epochs=(other,)))
+    for verb in (["verify"], ["show", hex0x(site.world.case().id)]):
+        assert site.kms("log", *verb, *copies) == Exit.USAGE
+        said = site.said()
+        assert "is sev-snp in the book, simulated on the chain: get the new book" in said and "shows no log" not in said

@@ -8,11 +8,13 @@ from bytewise.protocol.keys import EpochState, SignedRelease, SignedTicket
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
 from kms import policy
-from kms.log_rights import Judged, judge
+from kms.log_rights import Judged, Seen, judge
 from tests.unit.kms.court import Court
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.test_release_log import Entries, altered, of, three_records
 from tests.unit.kms.world import World
+
+SEEN = Seen(100, NOW, NOW)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def logged(world: World) -> Entries:
 
 def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: Entries) -> None:
     court = Court(world.chain)
-    assert judge(logged, court, 100, NOW) == Judged([], [])
+    assert judge(logged, court, SEEN) == Judged()
     assert logged[0].right and logged[1].right
     ticket = logged[0].right.ticket
     for changes, problem in (
@@ -32,9 +34,9 @@ def test_a_release_to_a_ticket_that_was_no_right_is_found(world: World, logged: 
         ({"voter": OTHER_VOTER.address}, f"{OTHER_VOTER.address} had no seat in round 1"),
     ):
         claimed = replace(logged[0], right=SignedTicket(replace(ticket, **changes), logged[0].signature))
-        (found,) = judge((claimed,), court, 100, NOW).wrong
+        (found,) = judge((claimed,), court, SEEN).wrong
         assert found.startswith("record 0 released without a right") and problem in found
-        assert judge((claimed,), court, 100, NOW - 1) == Judged([], []), "the node may be behind"
+        assert judge((claimed,), court, SEEN._replace(timestamp=NOW - 1)).wrong == [], "the node may be behind"
 
 
 def late(
@@ -53,12 +55,12 @@ def test_a_release_that_came_too_late_is_found(fresh: World, monkeypatch: pytest
     court = Court(fresh.chain)
     final, expired = late(fresh, monkeypatch, 1, Phase.FINAL), late(fresh, monkeypatch, 2, until=NOW)
     for entry, problem in ((final, "dispute is in round 1, FINAL"), (expired, f"expired at {NOW}, protocol time {NOW}")):
-        (found,) = judge((entry,), court, 100, NOW).wrong
+        (found,) = judge((entry,), court, SEEN).wrong
         assert "released without a right: at block 100, when it was decided: " in found and problem in found
     right = late(fresh, monkeypatch, 3)
-    assert judge((right,), court, 100, NOW) == Judged([], [])
+    assert judge((right,), court, SEEN) == Judged()
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
-    (found,) = judge((right,), court, 100, NOW).wrong
+    (found,) = judge((right,), court, SEEN).wrong
     assert "RETIRED" in found
 
 
@@ -68,41 +70,41 @@ def test_an_audit_that_came_too_late_or_by_who_was_in_no_pool_is_found(world: Wo
     assert logged[2].right is not None
     patient = replace(logged[2].right, ticket=replace(logged[2].right.ticket, expires_at=U64(court.clock + 10)))
     entry = replace(logged[2], right=patient)
-    assert judge((entry,), court, 100, NOW) == Judged([], [])
+    assert judge((entry,), court, SEEN) == Judged()
     court.clock += 1
-    (found,) = judge((entry,), court, 100, NOW).wrong
+    (found,) = judge((entry,), court, SEEN).wrong
     assert "window of batch 0 is over" in found
     court.clock, court.pool = NOW, ZERO_DIGEST
-    (found,) = judge((entry,), court, 100, NOW).wrong
+    (found,) = judge((entry,), court, SEEN).wrong
     assert f"{VOTER.address} is not drawn" in found
 
 
 def test_a_time_that_no_block_has_is_found_and_a_block_that_the_node_forgot_judges_nothing(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     timeless = replace(logged[0], record=replace(logged[0].record, decided_at=U64(NOW - 5)))
-    (found,) = judge((timeless,), court, 100, NOW).wrong
+    (found,) = judge((timeless,), court, SEEN).wrong
     assert f"decided at {NOW - 5}, and no block has that time" in found
     court.forgets = True
-    assert judge(logged, court, 100, NOW) == Judged([], [0, 1, 2])
+    assert judge(logged, court, SEEN) == Judged(undated=[0, 1, 2])
     assert logged[0].right is not None
     ticket = replace(logged[0].right.ticket, round=U16(2))
-    assert judge((replace(logged[0], right=replace(logged[0].right, ticket=ticket)),), court, 100, NOW).wrong
+    assert judge((replace(logged[0], right=replace(logged[0].right, ticket=ticket)),), court, SEEN).wrong
 
 
 def test_an_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> None:
     court, place = Court(world.chain), of(logged[2]).audit
-    assert place is not None and judge(logged[2:], court, 100, NOW) == Judged([], [])
+    assert place is not None and judge(logged[2:], court, SEEN) == Judged()
     for changes, problem in (
         ({"batch_id": 9}, "there is no batch 9"),
         ({"seq": U64(4)}, "the receipt is not in batch 0"),
         ({"proof": ()}, "the receipt is not in batch 0"),
     ):
         claimed = altered(logged[2], audit=replace(place, **changes))
-        (found,) = judge((claimed,), court, 100, NOW).wrong
+        (found,) = judge((claimed,), court, SEEN).wrong
         assert found.startswith("record 2 released without a right") and problem in found
-    (early,) = judge(logged[2:], court, 91, NOW).wrong
+    (early,) = judge(logged[2:], court, SEEN._replace(block=91)).wrong
     assert "nothing has drawn its auditors" in early
     court.stake = 0
-    (found,) = judge(logged[2:], court, 100, NOW).wrong
+    (found,) = judge(logged[2:], court, SEEN).wrong
     assert f"{VOTER.address} was not drawn to audit a receipt of batch 0" in found
-    assert judge((replace(logged[2], grounds=None),), court, 100, NOW) == Judged([], []), "of before grounds were kept"
+    assert judge((replace(logged[2], grounds=None),), court, SEEN).wrong == [], "of before grounds were kept"

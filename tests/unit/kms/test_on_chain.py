@@ -17,7 +17,7 @@ from bytewise.protocol.units import U64, Digest
 from chain.deploy import join
 from chain.params import ETHER
 from kms.chain_view import ChainKeyView
-from kms.log_rights import Judged, judge
+from kms.log_rights import Judged, Seen, judge
 from kms.policy import key_domain
 from kms.settings import ShardSettings
 from kms.shard_client import ShardClient
@@ -50,19 +50,20 @@ def test_a_drawn_seat_and_a_drawn_auditor_open_the_envelope_and_a_stranger_does_
     assert verify_log(log.entries, START, domain).next_index == 2
     assert [entry.record.ticket_hash for entry in log.entries] == [typed_digest(domain, t) for t in (seat, auditor)]
     court, last = reader(on_chain.anvil, on_chain.network), log.entries[1]
-    now = court.head(), last.record.decided_at
-    assert judge(log.entries, court, *now) == Judged([], [])
+    now = Seen(court.head(), last.record.decided_at, last.record.decided_at)
+    assert judge(log.entries, court, now) == Judged()
     assert last.right is not None
     poor = replace(last, right=replace(last.right, ticket=replace(last.right.ticket, voter=signer(9).address)))
-    (problem,) = judge((poor,), court, *now).wrong
+    (problem,) = judge((poor,), court, now).wrong
     assert f"{signer(9).address} was not drawn" in problem
     # What was right then is right for ever; the same ticket a minute later is not, nor at a time that no block has.
     on_chain.anvil.pass_time(61)
     later = court.block(court.head()).timestamp
-    assert judge(log.entries, court, court.head(), later) == Judged([], [])
+    now = Seen(court.head(), later, later)
+    assert judge(log.entries, court, now) == Judged()
     for decided_at, problem in ((later, "expired at"), (later - 1, f"decided at {later - 1}, and no block has that time")):
         late = [replace(each, record=replace(each.record, decided_at=U64(decided_at))) for each in log.entries]
-        assert [problem in each for each in judge(late, court, court.head(), later).wrong] == [True, True]
+        assert [problem in each for each in judge(late, court, now).wrong] == [True, True]
 
 
 @pytest.mark.e2e

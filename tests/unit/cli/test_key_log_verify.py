@@ -1,0 +1,156 @@
+"""`bytewise kms log verify` where something fails: what is found at one shard is told, whatever happens to the others."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import delete, update
+
+from bytewise.cli import key_log
+from bytewise.cli.exits import Exit
+from bytewise.cli.key_log_look import Court as Judge
+from bytewise.cli.key_log_look import worst
+from bytewise.protocol.docket import Case
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.network import CodeHash
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.storage.tables_keys import ReleaseRow
+from chain.book import contracts, write_network
+from kms.log_rights import Seen, judge
+from tests.unit.cli.test_key_log import Site, site
+from tests.unit.kms.court import Court
+from tests.unit.kms.memory_chain import NOW
+from tests.unit.verifier.town import NETWORK
+
+__all__ = ["site"]
+
+NO_NODE = "http://127.0.0.1:9"
+
+
+def with_code(site: Site) -> None:
+    """The book says which code each contract has, so that a node is asked."""
+    code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
+    write_network(site.folder / "network.json", replace(NETWORK, epochs=(site.world.document,), code=code))
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> None:
+    """From now on this chain answers whom `--rpc` names."""
+    answers = Judge(lambda entries: judge(entries, court, Seen(100, seen, seen)))
+    monkeypatch.setattr(key_log, "court_of", lambda _: answers)
+
+
+def cut(site: Site) -> None:
+    """Two receipts are opened and copied; then shard 1 cuts its log off."""
+    for _ in range(2):
+        site.opened()
+    assert site.log("verify") == Exit.OK
+    site.change(1, delete(ReleaseRow).where(ReleaseRow.number == 1))
+    site.said()
+
+
+@pytest.mark.e2e
+def test_a_log_that_was_cut_off_is_told_where_there_is_no_node(site: Site) -> None:
+    with site.world.serving(*site.shards.items()):
+        cut(site)
+        assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
+        said = site.said()
+        assert "ends before record 1" in said and "no right was judged: [R-55] network.json: no code hash" in said
+        assert "shard 2 has 2 releases that were not judged: the chain could not be asked" in said
+        with_code(site)
+        assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
+        said = site.said()
+        assert "ends before record 1" in said and "no right was judged: [R-52] chain" in said
+        assert "shard 2 has 2 releases that were not judged: the node did not answer" in said
+        site.change(1, delete(ReleaseRow))
+        (site.folder / "logs" / f"releases-1-{site.shards[1].info().shard}.jsonl").unlink()
+        assert site.log("verify", "--rpc", NO_NODE, "--output", "json") == Exit.UNAVAILABLE
+    rows = json.loads(site.said().partition("\n]")[0] + "]")
+    assert [(each["records"], each["unjudged"]) for each in rows] == [(0, {}), (2, {"the node did not answer": 2}), (0, {})]
+
+
+@pytest.mark.e2e
+def test_a_log_that_was_cut_off_is_told_where_the_node_goes_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Court):
+        def case(self, dispute: Digest, block: int) -> Case | None:
+            raise TryAgain("chain", "gone")
+
+    with site.world.serving(*site.shards.items()):
+        cut(site)
+        asked(monkeypatch, Away(site.world.chain))
+        assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
+    said = site.said()
+    assert "ends before record 1" in said and "shard 2 was not judged to the end: [R-52] chain is unavailable: gone" in said
+
+
+@pytest.mark.e2e
+def test_a_copy_that_was_altered_stops_no_other_shard(site: Site) -> None:
+    with site.world.serving(*site.shards.items()):
+        cut(site)
+        copy = site.folder / "logs" / f"releases-1-{site.shards[2].info().shard}.jsonl"
+        kept = copy.read_bytes()
+        copy.write_bytes(b"{}\n")
+        assert site.log("verify") == Exit.MISMATCH
+        said = site.said()
+        assert "ends before record 1" in said and f"shard 2 could not be looked at: [R-55] {copy.name}: is not as it was" in said
+        assert copy.read_bytes() == b"{}\n"
+        site.change(1, delete(ReleaseRow))
+        (site.folder / "logs" / f"releases-1-{site.shards[1].info().shard}.jsonl").unlink()
+        assert site.log("verify") == Exit.USAGE
+        copy.unlink()
+        copy.mkdir()
+        assert site.log("verify") == Exit.USAGE and "shard 2 could not be looked at: " in site.said()
+        copy.rmdir()
+        copy.write_bytes(kept)
+        assert site.log("verify") == Exit.OK
+
+
+@pytest.mark.e2e
+def test_a_mark_that_was_altered_hides_no_wrong_release(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a shard that is away: with its next answer the mark is written again."""
+    with site.world.serving(*site.shards.items()):
+        site.opened()
+        assert site.log("verify") == Exit.OK
+    (mark,) = (site.folder / "logs").glob(f"*{site.shards[1].info().shard}.seen")
+    mark.write_text("x")
+    assert site.log("verify") == Exit.USAGE
+    assert f"shard 1 could not be looked at: [R-55] {mark.name}" in site.said()
+    site.world.chain.disputes.clear()
+    asked(monkeypatch, Court(site.world.chain))
+    assert site.log("verify", "--rpc", NO_NODE) == Exit.MISMATCH
+    assert "shard 1: record 0 released without a right: there is no dispute" in site.said()
+
+
+@pytest.mark.e2e
+def test_a_log_whose_releases_cannot_be_judged_is_not_called_whole(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: with a ticket each of them is a right, and nothing is counted."""
+    with site.world.serving(*site.shards.items()):
+        site.opened()
+        asked(monkeypatch, Court(site.world.chain))
+        assert site.log("verify", "--rpc", NO_NODE) == Exit.OK
+        assert "not judged" not in site.said()
+        asked(monkeypatch, Court(site.world.chain), NOW - 1)
+        assert site.log("verify", "--rpc", NO_NODE) == Exit.UNAVAILABLE
+        assert "shard 1 has 1 releases that were not judged: the node does not have their block yet" in site.said()
+        for copy in (site.folder / "logs").glob("*.jsonl"):
+            copy.unlink()
+        asked(monkeypatch, Court(site.world.chain))
+        site.change(1, update(ReleaseRow).values(right=None, grounds=None))
+        assert site.log("verify", "--rpc", NO_NODE) == Exit.INCONCLUSIVE
+        assert "shard 1 has 1 releases that were not judged: the shard kept no ticket" in site.said()
+        monkeypatch.undo()
+        assert site.log("verify") == Exit.OK, "nobody asked the chain"
+
+
+@pytest.mark.e2e
+def test_a_node_that_is_named_twice_is_told_before_anything_is_fetched(site: Site) -> None:
+    with site.world.serving(*site.shards.items()):
+        cut(site)
+        assert site.log("verify", "--rpc", NO_NODE, "--rpc", NO_NODE) == Exit.USAGE
+        assert "ends before" not in site.said()
+
+
+def test_the_worst_of_several_codes_ends_the_verb() -> None:
+    order = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
+    for place, code in enumerate(order):
+        assert worst(reversed(order[place:])) is code
+    assert worst(()) is Exit.OK

@@ -1,0 +1,83 @@
+"""What an auditor with a node finds in logs that prove themselves: every release is either judged or counted."""
+
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.docket import Case
+from bytewise.protocol.errors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.release_log import LAG_S
+from bytewise.protocol.units import U64, Digest
+from kms.log_rights import Judged, Seen, Unjudged, judge, judge_none
+from tests.unit.kms.court import Court
+from tests.unit.kms.memory_chain import NOW
+from tests.unit.kms.test_log_order import claimed, rewritten
+from tests.unit.kms.test_release_log import Entries, logged
+from tests.unit.kms.world import World
+
+__all__ = ["logged"]
+
+SEEN = Seen(100, NOW, NOW)
+NOBODYS = Digest(b"\x01" * 32)
+
+
+def test_a_release_that_was_not_judged_is_counted_with_the_reason(world: World, logged: Entries) -> None:
+    """Control: with its ticket and its batch each of them is a right."""
+    court = Court(world.chain)
+    assert judge(logged, court, SEEN) == Judged()
+    for entry, reason in (
+        (replace(logged[0], right=None), Unjudged.NO_TICKET),
+        (replace(logged[2], grounds=None), Unjudged.NO_BATCH),
+    ):
+        found = judge((logged[1], entry), court, SEEN)
+        assert (found.wrong, found.unjudged) == ([], {reason: 1})
+    found = judge(logged, court, SEEN._replace(timestamp=NOW - 1))
+    assert (found.wrong, found.unjudged) == ([], {Unjudged.TOO_NEW: 3}), "the node may be behind"
+    assert judge_none(logged, Unjudged.NOT_ASKED).unjudged == {Unjudged.NOT_ASKED: 3}
+
+
+def test_an_audit_of_no_known_batch_is_still_held_against_its_time(world: World, logged: Entries) -> None:
+    entry = replace(logged[2], grounds=None)
+    timeless = replace(entry, record=replace(entry.record, decided_at=U64(NOW - 5)))
+    found = judge((timeless,), Court(world.chain), SEEN)
+    assert "no block has that time" in found.wrong[0] and not found.unjudged
+
+
+def test_a_date_hides_no_release(world: World, logged: Entries) -> None:
+    """What no node can have shown yet is named; a node that stands still accuses nobody."""
+    wrong, court = claimed(world, logged[0], subject=NOBODYS), Court(world.chain)
+    for date in (NOW + LAG_S + 1, 2**62):
+        late = replace(wrong, record=replace(wrong.record, decided_at=U64(date)))
+        (found,) = judge(rewritten(world, late, *logged), court, SEEN).wrong
+        assert found == f"record 0 is dated {date}, long after block 100 of {NOW}"
+    near = replace(wrong, record=replace(wrong.record, decided_at=U64(NOW + LAG_S)))
+    assert judge((near,), court, SEEN).unjudged == {Unjudged.TOO_NEW: 1}
+    slow = SEEN._replace(timestamp=NOW - 10 * LAG_S)
+    assert judge(logged, court, slow) == Judged(unjudged=judge_none(logged, Unjudged.TOO_NEW).unjudged)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "count"),
+    [
+        (TryAgain("chain", "away"), Unjudged.NO_ANSWER, 2),
+        (RpcRefused("eth_call", "why"), Unjudged.NO_ANSWER, 1),
+        (ChainReverted("case", "why"), Unjudged.NOT_ASKED, 1),
+    ],
+    ids=["the node went away", "the node refused one question", "the chain refused one question"],
+)
+def test_what_was_found_before_the_node_failed_counts(
+    world: World, logged: Entries, error: Exception, reason: Unjudged, count: int
+) -> None:
+    assert logged[1].right is not None
+    unasked = logged[1].right.ticket.subject
+
+    class Failing(Court):
+        def case(self, dispute: Digest, block: int) -> Case | None:
+            if dispute == unasked:
+                raise error
+            return super().case(dispute, block)
+
+    wrong = claimed(world, logged[0], subject=NOBODYS)
+    found = judge((wrong, *logged[1:]), Failing(world.chain), SEEN)
+    assert len(found.wrong) == 1 and "there is no dispute" in found.wrong[0]
+    assert (found.unjudged, found.failure) == ({reason: count}, str(error))
