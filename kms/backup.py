@@ -19,7 +19,7 @@ from bytewise.ports import Clock
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, Fault, StaleBackup
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, StaleBackup
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.storage.releases import ReleaseRecords
@@ -27,7 +27,7 @@ from kms import keyring
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, is_over
 from kms.files import wipe, write_whole
-from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealing, open_sealer
+from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, open_sealer
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
@@ -109,7 +109,7 @@ def restore(
 
     Without a view of the chain no share comes back: then the other shards repair it (`Purpose.REPAIR`).
     `StaleBackup`, and nothing is written, if the log is older than the file, or a share that the chain asks of this shard is not
-    in it. `ConfigurationError` if the folder has other keys.
+    in it. `ConfigurationError` if the folder has other keys, or the storage key is elsewhere and does not open the share.
     """
     backup = open_backup(file, key)
     _verify_logs(backup, records)
@@ -178,13 +178,36 @@ def _keep_meant(draft: Path, epoch: int, shard: Address, on_chain: EpochOnChain,
     if shard not in on_chain.shards:
         keyring.erase_all(draft, epoch)
         return
-    # A file of before the key was wrapped, or taken out of the folder, has the key itself; `python -m kms wrap` is next then.
-    sealer = open_sealer(draft, IN_FOLDER if (draft / STORAGE_KEY).exists() else sealing)
+    sealer = _sealer(draft, sealing)
     try:
         keyring.erase_others(draft, epoch, keyring.points_of(on_chain.commitments), sealer)
     except ConfigurationError:
-        why = f"it has no share of version {on_chain.version} of key epoch {epoch}, which the chain means"
-        raise StaleBackup("file", why) from None
+        raise _missing(draft, epoch, on_chain, sealer, sealing) from None
+
+
+def _sealer(draft: Path, sealing: Sealing) -> Sealer:
+    # A file of before the key was wrapped, or taken out of the folder, has the key itself; `python -m kms wrap` is next then.
+    if (draft / STORAGE_KEY).exists():
+        return open_sealer(draft)
+    if sealing.key_file is None and not sealing.wrap:
+        raise ConfigurationError(
+            "storage_key_file", "missing: the backup has no storage key, which was elsewhere when it was made"
+        )
+    return open_sealer(draft, sealing)
+
+
+def _missing(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, sealing: Sealing) -> BytewiseError:
+    """Why no share of the file is the one that the chain means: it is not there, or does not open."""
+    locked = ", ".join(keyring.unopened(draft, epoch, sealer))
+    if not locked:
+        return StaleBackup("file", f"it has no share of version {on_chain.version} of key epoch {epoch}, which the chain means")
+    if sealing.key_file is None or (draft / STORAGE_KEY).exists():
+        return StaleBackup("file", f"its {locked} does not open under the storage key that is in it: altered before the backup")
+    why = (
+        f"does not open {locked} of the backup: another key sealed it. Nothing was written. Name that key's file in "
+        "storage_key_file; if that is lost, restore `--without-shares`, and have it repaired (`bytewise kms repair`)"
+    )
+    return ConfigurationError(str(sealing.key_file), why)
 
 
 def _marks(records: ReleaseRecords) -> Iterator[LogMark]:

@@ -42,6 +42,26 @@ def write_whole(path: Path, data: bytes) -> None:
     _keep_names(path.parent)
 
 
+def create(path: Path, data: bytes) -> None:
+    """Writes a file that only the owner can read, under a name that nothing has, also outside the shard's folder.
+
+    `ConfigurationError` if something has the name, or the file cannot be written; then nothing of it is left. A crash may leave a
+    part of it.
+    """
+    try:
+        file = _open_new(path)
+    except FileExistsError:
+        raise ConfigurationError(str(path), "exists; no key is overwritten, or shared by two shards: name a new file") from None
+    except OSError as error:
+        raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that is there") from None
+    try:
+        _fill(file, data)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise ConfigurationError(str(path), f"{error.strerror}: it was not written") from None
+    _keep_names(path.parent)
+
+
 def replace_whole(path: Path, data: bytes) -> None:
     """The same in place of what may be there: whenever the machine stops, the file is the old one or the new one."""
     _draft(path, data).replace(path)
@@ -80,11 +100,19 @@ def _overwrite(file: BinaryIO) -> None:
 def _draft(path: Path, data: bytes) -> Path:
     draft = path.with_suffix(DRAFT)
     wipe_draft(draft)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    _fill(_open_new(draft), data)
+    return draft
+
+
+def _open_new(path: Path) -> BinaryIO:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _fill(file: BinaryIO, data: bytes) -> None:
+    with file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    return draft
 
 
 def _keep_names(path: Path) -> None:

@@ -123,6 +123,11 @@ def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Se
     raise problem
 
 
+def unopened(folder: Path, epoch: int, sealer: Sealer) -> tuple[str, ...]:
+    """Names of the share files of an epoch that the sealer does not open: another sealed them, or they were altered."""
+    return tuple(path.name for path in _share_files(folder, epoch) if _is_locked(sealer, epoch, path))
+
+
 def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> int:
     """Overwrites and removes every share of an epoch that does not fit these commitments; how many those were.
 
@@ -214,15 +219,29 @@ def _fits(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -
     return True
 
 
+def _is_locked(sealer: Sealer, epoch: int, path: Path) -> bool:
+    try:
+        _opened(sealer, epoch, path)
+    except ConfigurationError:
+        return True
+    except Fault:
+        return False  # what is no sealed share is not locked: no key opens it
+    return False
+
+
 def _fitting(sealer: Sealer, epoch: int, path: Path, commitments: Sequence[Blob]) -> HeldShare:
+    held = _opened(sealer, epoch, path)
+    verify_share(held.index, held.scalar(), [decode_point(each) for each in commitments])
+    return held
+
+
+def _opened(sealer: Sealer, epoch: int, path: Path) -> HeldShare:
     stored = decode(SealedShare, path.read_bytes())
     try:
-        raw = sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index))
+        return HeldShare(stored.index, sealer.open(stored.nonce + stored.ciphertext, _bound(epoch, stored.index)))
     except ConfigurationError:
         why = "does not open: it was altered, or sealed under another storage key, epoch or index"
         raise ConfigurationError(path.name, why) from None
-    verify_share(stored.index, decode_scalar(raw.reveal()), [decode_point(each) for each in commitments])
-    return HeldShare(stored.index, raw)
 
 
 def _bound(epoch: int, index: int) -> Digest:

@@ -16,9 +16,9 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.units import Blob, Digest
-from bytewise.service.secret import Secret, write_secret
+from bytewise.service.secret import Secret
 from kms.curve import Rng
-from kms.files import KEY_BYTES, read_key, wipe, write_whole
+from kms.files import KEY_BYTES, create, read_key, wipe, write_whole
 from kms.wrapping import ask
 
 STORAGE_KEY, WRAPPED_KEY = "storage.key", "storage.wrapped"
@@ -112,14 +112,19 @@ def open_sealer(folder: Path, sealing: Sealing = IN_FOLDER) -> Sealer:
 
 
 def draw_key(folder: Path, sealing: Sealing, rng: Rng) -> None:
-    """Draws the folder's storage key where the settings want it; one that is there is kept. Errors as of `open_sealer`."""
+    """Draws the folder's storage key where the settings want it; one that is there is kept. Errors as of `open_sealer`.
+
+    A file that is there is kept only if `open_sealer` would take it: shares are never sealed under what is no key.
+    """
     if sealing.wrap:
         if not (folder / WRAPPED_KEY).exists():
             _store(folder, Secret(rng(KEY_BYTES)), sealing)
         return
     path = sealing.key_file or folder / STORAGE_KEY
-    if not path.exists():
-        write_secret(path, rng(KEY_BYTES).hex().encode())
+    if path.exists():
+        read_key(path)
+    else:
+        create(path, rng(KEY_BYTES).hex().encode())
 
 
 def wrap_folder(folder: Path, sealing: Sealing) -> None:

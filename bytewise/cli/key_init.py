@@ -21,6 +21,7 @@ from bytewise.protocol.units import Address, address
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
 from kms import keyring
+from kms.files import KEY_BYTES, create, wipe
 from kms.sealing import IN_FOLDER, LIMIT_S, Sealing
 from kms.settings import ShardSettings
 
@@ -133,7 +134,7 @@ def init(
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="A shard of a test network: simulated enclaves count.")] = False,
     key: Annotated[
-        Path | None, typer.Option("--storage-key", help="Where the key that seals shares goes, outside FOLDER.")
+        Path | None, typer.Option("--storage-key", help="New file for the key that seals shares, outside FOLDER.")
     ] = None,
     wrap: Annotated[str, typer.Option("--wrap", help="Command that wraps that key instead: stdin to stdout, no shell.")] = "",
     unwrap: Annotated[str, typer.Option("--unwrap", help="Command that gives it back, run at every start.")] = "",
@@ -146,8 +147,8 @@ def init(
     `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
     `docs/ceremonies.md` tells the whole story.
 
-    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 asked wrongly (the folder exists, say); unless 0,
-    nothing was made.
+    Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 asked wrongly (the folder or the key's file
+    exists, say); unless 0, nothing was made.
     """
     governors = governor or []
     sealing = Sealing(key.absolute() if key else None, _words("--wrap", wrap), _words("--unwrap", unwrap))
@@ -160,13 +161,18 @@ def init(
 
 
 def make_folder(folder: Path, choices: Choices) -> str:
-    """All of it or nothing; the new shard's account. `ConfigurationError` if the folder exists or a choice cannot be right."""
+    """All of it or nothing; the new shard's account.
+
+    `ConfigurationError` if the folder or the storage key's file exists, or a choice cannot be right.
+    """
     if not choices.simulated and not choices.governors:
         raise ConfigurationError("--governor", "missing: who approves policies? (`--simulated` for a test network)")
     if choices.governors and not choices.needed <= len(set(choices.governors)):
         raise ConfigurationError("--governors-needed", f"{choices.needed} of {len(set(choices.governors))}")
     text = settings_text(folder, choices)
-    with _becoming(folder) as draft:
+    if folder.exists():
+        raise ConfigurationError(str(folder), "exists; keys in it are never overwritten")
+    with _key_elsewhere(folder, choices.sealing.key_file), _becoming(folder) as draft:
         keyring.enrol(draft, choices.url, secrets.token_bytes, choices.sealing)
         entry = keyring.entry(draft, choices.url, choices.channel)
         (draft / ENTRY).write_bytes(encode(entry))
@@ -231,10 +237,25 @@ def _place(option: str, text: str, scheme: str) -> tuple[str, int]:
 
 
 @contextmanager
+def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
+    """Draws the storage key there, where nothing was; gone if the end is not reached."""
+    if key_file is None:
+        yield
+        return
+    if Path(os.path.realpath(key_file)).is_relative_to(os.path.realpath(folder)):
+        why = f"{key_file} is in {folder}: who copies that would have the key. Name a file elsewhere, or leave the option out"
+        raise ConfigurationError("--storage-key", why)
+    create(key_file, secrets.token_bytes(KEY_BYTES).hex().encode())
+    try:
+        yield
+    except BaseException:
+        wipe(key_file)
+        raise
+
+
+@contextmanager
 def _becoming(folder: Path) -> Iterator[Path]:
     """A folder beside it that takes its name at the end; gone if that is not reached."""
-    if folder.exists():
-        raise ConfigurationError(str(folder), "exists; keys in it are never overwritten")
     try:
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:

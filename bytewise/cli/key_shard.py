@@ -75,7 +75,8 @@ def restore(
     again), or if the database is older than the file. Nothing that is in the folder is replaced; shares that the chain means no
     more stay out.
 
-    Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 asked wrongly.
+    Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 asked wrongly (another key
+    than that of `storage_key_file` sealed the shares, say).
     """
     settings = load_settings(ShardSettings, config)
     book = address_book(settings.network_file)

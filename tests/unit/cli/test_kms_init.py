@@ -151,11 +151,57 @@ def test_a_folder_within_one_that_is_not_there_makes_nothing(init: Init, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
 
 
-def test_what_fails_on_the_way_leaves_nothing(init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+STORAGE_KEYS = {
+    "in a folder that is not there": "nowhere/own.key",
+    "in a file, as if it were a folder": "network.json/own.key",
+    "in the new folder": "shard/own.key",
+    "in a folder of the new one": "shard/keys/own.key",
+    "in the new folder, another way": "keys/../shard/own.key",
+    "the new folder itself": "shard",
+}
+
+
+@pytest.mark.parametrize("where", STORAGE_KEYS.values(), ids=STORAGE_KEYS.keys())
+def test_a_place_where_no_storage_key_can_be_is_named_and_nothing_is_made(
+    init: Init, tmp_path: Path, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init("shard", "--simulated", "--storage-key", str(tmp_path / where)) == Exit.USAGE
+    assert str(tmp_path / where) in _unwrapped(capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["network.json"]
+
+
+def _unwrapped(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was said, without the spaces and ends of lines that depend on how wide the terminal is."""
+    return "".join(capsys.readouterr().err.split())
+
+
+def test_a_storage_key_that_is_there_is_of_another_shard_and_left_as_it_is(
+    init: Init, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init("one", "--simulated", "--storage-key", str(tmp_path / "one.key")) == Exit.OK
+    (tmp_path / "none.key").write_text("not a key")
+    (tmp_path / "empty.key").touch()
+    (tmp_path / "link.key").symlink_to(tmp_path / "nothing.key")
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.key") if path.exists()}
+    for name in ("one.key", "none.key", "empty.key", "link.key"):
+        assert init("second", "--simulated", "--storage-key", str(tmp_path / name)) == Exit.USAGE
+        assert f"{name}:exists" in _unwrapped(capsys)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.key") if path.exists()} == before
+    assert not list(tmp_path.glob("*second*"))
+    assert init("one", "--simulated", "--storage-key", str(tmp_path / "one.key")) == Exit.USAGE
+    assert "keysinitareneveroverwritten" in _unwrapped(capsys), "not: its key exists"
+
+
+@pytest.mark.parametrize("key", [(), ("--storage-key", "own.key")], ids=["in the folder", "elsewhere"])
+def test_what_fails_on_the_way_leaves_nothing(
+    init: Init, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
     def full(url: str) -> str:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(key_init, "migrate", full)
     with pytest.raises(OSError, match="No space left"):
-        init("shard", "--simulated")
+        init("shard", "--simulated", *key)
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]

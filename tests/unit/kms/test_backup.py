@@ -1,5 +1,6 @@
 """A shard's folder from a sealed file: back with what the chain means, and never with what it means no more."""
 
+import json
 import os
 import shutil
 import stat
@@ -14,6 +15,7 @@ from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
+from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
 from kms import backup, keyring
@@ -21,6 +23,7 @@ from kms.backup import Restored, back_up, open_backup, restore
 from kms.curve import encode_point
 from kms.dkg.erasing import erase
 from kms.files import write_whole
+from kms.sealing import Sealing
 from kms.serve import verify_meant
 from kms.shares import combine_values, split
 from tests.unit.kms.memory_chain import CONTRACTS
@@ -125,6 +128,47 @@ def test_a_file_of_before_a_resharing_is_refused_and_nothing_is_written(station:
     assert station.content() == {}
     done = restore(station.file, KEY, station.folder, station.records, None)
     assert done.dropped == ("share-1.json",) and "signing.key" in done.written, "the others can repair the share now"
+
+
+def test_a_storage_key_elsewhere_that_does_not_open_the_share_is_named_and_the_file_is_not_called_stale(
+    station: Station, tmp_path: Path
+) -> None:
+    own, other = tmp_path / "own.key", tmp_path / "other.key"
+    own.write_bytes((station.folder / "storage.key").read_bytes())
+    own.chmod(0o600)
+    write_secret(other, OTHER_KEY.hex().encode())
+    (station.folder / "storage.key").unlink()
+    station.back_up()
+    before = station.lose()
+
+    def under(key: Path) -> Restored:
+        return restore(station.file, KEY, station.folder, station.records, station.chain, Sealing(key))
+
+    with pytest.raises(ConfigurationError, match=r"other\.key.*does not open share-1\.json of the backup.*storage_key_file"):
+        under(other)
+    with pytest.raises(ConfigurationError, match=r"storage_key_file.*the backup has no storage key"):
+        station.restore()
+    assert station.content() == {}
+    under(own)
+    assert station.content() == before, "the control: the file has the share that the chain means"
+    shutil.copyfile(own, station.folder / "storage.key")
+    (station.folder / "storage.key").chmod(0o600)
+    station.deal_again()
+    station.lose()
+    with pytest.raises(StaleBackup, match="no share of version 1 of key epoch 1"):
+        under(own)
+
+
+def test_a_share_that_was_altered_before_the_backup_is_named(station: Station) -> None:
+    share = station.folder / "share-1.json"
+    stored = json.loads(share.read_bytes())
+    stored["ciphertext"] = "0x" + _flipped(bytes.fromhex(stored["ciphertext"][2:]), 0).hex()
+    share.write_bytes(json.dumps(stored, sort_keys=True, separators=(",", ":")).encode())
+    station.back_up()
+    station.lose()
+    with pytest.raises(StaleBackup, match=r"share-1\.json does not open under the storage key that is in it"):
+        station.restore()
+    assert station.content() == {}
 
 
 def test_of_a_file_with_old_and_new_shares_only_those_that_the_chain_means_come_back(station: Station) -> None:

@@ -244,3 +244,16 @@ def test_a_key_file_elsewhere_is_for_its_owner_alone(tmp_path: Path) -> None:
     (tmp_path / "own.key").chmod(0o644)
     with pytest.raises(ConfigurationError, match="only the owner"):
         open_sealer(tmp_path, Sealing(tmp_path / "own.key"))
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "problem"), [("no key", 0o600, "bytes of hex"), ("ab" * 32, 0o644, "only the owner")]
+)
+def test_a_key_file_that_is_there_is_kept_only_if_it_is_a_key_of_its_owner_alone(
+    tmp_path: Path, content: str, mode: int, problem: str
+) -> None:
+    (tmp_path / "own.key").write_text(content)
+    (tmp_path / "own.key").chmod(mode)
+    with pytest.raises(ConfigurationError, match=problem):
+        draw_key(tmp_path, Sealing(tmp_path / "own.key"), os.urandom)
+    assert (tmp_path / "own.key").read_text() == content
