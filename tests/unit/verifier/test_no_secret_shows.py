@@ -18,7 +18,7 @@ COULD_BE_SECRET = re.compile(r"\b(bytes|bytearray|Blob|int|ndarray|EccPoint|Requ
 NO_SECRETS = {
     "kms.dkg.authority.Trust": {"chain_id"},
     "kms.dkg.dealing.Opening": {"commitments", "e", "f"},
-    "kms.dkg.erasures.Wanted": {"threshold"},
+    "kms.dkg.erasures.Wanted": {"epoch", "threshold"},
     # What a ceremony's log says is public, and so is what follows from it.
     "kms.dkg.result.Result": {"qualified", "dealt", "commitments"},
     "kms.dkg.state.Ceremony": {
@@ -29,13 +29,18 @@ NO_SECRETS = {
     "kms.hybrid.Place": {"key_epoch"},
     "kms.hybrid.Recipients": {"threshold", "keys"},
     "kms.log_copy.LogCopy": {"epoch"},
+    "kms.log_rights.Judged": {"undated"},
     "kms.log_rights.Seen": {"block", "timestamp", "now"},
     "kms.log_rights._Then": {"clock"},
+    "kms.log_story.Entry": {"place"},
     "kms.log_story.Kept": {"seen_at"},
+    "kms.log_story.Reach": {"given", "unread"},
     "kms.mlkem.Encapsulated": {"ciphertext"},
     "kms.mlkem._Key": {"vector", "matrix", "digest"},
     "kms.promises.Promise": {"chain_id", "key_epoch", "next_index", "record", "signature"},
     "kms.rebuilt.TransportKey": {"public"},
+    "kms.renewed.Held": {"version"},
+    "kms.renewed.SharesInForce": {"number", "version", "commitments"},
     "kms.renewed._Doubt": {"version", "commitments", "number"},
     "kms.sealing.WrappedKey": {"wrapped", "check"},
     "verifier.enclave.judge.Judgement": {"code", "verify_passes"},
