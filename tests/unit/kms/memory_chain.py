@@ -24,7 +24,7 @@ AUDIT_RATE_BPS = 10_000
 AUDIT_SEATS = {VOTER.address: 100, OTHER_VOTER.address: 1}
 """Audit seats of the verifiers of this world."""
 WINDOW_S = 600
-NOW = 3_000_000_000
+NOW = 1_800_000_000
 """Chain time of the one block."""
 
 
