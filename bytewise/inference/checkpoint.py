@@ -104,7 +104,7 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
     if isinstance(layers, int) and layers > MOST_PARTS:
         # Now: the library makes lists of that length.
         raise UnsupportedModel(f"config.json: more than {MOST_PARTS} layers")
-    # Imported here: whoever only runs an artifact need not wait for them, nor hold the HTTP client that they bring along.
+    # Imported here: whoever only runs an artifact need not wait for them.
     from huggingface_hub.errors import StrictDataclassError
     from transformers import AutoConfig
 

@@ -25,7 +25,7 @@ from bytewise.protocol.units import Decimal, fraction
 
 def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
     """The patched model and the output head on a device; `ArtifactMismatch` if a tensor is missing or misshapen."""
-    # Imported with the library: it brings an HTTP client along, which an enclave must not hold beside keys and envelopes.
+    # Imported with the library, whose it is.
     from huggingface_hub.errors import StrictDataclassError
 
     shape = artifact.manifest.architecture

@@ -68,7 +68,7 @@ class Loaded:
     preload: Callable[[], object]
     """Loads the libraries that its engines load late."""
     has_library: bool
-    """Whether those bring transformers along, and with it an HTTP client."""
+    """Whether those bring transformers along."""
 
 
 def verify_artifact(

@@ -5,6 +5,7 @@ from types import TracebackType
 
 from bytewise.protocol.errors import ArtifactMismatch, BytewiseError, CannotExecute, ConfigurationError
 from bytewise.service import telemetry
+from verifier.enclave.absent import KeptOut
 
 EXIT_BUG = 70
 """EX_SOFTWARE of sysexits, as every actor's."""
@@ -16,6 +17,6 @@ def report(kind: type[BaseException], error: BaseException, trace: TracebackType
         trace = trace.tb_next
     where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
     rule = error.rule if isinstance(error, BytewiseError) else ""
-    # These speak of settings, of the artifact's files and of this machine, never of a job.
-    detail = str(error) if isinstance(error, ConfigurationError | ArtifactMismatch | CannotExecute) else ""
+    # These speak of settings, of the artifact's files, of modules and of this machine, never of a job.
+    detail = str(error) if isinstance(error, ConfigurationError | ArtifactMismatch | CannotExecute | KeptOut) else ""
     telemetry.log("enclave.bug", error=kind.__name__, where=where, rule=rule, detail=detail)

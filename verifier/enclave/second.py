@@ -1,7 +1,7 @@
 """The second backend in a process of its own, one for each doubt, which has neither keys nor sockets.
 
-The library that it computes with brings an HTTP and a hub client along. So it is not loaded where envelopes are opened: what
-loads it gets one request and one answer over a stream and gives back one word.
+The library that it computes with is large and not ours. So it is not loaded where envelopes are opened: what loads it gets one
+request and one answer over a stream and gives back one word.
 """
 
 import functools

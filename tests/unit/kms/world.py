@@ -27,7 +27,7 @@ from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Request, ou
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, seal_context
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.succession import first_standing
-from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Decimal, Digest, short_text
+from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Blob, Decimal, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
@@ -79,6 +79,7 @@ class World:
     ) -> None:
         self.folder = folder
         self.contracts = contracts
+        self.environment = ENVIRONMENT
         make_root(folder / "root")
         issue(folder / "root", folder / "platform.key")
         self.policy: AppraisalPolicy = policy_for(program(ENTRY), program(SHARD_ENTRY), folder / "root", CHAIN_ID, 1)
@@ -132,7 +133,7 @@ class World:
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int | None = None, canary: int = 65) -> Case:
         """A receipt of the operator with its sealed envelope."""
         request = Request(
-            REQUEST_VERSION, Digest(b"\x11" * 32), "tiny", ENVIRONMENT.digest,
+            REQUEST_VERSION, Digest(b"\x11" * 32), "tiny", self.environment.digest,
             DecodePolicy(16, Decimal("0"), Decimal("1"), 0, (2,)), U64(seq), (canary, 66, 67), ZERO_DIGEST, ZERO_DIGEST,
             None, Digest(os.urandom(32)), U256(CHAIN_ID), U64(NOW + 1000), CLIENT.address, None,
         )  # fmt: skip
@@ -149,7 +150,7 @@ class World:
         epoch = record.epoch if epoch is None else epoch
         draft = Receipt(
             signer.address, U64(seq), payload.request.req_hash, payload.output.tokens_hash, out_hash,
-            payload.request.model_id, payload.request.environment, short_text("cpu"), U64(epoch), ZERO_DIGEST,
+            payload.request.model_id, payload.request.environment, self.environment.gpu_arch_id, U64(epoch), ZERO_DIGEST,
             U64(NOW - 200), U64(NOW + 100), U8(2), U8(2), plain_enclave_key(), U256(CHAIN_ID),
         )  # fmt: skip
         context = seal_context(anchor_domain(self.contracts), draft)
@@ -206,7 +207,7 @@ class World:
         ticket = ticket or self.ticket(case)
         return RunJob(
             ticket, signer.sign(typed_digest(key_domain(self.contracts), ticket)), case.receipt, case.receipt_signature, 0, (),
-            U64(NOW - 100), Blob(case.envelope), ENVIRONMENT, self.document.record, self.contracts, ZERO_DIGEST,
+            U64(NOW - 100), Blob(case.envelope), self.environment, self.document.record, self.contracts, ZERO_DIGEST,
             Blob(encode(self.policy)),
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The enclave's own program, and what its job processes have imported: each says it in the log at its end.
+"""The enclave's own program, and what its job processes have imported, from which files: each says it in the log at its end.
 
 `python -m tests.unit.verifier.enclave_program --config FILE`. Nothing but this list is added to the program.
 """
@@ -20,7 +20,8 @@ def main() -> int:
             served = serve_one(*arguments)
             if served:
                 # The log is open already, and no file can be opened for writing.
-                os.write(sys.stderr.fileno(), f"modules: {json.dumps(sorted(sys.modules))}\n".encode())
+                loaded = {name: getattr(module, "__file__", None) for name, module in sorted(sys.modules.items())}
+                os.write(sys.stderr.fileno(), f"modules: {json.dumps(loaded)}\n".encode())
             return served
 
         return serve

@@ -34,7 +34,8 @@ from tests.e2e import memory
 from tests.unit.kms.memory_chain import CHAIN_ID, MemoryChain
 from tests.unit.kms.test_rebuilt_memory import needles
 from tests.unit.kms.world import World, program, wait_until
-from tests.unit.verifier.test_enclave_process import ROOT, Running, missing, model
+from tests.unit.verifier.running import ROOT, Running, missing
+from tests.unit.verifier.test_enclave_process import model
 
 __all__ = ["model"]
 pytestmark = pytest.mark.skipif(not kernels(), reason="without the native path an enclave holds the library, and says so")
@@ -100,7 +101,7 @@ def running(world: World, model: Artifact) -> Iterator[Running]:
         try:
             wait_until(lambda: (folder / "ready").exists() or process.poll() is not None, timeout_s=120)
             assert process.poll() is None, (folder / "log").read_text()
-            yield Running(world, ExactEngine(model), process, folder)
+            yield Running(world, ExactEngine(model), process, folder, 5)
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=60) == 0, (folder / "log").read_text()
