@@ -158,10 +158,10 @@ def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
 
 
 def verify_date(newest: int, facts: ChainFacts) -> int:
-    """The block's time, unless it is so long before that of the `newest` record that auditors would take the log for a liar's:
+    """The block's time, unless it is so long before the `newest` date on record that auditors would take the log for a liar's:
     `TryAgain`, since the node is behind the one that was asked then."""
     if facts.timestamp + LAG_S < newest:
-        raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than what was recorded last")
+        raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than the newest date on record")
     return facts.timestamp
 
 

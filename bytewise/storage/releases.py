@@ -47,7 +47,7 @@ class Usage(NamedTuple):
     given: Callable[[], int]
     """How many of them are of what the ticket's instance was given for this right: reads them all."""
     newest: int
-    """`decided_at` of the newest record of this epoch; 0 before the first."""
+    """The newest `decided_at` of this epoch, whichever record has it; 0 before the first."""
 
 
 class ReleaseRecords:
@@ -56,6 +56,8 @@ class ReleaseRecords:
     def __init__(self, engine: Engine, domain: Domain) -> None:
         self._engine = engine
         self._domain = domain
+        self._dated: dict[int, tuple[int, int]] = {}
+        """By epoch: the first record whose date was not read yet, and the newest date before it."""
 
     def append(self, ticket: Ticket, decide: Callable[[Usage, LogHead], SignedRelease]) -> SignedRelease:
         """Commits the record that `decide` makes for the ticket. If it raises, nothing changes."""
@@ -90,16 +92,18 @@ class ReleaseRecords:
 
     def verify_chain(self, epoch: int) -> LogHead:
         """The head of an epoch's records, each recomputed; `StoreCorrupt` names the first that does not fit."""
-        head = START
+        head, newest = START, 0
         while entries := self.page(epoch, head.next_index):
             try:
                 head = verify_log(entries, head, self._domain)
             except ReleaseLogBroken as error:
                 raise StoreCorrupt("release records", str(error)) from None
+            newest = max(newest, *(each.record.decided_at for each in entries))
         with reading(self._engine) as connection:
             stored = self._head(connection, epoch)
         if stored != head:
             raise StoreCorrupt("release records", f"head is {stored.next_index}, records end at {head.next_index}")
+        self._dated[epoch] = head.next_index, newest
         return head
 
     def epochs(self) -> tuple[int, ...]:
@@ -119,8 +123,16 @@ class ReleaseRecords:
         row = connection.execute(query.order_by(ReleaseRow.number.desc()).limit(1)).one_or_none()
         return START if row is None else LogHead(Digest(row.digest), row.number + 1)
 
-    @staticmethod
-    def _usage(connection: Connection, ticket: Ticket, right: Digest) -> Usage:
+    def _newest(self, connection: Connection, epoch: int) -> int:
+        # Each record is read once in a process: there is no column to ask, and dates go back a little.
+        first, newest = self._dated.get(epoch, (0, 0))
+        query = select(ReleaseRow.number, ReleaseRow.record).where(ReleaseRow.epoch == epoch, ReleaseRow.number >= first)
+        for number, record in connection.execute(query):
+            first, newest = max(first, number + 1), max(newest, _stored(Release, record).decided_at)
+        self._dated[epoch] = first, newest
+        return newest
+
+    def _usage(self, connection: Connection, ticket: Ticket, right: Digest) -> Usage:
         instances = connection.execute(select(InstanceRow.instance).where(InstanceRow.right_id == right)).scalars()
         spent = connection.execute(select(BudgetRow.spent).where(BudgetRow.epoch == ticket.key_epoch)).scalar_one_or_none()
         where = ReleaseRow.epoch == ticket.key_epoch, ReleaseRow.receipt_id == ticket.receipt_id
@@ -132,10 +144,8 @@ class ReleaseRecords:
             rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in GIVEN)
             return sum(each.instance == ticket.instance and right_id(each) == right for each in rights)
 
-        newest = select(ReleaseRow.record).where(ReleaseRow.epoch == ticket.key_epoch).order_by(ReleaseRow.number.desc())
-        record = connection.execute(newest.limit(1)).scalar_one_or_none()
-        decided_at = 0 if record is None else _stored(Release, record).decided_at
-        return Usage(frozenset(Digest(each) for each in instances), spent or 0, count, of_instance, decided_at)
+        newest = self._newest(connection, ticket.key_epoch)
+        return Usage(frozenset(Digest(each) for each in instances), spent or 0, count, of_instance, newest)
 
     def _insert(self, connection: Connection, signed: SignedRelease) -> None:
         record = signed.record

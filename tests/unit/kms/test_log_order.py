@@ -95,9 +95,24 @@ def test_a_shard_whose_node_fell_far_behind_records_nothing_until_it_has_caught_
         fresh.chain.open(case)
     fresh.release(shard, cases[0])
     fresh.chain.facts = replace(now, timestamp=NOW - LAG_S - 1)
-    with pytest.raises(TryAgain, match="older than what was recorded last"):
+    with pytest.raises(TryAgain, match=f"{LAG_S + 1} s older than the newest date on record"):
         fresh.release(shard, cases[1])
     fresh.chain.facts = replace(now, timestamp=NOW - LAG_S)
     fresh.release(shard, cases[1])
     entries = shard.log(0).entries
     assert [each.record.decided_at for each in entries] == [NOW, NOW - LAG_S] and list(out_of_order(entries)) == []
+
+
+def test_small_steps_back_do_not_add_up_to_a_date_that_convicts(fresh: World) -> None:
+    """Each node is behind the one before: the newest date counts, not that of the newest record. Also after a restart."""
+    now, shard, step = fresh.chain.facts, fresh.shard(1), LAG_S - 600
+    for seq, back in ((1, 0), (2, step)):
+        fresh.chain.open(case := fresh.case(seq))
+        fresh.chain.facts = replace(now, timestamp=NOW - back)
+        fresh.release(shard, case)
+    fresh.chain.facts = replace(now, timestamp=NOW - 2 * step)
+    for asked in (shard, fresh.shard(1)):
+        with pytest.raises(TryAgain, match=f"{2 * step} s older than the newest date on record"):
+            fresh.release(asked, case)
+    entries = shard.log(0).entries
+    assert [each.record.decided_at for each in entries] == [NOW, NOW - step] and list(out_of_order(entries)) == []
