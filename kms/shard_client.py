@@ -2,6 +2,7 @@
 
 import ssl
 
+import httpcore2
 import httpx2
 
 from bytewise.protocol.encoding import decode
@@ -9,11 +10,20 @@ from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, S
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import Refusal
 from bytewise.protocol.network import Holder
+from kms.timed_http import Deadline, TimedBackend
 
 TIMEOUT_S = 5.0
-"""Of one HTTP exchange."""
+"""Of one HTTP exchange, from the first connection to the last byte, where the caller does not say otherwise."""
 MAX_ANSWER_BYTES = 64 * 1024
 """Most that an answer has where the caller does not say otherwise."""
+
+_FAILURES = (
+    httpcore2.ConnectionNotAvailable,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.TimeoutException,
+    httpcore2.UnsupportedProtocol,
+)
 
 
 class ShardClient:
@@ -27,7 +37,10 @@ class ShardClient:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         self._url = shard.url
         self._most = most
-        self._http = httpx2.Client(base_url=shard.url, verify=context, timeout=timeout_s, trust_env=False)
+        self._timeout_s = timeout_s
+        self._deadline = Deadline()
+        self._base = _origin(shard)
+        self._http = httpcore2.ConnectionPool(context, network_backend=TimedBackend(self._deadline))
 
     def __enter__(self) -> "ShardClient":
         return self
@@ -35,21 +48,31 @@ class ShardClient:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def call(self, method: str, path: str, body: bytes) -> bytes:
-        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it says so or cannot be reached."""
+    def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
+        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it says so or cannot be reached.
+
+        Ends after `timeout_s`, without it after the client's own, also where an answer comes a byte at a time. One call at once.
+        """
+        self._deadline.start(self._timeout_s if timeout_s is None else timeout_s)
+        url = httpcore2.URL(
+            scheme=self._base.raw_scheme, host=self._base.raw_host, port=self._base.port, target=self._target(path)
+        )
         try:
-            with self._http.stream(method, path, content=body) as response:
+            with self._http.stream(method, url, headers=[(b"host", self._base.netloc)], content=body) as response:
                 data = bytearray()
-                for chunk in response.iter_bytes():
+                for chunk in response.iter_stream():
                     data += chunk
                     if len(data) > self._most:
                         raise ShardRefused(self._url, "an answer above the cap")
-                status = response.status_code
-        except httpx2.HTTPError as error:
+                status = response.status
+        except _FAILURES as error:
             raise TryAgain(self._url, type(error).__name__) from None
         if status == httpx2.codes.OK:
             return bytes(data)
         raise self._refusal(status, bytes(data))
+
+    def _target(self, path: str) -> bytes:
+        return self._base.raw_path.rstrip(b"/") + path.encode()
 
     def _refusal(self, status: int, data: bytes) -> BytewiseError:
         try:
@@ -59,3 +82,10 @@ class ShardClient:
         if refusal.retryable:
             return TryAgain(self._url, refusal.error)
         return ShardRefused(self._url, f"{refusal.error} {refusal.rule}")
+
+
+def _origin(shard: ShardRecord | Holder) -> httpx2.URL:
+    try:
+        return httpx2.URL(shard.url)
+    except httpx2.InvalidURL as error:
+        raise ConfigurationError(f"address of shard {shard.address}", f"{shard.url!r} is none: {error}") from None

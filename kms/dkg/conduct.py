@@ -35,8 +35,6 @@ from kms.settings import CeremonySettings
 
 T = TypeVar("T")
 
-EXCHANGE_S = 20.0
-"""Of one exchange with one shard, which may verify and answer for some seconds."""
 PAUSE_S = 0.25
 """Between two rounds in which nobody had anything to say."""
 
@@ -103,7 +101,7 @@ def _records(settings: CeremonySettings) -> Ceremonies:
 @contextlib.contextmanager
 def _links(plan: Plan) -> Iterator[Mapping[Address, HttpsLink]]:
     with contextlib.ExitStack() as stack:
-        yield {address: stack.enter_context(HttpsLink(seat, EXCHANGE_S)) for address, seat in seats(plan).items()}
+        yield {address: stack.enter_context(HttpsLink(seat)) for address, seat in seats(plan).items()}
 
 
 def _numbered(files: tuple[Path, ...]) -> tuple[CeremonySeat, ...]:

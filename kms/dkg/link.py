@@ -13,9 +13,9 @@ from kms.shard_client import ShardClient
 class HttpsLink:
     """One shard of a plan; a context manager."""
 
-    def __init__(self, seat: CeremonySeat, timeout_s: float) -> None:
+    def __init__(self, seat: CeremonySeat) -> None:
         record = ShardRecord(seat.index, seat.address, seat.url, seat.channel, seat.certificate, Blob(b""))
-        self._client = ShardClient(record, timeout_s, MAX_EXCHANGE_BYTES)
+        self._client = ShardClient(record, most=MAX_EXCHANGE_BYTES)
 
     def __enter__(self) -> "HttpsLink":
         return self
@@ -23,6 +23,8 @@ class HttpsLink:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._client.__exit__(kind, error, trace)
 
-    def exchange(self, asked: Exchange) -> ExchangeAnswer:
-        """One exchange; `TryAgain` if the shard cannot be reached, `ShardRefused` with its rule if it refuses."""
-        return decode(ExchangeAnswer, self._client.call("POST", "/v1/ceremony", encode(asked)), MAX_EXCHANGE_MARKS)
+    def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
+        """One exchange; `TryAgain` if the shard cannot be reached or is not done in time, `ShardRefused` with its rule if it
+        refuses."""
+        answer = self._client.call("POST", "/v1/ceremony", encode(asked), timeout_s)
+        return decode(ExchangeAnswer, answer, MAX_EXCHANGE_MARKS)

@@ -4,6 +4,7 @@ It holds no secret of the key. What it stores is public; a scribe that crashed g
 else: it signs the head of all that it brings, and never two of one number of messages, for the log is durable first.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
 from typing import Protocol
@@ -25,6 +26,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
 from bytewise.storage.ceremonies import Ceremonies
 from kms.curve import encode_point
 from kms.dkg.ceremony import apply, is_complete, replay
@@ -32,12 +34,17 @@ from kms.dkg.state import Ceremony, Phase, getting, newcomers
 
 ENDED = (Phase.DONE, Phase.FAILED)
 
+EXCHANGE_S = 20.0
+"""Most of one exchange with one shard, which may verify and answer for some seconds."""
+LEAST_S = 5.0
+"""What each shard has for an exchange however little of the phase is left, so that who is slow shuts nobody else out."""
+
 
 class ShardLink(Protocol):
     """How the scribe reaches one shard."""
 
-    def exchange(self, asked: Exchange) -> ExchangeAnswer:
-        """One exchange; a `BytewiseError` if it fails."""
+    def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
+        """One exchange, which ends after `timeout_s`; a `BytewiseError` if it fails."""
         ...
 
 
@@ -55,11 +62,14 @@ class Scribe:
         self.state: Ceremony = replay(plan, tuple(self._log))
 
     def run(self, phase_s: float, pause_s: float, clock: Callable[[], float], wait: Callable[[float], object]) -> Ceremony:
-        """All phases; each is closed when everybody spoke, or after `phase_s` seconds. The end is brought to whoever answers."""
+        """All phases; each is closed when everybody spoke, or after `phase_s` seconds. The end is brought to whoever answers.
+
+        A shard that spins out its answers makes a phase longer by `LEAST_S` at most.
+        """
         while self.state.phase not in ENDED:
             until, phase = clock() + phase_s, self.state.phase
             while self.state.phase is phase:
-                spoken = self.turn()
+                spoken = self.turn(until, clock)
                 if is_complete(self.state) or clock() >= until:
                     self._post(say(self._signer, self.state.id, Close(phase, self.state.head)))
                 elif not spoken:
@@ -67,15 +77,21 @@ class Scribe:
         self.turn()
         return self.state
 
-    def turn(self) -> bool:
-        """One exchange with every shard; whether any said something new."""
-        return any([self._exchange(address, link) for address, link in self._links.items()])
+    def turn(self, until: float = math.inf, clock: Callable[[], float] = monotonic_s) -> bool:
+        """One exchange with every shard; whether any said something new. `until`: when the phase ends, in seconds of the clock.
 
-    def _exchange(self, address: Address, link: ShardLink) -> bool:
+        A shard has its part of what is left until then, equal for all that are still to be asked.
+        """
+        spoken = False
+        for after, (address, link) in zip(range(len(self._links), 0, -1), self._links.items(), strict=True):
+            spoken |= self._exchange(address, link, min(EXCHANGE_S, max(LEAST_S, (until - clock()) / after)))
+        return spoken
+
+    def _exchange(self, address: Address, link: ShardLink, timeout_s: float) -> bool:
         length = self._lengths[address]
         page = self._page(length)
         try:
-            answer = link.exchange(bring(self._signer, self.signed, length, page, self.heads[length]))
+            answer = link.exchange(bring(self._signer, self.signed, length, page, self.heads[length]), timeout_s)
             self._verify_same_log(address, answer)
         except BytewiseError as error:
             telemetry.log_error("kms.scribe_exchange_failed", error, shard=address)

@@ -110,9 +110,9 @@ class Tapped(Office):
     asked: list[bytes]
     answered: list[bytes]
 
-    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+    def exchange(self, asked: Exchange, timeout_s: float = 20.0) -> ExchangeAnswer:
         """As the scribe reaches it."""
-        answer = super().exchange(asked)
+        answer = super().exchange(asked, timeout_s)
         self.asked.append(encode(asked))
         self.answered.append(encode(answer))
         return answer

@@ -76,7 +76,7 @@ class Office:
         """Its store, as a new process finds it."""
         return fused_ceremonies(self.folder / "kms.sqlite", self.fuse)
 
-    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+    def exchange(self, asked: Exchange, timeout_s: float = 20.0) -> ExchangeAnswer:
         """As the scribe reaches it; a crash is a connection that broke, and the next call meets a new process."""
         if self.away:
             raise TryAgain(self.url, "not there")

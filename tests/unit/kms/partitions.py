@@ -39,12 +39,12 @@ class CutLink:
     def __init__(self, link: ShardLink, loses: str, is_cut: Callable[[], bool]) -> None:
         self._link, self._loses, self._is_cut = link, loses, is_cut
 
-    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+    def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
         """As the scribe asks."""
         cut = self._is_cut()
         if cut and self._loses == "request":
             raise TryAgain("shard", "the request is lost")
-        answer = self._link.exchange(asked)
+        answer = self._link.exchange(asked, timeout_s)
         if cut:
             raise TryAgain("shard", "the answer is lost")
         return answer

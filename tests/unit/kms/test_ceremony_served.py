@@ -16,9 +16,11 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, ConfigurationError
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.units import U64, U256, Address
+from bytewise.service.clock import monotonic_s
 from bytewise.storage.migrate import migrate
 from kms import keyring
 from kms.api import build_app
+from kms.dkg import scribe
 from kms.dkg.conduct import agreed_plan, concluded, conduct, make_plan
 from kms.dkg.scribe import epoch_document
 from kms.dkg.state import Phase
@@ -26,6 +28,7 @@ from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
 from tests.unit.kms.offices import CHANNEL, Office, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import on_chain, run
+from tests.unit.kms.trickling import trickling
 from tests.unit.kms.world import wait_until
 
 CONTRACTS = Contracts(U256(31337), Address("0x" + "a1" * 20), Address("0x" + "d1" * 20), KEY_EPOCHS)
@@ -138,3 +141,23 @@ def test_a_shard_behind_another_certificate_is_as_good_as_absent(tmp_path: Path,
         state = conduct(settings, signed, SCRIBE)
     assert state.phase is Phase.FAILED and {sender for sender, _ in state.said} <= {shards[1].signer.address, SCRIBE.address}
     assert not settings.out_file.exists()
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_shard_that_never_ends_its_answer_is_left_out_after_its_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """It is asked first in each turn: what it takes is not taken from the others."""
+    monkeypatch.setattr(scribe, "EXCHANGE_S", 2.0)
+    monkeypatch.setattr(scribe, "LEAST_S", 1.0)
+    migrate(f"sqlite:///{tmp_path / 'scribe.sqlite'}")
+    made, _ = offices(tmp_path, 3)
+    for each, port in zip(made, free_ports(3), strict=True):
+        each.port = port
+    settings = replace(settings_for(tmp_path, made, "slow"), phase_s=4.0)
+    signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+    begun = monotonic_s()
+    with serving(made[1:]), trickling(made[0].folder, made[0].port, part):
+        state = conduct(settings, signed, SCRIBE)
+    assert state.phase is Phase.DONE and sorted(state.partials) == [2, 3]
+    assert monotonic_s() - begun < 60

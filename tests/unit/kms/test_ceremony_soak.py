@@ -47,7 +47,7 @@ class Network:
         self.links: dict[Address, HttpsLink] = {}
         for (number, each), port in zip(numbered(self.shards).items(), free_ports(COUNT), strict=True):
             each.port = port
-            self.links[each.signer.address] = stack.enter_context(HttpsLink(each.seat(number), 20))
+            self.links[each.signer.address] = stack.enter_context(HttpsLink(each.seat(number)))
             words = [each.folder, port, SCRIBE.address, folder / "chain.json"]
             if killed:
                 self.killed(each).touch()

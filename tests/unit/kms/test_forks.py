@@ -1,7 +1,8 @@
 """A scribe that signs two logs of one ceremony leaves proof with who sees both; an honest one signs one, however it dies."""
 
+import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer, Message, Si
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, LogForked
 from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.service.clock import monotonic_s
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_ceremonies import CeremonyRow
 from kms.dkg.ceremony import apply
@@ -190,10 +192,10 @@ class Heard:
     def __init__(self, heads: Heads, shard: Office) -> None:
         self._heads, self._shard = heads, shard
 
-    def exchange(self, asked: Exchange) -> ExchangeAnswer:
+    def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
         for each in (asked.before, asked.after):
             self._heads.signed.setdefault(each.length, set()).add(each.head)
-        return self._shard.exchange(asked)
+        return self._shard.exchange(asked, timeout_s)
 
 
 class Hasty(Scribe):
@@ -204,8 +206,8 @@ class Hasty(Scribe):
         self._log.append(message)
         self.heads.append(self.state.head)
 
-    def turn(self) -> bool:
-        spoken = super().turn()
+    def turn(self, until: float = math.inf, clock: Callable[[], float] = monotonic_s) -> bool:
+        spoken = super().turn(until, clock)
         self._records.append(self.state.id, 0, self._log)
         return spoken
 

@@ -1,0 +1,32 @@
+"""HTTPS to one shard: an exchange ends in time, whatever the other side does; and what is no address is our own mistake."""
+
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.service.clock import monotonic_s
+from kms.shard_client import ShardClient
+from tests.unit.kms.trickling import trickling
+from tests.unit.kms.world import World
+
+
+@pytest.mark.parametrize("part", ["handshake", "request", "head", "body"])
+def test_an_answer_that_never_ends_is_given_up_in_time(world: World, part: str) -> None:
+    """Whatever part of the exchange takes so long; a request of 4 MiB that nobody reads, too."""
+    record, begun = world.document.record.shards[0], monotonic_s()
+    asked = bytes(2**22) if part == "request" else b""
+    with trickling(world.settings.shards[0].folder, world.ports[0], part), ShardClient(record, timeout_s=1) as client:
+        with pytest.raises(TryAgain, match="Timeout"):
+            client.call("POST", "/v1/ceremony", asked)
+        assert 0.9 < monotonic_s() - begun < 5
+        with pytest.raises(TryAgain, match="Timeout"):
+            client.call("POST", "/v1/ceremony", asked, timeout_s=0.2)
+
+
+def test_an_address_that_is_no_url_is_our_own_mistake(world: World) -> None:
+    with pytest.raises(ConfigurationError, match="'https://host:port' is none"):
+        ShardClient(replace(world.document.record.shards[0], url="https://host:port"))
+    for nowhere in ("", "https://", "https://" + "a" * 70 + ".example:1"):
+        with ShardClient(replace(world.document.record.shards[0], url=nowhere)) as client, pytest.raises(TryAgain):
+            client.call("GET", "/v1/info", b"")
