@@ -26,8 +26,9 @@ LIBRARIES = Path("build/fuzz-site")
 """Where `make` puts atheris: beside the project's own environment, never in it."""
 INPUTS = 10_000_000
 SHARES = {
-    "channel frames": 300, "strict json": 250, "points and scalars": 200, "channel certificate": 100,
+    "channel frames": 300, "strict json": 150, "points and scalars": 200, "channel certificate": 100,
     "sealed messages and keys": 60, "gpu claims": 20, "channel hello": 20, "answers of a shard": 20,
+    "job messages": 5, "dcap quote": 10, "collateral": 10,
 }  # fmt: skip
 """Inputs of a target, relative to the others: most go where an input costs microseconds, and every other target gets `LEAST`."""
 LEAST = 1

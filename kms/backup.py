@@ -26,7 +26,7 @@ from bytewise.storage.releases import ReleaseRecords
 from kms import keyring
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, is_over
-from kms.files import wipe, write_whole
+from kms.files import create, wipe, write_whole
 from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, open_sealer
 
 NONCE_BYTES = 12
@@ -87,7 +87,7 @@ def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock:
     files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
     made = Backup(shard, U64(clock.now()), files, logs)
     nonce = rng(NONCE_BYTES)
-    write_whole(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
+    create(out, nonce + AESGCM(key).encrypt(nonce, encode(made), _LABEL))
     return made
 
 

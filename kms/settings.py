@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
@@ -62,6 +63,10 @@ class CeremonySettings:
     def __post_init__(self) -> None:
         if not 0 < self.phase_s <= MAX_PHASE_S:
             raise ConfigurationError("phase_s", self.phase_s)
+        if self.epoch == 0:
+            raise ConfigurationError("epoch", "0 is no key epoch: the next one is the newest of `bytewise kms status` and 1")
+        if self.assurance not in (SIMULATED, HARDWARE):
+            raise ConfigurationError("assurance", f"{self.assurance}: {SIMULATED} or {HARDWARE}")
 
 
 MAX_PHASE_S = 7 * 86_400.0

@@ -10,7 +10,7 @@ import typer
 
 from bytewise.cli import key_erased, key_forks, key_init, key_log, key_shard
 from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
-from bytewise.protocol.ceremony import Purpose
+from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
@@ -162,12 +162,29 @@ def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
     signed = agreed_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:
+        print(json.dumps(_agreed(signed.plan), indent=2))
         return
     migrate(settings.database_url)
     state = conduct(settings, signed, signer)
     print(json.dumps(_told(state), indent=2))
     if state.result is None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
+
+
+def _agreed(plan: Plan) -> dict[str, object]:
+    """What whoever approves the plan has to look at."""
+    return {
+        "purpose": plan.purpose.name,
+        "epoch": plan.epoch,
+        "opened_by": f"{plan.threshold} of {len(plan.receivers)}",
+        "quorum": plan.quorum,
+        "reveal_budget": plan.reveal_budget,
+        "assurance": plan.assurance,
+        "scribe": plan.scribe,
+        "dealers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.dealers},
+        "receivers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.receivers},
+        "heir": plan.heir.address if plan.heir else None,
+    }
 
 
 def _told(state: Ceremony) -> dict[str, object]:

@@ -73,7 +73,7 @@ class HybridKeys:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """A key epoch as enclaves and operators use it."""
+    """A key epoch as enclaves and operators use it; `MalformedValue` if no t of its shards could open anything."""
 
     epoch: U64
     """Number on-chain."""
@@ -89,6 +89,8 @@ class EpochRecord:
     """Exactly in an epoch of the hybrid suite."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.threshold <= len(self.shards):
+            raise MalformedValue("key epoch", f"{self.epoch} asks {self.threshold} of {len(self.shards)} shards")
         if (self.hybrid is not None) != (suite_of(self.epoch) == SUITE_HYBRID):
             raise MalformedValue("key epoch", f"{self.epoch} and hybrid keys: the number of an epoch says whether it has them")
         if self.hybrid is not None:

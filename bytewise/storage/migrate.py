@@ -4,17 +4,26 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from sqlalchemy.exc import OperationalError
 
+from bytewise.protocol.errors import ConfigurationError
 from bytewise.storage.engine import check_revision, open_database
 
 _FOLDER = Path(__file__).parent / "migrations"
 
 
 def migrate(url: str) -> str:
-    """Upgrades the database at `url`, creating it if it is new; returns the revision."""
+    """Upgrades the database at `url`, creating it if it is new; returns the revision.
+
+    `ConfigurationError` if it does not open.
+    """
     engine = open_database(url)
     config = configuration()
-    with engine.connect() as connection:
+    try:
+        connection = engine.connect()
+    except OperationalError:
+        raise ConfigurationError("database", "does not open: make the folder of its file, or start its server") from None
+    with connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
     revision = check_revision(engine)

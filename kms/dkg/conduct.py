@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,7 @@ from kms.dkg.ceremony import replay
 from kms.dkg.link import HttpsLink
 from kms.dkg.scribe import Scribe, epoch_document, seats
 from kms.dkg.state import Ceremony, Phase
+from kms.files import put
 from kms.keyring import load_document
 from kms.settings import CeremonySettings
 
@@ -60,15 +62,33 @@ def make_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts
 
 
 def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contracts, signer: Signer, rng: Rng) -> SignedPlan:
-    """The plan in `plan_file`; made and written there if there is none. Its digest is what operators approve."""
+    """The plan in `plan_file`; made and written there if there is none. Its digest is what operators approve.
+
+    `ConfigurationError` if the settings ask for anything else than the plan that is there.
+    """
+    for name in ("plan_file", "out_file"):
+        folder = getattr(settings, name).parent
+        if not folder.is_dir():
+            raise ConfigurationError(name, f"{folder}: no such folder; make it, or name a file in one that is there")
     if not settings.plan_file.exists():
         signed = announce(signer, make_plan(settings, purpose, contracts, signer.address, rng))
-        settings.plan_file.write_bytes(encode(signed))
+        put(settings.plan_file, encode(signed))
     signed = _read(SignedPlan, settings.plan_file)
     plan = verify_plan(signed)
     if (plan.purpose, plan.epoch, plan.scribe) != (purpose, settings.epoch, signer.address):
         raise ConfigurationError(settings.plan_file.name, "is of another ceremony; give each its own file")
+    wanted = make_plan(settings, purpose, contracts, signer.address, rng)
+    # A source is found by the chain's shares of then; once its ceremony is over it may be another.
+    other = [each.name for each in fields(Plan) if each.name not in ("attempt", "source") and _differ(plan, wanted, each.name)]
+    if other:
+        raise ConfigurationError(
+            settings.plan_file.name, f"says otherwise than the settings: {', '.join(other)}; keep them, or name a new plan_file"
+        )
     return signed
+
+
+def _differ(plan: Plan, wanted: Plan, name: str) -> bool:
+    return bool(getattr(plan, name) != getattr(wanted, name))
 
 
 def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> Ceremony:
@@ -78,7 +98,7 @@ def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> C
         scribe = Scribe(plan, signer, records, links)
         state = scribe.run(settings.phase_s, PAUSE_S, monotonic_s, threading.Event().wait)
     if state.phase is Phase.DONE and plan.heir is None:
-        settings.out_file.write_bytes(encode(epoch_document(state)))
+        put(settings.out_file, encode(epoch_document(state)))
     return state
 
 

@@ -1,9 +1,12 @@
-"""Every decoder of `kms` and `bytewise.tee` that reads bytes from outside, by name; `docs/attacks.md` lists their caps."""
+"""Every decoder of `kms`, `bytewise.tee` and an enclave's job socket that reads bytes from outside, by name.
+
+`docs/attacks.md` lists their caps.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.fuzz import of_ceremonies, of_channels, of_envelopes, of_evidence, of_releases
+from tests.fuzz import of_ceremonies, of_channels, of_envelopes, of_evidence, of_jobs, of_releases
 from tests.fuzz.target import Target
 
 TARGETS: Mapping[str, Callable[[Path], Target]] = {
@@ -38,5 +41,6 @@ TARGETS: Mapping[str, Callable[[Path], Target]] = {
     "channel frames": of_channels.frames,
     "channel certificate": of_channels.certificates,
     "channel handshake": of_channels.handshakes,
+    "job messages": of_jobs.messages,
 }
 """How each is made, given a folder of its own."""

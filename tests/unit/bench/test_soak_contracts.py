@@ -116,6 +116,14 @@ def test_a_fault_is_found_by_the_check_that_it_names_and_by_no_other(tools: Any)
     assert tools.line(said | {"by": 'Failed("a")', "found": True}) == 'found     f: Failed("a")'
 
 
+def test_a_fault_that_several_moves_show_names_the_check_alone(tools: Any) -> None:
+    assert tools.seen_by('When("reveals are open"', 'When(11, "reveals are open")')
+    assert tools.seen_by('When(9, "reveals are open"', 'When(9, "reveals are open")')
+    assert not tools.seen_by('When(9, "reveals are open"', 'When(11, "reveals are open")')
+    assert not tools.seen_by('When("reveals are open"', 'When(9, "commit time")')
+    assert not tools.seen_by('When("reveals are open"', "")
+
+
 def test_the_compiler_of_faults_is_found_where_the_copy_is_named_from_here(tools: Any, tmp_path: Path) -> None:
     compiler = tmp_path / "copy" / "tools" / "solc-lines"
     compiler.parent.mkdir(parents=True)

@@ -88,6 +88,16 @@ def station(fresh: World) -> Station:
     return Station(fresh)
 
 
+def test_a_backup_touches_nothing_beside_its_file_and_says_where_it_cannot_be(tmp_path: Path, station: Station) -> None:
+    beside = tmp_path / "my.draft"
+    beside.write_bytes(b"somebody's")
+    given = (KEY, station.records, SystemClock(), os.urandom)
+    back_up(station.folder, tmp_path / "my.backup", *given)
+    assert beside.read_bytes() == b"somebody's"
+    with pytest.raises(ConfigurationError, match="name a file in a folder that is there"):
+        back_up(station.folder, tmp_path / "nowhere" / "my.backup", *given)
+
+
 def test_all_keys_and_shares_come_back_and_only_the_owner_can_read_them(station: Station) -> None:
     assert open_backup(station.file, KEY).logs[0].index == 1
     before = station.lose()

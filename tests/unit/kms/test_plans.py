@@ -1,0 +1,98 @@
+"""Plans of ceremonies and what settings may say beside one that is there; files that a person names."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.cli.keys import _agreed
+from bytewise.protocol.ceremony import Purpose
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.units import U64
+from bytewise.storage.migrate import migrate
+from kms.dkg.conduct import agreed_plan
+from kms.files import put
+from kms.settings import CeremonySettings
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.offices import offices
+from tests.unit.kms.test_ceremony_served import CONTRACTS, settings_for
+from tests.unit.kms.world import World
+
+
+@pytest.fixture()
+def settings(tmp_path: Path) -> CeremonySettings:
+    """Of a key of three shards."""
+    made, _ = offices(tmp_path, 3)
+    for port, each in enumerate(made, start=40_000):
+        each.port = port
+    return settings_for(tmp_path, made, "new")
+
+
+def _agree(settings: CeremonySettings) -> Any:
+    return agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [({"threshold": 3, "quorum": 3}, "threshold, quorum"), ({"quorum": 3}, "quorum"), ({"assurance": "hardware"}, "assurance")],
+)
+def test_settings_that_say_otherwise_than_the_plan_are_refused_and_it_stays(
+    settings: CeremonySettings, changed: dict[str, Any], named: str
+) -> None:
+    signed, before = _agree(settings), settings.plan_file.read_bytes()
+    with pytest.raises(ConfigurationError, match=f"says otherwise than the settings: {named};"):
+        _agree(replace(settings, **changed))
+    assert settings.plan_file.read_bytes() == before and _agree(settings) == signed
+
+
+def test_shards_that_are_not_those_of_the_plan_are_refused(settings: CeremonySettings) -> None:
+    _agree(settings)
+    with pytest.raises(ConfigurationError, match="dealers, receivers"):
+        _agree(replace(settings, entries=settings.entries[::-1]))
+
+
+def test_who_approves_a_plan_sees_what_it_makes(settings: CeremonySettings) -> None:
+    shown = _agreed(_agree(settings).plan)
+    assert (shown["opened_by"], shown["quorum"], shown["reveal_budget"], shown["assurance"]) == ("2 of 3", 2, 1, "simulated")
+    assert (shown["purpose"], shown["epoch"], shown["scribe"], shown["heir"]) == ("GENERATE", 3, SCRIBE.address, None)
+    assert isinstance(shown["receivers"], dict) and len(shown["receivers"]) == 3
+
+
+@pytest.mark.parametrize("name", ["plan_file", "out_file"])
+def test_a_folder_that_is_not_there_is_named_before_anything_begins(settings: CeremonySettings, name: str) -> None:
+    changes: dict[str, Any] = {name: settings.plan_file.parent / "nowhere" / "file.json"}
+    with pytest.raises(ConfigurationError, match=rf"{name}.*nowhere: no such folder"):
+        _agree(replace(settings, **changes))
+    assert not settings.plan_file.exists()
+
+
+@pytest.mark.parametrize("changed", [{"epoch": U64(0)}, {"assurance": "bogus"}])
+def test_no_settings_are_of_epoch_0_or_of_another_assurance(settings: CeremonySettings, changed: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(changed))):
+        replace(settings, **changed)
+
+
+def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "plan.draft").write_bytes(b"somebody's")
+    put(tmp_path / "plan.json", b"one")
+    put(tmp_path / "plan.json", b"two")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"plan.draft": b"somebody's", "plan.json": b"two"}
+    for wrong in (tmp_path / "nowhere" / "plan.json", tmp_path):
+        with pytest.raises(ConfigurationError, match="name a file in a folder that can be written"):
+            put(wrong, b"three")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_database_that_does_not_open_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="does not open: make the folder of its file"):
+        migrate(f"sqlite:///{tmp_path / 'nowhere' / 'kms.sqlite'}")
+
+
+@pytest.mark.parametrize("threshold", [-1, 0, 4])
+def test_no_epoch_asks_for_shards_that_it_does_not_have(tmp_path: Path, threshold: int) -> None:
+    """A host that says so had its enclave vote that an envelope does not open, by no word of any shard."""
+    epoch = World(tmp_path).document.record
+    with pytest.raises(MalformedValue, match=f"asks {threshold} of 3 shards"):
+        replace(epoch, threshold=threshold)
