@@ -35,6 +35,10 @@ RECORDS_PER_INSTANCE = 1000
 """Records of what one instance was given under one right. A seat that has to begin its job again and again, since other shards
 are away, does not come near it in any round."""
 
+AHEAD_S = LAG_S // 2
+"""Most seconds by which a block is dated after the shard's own clock. Beside a record of such a date true blocks still count that
+are as old as the rest of `LAG_S`; an honest final one is a quarter of an hour old."""
+
 AUDIT_SEATS = 1
 """A drawn audit counts as one seat."""
 
@@ -155,6 +159,17 @@ def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
     long where there are many; it is not asked while all of the receipt are fewer."""
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)
+
+
+def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
+    """The facts, unless their block is of long after `now`, a unix second of the shard's own clock: `TryAgain`.
+
+    A record of such a date would stop the shard until that time had come (`verify_date`), and make its log a liar's.
+    """
+    if facts.timestamp > now + AHEAD_S:
+        why = f"block {facts.number} is dated {facts.timestamp}, and this machine's clock is at {now}"
+        raise TryAgain("chain view", f"{why}: set the clock right if it is behind; else the node's answer is false, ask others")
+    return facts
 
 
 def verify_date(newest: int, facts: ChainFacts) -> int:

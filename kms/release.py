@@ -7,6 +7,7 @@ leaves a record without an answer and never an answer without a record.
 import threading
 import time
 
+from bytewise.ports import Clock
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, EpochClosed, Fault, TooLarge, TryAgain
@@ -76,11 +77,13 @@ class Shard:
         view: KeyView,
         records: ReleaseRecords,
         rng: Rng,
+        clock: Clock,
         audits_per_epoch: int,
         release_shares: bool = False,
         held: Held = unsaid,
     ) -> None:
-        """`find`: looks for the share anew once the key was dealt again. `held`: told of what share it has no other.
+        """`find`: looks for the share anew once the key was dealt again. `held`: told of what share it has no other. `clock`: the
+        machine's, after which no block is dated by far.
         `release_shares`: without it `ConfigurationError` for an epoch whose key enclaves rebuild. It changes no other."""
         if is_rebuilt(document.record.epoch) and not release_shares:
             raise ConfigurationError(f"key epoch {document.record.epoch}", "asks for shares, and release_shares is not set")
@@ -98,6 +101,7 @@ class Shard:
         self._view = view
         self._records = records
         self._rng = rng
+        self._clock = clock
         self._audits_per_epoch = audits_per_epoch
         self._refusals = Quota()
         self._admissions = threading.BoundedSemaphore(ADMISSIONS)
@@ -141,7 +145,7 @@ class Shard:
             request, admitted = self._admit(body, peer)
         finally:
             self._admissions.release()
-        facts = self._view.read(request.ticket, request.batch_id)
+        facts = policy.verify_not_ahead(self._view.read(request.ticket, request.batch_id), self._clock.now())
         share = self._follow(facts)
         signed = self._decide(request, admitted, facts)
         return self._answer(request, admitted, signed, share)

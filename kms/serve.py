@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from bytewise.ports import Quoter
+from bytewise.ports import Clock, Quoter
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.jobs import Contracts, EpochRecord
@@ -40,8 +40,10 @@ Simulator = Callable[[Path], Quoter]
 """Makes a quoter from the file of a simulated platform."""
 
 
-def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, held: Held = unsaid) -> Shard:
-    """The shard of these settings, which tells `held` what share it has in memory.
+def build_shard(
+    settings: ShardSettings, contracts: Contracts, view: KeyView, held: Held = unsaid, clock: Clock | None = None
+) -> Shard:
+    """The shard of these settings, which tells `held` what share it has in memory. `clock`: by default the machine's.
 
     `ConfigurationError` for any file, key, policy or epoch that cannot be right.
     """
@@ -67,6 +69,7 @@ def build_shard(settings: ShardSettings, contracts: Contracts, view: KeyView, he
         view=view,
         records=records,
         rng=secrets.token_bytes,
+        clock=clock or ForwardClock(SystemClock()),
         audits_per_epoch=settings.audits_per_epoch,
         release_shares=settings.release_shares,
         held=held,
@@ -100,15 +103,16 @@ def serve_shard(
         desk = build_desk(settings, contracts, ceremonies) if settings.scribe and ceremonies is not None else None
         if ceremonies is not None and settings.epoch_file.exists():
             verify_meant(keyring.load_document(settings.epoch_file), ceremonies)
+        clock, has_epoch = ForwardClock(SystemClock(), _went_back), settings.epoch_file.exists()
         # Before its first epoch a shard has nothing to serve and may only help to make a key.
-        shard = None if desk is not None and not settings.epoch_file.exists() else build_shard(settings, contracts, view, held)
+        shard = build_shard(settings, contracts, view, held, clock) if has_epoch or desk is None else None
         if shard is not None:
-            stack.callback(open_channels(settings, shard, contracts.chain_id, simulator).close)
+            stack.callback(open_channels(settings, shard, contracts.chain_id, simulator, clock).close)
         serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
     return EXIT_CLEAN
 
 
-def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulator: Simulator) -> ChannelServer:
+def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulator: Simulator, clock: Clock) -> ChannelServer:
     """The shard's attested channels, served until closed; `ConfigurationError` for evidence or a port that cannot be had."""
     if settings.evidence is None:
         raise ConfigurationError("evidence", "missing: how is this shard attested to enclaves?")
@@ -116,10 +120,7 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
         raise ConfigurationError("evidence", "simulated in production")
     given = settings.evidence, settings.platform_file, settings.endorsements
     verify_attestation(*given, settings.insecure_accept_simulated, chain_id)
-    end = End(
-        shard.terms(), open_quoter(*given, simulator), keyring.signer(settings.folder), ForwardClock(SystemClock(), _went_back),
-        secrets.token_bytes,
-    )  # fmt: skip
+    end = End(shard.terms(), open_quoter(*given, simulator), keyring.signer(settings.folder), clock, secrets.token_bytes)
     try:
         listening = socket.create_server((settings.host, settings.channel_port))
     except OSError as error:

@@ -29,6 +29,16 @@ NOW = 1_800_000_000
 
 
 @dataclass
+class MachineClock:
+    """A shard's own clock, which a test sets."""
+
+    seconds: int = NOW
+
+    def now(self) -> int:
+        return self.seconds
+
+
+@dataclass
 class Case:
     """One receipt with everything that belongs to it."""
 

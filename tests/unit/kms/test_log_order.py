@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from bytewise.protocol.errors import ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors import ReleaseLogBroken, TicketRefused, TryAgain
 from bytewise.protocol.keys import SignedRelease, SignedTicket
 from bytewise.protocol.release_log import LAG_S, START, verify_log
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64
 from kms.log_copy import LogCopy
 from kms.log_order import out_of_order
+from kms.policy import AHEAD_S
 from tests.unit.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.test_release_log import DOMAIN, Entries, chained, copy, grounded, logged, of, paged, signed
 from tests.unit.kms.world import World
@@ -116,3 +117,36 @@ def test_small_steps_back_do_not_add_up_to_a_date_that_convicts(fresh: World) ->
             fresh.release(asked, case)
     entries = shard.log(0).entries
     assert [each.record.decided_at for each in entries] == [NOW, NOW - step] and list(out_of_order(entries)) == []
+
+
+@pytest.mark.parametrize("ahead", [AHEAD_S + 1, 10**9, 2**62])
+@pytest.mark.parametrize("expired", [False, True], ids=["a release", "a refusal"])
+def test_one_false_date_far_ahead_leaves_no_record_and_stops_no_shard(fresh: World, ahead: int, expired: bool) -> None:
+    """Of a refusal, too: at that time each ticket has expired, so anybody's request would put the date on record."""
+    shard, case, true = fresh.shard(1), fresh.case(), fresh.chain.facts
+    fresh.chain.open(case)
+    fresh.chain.facts = replace(true, timestamp=NOW + ahead, clock=NOW + ahead if expired else NOW)
+    with pytest.raises(TryAgain, match=f"block 100 is dated {NOW + ahead}, and this machine's clock is at {NOW}: set the clock"):
+        fresh.release(shard, case)
+    assert shard.log(0).entries == ()
+    fresh.chain.facts = true
+    fresh.release(shard, case)
+    # What the bound lets through stops no true block that is as old as final ones are.
+    fresh.chain.facts = replace(true, timestamp=NOW + AHEAD_S)
+    fresh.release(shard, case)
+    fresh.chain.facts = replace(true, timestamp=NOW + AHEAD_S - LAG_S)
+    fresh.release(shard, case)
+    assert list(out_of_order(shard.log(0).entries)) == []
+
+
+def test_a_shard_whose_own_clock_is_far_behind_says_so_and_serves_once_it_is_right(fresh: World) -> None:
+    shard, case = fresh.shard(1), fresh.case()
+    fresh.chain.open(case)
+    fresh.clock.seconds = NOW - AHEAD_S - 1
+    with pytest.raises(TryAgain, match="set the clock right if it is behind"):
+        fresh.release(shard, case)
+    with pytest.raises(TicketRefused):
+        fresh.clock.seconds = NOW - AHEAD_S
+        fresh.release(shard, case, ticket=fresh.ticket(case, expires_at=U64(NOW)))
+    fresh.release(shard, case)
+    assert [each.record.decided_at for each in shard.log(0).entries] == [NOW, NOW]

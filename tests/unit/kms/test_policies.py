@@ -194,7 +194,7 @@ def test_clocks_that_were_both_set_back_since_the_last_start_are_refused(fresh: 
         start(fresh, fresh.policy, at=now - MAX_APART_S - 1)
 
 
-def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: World) -> None:
+def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: World, clock: Steps) -> None:
     """Its channel then takes the program for one that counts; the chain's time says otherwise, until it does not."""
     case, own = fresh.case(), fresh.policy.measurements[0]
     fresh.chain.open(case)
@@ -204,6 +204,7 @@ def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: Worl
     fresh.chain.facts = replace(fresh.chain.facts, policy=fresh.policy.digest)
     peer = replace(fresh.peer(fresh.shard(1)), hello=replace(fresh.peer(fresh.shard(1)).hello, policy=fresh.policy.digest))
     counts_from = shard.terms().standing.pending[0].counts_from
+    clock.set(counts_from)
     for ahead, given in ((-1, False), (0, True)):
         fresh.chain.facts = replace(fresh.chain.facts, timestamp=counts_from + ahead)
         with contextlib.nullcontext() if given else pytest.raises(TryAgain, match="does not count yet"):

@@ -82,7 +82,8 @@ def test_refusals_of_one_verifier_on_the_record_are_few_in_a_day(fresh: World, m
     for _ in range(4):
         refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
     assert len(shard.log(0).entries) == 2
-    fresh.chain.facts = replace(fresh.chain.facts, timestamp=NOW + 86_400)
+    fresh.clock.seconds = NOW + 86_400
+    fresh.chain.facts = replace(fresh.chain.facts, timestamp=fresh.clock.now())
     refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
     assert len(shard.log(0).entries) == 3
 

@@ -57,7 +57,7 @@ def started(world: World, held: tenancy.Held) -> Shard:
     find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
     return Shard(
         world.document, keyring.open_share(folder, world.document), find, keyring.signer(folder), world.contracts,
-        first_standing(world.policy), world.chain, world.records(1), os.urandom, 9, held=held,
+        first_standing(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, held=held,
     )  # fmt: skip
 
 

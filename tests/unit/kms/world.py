@@ -58,6 +58,7 @@ from tests.unit.kms.memory_chain import (
     OPERATOR,
     VOTER,
     Case,
+    MachineClock,
     MemoryChain,
 )
 
@@ -94,7 +95,7 @@ class World:
         )
         self.settings = DealSettings(U64(epoch), threshold, "simulated", folder / "epoch.json", shards)
         self.document = deal(self.settings, os.urandom)
-        self.chain = MemoryChain(self.document, self.policy.digest)
+        self.chain, self.clock = MemoryChain(self.document, self.policy.digest), MachineClock()
         self.instance = Digest(os.urandom(32))
         self.secret, self.public = transport_keypair(os.urandom)
 
@@ -127,7 +128,7 @@ class World:
         return Shard(
             self.document, keyring.open_share(folder, self.document),
             functools.partial(keyring.find_share, folder, self.document.record.epoch), keyring.signer(folder), self.contracts,
-            first_standing(policy or self.policy), self.chain, self.records(index), rng, audits, release_shares,
+            first_standing(policy or self.policy), self.chain, self.records(index), rng, self.clock, audits, release_shares,
         )  # fmt: skip
 
     def case(self, seq: int = 1, signer: LocalSigner = OPERATOR, epoch: int | None = None, canary: int = 65) -> Case:
