@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from bytewise.protocol.units import Address, Digest
-from chain.artifacts import Log
+from chain.artifacts import Log, View
 from chain.client import DEFAULT_TIMEOUT_S, Block, ChainClient, Inclusion
 from chain.quorum import QuorumClient
 
@@ -31,6 +31,10 @@ class Chain(Protocol):
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
         """Decoded result of a view."""
+        ...
+
+    def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
+        """Decoded results of several views at one block, in one round trip."""
         ...
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:

@@ -55,6 +55,28 @@ class Log(NamedTuple):
     """Transaction hash."""
 
 
+class View(NamedTuple):
+    """A call that changes nothing, where several are made at once."""
+
+    contract: str
+    """Whose ABI it is of."""
+    at: Address
+    """Where that contract is."""
+    function: str
+    """Its name."""
+    arguments: tuple[Any, ...] = ()
+    """What it takes."""
+
+    @property
+    def request(self) -> dict[str, str]:
+        """The call in JSON-RPC; `MalformedValue` for arguments outside their types."""
+        return {"to": self.at, "data": "0x" + interface(self.contract).call(self.function, *self.arguments).hex()}
+
+    def result(self, data: bytes) -> Any:
+        """What it answered, decoded as by `Interface.result`."""
+        return interface(self.contract).result(self.function, data)
+
+
 class Reason(NamedTuple):
     """Why a call reverted: a custom error of any of our contracts, by name and arguments; unknown ones as their selector."""
 

@@ -16,7 +16,7 @@ from web3.types import RPCEndpoint
 
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain
 from bytewise.protocol.units import Address, Digest, address, digest
-from chain.artifacts import Log, Reason, interface
+from chain.artifacts import Log, Reason, View, interface
 
 DEFAULT_TIMEOUT_S = 10.0
 """Bound of one call: above any block's execution, below a phase of a dispute."""
@@ -93,21 +93,15 @@ class ChainClient:
             raise TryAgain("chain", f"no answer to a batch of {len(calls)}")
         return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
 
-    def call(
-        self,
-        contract: str,
-        at: Address,
-        function: str,
-        *arguments: Any,
-        block: str | dict[str, Any],
-        sender: Address | None = None,
-    ) -> Any:
+    def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
         """Decoded result of a view at a block, named by `at_number` or `at_hash`."""
-        known = interface(contract)
-        request = {"to": at, "data": "0x" + known.call(function, *arguments).hex()}
-        raw = self.rpc("eth_call", request, block)
-        with reading_answer(f"{contract}.{function}"):
-            return known.result(function, hex_bytes(raw))
+        view = View(contract, at, function, arguments)
+        return _viewed(view, self.rpc("eth_call", view.request, block))
+
+    def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
+        """Decoded results of several views at one block, in one round trip; the first that failed raises."""
+        answers = self.rpc_many([("eth_call", (each.request, block)) for each in views])
+        return [_viewed(each, raw) for each, raw in zip(views, answers, strict=True)]
 
     def head(self, tag: str = "latest") -> Block:
         """Newest block by tag: latest, safe or finalized."""
@@ -261,6 +255,11 @@ def _block(raw: Any, name: str) -> Block:
             timestamp=quantity(raw["timestamp"]),
             base_fee_wei=quantity(raw.get("baseFeePerGas", "0x0")),
         )
+
+
+def _viewed(view: View, raw: Any) -> Any:
+    with reading_answer(f"{view.contract}.{view.function}"):
+        return view.result(hex_bytes(raw))
 
 
 def _inclusion(transaction: Digest, raw: Any) -> Inclusion:

@@ -12,7 +12,7 @@ from bytewise.protocol.errors import ChainReverted, ConfigurationError, NoAgreem
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
-from chain.artifacts import Log
+from chain.artifacts import Log, View
 from chain.client import Block, ChainClient, Inclusion, at_hash
 from chain.rest import Rest
 
@@ -60,6 +60,12 @@ class QuorumClient:
         """Decoded result of a view, at an agreed block."""
         pinned = self._pin(block)
         return self._agreed(f"{contract}.{function}", lambda node: node.call(contract, at, function, *arguments, block=pinned))[0]
+
+    def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
+        """Decoded results of several views, at an agreed block; a quorum has all of them alike."""
+        pinned = self._pin(block)
+        names = ", ".join(f"{each.contract}.{each.function}" for each in views)
+        return self._agreed(names, lambda node: node.views(views, pinned))[0]
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
         """Events up to a block: only who has that very block is heard, for nodes end their lists silently where they end."""

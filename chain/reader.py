@@ -8,8 +8,6 @@ from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandKind, DemandRecord
 from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted
-from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedLeaf, SignedReceipt
@@ -19,9 +17,8 @@ from chain import decoding
 from chain.access import Chain
 from chain.artifacts import interface
 from chain.client import at_hash, at_number, reading_answer
-from chain.epochs import epoch_on_chain, pinned_epoch
+from chain.epoch_reader import EpochReader
 from chain.records import Item, MoneyTotals, Pool, PoolMember, RestakedTotals
-from chain.restaking import RestakingReader
 from chain.structs import from_struct
 
 CASES_PER_DOCKET = 32
@@ -34,7 +31,7 @@ MEMBERS_PER_PAGE = 256
 """Verifiers in one call."""
 
 
-class DocketReader(RestakingReader):
+class DocketReader(EpochReader):
     """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
@@ -236,30 +233,6 @@ class DocketReader(RestakingReader):
         where = ("StakeVault", self._at.stake_vault, "stakeAt")
         return int(self.client.call(*where, *arguments, block=at_number(block)))
 
-    # --- keys ---
-
-    def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
-
-        `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if our book does not yet, `ConfigurationError` if both have it
-        and contradict each other.
-        """
-        return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
-
-    def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """A key epoch as the chain has it, whether or not our book lists it."""
-        return epoch_on_chain(self._epoch(epoch, block))
-
-    def epoch_state(self, epoch: int, block: int) -> EpochState:
-        """State of a key epoch at a block; NONE if there is none."""
-        raw = self._epoch(epoch, block)
-        with reading_answer("epoch state"):
-            return EpochState(raw["state"])
-
-    def is_open_for_disputes(self, epoch: int, block: int) -> bool:
-        """Whether a dispute may still need the key of an epoch, at a block; False if there is none."""
-        return bool(self.client.call("KeyEpochs", self._at.key_epochs, "isOpenForDisputes", epoch, block=at_number(block)))
-
     # --- money ---
 
     def money(self, block: int) -> MoneyTotals:
@@ -267,11 +240,6 @@ class DocketReader(RestakingReader):
         raw, totals = self._lens("money", block=block), MoneyTotals if self.record_life(block) is None else RestakedTotals
         with reading_answer("money"):
             return from_struct(totals, raw)
-
-    def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
-        where = ("KeyEpochs", self._at.key_epochs, "epochInfo")
-        raw: Mapping[str, Any] = self.client.call(*where, epoch, block=at_number(block))
-        return raw
 
     def _answer_to(self, subject: Digest, from_block: int, to_block: int) -> Mapping[str, Any] | None:
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)

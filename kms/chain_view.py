@@ -3,12 +3,12 @@
 from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings
+from bytewise.protocol.docket import AnchoredBatch, Docket, Holdings
 from bytewise.protocol.errors import TryAgain
-from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain, EpochState
+from bytewise.protocol.keys import AuditDrawing, ChainFacts, EpochOnChain
 from bytewise.protocol.messages import Ticket, TicketKind
 from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.release_view import ReleaseView
 from bytewise.protocol.units import Address, Digest
 from kms.renewed import SharesInForce
 
@@ -70,16 +70,8 @@ class KeyChain(DrawingChain, Protocol):
         """One `Lens` view: protocol clock, policy."""
         ...
 
-    def holdings(self, who: Address, block: int) -> Holdings:
-        """An account in its roles."""
-        ...
-
-    def case(self, dispute: Digest, block: int) -> Case | None:
-        """One dispute with its current round; None if there is none."""
-        ...
-
-    def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """A key epoch with its shards."""
+    def release_view(self, voter: Address, epoch: int, dispute: Digest | None) -> ReleaseView:
+        """What a ticket of this voter, key epoch and dispute is decided by, at the newest block at the configured finality."""
         ...
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
@@ -115,19 +107,19 @@ class ChainKeyView:
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
         """All facts about the ticket, each read at the newest final block."""
-        block = self._chain.head()
-        docket = self._chain.docket(self._own, block, NO_CASES)
         is_audit = ticket.kind == TicketKind.AUDIT.value
-        voter = self._chain.holdings(ticket.voter, block)
-        key = self._chain.epoch_on_chain(ticket.key_epoch, block)
-        record = self._epoch(ticket.key_epoch, key.state, block)
+        subject = None if is_audit else ticket.subject
+        block, docket, key, record, case = self._chain.release_view(ticket.voter, ticket.key_epoch, subject)
+        voter = docket.me
+        if record is None:
+            raise TryAgain("chain view", f"no key epoch {ticket.key_epoch} at block {block}")
         return ChainFacts(
             number=docket.number,
             timestamp=docket.timestamp,
             clock=docket.clock,
             policy=docket.policy,
             is_verifier=any(voter.pool),
-            case=None if is_audit else self._chain.case(ticket.subject, block),
+            case=case,
             drawing=drawing_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
             epoch_state=key.state,
             assurance=record.assurance,
@@ -147,11 +139,6 @@ class ChainKeyView:
     def time(self) -> int:
         """Wall time of the newest final block, unix seconds."""
         return self._chain.docket(self._own, self._chain.head(), NO_CASES).timestamp
-
-    def _epoch(self, epoch: int, state: EpochState, block: int) -> EpochRecord:
-        if state is EpochState.NONE:
-            raise TryAgain("chain view", f"no key epoch {epoch} at block {block}")
-        return self._chain.epoch(epoch, block)
 
 
 def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:

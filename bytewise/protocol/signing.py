@@ -6,6 +6,7 @@ sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and lo
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from eth_abi.abi import encode as abi_encode
@@ -36,9 +37,14 @@ class Domain:
     @property
     def separator(self) -> bytes:
         """EIP-712 domain separator."""
-        kinds = ("bytes32", "bytes32", "bytes32", "uint256", "address")
-        head = keccak(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
-        return keccak(abi_encode(kinds, (head, keccak(b"Bytewise"), keccak(b"1"), self.chain_id, self.contract)))
+        return _separator(self)
+
+
+@lru_cache(maxsize=32)
+def _separator(domain: Domain) -> bytes:
+    kinds = ("bytes32", "bytes32", "bytes32", "uint256", "address")
+    head = keccak(b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
+    return keccak(abi_encode(kinds, (head, keccak(b"Bytewise"), keccak(b"1"), domain.chain_id, domain.contract)))
 
 
 class Signer(Protocol):
@@ -83,10 +89,14 @@ def type_string(cls: type) -> str:
 
 def struct_hash(record: object) -> bytes:
     """EIP-712 hashStruct."""
-    kinds = field_types(type(record))
-    values = [getattr(record, name) for name in kinds]
-    head = keccak(type_string(type(record)).encode())
-    return keccak(abi_encode(("bytes32", *(_SOLIDITY[kind] for kind in kinds.values())), (head, *values)))
+    head, kinds = _type(type(record))
+    return keccak(abi_encode(kinds, (head, *struct_values(record))))
+
+
+@cache
+def _type(cls: type) -> tuple[bytes, tuple[str, ...]]:
+    """EIP-712 typeHash of a record class, and the ABI types of what `struct_hash` hashes."""
+    return keccak(type_string(cls).encode()), ("bytes32", *(_SOLIDITY[kind] for kind in field_types(cls).values()))
 
 
 def struct_values(record: object) -> tuple[Any, ...]:

@@ -135,11 +135,12 @@ class ReleaseRecords:
     def _usage(self, connection: Connection, ticket: Ticket, right: Digest) -> Usage:
         instances = connection.execute(select(InstanceRow.instance).where(InstanceRow.right_id == right)).scalars()
         spent = connection.execute(select(BudgetRow.spent).where(BudgetRow.epoch == ticket.key_epoch)).scalar_one_or_none()
-        where = ReleaseRow.epoch == ticket.key_epoch, ReleaseRow.receipt_id == ticket.receipt_id
-        count = connection.execute(select(func.count()).select_from(ReleaseRow).where(*where)).scalar_one()
+        # A receipt is of one epoch, and its id alone is what the index has: no row is read.
+        where = ReleaseRow.receipt_id == ticket.receipt_id
+        count = connection.execute(select(func.count()).select_from(ReleaseRow).where(where)).scalar_one()
 
         def of_instance() -> int:
-            query = select(*_ENTRY).where(*where)
+            query = select(*_ENTRY).where(where)
             entries = (_entry(*row) for row in connection.execute(query))
             rights = (each.right.ticket for each in entries if each.right is not None and each.record.decision in GIVEN)
             return sum(each.instance == ticket.instance and right_id(each) == right for each in rights)
@@ -149,19 +150,18 @@ class ReleaseRecords:
 
     def _insert(self, connection: Connection, signed: SignedRelease) -> None:
         record = signed.record
-        connection.execute(
-            insert(ReleaseRow).values(
-                epoch=record.key_epoch,
-                number=record.index,
-                receipt_id=record.receipt_id,
-                ticket_hash=record.ticket_hash,
-                record=encode(record),
-                signature=signed.signature,
-                digest=typed_digest(self._domain, record),
-                right=None if signed.right is None else encode(signed.right),
-                grounds=None if signed.grounds is None else encode(signed.grounds),
-            )
-        )
+        row = {
+            "epoch": record.key_epoch,
+            "number": record.index,
+            "receipt_id": record.receipt_id,
+            "ticket_hash": record.ticket_hash,
+            "record": encode(record),
+            "signature": signed.signature,
+            "digest": typed_digest(self._domain, record),
+            "right": None if signed.right is None else encode(signed.right),
+            "grounds": None if signed.grounds is None else encode(signed.grounds),
+        }
+        connection.execute(insert(ReleaseRow), row)
 
 
 def right_id(ticket: Ticket) -> Digest:

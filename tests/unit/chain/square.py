@@ -6,6 +6,7 @@ from typing import Any
 
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest
+from chain.artifacts import View
 from chain.client import ChainClient, at_hash, at_number
 from chain.quorum import QuorumClient
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
@@ -54,6 +55,7 @@ class Square:
     def everything(self, chain: Any) -> list[object]:
         """One read of each kind at one block."""
         where, number = self.network.addresses, self.alone.head().number
+        stake = View("StakeVault", where.stake_vault, "stakeAt", (ACCOUNT, 1))
         return [
             chain.block(number), chain.head(), chain.head("finalized").number,
             chain.call("Lens", where.lens, "money", block=at_number(number)),
@@ -61,6 +63,7 @@ class Square:
             chain.call("Lens", where.lens, "money", block="latest"),
             chain.logs("Registry", where.registry, ["VerifierJoined", "OperatorRegistered"], 0, number),
             chain.balance(ACCOUNT, at_number(number)), chain.nonce(ACCOUNT), chain.nonce(ACCOUNT, at_number(number - 1)),
+            chain.views([View("Lens", where.lens, "money"), stake], at_number(number)),
             chain.receipts([self.transaction, word("none")]), chain.knows(self.transaction), chain.knows(word("none")),
         ]  # fmt: skip
 
