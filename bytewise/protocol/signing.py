@@ -6,7 +6,7 @@ sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and lo
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Protocol
 
 from eth_abi.abi import encode as abi_encode
@@ -22,6 +22,7 @@ from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Dige
 _SOLIDITY: Mapping[Any, str] = {
     Digest: "bytes32", Address: "address", U8: "uint8", U16: "uint16", U32: "uint32", U64: "uint64", U256: "uint256",
 }  # fmt: skip
+_TYPES: dict[type, tuple[bytes, tuple[str, ...]]] = {}
 _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 
 
@@ -93,10 +94,12 @@ def struct_hash(record: object) -> bytes:
     return keccak(abi_encode(kinds, (head, *struct_values(record))))
 
 
-@cache
 def _type(cls: type) -> tuple[bytes, tuple[str, ...]]:
     """EIP-712 typeHash of a record class, and the ABI types of what `struct_hash` hashes."""
-    return keccak(type_string(cls).encode()), ("bytes32", *(_SOLIDITY[kind] for kind in field_types(cls).values()))
+    if cls not in _TYPES:
+        kinds = (_SOLIDITY[kind] for kind in field_types(cls).values())
+        _TYPES[cls] = keccak(type_string(cls).encode()), ("bytes32", *kinds)
+    return _TYPES[cls]
 
 
 def struct_values(record: object) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain, UnknownKeyEpoch
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, TryAgain, UnknownKeyEpoch
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
@@ -20,7 +20,7 @@ from bytewise.protocol.units import U256, Blob
 from bytewise.storage.outbox import State
 from chain.artifacts import Reason, interface
 from chain.book import read_network, write_network
-from chain.client import Block, ChainClient
+from chain.client import ChainClient
 from chain.deploy import deploy, survey
 from chain.params import DEVNET, changed
 from chain.plan import DEVNET_SHAPE, Vote
@@ -96,29 +96,6 @@ def test_reader_and_sender_are_what_actors_ask_for(place: Place, tmp_path: Path)
     acts: MoveSender = sender(place.anvil, place.network, signer(1), tmp_path)
     assert (view.head(), keys.epoch_on_chain(1, view.head()).state) == (place.anvil.client.head().number, EpochState.ACTIVE)
     acts.withdraw(0)
-
-
-def test_what_a_release_is_decided_by_is_what_single_reads_say(place: Place) -> None:
-    chain, who = reader(place.anvil, place.network), VERIFIERS[0].address
-    found = chain.release_view(who, 1, word("no dispute"))
-    docket = chain.docket(who, found.block)
-    assert dataclasses.replace(found.docket, cases=docket.cases) == docket and found.docket.me == chain.holdings(who, found.block)
-    assert (found.key, found.record, found.case) == (chain.epoch_on_chain(1, found.block), chain.epoch(1, found.block), None)
-    unknown = chain.release_view(who, 2, None)
-    assert (unknown.key.state, unknown.record, unknown.case) == (EpochState.NONE, None, None)
-
-
-def test_a_release_is_decided_at_one_block_or_not_at_all(place: Place) -> None:
-    """The newest block leaves the chain after its hash was read: no view of its successor is taken for one of it."""
-
-    class Reorganised(ChainClient):
-        def head(self, tag: str = "latest") -> Block:
-            seen = super().head(tag)
-            return seen._replace(hash=word("left the chain"))
-
-    chain = DocketReader(Reorganised(place.anvil.url, place.network.chain_id), place.network)
-    with pytest.raises(RpcRefused):
-        chain.release_view(VERIFIERS[0].address, 1, None)
 
 
 def test_a_read_names_its_block_and_gets_that_block(place: Place, tmp_path: Path) -> None:

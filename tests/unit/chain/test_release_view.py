@@ -1,0 +1,46 @@
+"""What a shard decides a release by: one state of the chain, or nothing."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from bytewise.protocol.errors import RpcRefused
+from bytewise.protocol.keys import EpochState
+from bytewise.protocol.network import Network
+from chain.client import Block, ChainClient
+from chain.reader import DocketReader
+from tests.anvil import Anvil, running_anvil
+from tests.devnet import VERIFIERS, deployed, reader, word
+
+WHO = VERIFIERS[0].address
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[tuple[Anvil, Network]]:
+    with running_anvil() as anvil:
+        yield anvil, deployed(anvil)
+
+
+def test_it_is_what_single_reads_say(place: tuple[Anvil, Network]) -> None:
+    chain = reader(*place)
+    found = chain.release_view(WHO, 1, word("no dispute"))
+    docket = chain.docket(WHO, found.block)
+    assert found.block == place[0].client.head().number
+    assert dataclasses.replace(found.docket, cases=docket.cases) == docket and found.docket.me == chain.holdings(WHO, found.block)
+    assert (found.key, found.record, found.case) == (chain.epoch_on_chain(1, found.block), chain.epoch(1, found.block), None)
+    unknown = chain.release_view(WHO, 2, None)
+    assert (unknown.key.state, unknown.record, unknown.case) == (EpochState.NONE, None, None)
+
+
+class Reorganised(ChainClient):
+    """A node whose newest block leaves the chain as soon as it was named."""
+
+    def head(self, tag: str = "latest") -> Block:
+        return super().head(tag)._replace(hash=word("left the chain"))
+
+
+def test_a_block_that_left_the_chain_decides_nothing(place: tuple[Anvil, Network]) -> None:
+    anvil, network = place
+    with pytest.raises(RpcRefused):
+        DocketReader(Reorganised(anvil.url, network.chain_id), network).release_view(WHO, 1, None)
