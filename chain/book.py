@@ -8,6 +8,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.network import Addresses, CodeHash, Network
 from bytewise.protocol.units import Address, Digest
+from bytewise.service.files import replace_file
 from chain.access import Chain
 
 IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
@@ -15,8 +16,8 @@ IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
 
 
 def write_network(path: Path, network: Network) -> None:
-    """Writes the address book."""
-    path.write_bytes(encode(network))
+    """Writes the address book: who reads it meanwhile, or after a crash, has the one before or this one."""
+    replace_file(path, encode(network))
 
 
 def read_network(path: Path) -> Network:

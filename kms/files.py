@@ -1,7 +1,6 @@
 """Files of a shard's folder: read only where nobody else can, written whole or not at all, wiped before they go."""
 
 import os
-import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,26 +62,6 @@ def create(path: Path, data: bytes) -> None:
         path.unlink(missing_ok=True)
         raise ConfigurationError(str(path), f"{error.strerror}: it was not written") from None
     _keep_names(path.parent)
-
-
-def put(path: Path, data: bytes) -> None:
-    """Writes a file that is no secret where a person said, in place of what may be there: the old one or the new one, whole.
-
-    `ConfigurationError` if it cannot be written.
-    """
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as draft:
-            try:
-                draft.write(data)
-                draft.flush()
-                os.fsync(draft.fileno())
-                os.replace(draft.name, path)
-            except OSError:
-                os.unlink(draft.name)
-                raise
-        _keep_names(path.parent)
-    except OSError as error:
-        raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that can be written") from None
 
 
 def replace_whole(path: Path, data: bytes) -> None:

@@ -1,6 +1,5 @@
 """The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` beside what a shard remembers."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
 from bytewise.protocol.succession import Standing, Times, first_standing, succeed, verify_approval, verify_times
 from bytewise.protocol.units import U64, Address
+from bytewise.service.files import replace_file
 
 T = TypeVar("T")
 
@@ -36,7 +36,8 @@ def follow_policy(
     seen = before.seen or 0
     standing = succeed(before, policy, verify_times(times, seen))
     standing = replace(standing, seen=U64(max(*times, seen)))
-    _write(history, encode(standing))
+    # On the disk before anything is decided by it.
+    replace_file(history, encode(standing))
     return standing
 
 
@@ -55,21 +56,3 @@ def _read(cls: type[T], path: Path) -> T:
         raise ConfigurationError(path.name, error.strerror) from None
     except (MalformedValue, NotCanonical, WrongFields) as error:
         raise ConfigurationError(path.name, str(error)) from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    # Whole or not at all, and on the disk before anything is decided by it.
-    draft = path.with_suffix(".new")
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None

@@ -24,6 +24,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.clock import monotonic_s
+from bytewise.service.files import replace_file
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from kms.curve import Rng
@@ -31,7 +32,6 @@ from kms.dkg.ceremony import replay
 from kms.dkg.link import HttpsLink
 from kms.dkg.scribe import Scribe, epoch_document, seats
 from kms.dkg.state import Ceremony, Phase
-from kms.files import put
 from kms.keyring import load_document
 from kms.settings import CeremonySettings
 
@@ -72,7 +72,7 @@ def agreed_plan(settings: CeremonySettings, purpose: Purpose, contracts: Contrac
             raise ConfigurationError(name, f"{folder}: no such folder; make it, or name a file in one that is there")
     if not settings.plan_file.exists():
         signed = announce(signer, make_plan(settings, purpose, contracts, signer.address, rng))
-        put(settings.plan_file, encode(signed))
+        replace_file(settings.plan_file, encode(signed))
     signed = _read(SignedPlan, settings.plan_file)
     plan = verify_plan(signed)
     if (plan.purpose, plan.epoch, plan.scribe) != (purpose, settings.epoch, signer.address):
@@ -98,7 +98,7 @@ def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> C
         scribe = Scribe(plan, signer, records, links)
         state = scribe.run(settings.phase_s, PAUSE_S, monotonic_s, threading.Event().wait)
     if state.phase is Phase.DONE and plan.heir is None:
-        put(settings.out_file, encode(epoch_document(state)))
+        replace_file(settings.out_file, encode(epoch_document(state)))
     return state
 
 

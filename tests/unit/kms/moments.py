@@ -1,23 +1,29 @@
 """Every moment at which a process can die with something on its disk that was not there: found by looking, not by a list.
 
-A moment comes before each commit and each change of a file, after each commit, and before each answer. Its name says what is
-written, so that the same moment has the same name in the next life; a new write has one by itself.
+A moment comes before each commit and each change of a file, after each commit, when a file was opened and nothing is written in
+it yet, and before each answer. Its name says what is written, so that the same moment has the same name in the next life; a new
+write has one by itself.
 """
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 Moment = Callable[[str], None]
 """Told the name of each moment; does not return if the process dies there."""
 
 _CHANGES = ("os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+_VERBS = {"INSERT": 1, "UPDATE": 0, "DELETE": 1, "CREATE": 1, "ALTER": 1, "DROP": 1}
+"""What writes to a database, and which of the words that follow is the table."""
 
 
 class Crash(BaseException):
@@ -49,10 +55,10 @@ def watch_database(engine: Engine, moment: Moment) -> Engine:
     @event.listens_for(engine, "before_cursor_execute")
     def _execute(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
         verb, *words = statement.split()
-        if verb in ("INSERT", "UPDATE", "DELETE"):
+        if verb in _VERBS:
             # Bytes are left out: what is sealed differs with every try.
             told = [str(each) for each in parameters if isinstance(each, str | int)]
-            written.append(" ".join([verb, words[1] if verb == "INSERT" else words[0], *told]))
+            written.append(" ".join([verb, words[_VERBS[verb]], *told]))
 
     @event.listens_for(engine, "rollback")
     def _rollback(_connection: Any) -> None:
@@ -71,7 +77,18 @@ def watch_database(engine: Engine, moment: Moment) -> Engine:
     return engine
 
 
+def watch_databases(moment: Moment) -> None:
+    """Every database that this process opens from now on tells of its commits."""
+
+    @event.listens_for(Engine, "engine_connect")
+    def _connect(connection: Connection) -> None:
+        if "do_commit" not in vars(connection.dialect):
+            watch_database(connection.engine, moment)
+
+
 _FOLDERS: dict[str, Moment] = {}
+_DURING = threading.local()
+"""Whether this thread tells of a moment right now: what it does to files for that is not told."""
 
 
 def watch_folder(folder: Path, moment: Moment) -> Path:
@@ -91,7 +108,24 @@ def _audit(name: str, arguments: tuple[Any, ...]) -> None:
         path, mode, flags = arguments[0], "", 0
     else:
         return
-    if isinstance(path, str | os.PathLike):
+    if isinstance(path, str | os.PathLike) and not getattr(_DURING, "a_moment", False):
         folder, file = os.path.split(os.fspath(path))
         if folder in _FOLDERS:
             _FOLDERS[folder](f"before {name} {file} {mode} {flags}")
+            if flags & (os.O_CREAT | os.O_TRUNC):
+                _opened(path, flags, _FOLDERS[folder], f"after {name} {file} {mode} {flags}")
+
+
+def _opened(path: str | os.PathLike[str], flags: int, moment: Moment, name: str) -> None:
+    """The moment at which a file is opened and empty: nothing tells of it, so the same is done here first."""
+    once = flags & os.O_EXCL
+    if once and os.path.exists(path):
+        return
+    _DURING.a_moment = True
+    try:
+        os.close(os.open(path, flags, 0o600))
+        moment(name)
+        if once:
+            os.unlink(path)
+    finally:
+        _DURING.a_moment = False

@@ -13,7 +13,6 @@ from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.units import U64
 from bytewise.storage.migrate import migrate
 from kms.dkg.conduct import agreed_plan
-from kms.files import put
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import offices
@@ -72,17 +71,6 @@ def test_a_folder_that_is_not_there_is_named_before_anything_begins(settings: Ce
 def test_no_settings_are_of_epoch_0_or_of_another_assurance(settings: CeremonySettings, changed: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(changed))):
         replace(settings, **changed)
-
-
-def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path: Path) -> None:
-    (tmp_path / "plan.draft").write_bytes(b"somebody's")
-    put(tmp_path / "plan.json", b"one")
-    put(tmp_path / "plan.json", b"two")
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"plan.draft": b"somebody's", "plan.json": b"two"}
-    for wrong in (tmp_path / "nowhere" / "plan.json", tmp_path):
-        with pytest.raises(ConfigurationError, match="name a file in a folder that can be written"):
-            put(wrong, b"three")
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_database_that_does_not_open_is_named(tmp_path: Path) -> None:

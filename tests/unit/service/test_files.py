@@ -1,0 +1,80 @@
+"""Files that others read are whole whenever the process that writes them dies."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import Purpose, SignedPlan
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.files import replace_file
+from chain.book import read_network, write_network
+from kms.dkg.conduct import agreed_plan
+from bytewise.protocol.units import U256
+from tests.unit.kms.ceremonies import SCRIBE
+from tests.unit.kms.moments import Crash, Fuse, watch_folder
+from tests.unit.kms.offices import offices
+from tests.unit.kms.test_ceremony_served import CONTRACTS, settings_for
+from tests.unit.verifier.town import NETWORK
+
+
+@pytest.fixture()
+def fuse(tmp_path: Path) -> Fuse:
+    """Dies at every change of a file in the folder."""
+    lit = Fuse(lit=True)
+    watch_folder(tmp_path, lit.moment)
+    return lit
+
+
+def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, fuse: Fuse) -> None:
+    path, found = tmp_path / "public.json", list[bytes]()
+    fuse.lit = False
+    path.write_bytes(b"old")
+    fuse.lit = True
+    while not found or found[-1] != b"new":
+        try:
+            replace_file(path, b"new")
+        except Crash:
+            fuse.dead = False
+        found.append(path.read_bytes())
+    assert set(found) == {b"old", b"new"} and len(fuse.burnt) >= 3
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "plan.draft").write_bytes(b"somebody's")
+    replace_file(tmp_path / "plan.json", b"one")
+    replace_file(tmp_path / "plan.json", b"two")
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"plan.draft": b"somebody's", "plan.json": b"two"}
+    for wrong in (tmp_path / "nowhere" / "plan.json", tmp_path):
+        with pytest.raises(ConfigurationError, match="name a file in a folder that can be written"):
+            replace_file(wrong, b"three")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_address_book_is_whole_whenever_who_writes_it_dies(tmp_path: Path, fuse: Fuse) -> None:
+    path, other = tmp_path / "network.json", replace(NETWORK, chain_id=U256(7))
+    fuse.lit = False
+    write_network(path, NETWORK)
+    fuse.lit = True
+    while read_network(path) != other:
+        try:
+            write_network(path, other)
+        except Crash:
+            fuse.dead = False
+            assert read_network(path) == NETWORK
+    assert fuse.burnt
+
+
+def test_a_scribe_that_dies_while_it_writes_its_plan_goes_on_by_the_same_command(tmp_path: Path, fuse: Fuse) -> None:
+    fuse.lit = False
+    settings, seen = settings_for(tmp_path, offices(tmp_path / "shards", 2)[0], "new"), list[SignedPlan]()
+    fuse.lit = True
+    while not seen:
+        try:
+            seen.append(agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom))
+        except Crash:
+            fuse.dead = False
+    assert fuse.burnt and decode(SignedPlan, settings.plan_file.read_bytes()) == seen[0]
