@@ -1,28 +1,37 @@
 """A shard of key ceremonies as a process of its own, over HTTPS; run by `test_ceremony_soak`.
 
-`python -m tests.unit.kms.ceremony_shard FOLDER PORT SCRIBE CHAIN [KILLED]`: CHAIN is a file of what the chain says of all epochs.
-With KILLED, a file, it kills itself by SIGKILL at every moment (`tests.unit.kms.moments`) that is not named there yet, and names
-it; a parent that imported everything forks the next life at once.
+`python -m tests.unit.kms.ceremony_shard FOLDER PORT SCRIBE CHAIN [KILLED [FORGETFUL]]`: CHAIN is a file of what the chain says of
+all epochs; `approved` beside it has digests of the plans that its operator approved, one a line. With KILLED, a file, it kills
+itself by SIGKILL at every moment (`tests.unit.kms.moments`) that is not named there yet, and names it; a parent that imported
+everything forks the next life at once. With FORGETFUL it has lost its seeds in every new life: a control must be found.
 """
 
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import Engine, update
+
+from bytewise.protocol import digests
 from bytewise.protocol.ceremony_log import ExchangeAnswer
+from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.keys import EpochOnChain
-from bytewise.protocol.units import address
+from bytewise.protocol.units import Digest, address
+from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.ceremonies import Ceremonies
-from bytewise.storage.engine import open_database
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.tables_ceremonies import CeremonyRow
 from kms import keyring
 from kms.api import build_app, serve
 from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
-from kms.sealing import open_sealer
+from kms.dkg.streams import SEED_BYTES
+from kms.sealing import Sealer, open_sealer
 from tests.unit.kms.ceremonies import KEY_EPOCHS
 from tests.unit.kms.moments import Moment, watch_database, watch_folder
 
@@ -54,49 +63,72 @@ class ToldDesk(Desk):
         return answer
 
 
-def killing(path: Path) -> Moment:
-    """Ends this process by SIGKILL at each moment that the file does not name yet."""
+def killing(path: Path, step: int = 1) -> Moment:
+    """Ends this process by SIGKILL at each moment that the file does not name yet, or at the first of every `step` of them."""
 
     def moment(name: str) -> None:
-        if name not in path.read_text().splitlines():
+        known = path.read_text().splitlines()
+        if name not in known:
             with path.open("a") as file:
                 file.write(name + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            os.kill(os.getpid(), signal.SIGKILL)
+            if len(known) % step == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     return moment
 
 
-def live(folder: Path, port: int, scribe: str, chain: Path, moment: Moment) -> None:
+def live(folder: Path, port: int, scribe: str, chain: Path, moment: Moment, forgetful: bool = False) -> int:
     """One life of the shard."""
-    engine = watch_database(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), moment)
-    trust = Trust(31337, KEY_EPOCHS, address(scribe), frozenset(), simulated=True)
+    engine = open_database(f"sqlite:///{folder / 'kms.sqlite'}")
+    approvals = chain.with_name("approved")
+    approved = approvals.read_text().split() if approvals.exists() else ()
+    trust = Trust(31337, KEY_EPOCHS, address(scribe), frozenset(Digest(bytes.fromhex(each)) for each in approved), simulated=True)
     holding = Holding(watch_folder(folder, moment), keyring.signer(folder), trust, open_sealer(folder))
+    if forgetful:
+        forget(engine, holding.sealer)
+    watch_database(engine, moment)
     desk = ToldDesk(holding, Ceremonies(engine), FileChain(chain), os.urandom)
     desk.moment = moment
     serve(build_app(None, desk), "127.0.0.1", port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
+    return 0
 
 
-def lives(live_once: Callable[[], None]) -> int:
-    """Forks one life after the other until one ends otherwise than by SIGKILL."""
+def forget(engine: Engine, sealer: Sealer) -> None:
+    """Other seeds in the place of those that were stored."""
+    with writing(engine) as connection:
+        for plan in Ceremonies(engine).running():
+            seed = sealer.seal(os.urandom(SEED_BYTES), digests.labelled(Label.CEREMONY_SEED, plan.digest))
+            connection.execute(update(CeremonyRow).where(CeremonyRow.id == plan.digest).values(seed=seed))
+
+
+def lives(live_once: Callable[[], int], after_death: Callable[[], object] = lambda: None) -> int:
+    """Forks one life after the other until one ends otherwise than by SIGKILL; how that one ended."""
     while True:
         child = os.fork()
         if child == 0:
-            live_once()
-            os._exit(0)
+            code = EXIT_BUG
+            try:
+                code = live_once()
+            finally:
+                if code == EXIT_BUG:
+                    traceback.print_exc()
+                sys.stdout.flush()
+                os._exit(code)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if status != -signal.SIGKILL:
             return status
+        after_death()
 
 
 def main() -> int:
     """The program."""
     folder, port, scribe, chain = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
     if len(sys.argv) == 5:
-        live(folder, port, scribe, chain, lambda _name: None)
-        return 0
-    return lives(lambda: live(folder, port, scribe, chain, killing(Path(sys.argv[5]))))
+        return live(folder, port, scribe, chain, lambda _name: None)
+    killed, forgetful = Path(sys.argv[5]), len(sys.argv) > 6
+    return lives(lambda: live(folder, port, scribe, chain, killing(killed), forgetful))
 
 
 if __name__ == "__main__":

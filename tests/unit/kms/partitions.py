@@ -1,7 +1,7 @@
 """Ceremonies in which chosen shards are cut off in a chosen phase: what is asked of them is lost, or what they answer."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +25,18 @@ class Cut(NamedTuple):
     """`request` or `answer`."""
 
 
+PHASES = (Phase.JOINING, Phase.DEALING, Phase.JUDGING, Phase.CONFIRMING)
+"""Of all ceremonies but repairs."""
+
+
 def cuts(phases: tuple[Phase, ...], count: int) -> Iterator[Cut]:
     """Every phase, with every set of shards, losing either."""
     numbers = range(1, count + 1)
-    sets = [frozenset(each) for size in numbers for each in itertools.combinations(numbers, size)]
+    return losses(phases, [frozenset(each) for size in numbers for each in itertools.combinations(numbers, size)])
+
+
+def losses(phases: tuple[Phase, ...], sets: Iterable[frozenset[int]]) -> Iterator[Cut]:
+    """Every phase, with each of these sets of shards, losing either."""
     for phase, shards, loses in itertools.product(phases, sets, ("request", "answer")):
         yield Cut(phase, shards, loses)
 

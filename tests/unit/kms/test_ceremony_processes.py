@@ -7,7 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,38 +50,21 @@ class Shards:
     """Three shard processes; each can be started, killed and asked."""
 
     def __init__(self, folder: Path, anvil: Anvil, network: Network, scribe: LocalSigner) -> None:
-        self.folder, self.anvil, self.network = folder, anvil, network
-        self.entries = [self._enrol(n, scribe) for n in range(1, COUNT + 1)]
+        self.folder, self.anvil, self.network, self.scribe = folder, anvil, network, scribe
+        self.entries = {n: self.enrol(n) for n in range(1, COUNT + 1)}
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def of(self, number: int) -> Path:
         """Folder of a shard."""
         return self.folder / f"shard-{number}"
 
-    def _enrol(self, number: int, scribe: LocalSigner) -> ShardEntry:
+    def enrol(self, number: int, epoch_file: str = "epoch.json") -> ShardEntry:
+        """`bytewise kms init`; the epoch file is beside the shards' folders."""
         folder, url, channel = self.of(number), f"https://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        network = ["--network", str(self.folder / "network.json"), "--rpc", self.anvil.url]
-        assert (
-            main(
-                [
-                    "kms",
-                    "init",
-                    str(folder),
-                    "--url",
-                    url,
-                    "--channel",
-                    channel,
-                    "--scribe",
-                    scribe.address,
-                    *network,
-                    "--simulated",
-                ]
-            )
-            == Exit.OK
-        )
+        network = ["--network", str(self.folder / "network.json"), "--rpc", self.anvil.url, "--scribe", self.scribe.address]
+        assert main(["kms", "init", str(folder), "--url", url, "--channel", channel, *network, "--simulated"]) == Exit.OK
         text = (folder / "serve.toml").read_text().replace('finality = "finalized"', 'finality = "latest"')
-        for name in ("epoch", "policy"):
-            text = text.replace(f'"{name}.json"', f'"../{name}.json"')
+        text = text.replace('"epoch.json"', f'"../{epoch_file}"').replace('"policy.json"', '"../policy.json"')
         (folder / "serve.toml").write_text(text)
         issue(self.folder / "tee", folder / "platform.pem")
         return decode(ShardEntry, (folder / "entry.json").read_bytes())
@@ -95,16 +78,16 @@ class Shards:
         self.processes[number].kill()
         assert self.processes[number].wait(60) == -signal.SIGKILL
 
-    def stop(self) -> None:
-        """All of them end well."""
-        for process in self.processes.values():
+    def stop(self, numbers: Iterable[int]) -> None:
+        """They end well."""
+        ending = [self.processes.pop(number) for number in numbers]
+        for process in ending:
             process.send_signal(signal.SIGTERM)
-        assert [process.wait(60) for process in self.processes.values()] == [0] * len(self.processes)
-        self.processes.clear()
+        assert {process.wait(60) for process in ending} == {0}
 
     def answers(self, number: int, serving: bool) -> bool:
         """Whether a shard is there, and whether it serves the epoch."""
-        entry = self.entries[number - 1]
+        entry = self.entries[number]
         try:
             with ShardClient(
                 ShardRecord(number, entry.address, entry.url, entry.channel, entry.certificate, Blob(b"")), 2
@@ -122,14 +105,14 @@ class Shards:
 
 
 @contextmanager
-def running(shards: Shards, serving: bool) -> Iterator[None]:
-    """All shards, started and answering; killed if the test fails."""
+def running(shards: Shards, serving: bool, numbers: Sequence[int] = range(1, COUNT + 1)) -> Iterator[None]:
+    """These shards, started and answering; killed if the test fails."""
     try:
-        for number in range(1, COUNT + 1):
+        for number in numbers:
             shards.start(number)
-        wait_until(lambda: all(shards.answers(n, serving) for n in range(1, COUNT + 1)))
+        wait_until(lambda: all(shards.answers(n, serving) for n in numbers))
         yield
-        shards.stop()
+        shards.stop(numbers)
     finally:
         for process in shards.processes.values():
             process.kill()

@@ -1,0 +1,57 @@
+"""`bytewise kms dkg` as a process that is killed by SIGKILL now and then. At every moment: `test_killed_commands`."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.units import U256
+from chain.book import write_network
+from chain.keys import save_signer
+from kms import keyring
+from kms.curve import GENERATOR, encode_point
+from kms.shares import combine_values
+from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
+from tests.unit.kms.killed_command import Killed, killed
+from tests.unit.kms.offices import Office
+from tests.unit.kms.test_ceremony_served import serving, shards
+from tests.unit.verifier.town import NETWORK
+
+__all__ = ["shards"]
+STEP = 9
+
+
+def conducted(folder: Path, offices: list[Office], flaw: str) -> Killed:
+    """A key of these shards, which serve in this process."""
+    network = replace(NETWORK, chain_id=U256(31337), addresses=replace(NETWORK.addresses, key_epochs=KEY_EPOCHS))
+    write_network(folder / "network.json", network)
+    save_signer(folder / "scribe.key", SCRIBE)
+    for each in offices:
+        (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, each.channel)))
+    phase_s = 5.0 if flaw == "none" else 1.0  # where it cannot go on, it waits in vain
+    (folder / "dkg.toml").write_text(
+        f"epoch = 3\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = {phase_s}\n"
+        "network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = 'plan.json'\nout_file = 'epoch.json'\n"
+        f"database_url = 'sqlite:///{folder / 'log.sqlite'}'\n"
+        f"entries = {[str(each.folder / 'entry.json') for each in offices]}\n"
+    )
+    with serving(offices):
+        words = ("bytewise", "kms", "dkg", "--config", folder / "dkg.toml")
+        return killed(folder / "killed", folder, "dkg", *words, step=STEP, flaw=flaw)
+
+
+@pytest.mark.parametrize("flaw", ["none", "forgetful"])
+def test_a_scribe_that_is_killed_goes_on_and_one_that_says_what_it_did_not_store_does_not(
+    tmp_path: Path, shards: list[Office], flaw: str
+) -> None:
+    found, made = conducted(tmp_path, shards, flaw), tmp_path / "epoch.json"
+    assert len(found.seen) >= 3
+    if flaw == "forgetful":
+        assert found.code == Exit.INCONCLUSIVE and not made.exists()
+        return
+    document = keyring.load_document(made)
+    held = {index: each.share(3, document.commitments) for index, each in enumerate(shards, start=1)}
+    assert found.code == Exit.OK and len(found.seen) >= 8
+    assert encode_point(GENERATOR * combine_values(held)) == document.record.public_key

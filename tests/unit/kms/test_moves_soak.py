@@ -1,0 +1,114 @@
+"""A key that moves between sets of real shard processes: all of both are killed at every moment, or some are cut off.
+
+Runs where BYTEWISE_SOAK_KMS is set (`make soak-kms`).
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import Plan
+from bytewise.service.clock import monotonic_s
+from bytewise.service.settings import library_variables
+from kms.dkg.scribe import seats
+from kms.dkg.state import Ceremony, Phase
+from tests.unit.kms.killed_shards import Network
+from tests.unit.kms.offices import Office, plan, scribe_of, scribe_over
+from tests.unit.kms.partitions import PHASES, Cut, losses, run_cut
+from tests.unit.kms.test_ceremony_desks import numbered, on_chain, run, shares_make_the_key
+
+if not library_variables(("BYTEWISE_SOAK_KMS",)):
+    pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)
+
+OLD, ALL = 3, 5
+
+
+class Town:
+    """Five shards, of which the first three have a key that any two open, and the chain says so."""
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.shards = network, network.shards
+        self.old, self.fresh = self.shards[:OLD], self.shards[OLD:]
+        self.made = run(scribe_of(network.folder, plan(self.old, 2, 3), self.old))
+        self.source = on_chain(network.chain, self.made)
+
+    def move(self, receivers: list[Office], threshold: int) -> Plan:
+        """To these, all of whom must prove their share."""
+        return plan(receivers, threshold, len(receivers), dealers=numbered(self.old), source=self.source)
+
+    def parties(self, agreed: Plan) -> list[Office]:
+        """Who has a seat."""
+        return [each for each in self.shards if each.signer.address in seats(agreed)]
+
+
+@pytest.fixture()
+def town(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Town]:
+    network = Network(tmp_path, ALL, killed=request.param)
+    town = Town(network)
+    try:
+        yield town
+    finally:
+        network.stop()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("town", [True], indirect=True)
+def test_shards_of_both_sets_that_are_killed_at_every_moment_of_a_move_have_the_key(town: Town) -> None:
+    to_others = town.move(town.fresh, 2)
+    to_some_of_them = town.move([*town.old[1:], town.fresh[0]], 3)
+    town.network.start([to_others, to_some_of_them])
+    for agreed in (to_others, to_some_of_them):
+        parties = town.parties(agreed)
+        moved = town.network.run_killed(agreed, parties)
+        shares_make_the_key(moved, numbered([each for each in parties if each.seat(1).address in receivers(agreed)]))
+        shares_make_the_key(town.made, numbered(town.old))
+    deaths = town.network.all_deaths
+    print(f"killed {len(deaths)} times in moves:", dict(Counter(" ".join(each.split()[:2]) for each in deaths)))
+    for kind in ("join", "commit", "deal", "judgement", "confirm", "consent"):
+        for when in ("before", "after"):
+            assert any(name.startswith(f"{when} commit: INSERT ceremony_word {kind}") for name in deaths), (when, kind)
+
+
+def receivers(agreed: Plan) -> set[str]:
+    """Accounts of who gets a share."""
+    return {seat.address for seat in agreed.receivers}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("town", [True], indirect=True)
+def test_a_shard_that_loses_its_seed_when_it_is_killed_is_found(town: Town) -> None:
+    """Control: one who stores its words but not what they are made of contradicts itself, and nothing is made of it."""
+    network, agreed = town.network, town.move(town.fresh, 2)
+    network.forgetful = town.fresh[:1]
+    network.start([agreed])
+    state = scribe_over(network.folder, agreed, network.ways(town.shards)).run(30, 0.05, monotonic_s, threading.Event().wait)
+    assert (state.phase is Phase.FAILED and state.result is None) or town.fresh[0].signer.address in state.lies
+    shares_make_the_key(town.made, numbered(town.old))
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("town", [False], indirect=True)
+def test_a_move_with_shards_of_either_set_cut_off_is_done_or_changes_nothing(town: Town) -> None:
+    sets = [*(frozenset({each}) for each in range(1, ALL + 1)), frozenset({1, 2}), frozenset({1, 2, 3}), frozenset({4, 5})]
+    cuts, done = list(losses(PHASES, sets)), Counter[str]()
+    plans = [town.move(town.fresh, 2) for _ in cuts]
+    town.network.start(plans)
+    for cut, agreed in zip(cuts, plans, strict=True):
+        state = run_cut(town.network.folder, agreed, town.network.links, cut)
+        moved_or_not(town, cut, state)
+        done[state.phase.name] += 1
+    print("moves cut off:", dict(done))
+
+
+def moved_or_not(town: Town, cut: Cut, state: Ceremony) -> None:
+    """Asserts that both new shards have the key unless somebody was away who was needed, and that the old shares open always."""
+    old, fresh = (len([n for n in cut.shards if (n <= OLD) is both]) for both in (True, False))
+    # Two dealers are enough; both receivers must join and prove their share.
+    away = {Phase.DEALING: old > 1, Phase.JUDGING: False}.get(cut.phase, old > 1 or fresh > 0)
+    assert not state.lies and (state.phase is Phase.FAILED) == away, cut
+    if not away:
+        shares_make_the_key(state, numbered(town.fresh))
+    shares_make_the_key(town.made, numbered(town.old))
