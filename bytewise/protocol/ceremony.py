@@ -74,7 +74,8 @@ class Erasure:
     kept: Digest
     """keccak256 of the commitments of these shares, one after the other; zero if the shard has none of the epoch any more."""
     erased: int
-    """Files that were overwritten and removed, under the statement that this one takes the place of among them."""
+    """Files that were overwritten and removed, under the statement that this one takes the place of among them. At least so many:
+    what a run erased that was killed before it said so is not counted."""
     at: U64
     """Unix seconds, the shard's clock."""
 

@@ -9,25 +9,31 @@ imported everything begins the same command again. KILLED.seen has the names of 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from eth_account.typed_transactions import TypedTransaction
+import pytest
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from bytewise.cli.__main__ import main as bytewise_main
-from bytewise.protocol.ceremony import CeremonySeat
+from bytewise.protocol.ceremony import CeremonySeat, Erasure
 from bytewise.protocol.ceremony_log import Exchange, ExchangeAnswer
+from bytewise.protocol.units import Blob
 from bytewise.service.settings import child_environment
 from bytewise.storage.ceremonies import Ceremonies
 from chain.client import ChainClient
 from kms.__main__ import main as kms_main
 from kms.dkg import conduct, erasing
 from kms.dkg.link import HttpsLink
+from kms.sealing import Sealing
 from tests.unit.kms.ceremony_shard import killing, lives
 from tests.unit.kms.killed_shards import ROOT, end
 from tests.unit.kms.moments import Moment, watch_databases, watch_folder
 
+PATCH = pytest.MonkeyPatch()
+"""Never undone: the process ends."""
 LIMIT_S = 1500
 """For all lives of one command."""
 
@@ -49,38 +55,36 @@ def told_link(moment: Moment) -> type[HttpsLink]:
     return ToldLink
 
 
-class Told:
-    """What of a process is watched beside its database and its files: what it says to shards, and to the chain."""
+def tell(moment: Moment) -> None:
+    """Watches what this process says, beside what it stores: to shards, and to the chain."""
+    broadcast = ChainClient.broadcast
 
-    def __init__(self, moment: Moment) -> None:
-        conduct.HttpsLink = told_link(moment)  # type: ignore[misc]
-        broadcast = ChainClient.broadcast
+    def told_broadcast(client: ChainClient, raw: bytes) -> None:
+        sent = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+        # Not the nonce: what the chain takes twice is sent again.
+        what = f"broadcast {bytes(sent['data'])[:4].hex()}"
+        moment(f"before {what}")
+        broadcast(client, raw)
+        moment(f"after {what}")
 
-        def told_broadcast(client: ChainClient, raw: bytes) -> None:
-            sent = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
-            # Not the nonce: what the chain takes twice is sent again.
-            what = f"broadcast {bytes(sent['data'])[:4].hex()}"
-            moment(f"before {what}")
-            broadcast(client, raw)
-            moment(f"after {what}")
-
-        ChainClient.broadcast = told_broadcast  # type: ignore[method-assign]
+    PATCH.setattr(conduct, "HttpsLink", told_link(moment))
+    PATCH.setattr(ChainClient, "broadcast", told_broadcast)
 
 
 def forgetful() -> None:
     """A scribe that says what it did not store."""
-    Ceremonies.append = lambda self, name, first, messages, end=None: first + len(messages)  # type: ignore[method-assign]
+    PATCH.setattr(Ceremonies, "append", lambda self, name, first, messages, end=None: first + len(messages))
 
 
 def hasty() -> None:
     """A shard that says that shares are erased before they are."""
     erased = erasing._erased
 
-    def said_before(folder, said, meant, records, sealing):  # type: ignore[no-untyped-def]
+    def said_before(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealing: Sealing) -> int:
         erasing._say(folder, said, None, 1)
         return erased(folder, said, meant, records, sealing)
 
-    erasing._erased = said_before
+    PATCH.setattr(erasing, "_erased", said_before)
 
 
 class Killed(NamedTuple):
@@ -124,7 +128,7 @@ def main() -> int:
 
     def live() -> int:
         FLAWS[flaw]()
-        Told(moment)
+        tell(moment)
         watch_databases(moment)
         watch_folder(Path(folder), moment)
         sys.argv = [program, *words]
