@@ -114,7 +114,7 @@ def running(shards: Shards, serving: bool, numbers: Sequence[int] = range(1, COU
         yield
         shards.stop(numbers)
     finally:
-        for process in shards.processes.values():
+        for process in [shards.processes[number] for number in numbers if number in shards.processes]:
             process.kill()
             process.wait(60)
 

@@ -3,6 +3,7 @@
 Runs where BYTEWISE_SOAK_KMS is set (`make soak-kms`).
 """
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -10,14 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.cli.exits import Exit
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import library_variables
 from kms import keyring
+from kms.curve import GENERATOR, encode_point
 from kms.dkg.state import Ceremony, Phase
-from tests.unit.kms.killed_shards import Network
+from kms.shares import combine_values
+from tests.unit.kms.killed_command import killed
+from tests.unit.kms.killed_shards import Network, listens
 from tests.unit.kms.offices import Office, plan, scribe_over
 from tests.unit.kms.partitions import PHASES, Cut, all_or_nothing, cuts, run_cut
 from tests.unit.kms.test_ceremony_desks import numbered, on_chain, shares_make_the_key
+from tests.unit.kms.test_killed_scribe import dkg
+from tests.unit.kms.world import wait_until
 
 if not library_variables(("BYTEWISE_SOAK_KMS",)):
     pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)
@@ -54,6 +61,25 @@ def test_processes_that_are_killed_at_every_moment_make_renew_and_repair_a_key(n
         for when in ("before", "after"):
             assert any(name.startswith(f"{when} commit: INSERT ceremony_word {kind}") for name in deaths), (when, kind)
     assert any(name.startswith("before os.link share-") for name in deaths)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("network", [True], indirect=True)
+def test_a_scribe_and_shards_that_are_all_killed_at_every_moment_make_a_key(network: Network) -> None:
+    place, shards, deaths = network.folder / "scribe", network.shards, -1
+    place.mkdir()
+    words = dkg(place, shards, phase_s=300.0)
+    while deaths < (deaths := len(network.deaths())):
+        # Who was killed when the end came gets it when the command is given again.
+        found = killed(network.folder / "killed", place, "dkg", *words)
+        assert found.code == Exit.OK
+        wait_until(lambda: all(listens(each.port) for each in shards))
+    print(f"killed {len(found.moments)} times was the scribe, {deaths} times shards")
+    document = keyring.load_document(place / "epoch.json")
+    for some in itertools.combinations(enumerate(shards, start=1), 2):
+        held = {index: each.share(3, document.commitments) for index, each in some}
+        assert encode_point(GENERATOR * combine_values(held)) == document.record.public_key
+    assert all(not each.ceremonies().running() for each in shards)
 
 
 @pytest.mark.e2e

@@ -14,7 +14,7 @@ from kms import keyring
 from kms.curve import GENERATOR, encode_point
 from kms.shares import combine_values
 from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE
-from tests.unit.kms.killed_command import Killed, killed
+from tests.unit.kms.killed_command import killed
 from tests.unit.kms.offices import Office
 from tests.unit.kms.test_ceremony_served import serving, shards
 from tests.unit.verifier.town import NETWORK
@@ -23,30 +23,29 @@ __all__ = ["shards"]
 STEP = 9
 
 
-def conducted(folder: Path, offices: list[Office], flaw: str) -> Killed:
-    """A key of these shards, which serve in this process."""
+def dkg(folder: Path, offices: list[Office], phase_s: float) -> tuple[object, ...]:
+    """The command by which all of these shards make a key that two open; its files are in a folder."""
     network = replace(NETWORK, chain_id=U256(31337), addresses=replace(NETWORK.addresses, key_epochs=KEY_EPOCHS))
     write_network(folder / "network.json", network)
     save_signer(folder / "scribe.key", SCRIBE)
     for each in offices:
         (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, each.channel)))
-    phase_s = 5.0 if flaw == "none" else 1.0  # where it cannot go on, it waits in vain
     (folder / "dkg.toml").write_text(
-        f"epoch = 3\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = {phase_s}\n"
+        f"epoch = 3\nthreshold = 2\nquorum = {len(offices)}\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = {phase_s}\n"
         "network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = 'plan.json'\nout_file = 'epoch.json'\n"
         f"database_url = 'sqlite:///{folder / 'log.sqlite'}'\n"
         f"entries = {[str(each.folder / 'entry.json') for each in offices]}\n"
     )
-    with serving(offices):
-        words = ("bytewise", "kms", "dkg", "--config", folder / "dkg.toml")
-        return killed(folder / "killed", folder, "dkg", *words, step=STEP, flaw=flaw)
+    return "bytewise", "kms", "dkg", "--config", folder / "dkg.toml"
 
 
 @pytest.mark.parametrize("flaw", ["none", "forgetful"])
 def test_a_scribe_that_is_killed_goes_on_and_one_that_says_what_it_did_not_store_does_not(
     tmp_path: Path, shards: list[Office], flaw: str
 ) -> None:
-    found, made = conducted(tmp_path, shards, flaw), tmp_path / "epoch.json"
+    made, phase_s = tmp_path / "epoch.json", 5.0 if flaw == "none" else 1.0  # where it cannot go on, it waits in vain
+    with serving(shards):
+        found = killed(tmp_path / "killed", tmp_path, "dkg", *dkg(tmp_path, shards, phase_s), step=STEP, flaw=flaw)
     assert len(found.seen) >= 3
     if flaw == "forgetful":
         assert found.code == Exit.INCONCLUSIVE and not made.exists()
