@@ -42,13 +42,13 @@ def told_link(moment: Moment) -> type[HttpsLink]:
     """A way to a shard that has a moment before each exchange and after each answer."""
 
     class ToldLink(HttpsLink):
-        def __init__(self, seat: CeremonySeat, timeout_s: float) -> None:
-            super().__init__(seat, timeout_s)
+        def __init__(self, seat: CeremonySeat) -> None:
+            super().__init__(seat)
             self._url = seat.url
 
-        def exchange(self, asked: Exchange) -> ExchangeAnswer:
+        def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
             moment(f"before exchange {self._url} {asked.before.length} {asked.after.length}")
-            answer = super().exchange(asked)
+            answer = super().exchange(asked, timeout_s)
             moment(f"after answer {self._url} {answer.length} {[each.kind for each in answer.messages]}")
             return answer
 

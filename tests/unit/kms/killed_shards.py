@@ -38,7 +38,7 @@ class Network:
         self._stack = contextlib.ExitStack()
         for (number, each), port in zip(numbered(self.shards).items(), free_ports(count), strict=True):
             each.port = port
-            self.links[each.signer.address] = self._stack.enter_context(HttpsLink(each.seat(number), 20))
+            self.links[each.signer.address] = self._stack.enter_context(HttpsLink(each.seat(number)))
 
     def __enter__(self) -> "Network":
         self.start()

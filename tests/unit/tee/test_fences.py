@@ -23,8 +23,8 @@ from bytewise.protocol.appraisal import (
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, EvidenceRefused, UntrustedRoot
 from bytewise.protocol.evidence import MAX_SIMULATED_LIFETIME_S, SIMULATED_ROOT_NAME
-from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.units import U64, U256, Blob
+from bytewise.protocol.jobs import EpochRecord, ShardRecord
+from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Blob
 from bytewise.tee import fences, roots
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.dcap import td_measurement
@@ -36,6 +36,7 @@ from kms.envelope import sealing_key
 from tests.unit.tee.bench import CHAIN_ID, REPORT, SIMULATED, Bench
 
 HARDWARE_ROOT = "Intel SGX Root CA"
+SHARD = ShardRecord(1, ZERO_ADDRESS, "https://127.0.0.1:1", "127.0.0.1:1", "PEM", Blob(b"key"))
 
 
 def hardware_policy(bench: Bench, root: bytes | None = None, chain_id: int = CHAIN_ID) -> AppraisalPolicy:
@@ -222,7 +223,7 @@ def test_fence_4_the_verifier_asks_for_the_switch_again_and_without_both_the_evi
     ("assurance", "accepted", "allowed"), [("simulated", False, False), ("simulated", True, True), ("hardware", False, True)]
 )
 def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accepted: bool, allowed: bool) -> None:
-    epoch = EpochRecord(U64(1), Blob(b"key"), 2, (), assurance)
+    epoch = EpochRecord(U64(1), Blob(b"key"), 1, (SHARD,), assurance)
     if allowed:
         assert sealing_key(epoch, accept_simulated=accepted) == b"key"
     else:
@@ -233,7 +234,7 @@ def test_fence_5_nobody_seals_to_a_simulated_epoch_unasked(assurance: str, accep
 def test_fence_5_without_its_check_anybody_seals_to_a_simulated_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control."""
     monkeypatch.setattr("kms.envelope.HARDWARE", "simulated")
-    assert sealing_key(EpochRecord(U64(1), Blob(b"key"), 2, (), "simulated"), accept_simulated=False) == b"key"
+    assert sealing_key(EpochRecord(U64(1), Blob(b"key"), 1, (SHARD,), "simulated"), accept_simulated=False) == b"key"
 
 
 def test_fence_6_what_was_appraised_says_that_it_was_simulated(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bytewise.protocol.compare import Verification
 from bytewise.protocol.errors import CannotExecute, NoKey
-from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob
+from bytewise.protocol.jobs import Contracts, EpochRecord, RunJob, ShardRecord
 from bytewise.protocol.messages import CannotReason, Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.request import Output, Request
@@ -31,7 +31,8 @@ from verifier.enclave.session import Bench
 SECRET = int.from_bytes(word("application key"))
 PUBLIC = encode_point(GENERATOR * SECRET)
 CONTRACTS = Contracts(U256(CHAIN_ID), ANCHOR.contract, DISPUTES.contract, KEY_EPOCHS.contract)
-EPOCH = EpochRecord(U64(1), PUBLIC, 1, (), "simulated")
+SHARD = ShardRecord(1, signer("shard").address, "https://127.0.0.1:1", "127.0.0.1:1", "PEM", PUBLIC)
+EPOCH = EpochRecord(U64(1), PUBLIC, 1, (SHARD,), "simulated")
 VOTER = signer("voter")
 ENTRY = "verifier.enclave.session"
 """The measured program of these tests: without a model."""
