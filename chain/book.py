@@ -10,6 +10,7 @@ from bytewise.protocol.network import Addresses, CodeHash, Network
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.files import replace_file
 from chain.access import Chain
+from chain.peers import verify_peers
 
 IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
 """What a deployment may have under another's name (`chain.artifacts.ADAPTERS`)."""
@@ -57,7 +58,8 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
 
 
 def verify_code(client: Chain, network: Network) -> Network:
-    """The book, if the chain has the code that it names at every contract; otherwise `ConfigurationError` names the contract."""
+    """The book, if the chain has the code that it names at every contract, and those are what it calls them (`chain.peers`);
+    otherwise `ConfigurationError` names the contract."""
     listed = {each.contract: each.digest for each in network.code}
     named = contracts(network)
     missing = [name for name, at in named.items() if at not in listed]
@@ -67,4 +69,4 @@ def verify_code(client: Chain, network: Network) -> Network:
     for name, at in named.items():
         if found[at] != listed[at]:
             raise ConfigurationError("network.json", f"{name} at {at} has other code than the book says")
-    return network
+    return verify_peers(client, network)

@@ -21,8 +21,9 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Digest, address
 from chain import office_acts
 from chain.access import Chain
-from chain.book import code_hashes, field_of
+from chain.book import code_hashes, field_of, verify_code
 from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
+from chain.fees import fees_at
 from chain.headers import header_rlp
 from chain.lengths import lengths_of, verify_lengths
 from chain.plan import TREE, Header, Shape, Site, Step, Vote, names, steps
@@ -83,12 +84,23 @@ class Joiner(NamedTuple):
     measurement: Digest = ZERO_DIGEST
 
 
-def survey(client: Chain, deployer: Address, params: ParamSet, shape: Shape, pools: Sequence[Digest], vote: Vote) -> Site:
-    """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks."""
+def survey(
+    client: Chain,
+    deployer: Address,
+    params: ParamSet,
+    shape: Shape,
+    pools: Sequence[Digest],
+    vote: Vote,
+    nonce: int | None = None,
+) -> Site:
+    """What a deployment by this account would be made of now; `ConfigurationError` on a chain without two blocks.
+
+    `nonce` is that of its first transaction, None for the account's next one.
+    """
     newest = client.head().number
     if newest < 2:
         raise ConfigurationError("chain", f"needs two blocks to show that mixes change, has {newest}")
-    first = client.nonce(deployer)
+    first = client.nonce(deployer) if nonce is None else nonce
     listed = names(pools)
     at = {name: created_address(deployer, first + place) for place, name in enumerate(listed)}
     headers = (Header(newest - 1, header_rlp(client, newest - 1)), Header(newest, header_rlp(client, newest)))
@@ -99,19 +111,41 @@ def deploy(client: Chain, deployer: LocalSigner, site: Site, timeout_s: float = 
     """Deploys and wires all contracts; before anything is sent `MalformedValue` names a parameter outside its bounds, and
     `ConfigurationError` a length that does not cover what it must."""
     verify_parameters(client, site)
-    if deployer.address != site.deployer:
-        raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
-    calls = [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)]
-    receipts = [receipt for portion in _portions(calls) for receipt in send_all(client, portion, timeout_s)]
-    book = Network(
+    book = planned_book(client, site)
+    take(client, deployer, site, 0, timeout_s)
+    return finished(client, site, book)
+
+
+def planned_book(client: Chain, site: Site) -> Network:
+    """The address book that a deployment from now on will have, but for the hashes of its code."""
+    return Network(
         chain_id=U256(client.chain_id),
-        deploy_block=U64(min(receipt.number for receipt in receipts)),
+        deploy_block=U64(client.head().number),
         addresses=Addresses(**{field_of(name): at for name, at in site.at.items() if not name.startswith(TREE)}),
         pools=tuple(Pool(pool, site.at[TREE + pool.hex()]) for pool in site.pools),
         code=(),
         epochs=(),
     )
-    return replace(book, code=code_hashes(client, list(site.at.values())))
+
+
+def take(client: Chain, deployer: LocalSigner, site: Site, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    """Sends all steps but the first `taken`, which the chain has, and waits for each; what fails names the contract's reason."""
+    if deployer.address != site.deployer:
+        raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
+    calls = [Call(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
+    for portion in _portions(calls):
+        send_all(client, portion, timeout_s)
+
+
+def finished(client: Chain, site: Site, book: Network) -> Network:
+    """The book with the hashes of its code, if the chain has the whole deployment; else `ConfigurationError` says what lacks."""
+    for step in steps(site):
+        if step.verb == "wire" and not client.call(step.contract.split()[0], site.at[step.contract], "wired", block="latest"):
+            raise ConfigurationError(step.contract, "is not wired: its transaction failed; begin a new deployment")
+    admin = client.call("AccessManager", site.at["AccessManager"], "hasRole", 0, site.at["LongTimelock"], block="latest")
+    if not admin["isMember"]:
+        raise ConfigurationError("Charter", "has not given the roles away: its transaction failed; begin a new deployment")
+    return verify_code(client, replace(book, code=code_hashes(client, list(site.at.values()))))
 
 
 def verify_parameters(client: Chain, site: Site) -> Site:
@@ -125,10 +159,10 @@ def verify_parameters(client: Chain, site: Site) -> Site:
     return site
 
 
-def rehearse(client: Chain, site: Site) -> list[Rehearsed]:
-    """What `deploy` would send, with gas; nothing is sent."""
+def rehearse(client: Chain, site: Site, taken: int = 0) -> list[Rehearsed]:
+    """What `take` would send, with gas; nothing is sent."""
     found = []
-    for step in steps(site):
+    for step in steps(site)[taken:]:
         estimate = None
         if step.to is None:
             # A constructor that asks a contract which is not there yet reverts.
@@ -136,6 +170,12 @@ def rehearse(client: Chain, site: Site) -> list[Rehearsed]:
                 estimate = client.estimate({"from": site.deployer, "data": "0x" + step.data.hex()})
         found.append(Rehearsed(step, site.at[step.contract], gas_limit(step), estimate))
     return found
+
+
+def most_wei(client: Chain, site: Site, taken: int = 0) -> int:
+    """What the account must have for all that `take` would send: all gas that is asked for, at the fee that is offered."""
+    gas = sum(gas_limit(each) for each in steps(site)[taken:])
+    return gas * fees_at(client.head().base_fee_wei).max_fee
 
 
 def gas_limit(step: Step) -> int:
@@ -172,7 +212,8 @@ def _portions(calls: Sequence[Call]) -> Iterator[list[Call]]:
             yield portion
             portion = []
         portion.append(call)
-    yield portion
+    if portion:
+        yield portion
 
 
 def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> Proposed:

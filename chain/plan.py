@@ -57,6 +57,17 @@ DEVNET_SHAPE = Shape(
 """Blocks every second, on one machine."""
 
 
+LEAST_LONG_DELAY_DAYS = 34
+"""Whole days of `Charter.LONG_DELAY`: 30 of unbonding, one pause of three, and the full hour of the queue."""
+
+LONG_DELAY_DAYS = 64
+"""More than the longest way out for stake while a guardian stops the clock whenever it may (ADR 172).
+
+After each pause comes the longest dispute, which is no shorter: the 30 days and an hour take at most twice as long, and one more
+pause of three days.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Vote:
     """Who governs, and how slowly."""
@@ -79,7 +90,7 @@ class Vote:
     """Length of a vote."""
     short_delay_s: int = 3 * 86_400
     """Before parameters and prices; `Charter.SHORT_DELAY` is the least."""
-    long_delay_s: int = 369 * 86_400
+    long_delay_s: int = LONG_DELAY_DAYS * 86_400
     """Before what moves stake; `Charter.LONG_DELAY` is the least."""
 
 

@@ -10,7 +10,7 @@ import typer
 from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors import ConfigurationError, Fault
-from chain.book import address_of
+from chain.book import address_of, verify_code
 from chain.calls import Act, dry_run
 from chain.lengths import measured_block_s, read_lengths, verify_lengths
 from chain.params import changed, read_changes
@@ -37,7 +37,8 @@ def params(
     the stake epochs of a pool.
     """
     book = address_book(network)
-    reader = DocketReader(chain_of(rpc, book.chain_id), book)
+    client = chain_of(rpc, book.chain_id)
+    reader = DocketReader(client, verify_code(client, book))
     if changes is None:
         print(_as_toml(_present(reader, version)))
         return
@@ -65,7 +66,10 @@ def change_of(reader: DocketReader, file: Path, version: int = 0, block_s: int |
 
 def _present(reader: DocketReader, version: int) -> ParamSet:
     head = reader.head()
-    return reader.params(version or reader.params_version(head), head)
+    newest = reader.params_version(head)
+    if version > newest:
+        raise ConfigurationError("--version", f"is {version}: this network has versions 1 to {newest}; 0 is the one in force")
+    return reader.params(version or newest, head)
 
 
 def _as_toml(params: ParamSet) -> str:

@@ -10,6 +10,7 @@ from bytewise.cli.labels import warn
 from bytewise.cli.status_table import ether
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from chain.book import contracts
+from chain.client import at_number
 from chain.reader import DocketReader
 from chain.records import MoneyTotals
 from chain.roles import holders, irregularities
@@ -28,6 +29,7 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "contracts": contracts(network),
         "roles": {role: list(accounts) for role, accounts in held.items()},
         "irregular": list(irregularities(network, held)),
+        "long_delay_s": _long_delay_s(reader, block),
         "params_version": docket.params_version,
         "pools": [_pool(reader, pool.digest, block) for pool in network.pools],
         "active_epoch": docket.active_epoch,
@@ -39,6 +41,12 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "money_sums": money.sums,
     }
+
+
+def _long_delay_s(reader: DocketReader, block: int) -> int:
+    """Seconds that what moves stake waits: with less than 64 days a guardian can hold stake for longer (ADR 172)."""
+    where = ("TimelockController", reader.network.addresses.long_timelock)
+    return int(reader.client.call(*where, "getMinDelay", block=at_number(block)))
 
 
 def _pool(reader: DocketReader, digest: Any, block: int) -> dict[str, Any]:
@@ -65,6 +73,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     console.print(_table("contracts, with the code of the address book", ("contract", "address"), state["contracts"].items()))
     roles = [(role, "\n".join(accounts)) for role, accounts in state["roles"].items()]
     console.print(_table("roles", ("role", "held by"), roles))
+    console.print(f"what moves stake waits {state['long_delay_s'] / 86_400:g} days")
     columns = ("pool", "added", "verifiers", "units", "seatable", "stake epoch", "ends in blocks", "stopped s")
     rows = [(each["pool"][:10], *(str(value) for name, value in each.items() if name != "pool")) for each in state["pools"]]
     console.print(_table("pools", columns, rows))

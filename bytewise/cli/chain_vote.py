@@ -10,7 +10,7 @@ import typer
 from bytewise.cli.act_list import acts_of
 from bytewise.cli.chain_call import ArgumentsArgument, act_of
 from bytewise.cli.chain_params import BlockOption, change_of
-from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book
 from bytewise.cli.office import (
     DevnetOption,
     FromOption,
@@ -27,8 +27,10 @@ from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.units import ZERO_ADDRESS
 from chain import voting
 from chain.artifacts import legible
+from chain.book import verify_code
 from chain.calls import Act
 from chain.client import at_number
+from chain.upgrade import acts_for
 from chain.voting import GOVERNOR, Proposal, ProposalState, Support
 
 ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="Its number, as `bytewise chain proposals` shows it.")]
@@ -37,6 +39,9 @@ ListedFunction = Annotated[str | None, typer.Argument(metavar="FUNCTION", help="
 _CALLS = 'Or: JSON list of {"contract", "function", "arguments"}, and "value" in wei if any go along; done together.'
 CallsOption = Annotated[Path | None, typer.Option("--calls", help=_CALLS)]
 
+_COURT = "Or: address book of a new court that is deployed and wired; its roles, movers and place, done together."
+CourtOption = Annotated[Path | None, typer.Option("--court", help=_COURT)]
+
 
 def propose(
     contract: Annotated[str | None, typer.Argument(metavar="CONTRACT", help="As for `bytewise chain call`.")] = None,
@@ -44,6 +49,7 @@ def propose(
     arguments: ArgumentsArgument = None,
     params: Annotated[Path | None, typer.Option("--params", help="Or: TOML file of changes of the parameters.")] = None,
     calls: CallsOption = None,
+    court: CourtOption = None,
     description: Annotated[str, typer.Option("--description", help="What it is for; it tells two proposals apart.")] = "",
     block_s: BlockOption = None,
     network: NetworkOption = NETWORK_FILE,
@@ -60,13 +66,15 @@ def propose(
 
     Exit codes: 0 can be proposed (or was), 5 the node does not answer, 64 asked wrongly, or refused by a contract.
     """
-    if [contract, params, calls].count(None) != 2:
-        raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params or --calls, one of them")
+    if [contract, params, calls, court].count(None) != 3:
+        raise ConfigurationError("proposal", "give CONTRACT FUNCTION ARGUMENTS, --params, --calls or --court, one of them")
     of = office(network, rpc, sender, key, devnet_account, send, output)
     if params is not None:
         acts = [change_of(of.reader, params, block_s=block_s)]
     elif calls is not None:
         acts = acts_of(calls)
+    elif court is not None:
+        acts = acts_for(of.network, verify_code(of.client, address_book(court)))
     else:
         acts = [act_of(str(contract), function, arguments or [])]
     try:

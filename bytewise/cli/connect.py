@@ -13,7 +13,7 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service.endpoints import rpc_endpoints
 from chain.access import Chain, open_chain
-from chain.book import read_network
+from chain.book import read_network, verify_code
 from chain.documents import RegistryDocuments
 from chain.history import CourtHistory
 from chain.reader import DocketReader
@@ -53,7 +53,8 @@ class Connection(NamedTuple):
 def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
     """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
     network = address_book(network_file)
-    reader = DocketReader(chain_of(rpc, network.chain_id), network)
+    chain = chain_of(rpc, network.chain_id)
+    reader = DocketReader(chain, verify_code(chain, network))
     with DaClient(tuple(da), TIMEOUT_S) as client:
         yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
 

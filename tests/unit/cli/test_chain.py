@@ -1,6 +1,8 @@
 """`bytewise chain`: a deployment planned, made and looked at; parameters shown and tried."""
 
+import itertools
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -8,11 +10,16 @@ import pytest
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.errors import ConfigurationError
-from chain.book import read_network
+from bytewise.protocol.network import Addresses, Network, Pool
+from chain.book import read_network, verify_code, write_network
+from chain.calls import call_of
 from chain.lengths import MEASURED_BLOCKS
+from chain.office_acts import add_pool
 from chain.params import DEVNET, changed, complete, read_changes
+from chain.plan import LONG_DELAY_DAYS
+from chain.transactions import send_all
 from tests.anvil import CHAIN_ID, Anvil
-from tests.devnet import POOL, signer
+from tests.devnet import POOL, signer, word
 
 DEPLOY = ["chain", "deploy", "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
 
@@ -36,12 +43,43 @@ def test_a_deployment_is_planned_made_and_looked_at(anvil: Anvil, tmp_path: Path
     state = json.loads(capsys.readouterr().out)
     network = read_network(book)
     assert state["roles"]["ADMIN"] == [network.addresses.long_timelock] and state["irregular"] == []
+    assert state["long_delay_s"] == LONG_DELAY_DAYS * 86_400
     assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 23
     assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False}]
     assert main(["chain", "status", *where]) == Exit.OK
+    assert "what moves stake waits 64 days" in told(capsys)
     anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
     assert main(["chain", "status", *where]) == Exit.USAGE
     assert f"disputes at {network.addresses.disputes} has other code" in told(capsys)
+
+
+def test_a_book_that_calls_contracts_by_others_names_is_refused(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    anvil.mine(2)
+    book, other = tmp_path / "network.json", f"0x{word('other pool').hex()}"
+    assert main([*DEPLOY, "--pool", other, "--rpc", anvil.url, "--out", str(book)]) == Exit.OK
+    network = read_network(book)
+
+    def refused(swapped: Network) -> str:
+        write_network(book, swapped)
+        capsys.readouterr()
+        assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.USAGE
+        return told(capsys)
+
+    at, names = network.addresses, [field.name for field in fields(Addresses)]
+    for one, two in itertools.combinations(names, 2):
+        changed_places = replace(at, **{one: getattr(at, two), two: getattr(at, one)})
+        with pytest.raises(ConfigurationError, match="no book of one deployment"):
+            verify_code(anvil.client, replace(network, addresses=changed_places))
+    assert "lens works with" in refused(replace(network, addresses=replace(at, disputes=at.ledger, ledger=at.disputes)))
+    first, second = network.pools
+    swapped = replace(network, pools=(Pool(first.digest, second.tree), Pool(second.digest, first.tree)))
+    send_all(anvil.client, [call_of(signer(0), network, add_pool(first.digest, first.tree))], 60)
+    assert f"the tree of pool 0x{first.digest.hex()[:8]}… is {first.tree} to the registry" in refused(swapped)
+    assert "is no StakeTree" in refused(replace(network, pools=(Pool(first.digest, at.params), second)))
+    write_network(book, network)
+    assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
 
 
 def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
@@ -54,6 +92,9 @@ def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
     capsys.readouterr()
     assert main(where) == Exit.OK
     file.write_text(capsys.readouterr().out)
+    for version in ("2", "99999999999999"):
+        assert main([*where, "--version", version]) == Exit.USAGE
+        assert f"--version: is {version}: this network has versions 1 to 1" in told(capsys)
     assert complete(read_changes(file)) == DEVNET
     file.write_text("[times]\nwindow = 240\n")
     assert main([*where, "--set", str(file), "--dry-run"]) == Exit.OK and told(capsys) == "legal"

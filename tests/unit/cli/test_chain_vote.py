@@ -4,64 +4,22 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from eth_abi.abi import encode
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
-from bytewise.protocol.network import Network
 from bytewise.protocol.units import Address
 from chain import office_acts, voting
-from chain.book import address_of, read_network, write_network
+from chain.book import address_of
 from chain.calls import Act
-from chain.deploy import deploy, survey
 from chain.keys import save_signer
-from chain.params import DEVNET
-from chain.plan import DEVNET_SHAPE, Vote, code
+from chain.plan import code
 from chain.voted_acts import set_money_mover
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import POOL, signer, word
-
-GUARDIAN, CURATOR, VOTER = signer(1), signer(2), signer(0)
-DELAYS = Vote(GUARDIAN.address, CURATOR.address, VOTER.address, delay_blocks=2, period_blocks=8)
-
-
-class Desk:
-    """The command line in front of one deployment."""
-
-    def __init__(self, anvil: Anvil, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.anvil, self.folder, self._capsys = anvil, folder, capsys
-        self._where = ["--rpc", anvil.url, "--network", str(folder / "network.json")]
-
-    @property
-    def network(self) -> Network:
-        """The address book."""
-        return read_network(self.folder / "network.json")
-
-    def run(self, *arguments: str, wanted: Exit = Exit.OK) -> str:
-        """What a verb says, on one line; its exit code must be the wanted one."""
-        self._capsys.readouterr()
-        code = main(["chain", *arguments, *self._where])
-        captured = self._capsys.readouterr()
-        said = " ".join((captured.out + captured.err).split())
-        assert code == wanted, said
-        return said
-
-    def told(self, *arguments: str) -> Any:
-        """What a verb says to other programs."""
-        self._capsys.readouterr()
-        assert main(["chain", *arguments, *self._where, "--output", "json"]) == Exit.OK
-        return json.loads(self._capsys.readouterr().out)
-
-    def read(self, contract: str, function: str, *arguments: Any) -> Any:
-        """A view."""
-        return self.anvil.client.call(contract, address_of(self.network, contract), function, *arguments, block="latest")
-
-    def blocks(self, count: int) -> None:
-        """Blocks pass, a second each."""
-        self.anvil.mine(count)
+from tests.desk import DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
+from tests.devnet import signer, word
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +27,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, 
     """One deployment for all tests here, with short votes: guardian and curator are accounts of their own."""
     folder = tmp_path_factory.mktemp("network")
     with running_anvil() as anvil:
-        anvil.mine(2)
-        site = survey(anvil.client, VOTER.address, DEVNET, DEVNET_SHAPE, [POOL], DELAYS)
-        write_network(folder / "network.json", deploy(anvil.client, VOTER, site))
+        founded_by_vote(anvil, folder)
         yield anvil, folder
 
 
@@ -133,27 +89,6 @@ def test_what_no_node_could_do_is_asked_wrongly_and_says_what_to_do(desk: Desk) 
     no_text = os.fsdecode(b"\xff")
     asked = ["propose", "Ledger", "setMover", VOTER.address, "true", *rich]
     assert "description: is no UTF-8" in desk.run(*asked, "--description", no_text, wanted=Exit.USAGE)
-
-
-def passed(desk: Desk, propose: list[str]) -> tuple[str, Any]:
-    """A proposal that the voter made and carried, queued: its number and what the list says of it."""
-    voter = ["--devnet-account", "0"]
-    number = desk.told("propose", *propose, "--from", VOTER.address)["proposal"]
-    desk.run("propose", *propose, *voter, "--send")
-    assert "is PENDING: its vote begins after block" in desk.run("vote", number, "for", *voter, wanted=Exit.USAGE)
-    desk.blocks(DELAYS.delay_blocks + 1)
-    stranger = desk.run("vote", number, "for", "--from", signer(5).address, wanted=Exit.USAGE)
-    assert f"{signer(5).address} had none" in stranger
-    desk.run("vote", number, "for", *voter, "--send")
-    assert "GovernorAlreadyCastVote" in desk.run("vote", number, "against", *voter, wanted=Exit.USAGE)
-    assert "is ACTIVE" in desk.run("queue", number, *voter, wanted=Exit.USAGE)
-    desk.blocks(DELAYS.period_blocks + 1)
-    desk.run("queue", number, *voter, "--send")
-    assert "the short timelock holds it until" in desk.run("execute", number, *voter, wanted=Exit.USAGE)
-    desk.anvil.pass_time(DELAYS.short_delay_s)
-    (listed,) = [each for each in desk.told("proposals") if each["proposal"] == number]
-    assert listed["state"] == "QUEUED" and listed["votes"] == {"for": str(DELAYS.supply), "against": "0", "abstain": "0"}
-    return number, listed
 
 
 def test_a_vote_changes_parameters_and_a_longer_one_movers(desk: Desk, tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""A new court beside the old one (docs/contracts.md, section 5): what one vote must say to put it in force.
+
+The new court's contracts ask the network's `AccessManager`, which knows no role for what `Charter` never saw: until a vote says
+which, nobody but the administrator could pause, refund, reset a breaker or change prices there.
+"""
+
+from collections.abc import Sequence
+
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.network import Network
+from chain import voted_acts
+from chain.book import address_of, field_of
+from chain.calls import Act
+from chain.plan import code
+
+COURT = ("Guardian", "FeeMarket", "ReceiptAnchor", "Settlement", "Proceedings", "Disputes", "Audits", "Lens")
+"""What a new court consists of, in the order of creation; everything else stays."""
+
+ROLES = (
+    ("Guardian", ("pause", "unpause", "refund"), 4),
+    ("Disputes", ("resetBreaker",), 5),
+    ("FeeMarket", ("setLimits",), 3),
+)
+"""Contract, functions and role (`chain.roles.ROLES`), as `Charter` has them for the first court."""
+
+
+def acts_for(old: Network, new: Network) -> list[Act]:
+    """What one proposal does to put the court of the new book in force beside that of the old one.
+
+    Roles come first: the court is never without guardian and curator. `ConfigurationError` names what the books do not share.
+    """
+    _verify_beside(old, new)
+    ruled = [
+        voted_acts.set_function_role(address_of(new, name), [code(name).selector(each) for each in functions], role)
+        for name, functions, role in ROLES
+    ]
+    movers = [
+        voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Audits")
+    ]
+    movers += [voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor")]
+    return [*ruled, *movers, voted_acts.set_court(address_of(new, "Disputes"))]
+
+
+def _verify_beside(old: Network, new: Network) -> None:
+    fields = [field_of(name) for name in COURT]
+    shared: Sequence[str] = [name for name in type(old.addresses).__dataclass_fields__ if name not in fields]
+    differ = [name for name in shared if getattr(old.addresses, name) != getattr(new.addresses, name)]
+    if old.chain_id != new.chain_id or differ:
+        raise ConfigurationError("--court", f"is no court of this network: its {', '.join(differ) or 'chain'} is another")
+    same = [name for name in fields if getattr(old.addresses, name) == getattr(new.addresses, name)]
+    if same:
+        raise ConfigurationError("--court", f"has the old {', '.join(same)}: a court is a new set of {len(COURT)} contracts")

@@ -1,0 +1,178 @@
+"""`bytewise chain deploy`: what cannot work is refused before anything is sent, and a run that stopped is gone on with."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from chain import deploy as deploying
+from chain.book import read_network, verify_code
+from chain.draft import path_of, read_draft
+from chain.keys import save_signer
+from chain.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
+from chain.transactions import Call, send_all
+from tests.anvil import CHAIN_ID, Anvil
+from tests.devnet import POOL, signer
+
+GIVEN = f"0x{POOL.hex()}"
+NOBODY = "0x" + "0" * 40
+POOR = signer(18)
+
+
+@pytest.fixture
+def cli(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The command on a chain of a few blocks: what it says, whose exit code must be the wanted one."""
+    anvil.mine(2)
+
+    def run(*options: str, wanted: Exit = Exit.OK, account: str | None = "0") -> str:
+        capsys.readouterr()
+        who = [] if account is None else ["--devnet-account", account]
+        code = main(["chain", "deploy", "--chain-id", str(CHAIN_ID), "--rpc", anvil.url, *who, *options])
+        captured = capsys.readouterr()
+        said = " ".join((captured.out + captured.err).split())
+        assert code == wanted, said
+        return said
+
+    return run
+
+
+def test_what_cannot_work_is_refused_before_anything_is_sent(cli: Callable[..., str], anvil: Anvil, tmp_path: Path) -> None:
+    book, zero = tmp_path / "network.json", "0x" + "00" * 32
+    (tmp_path / "file").touch()
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    for options, words in (
+        (["--pool", GIVEN, "--out", str(tmp_path / "none" / "x.json")], "--out: "),
+        (["--pool", GIVEN, "--out", str(tmp_path / "file" / "x.json")], "is no folder: make it first"),
+        (["--pool", GIVEN, "--out", str(tmp_path / "file")], "exists already"),
+        (["--pool", GIVEN, "--out", str(tmp_path / "gone")], "exists already"),
+        (["--pool", GIVEN, "--guardian", NOBODY], "--guardian: is the zero address"),
+        (["--pool", GIVEN, "--curator", NOBODY], "--curator: is the zero address"),
+        (["--pool", GIVEN, "--votes", NOBODY], "--votes: is the zero address"),
+        (["--pool", GIVEN, "--votes", "0x12"], "--votes: 0x12 is none"),
+        (["--pool", GIVEN, "--pool", GIVEN.upper().replace("X", "x")], f"--pool: {GIVEN} is given twice"),
+        (["--pool", zero], "--pool: is zero"),
+        ([part for i in range(129) for part in ("--pool", f"0x{i + 1:064x}")], "--pool: is given 129 times"),
+        (["--pool", GIVEN, "--long-delay", str(LEAST_LONG_DELAY_DAYS - 1)], "--long-delay"),
+    ):
+        place = [] if "--out" in options else ["--out", str(book)]
+        for plan in ([], ["--plan"]):
+            assert words in cli(*options, *place, *plan, wanted=Exit.USAGE)
+    assert anvil.client.nonce(signer(0).address) == 0 and not book.exists() and not path_of(book).exists()
+
+
+def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anvil: Anvil, tmp_path: Path) -> None:
+    save_signer(tmp_path / "poor.key", POOR)
+    anvil.rpc("anvil_setBalance", POOR.address, hex(10**16))
+    options = ["--pool", GIVEN, "--key", str(tmp_path / "poor.key"), "--out", str(tmp_path / "n.json")]
+    for plan in ([], ["--plan"]):
+        said = cli(*options, *plan, wanted=Exit.USAGE, account=None)
+        assert f"balance: {POOR.address} has 0.010000 ETH, this may take " in said and "send it the rest first" in said
+    assert "32 transactions" in said, "a plan says also what cannot be paid"
+    assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
+    anvil.rpc("anvil_setBalance", POOR.address, hex(10**18))
+    assert "ETH at the fees of now: enough" in cli(*options, "--plan", account=None)
+    cli(*options, account=None)
+
+
+def test_a_folder_that_may_not_be_written_is_named(
+    tmp_path: Path, cli: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may write everywhere, whatever a folder's mode says.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    assert "nothing can be written in" in cli("--pool", GIVEN, "--out", str(tmp_path / "n.json"), wanted=Exit.USAGE)
+
+
+class Killed(BaseException):
+    """The process ends in the middle."""
+
+
+@pytest.mark.parametrize("sent", [0, 5, 31])
+def test_a_run_that_was_killed_is_gone_on_with(
+    sent: int, cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = tmp_path / "network.json"
+    options = ["--pool", GIVEN, "--out", str(book)]
+    _stop_after(sent, monkeypatch)
+    with pytest.raises(Killed):
+        cli(*options)
+    monkeypatch.undo()
+    draft = read_draft(book)
+    assert draft is not None and not book.exists() and anvil.client.nonce(signer(0).address) == sent
+    # So old headers are refused by `RandaoSource`.
+    anvil.rpc("anvil_mine", hex(300))
+    assert "with other options or by another build" in cli("--out", str(book), wanted=Exit.USAGE)
+    assert "with other options or by another build" in cli(*options, wanted=Exit.USAGE, account="1")
+    assert f"{32 - sent} transactions" in cli(*options, "--plan")
+    assert f"goes on after {sent} of 32 transactions" in cli(*options)
+    assert not path_of(book).exists() and anvil.client.nonce(signer(0).address) == 32
+    network = read_network(book)
+    assert network.addresses == draft.book.addresses and verify_code(anvil.client, network) == network
+    assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
+
+
+def test_a_run_that_ended_before_it_wrote_the_book_writes_it(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = tmp_path / "network.json"
+    options = ["--pool", GIVEN, "--out", str(book)]
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(deploying, "finished", killed)
+    with pytest.raises(Killed):
+        cli(*options)
+    monkeypatch.undo()
+    assert "goes on after 32 of 32" in cli(*options)
+    assert anvil.client.nonce(signer(0).address) == 32 and verify_code(anvil.client, read_network(book))
+
+
+def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = tmp_path / "network.json"
+    options = ["--pool", GIVEN, "--out", str(book)]
+    _stop_after(3, monkeypatch)
+    with pytest.raises(Killed):
+        cli(*options)
+    monkeypatch.undo()
+    send_all(anvil.client, [Call(signer(0), signer(1).address, b"", 1, 21_000)], 60)
+    said = cli(*options, wanted=Exit.USAGE)
+    assert "Guardian is not at 0x" in said and "to begin a new deployment" in said
+    path_of(book).write_bytes(b"{}")
+    assert "is no draft of a deployment" in cli(*options, wanted=Exit.USAGE)
+    path_of(book).unlink()
+    cli(*options)
+    assert anvil.client.nonce(signer(0).address) == 36
+
+
+def test_the_long_delay_is_the_one_asked_for_and_the_least_is_the_charters(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path
+) -> None:
+    for days in (LONG_DELAY_DAYS, LEAST_LONG_DELAY_DAYS):
+        book = tmp_path / f"{days}.json"
+        chosen = [] if days == LONG_DELAY_DAYS else ["--long-delay", str(days)]
+        cli("--pool", GIVEN, "--out", str(book), *chosen)
+        at = read_network(book).addresses
+        assert anvil.client.call("TimelockController", at.long_timelock, "getMinDelay", block="latest") == days * 86_400
+        least = anvil.client.call("Charter", at.charter, "LONG_DELAY", block="latest")
+        assert (LEAST_LONG_DELAY_DAYS - 1) * 86_400 < least <= LEAST_LONG_DELAY_DAYS * 86_400
+
+
+def _stop_after(sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends when so many transactions have their block."""
+    whole = send_all
+    left = sent
+
+    def some(client: object, calls: list[Call], timeout_s: float) -> list[object]:
+        nonlocal left
+        now, left = calls[:left], max(0, left - len(calls))
+        done = whole(client, now, timeout_s) if now else []  # type: ignore[arg-type]
+        if len(now) < len(calls):
+            raise Killed
+        return list(done)
+
+    monkeypatch.setattr(deploying, "send_all", some)

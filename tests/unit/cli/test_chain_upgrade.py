@@ -1,0 +1,99 @@
+"""A new court beside the old one, put in force by charter and timelocks as they are: who may do what there afterwards."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol.network import Network
+from bytewise.protocol.units import Address
+from chain.book import address_of, code_hashes, contracts, field_of, write_network
+from chain.deploy import created_address, gas_limit, survey
+from chain.params import DEVNET
+from chain.plan import DEVNET_SHAPE, Site, code, names, steps
+from chain.transactions import Call, send_all
+from chain.upgrade import COURT, ROLES
+from tests.anvil import Anvil
+from tests.desk import CURATOR, DELAYS, GUARDIAN, VOTER, Desk, founded_by_vote, passed
+from tests.devnet import signer, word
+
+
+@pytest.fixture
+def desk(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+    """A network of its own: its first court is replaced."""
+    founded_by_vote(anvil, tmp_path)
+    return Desk(anvil, tmp_path, capsys)
+
+
+def court_beside(desk: Desk) -> Network:
+    """Deploys and wires a new court; the book that has it in the old one's place."""
+    client, old = desk.anvil.client, desk.network
+    first = client.nonce(VOTER.address)
+    new = {name: created_address(VOTER.address, first + place) for place, name in enumerate(COURT)}
+    at: dict[str, Address] = {name: address_of(old, name) for name in names(())} | new
+    planned = survey(client, VOTER.address, DEVNET, DEVNET_SHAPE, [], DELAYS)
+    site = Site(VOTER.address, at, DEVNET, DEVNET_SHAPE, planned.headers, (), DELAYS)
+    taken = [each for each in steps(site) if each.contract in COURT]
+    assert [each.contract for each in taken[: len(COURT)]] == list(COURT)
+    for each in taken:
+        send_all(client, [Call(VOTER, each.to, each.data, 0, gas_limit(each))], 60)
+    book = dataclasses.replace(old, addresses=dataclasses.replace(old.addresses, **{field_of(n): at[n] for n in COURT}))
+    return dataclasses.replace(book, code=code_hashes(client, list(contracts(book).values())))
+
+
+def may(desk: Desk, who: Address, network: Network, contract: str, function: str) -> bool:
+    """Whether the manager lets an account call a function of a contract at once."""
+    target, selector = address_of(network, contract), code(contract).selector(function)
+    return bool(desk.read("AccessManager", "canCall", who, target, selector)["immediate"])
+
+
+def test_the_roles_of_a_new_court_are_those_of_the_first(desk: Desk) -> None:
+    listed = {(name, function): role for name, functions, role in ROLES for function in functions}
+    for name in COURT:
+        for function in code(name).writing():
+            target, selector = address_of(desk.network, name), code(name).selector(function)
+            role = desk.read("AccessManager", "getTargetFunctionRole", target, selector)
+            assert role == listed.get((name, function), 0), f"{name}.{function}"
+
+
+def test_a_new_court_has_its_guardian_and_its_curator_by_one_vote(desk: Desk) -> None:
+    new = court_beside(desk)
+    file = desk.folder / "court.json"
+    write_network(file, new)
+    roles = [(name, f, GUARDIAN if role == 4 else CURATOR) for name, functions, role in ROLES for f in functions if role > 3]
+    assert not any(may(desk, who.address, new, name, function) for name, function, who in roles)
+    desk.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
+    desk.blocks(1)
+    number, listed = passed(desk, ["--court", str(file), "--description", "a new court"])
+    assert len(listed["does"]) == 9 and f"Registry.setCourt(court_={new.addresses.disputes})" in listed["does"][-1]
+    desk.run("execute", number, "--devnet-account", "0", "--send")
+    assert not may(desk, GUARDIAN.address, new, "Guardian", "pause"), "who wants to leave has not had the time"
+    desk.anvil.pass_time(DELAYS.long_delay_s)
+    desk.run("execute", number, "--devnet-account", "0", "--send")
+    assert all(may(desk, who.address, new, name, function) for name, function, who in roles)
+    assert not may(desk, signer(5).address, new, "Guardian", "pause")
+    old = desk.folder / "network.json"
+    old.rename(desk.folder / "old.json")
+    file.rename(old)
+    desk.run("call", "Guardian", "pause", "60", "--devnet-account", "1", "--send")
+    desk.run("call", "Guardian", "unpause", "--devnet-account", "1", "--send")
+    nothing = f"0x{word('nothing').hex()}"
+    # The court itself answers: there is no such dispute.
+    assert "is in NONE" in desk.run("call", "Guardian", "refund", nothing, wanted=Exit.USAGE)
+    desk.run("call", "Disputes", "resetBreaker", nothing, "--devnet-account", "2", "--send")
+    short = desk.network.addresses.short_timelock
+    assert may(desk, short, new, "FeeMarket", "setLimits")
+    assert desk.read("Ledger", "isMover", new.addresses.audits) and desk.read("StakeVault", "isMover", new.addresses.settlement)
+    assert "Registry.setCourt" not in desk.run("call", "Guardian") and desk.read("Registry", "court") == new.addresses.disputes
+
+
+def test_what_is_no_new_court_of_the_network_is_not_proposed(desk: Desk) -> None:
+    file = desk.folder / "court.json"
+    asked = ["propose", "--court", str(file), "--description", "why", "--from", VOTER.address]
+    write_network(file, desk.network)
+    assert "has the old guardian, fee_market" in desk.run(*asked, wanted=Exit.USAGE)
+    new = court_beside(desk)
+    half = dataclasses.replace(new.addresses, guardian=desk.network.addresses.guardian)
+    write_network(file, dataclasses.replace(new, addresses=half, code=(*new.code, *desk.network.code)))
+    assert "lens works with" in desk.run(*asked, wanted=Exit.USAGE)
