@@ -13,9 +13,9 @@ from chain.client import reading_answer
 from chain.sender import Answer
 
 _ROUND_STEPS = frozenset(
-    {"draw", "rearm", "commit", "commitFor", "postCommitRoot", "formCommittee", "certify", "reveal", "settle"}
+    {"draw", "rearm", "commit", "commitFor", "postCommitRoot", "formCommittee", "certify", "reveal", "revealUnderRoot", "settle"}
 )
-_VOTES = frozenset({"commit", "commitFor", "postCommitRoot", "formCommittee", "certify", "reveal"})
+_VOTES = frozenset({"commit", "commitFor", "postCommitRoot", "formCommittee", "certify", "reveal", "revealUnderRoot"})
 """Steps that are worth nothing once their phase is over: nobody did them for us."""
 
 _SUBJECT_BYTES = 34
@@ -59,6 +59,7 @@ _GO_ON = {
     "formCommittee": "DONE CommitteeExists",
     "certify": "WAIT TooEarly NoCommittee, DONE AlreadyCertified, LATE TooLate CertifyOver",
     "reveal": "WAIT TooEarly, DONE AlreadyRevealed, LATE TooLate",
+    "revealUnderRoot": "WAIT TooEarly, DONE AlreadyRevealed, LATE TooLate",
     "settle": "WAIT TooEarly",
     "appeal": "DONE AlreadyAppealed, LATE TooLate LastLevel",
     "openAlt": "DONE NoProgress, LATE TooLate",
@@ -116,8 +117,8 @@ def classify(function: str, error: ChainReverted) -> Answer:
 
 _BEFORE = {
     "commit": Phase.COMMIT, "commitFor": Phase.COMMIT, "postCommitRoot": Phase.COMMIT, "formCommittee": Phase.COMMIT,
-    "certify": Phase.COMMIT, "reveal": Phase.COMMIT, "settle": Phase.COMMIT, "appeal": Phase.APPEAL, "openAlt": Phase.APPEAL,
-    "finalize": Phase.AIRGAP,
+    "certify": Phase.COMMIT, "reveal": Phase.COMMIT, "revealUnderRoot": Phase.COMMIT, "settle": Phase.COMMIT,
+    "appeal": Phase.APPEAL, "openAlt": Phase.APPEAL, "finalize": Phase.AIRGAP,
 }  # fmt: skip
 """The first phase in which an act can be due: before it, it waits."""
 

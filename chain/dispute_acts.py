@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol import digests
+from bytewise.protocol import digests, merkle
 from bytewise.protocol.ballots import Commit
 from bytewise.protocol.errors import MalformedValue, SecondVote
 from bytewise.protocol.messages import Finding, Vote
@@ -110,6 +110,17 @@ class DisputeActs(Acts):
         """Opens a vote with its quote while the round takes them. `SecondVote` if another vote of it was ever planned."""
         until: int = self._view(vote.dispute)["round"]["revealEnd"]
         self._vote("reveal", vote.dispute, vote.round, (struct_values(vote), quote), until)
+
+    def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
+        """Opens the sender's own vote under the first commit root of the round; `proof` is that of `merkle.commit_proof`.
+
+        `MalformedValue` if it is none; `SecondVote` if another vote of the round was ever planned so.
+        """
+        if len(proof) != merkle.COMMIT_DEPTH:
+            raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {merkle.COMMIT_DEPTH}")
+        until: int = self._view(vote.dispute)["round"]["revealEnd"]
+        arguments = (struct_values(vote), quote, list(proof))
+        self._vote("revealUnderRoot", vote.dispute, vote.round, arguments, until)
 
     def settle(self, dispute: Digest, round_number: int) -> None:
         """Counts a round."""

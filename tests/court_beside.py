@@ -216,6 +216,8 @@ class CourtBeside(Play):
                 return send(OWNER, "Disputes", "postCommitRoot", id_, root)
             case "reveal", (vote,):
                 return send(OWNER, "Disputes", "reveal", struct_values(vote), b"")
+            case "reveal_under_root", (vote, who, proof):
+                return send(who, "Disputes", "revealUnderRoot", struct_values(vote), b"", list(proof))
             case "certify", (finding, root, signers):
                 proof = self._proof(self.court.disputes[finding.dispute], finding, root, signers)
                 return send(OWNER, "Disputes", "certify", struct_values(finding), root, proof)

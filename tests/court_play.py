@@ -7,7 +7,7 @@ taken must be a row of the phase table.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bytewise.protocol import ballots
+from bytewise.protocol import ballots, merkle
 from bytewise.protocol.court import convening, payment, verdicts, voting
 from bytewise.protocol.court.count import said_by
 from bytewise.protocol.court.params import MAX_REARMS
@@ -16,7 +16,7 @@ from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.messages import Finding, Outcome, Vote
 from bytewise.protocol.phases import AT_ANY_TIME, Event, Phase, ends
 from bytewise.protocol.signing import typed_digest
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from tests.court_world import SPEECHES, vote, word
 
 Choose = Callable[[Sequence[Any]], Any]
@@ -32,6 +32,7 @@ STEPS: Mapping[str, Callable[..., Court]] = {
     "commit": voting.commit,
     "post_root": voting.post_root,
     "reveal": voting.reveal,
+    "reveal_under_root": voting.reveal_under_root,
     "certify": voting.certify,
     "settle": verdicts.settle,
     "appeal": verdicts.appeal,
@@ -50,7 +51,7 @@ LEANINGS = {
 SETTLED = frozenset(event for event in Event if event.startswith("settle"))
 """What a count can lead to."""
 
-ANY_TIME = ("draw", "rearm", "commit", "reveal", "certify", "settle", "appeal", "open_alts", "finalize")
+ANY_TIME = ("draw", "rearm", "commit", "reveal", "reveal_under_root", "certify", "settle", "appeal", "open_alts", "finalize")
 """What somebody may try whenever it likes."""
 
 
@@ -60,6 +61,7 @@ class Play:
     def __init__(self, court: Court, challengers: Sequence[Address], verifiers: Sequence[Address]) -> None:
         self.court, self.challengers, self.verifiers = court, challengers, verifiers
         self.votes: dict[tuple[Digest, int, Address], Vote] = {}
+        self.rooted: dict[tuple[Digest, int], dict[Address, Vote]] = {}
         self.leaning: dict[Digest, str] = {}
         self.paid_in = 0
 
@@ -146,10 +148,28 @@ class Play:
         said = self.votes.get((found.id, len(found.rounds), who))
         return said is not None and self.do("reveal", found.id, None, said)
 
+    def reveal_under_root(self, found: Dispute, who: Address) -> bool:
+        """A member opens what the first root has of it."""
+        said = self.rooted.get((found.id, len(found.rounds)), {}).get(who)
+        if said is None:
+            return False
+        # Under a root that is not the first nothing opens.
+        proof = merkle.commit_proof(self.leaves(found), _place(said))
+        done = self.do("reveal_under_root", found.id, None, said, who, proof)
+        if done:
+            self.votes[found.id, len(found.rounds), who] = said
+        return done
+
     def certify(self, found: Dispute, choose: Choose) -> bool:
-        """Members who have not committed sign together, under the one root of the round; now and then one who has joins them."""
+        """Members who have not committed sign together, under the one root of the round; now and then one who has joins them.
+
+        Now and then one is left out.
+        """
         words, members = self.now(found).round.words, found.round.members
-        signers = [who for who in members if who not in words or choose([False] * 15 + [True])]
+        free = [
+            who for who in members if who not in words or words[who].commitment == ZERO_DIGEST or choose([False] * 15 + [True])
+        ]
+        signers = [who for who in free if choose([True] * 7 + [False])]
         if not signers:
             return False
         one = vote(found, signers[0], choose(LEANINGS[self.leaning[found.id]]))
@@ -157,8 +177,21 @@ class Play:
         return self.do("certify", found.id, None, finding, self.root(found), signers)
 
     def root(self, found: Dispute) -> Digest:
-        """A commit root of the current round."""
-        return word("root", found.id, len(found.rounds))
+        """The commit root of the current round, of what its members would vote."""
+        return merkle.commit_root(self.leaves(found))
+
+    def leaves(self, found: Dispute) -> dict[int, Digest]:
+        """Of that root; none before it was posted."""
+        votes = self.rooted.get((found.id, len(found.rounds)), {}).values()
+        return {_place(v): ballots.sealed(typed_digest(self.court.domain, v), v.voter, v.seat_mask) for v in votes}
+
+    def plant(self, found: Dispute, choose: Choose) -> bool:
+        """Somebody collects commitments of all members and posts their root; now and then a stranger's root is there before."""
+        if choose([False] * 7 + [True]):
+            self.do("post_root", found.id, None, found.id, word("root", found.id))
+        leaning = LEANINGS[self.leaning[found.id]]
+        self.rooted[found.id, len(found.rounds)] = {who: vote(found, who, choose(leaning)) for who in found.round.members}
+        return self.do("post_root", found.id, None, found.id, self.root(found))
 
     def settle(self, found: Dispute) -> bool:
         """Count the round."""
@@ -186,8 +219,8 @@ class Play:
                 getattr(self, name)(found, choose)
             case "commit" if found.round.members:
                 self.commit(found, choose(found.round.members), choose)
-            case "reveal" if found.round.members:
-                self.reveal(found, choose(found.round.members))
+            case "reveal" | "reveal_under_root" if found.round.members:
+                getattr(self, name)(found, choose(found.round.members))
             case "appeal":
                 self.appeal(found, choose(self.challengers))
             case "rearm" | "settle" | "open_alts":
@@ -215,7 +248,7 @@ class Play:
                 self.do("finalize", found.id, Event.FINALIZE, found.id)
 
     def _vote(self, found: Dispute, choose: Choose) -> None:
-        rooted = choose([False, False, True]) and self.do("post_root", found.id, None, found.id, self.root(found))
+        rooted = choose([False, False, True]) and self.plant(found, choose)
         for who in found.round.members:
             # Who is to sign is in the root alone.
             if choose([not rooted] * 7 + [rooted]):
@@ -224,14 +257,21 @@ class Play:
             self.wait(found.round.commit_end + 1 - self.court.now)
 
     def _count(self, found: Dispute, choose: Choose) -> None:
+        if found.round.roots and choose([True, False, False]):
+            self.reveal_under_root(found, choose(found.round.members))
         if found.round.roots and choose([True, True, True, False]):
             self.certify(found, choose)
         for who in found.round.members:
-            if choose([True] * 9 + [False]):
-                self.reveal(found, who)
+            if choose([True] * 9 + [False]) and not self.reveal(found, who) and found.round.roots:
+                self.reveal_under_root(found, who)
         if not self.court.reveals_closed(self.now(found).round):
             self.wait(found.round.reveal_end + 1 - self.court.now)
         self.settle(found)
+
+
+def _place(said: Vote) -> int:
+    """The first seat of a vote."""
+    return (said.seat_mask & -said.seat_mask).bit_length() - 1
 
 
 def alt_keys(found: Claim) -> list[Digest]:

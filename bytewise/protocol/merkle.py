@@ -1,14 +1,18 @@
-"""Two Merkle trees: the batch tree that contracts check, and the trace tree that only verifiers compute.
+"""Three Merkle trees: of batches and of commitments, which contracts check, and of traces, which only verifiers compute.
 
 The batch tree is OpenZeppelin's: leaves hashed twice (so that no inner node passes as a leaf), each pair sorted before it is
-hashed with keccak256, a lone last node promoted unchanged. The trace tree is SHA-256 with labels; a lone node is promoted.
+hashed with keccak256, a lone last node promoted unchanged. The tree of commitments has one place for each seat, so that under
+one root a member has one commitment (`CommitTree.sol`). The trace tree is SHA-256 with labels; a lone node is promoted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bytewise.protocol.digests import Label, keccak256, keccak256_abi, labelled
 from bytewise.protocol.errors import MalformedValue, MerkleProofMismatch
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import ZERO_DIGEST, Digest
+
+COMMIT_DEPTH = 8
+"""Levels of the tree of commitments: 256 places, and a round has 255 seats at most."""
 
 
 def batch_leaf(receipt_id: Digest, seq: int) -> Digest:
@@ -41,6 +45,26 @@ def verify_batch_proof(root: Digest, leaf: Digest, proof: Sequence[Digest]) -> D
     return leaf
 
 
+def commit_root(leaves: Mapping[int, Digest]) -> Digest:
+    """Root of a round's commitments: first seat of a member → its commitment as `ballots.sealed` binds it."""
+    return _commit_levels(leaves)[-1][0]
+
+
+def commit_proof(leaves: Mapping[int, Digest], place: int) -> tuple[Digest, ...]:
+    """Siblings of the leaf of first seat `place` from the bottom up."""
+    return tuple(level[(place >> i) ^ 1] for i, level in enumerate(_commit_levels(leaves)[:-1]))
+
+
+def commit_root_from(leaf: Digest, place: int, proof: Sequence[Digest]) -> Digest:
+    """The root that a proof leads to; `MalformedValue` for a proof of another length."""
+    if len(proof) != COMMIT_DEPTH:
+        raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {COMMIT_DEPTH}")
+    node = leaf
+    for i, sibling in enumerate(proof):
+        node = keccak256(sibling + node) if place >> i & 1 else keccak256(node + sibling)
+    return node
+
+
 def trace_tree_root(leaves: Sequence[Digest]) -> Digest:
     """Merkle root of trace leaves in order; of no leaves, the labelled hash of nothing."""
     level = list(leaves)
@@ -54,6 +78,16 @@ def trace_tree_root(leaves: Sequence[Digest]) -> Digest:
 
 def _pair(left: Digest, right: Digest) -> Digest:
     return keccak256(min(left, right) + max(left, right))
+
+
+def _commit_levels(leaves: Mapping[int, Digest]) -> list[list[Digest]]:
+    if not all(0 <= place < 1 << COMMIT_DEPTH for place in leaves):
+        raise MalformedValue("seat of a commitment", f"{sorted(leaves)}: not all below {1 << COMMIT_DEPTH}")
+    levels = [[leaves.get(place, ZERO_DIGEST) for place in range(1 << COMMIT_DEPTH)]]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        levels.append([keccak256(below[i] + below[i + 1]) for i in range(0, len(below), 2)])
+    return levels
 
 
 def _levels(leaves: Sequence[Digest]) -> list[list[Digest]]:

@@ -92,7 +92,9 @@ TRANSITIONS = (
     Transition(Phase.DRAWING, Event.DRAW_LAST, Phase.COMMIT, Who.ANYBODY, _SEEDED),
     Transition(Phase.COMMIT, Event.COMMIT, Phase.COMMIT, Who.MEMBER, "until `commitEnd`, once, all seats of the member"),
     Transition(Phase.COMMIT, Event.COMMITS_CLOSED, Phase.REVEAL, Who.TIME, "`commitEnd` passed, or all seats committed"),
-    Transition(Phase.REVEAL, Event.REVEAL, Phase.REVEAL, Who.OPENS, "until `revealEnd`, once"),
+    Transition(
+        Phase.REVEAL, Event.REVEAL, Phase.REVEAL, Who.OPENS, "until `revealEnd`, once; under a commit root its voter alone"
+    ),
     Transition(
         Phase.REVEAL,
         Event.CERTIFY,

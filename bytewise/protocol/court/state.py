@@ -82,10 +82,10 @@ class Round:
     """Members that committed or spoke."""
     count: Count = field(default_factory=Count)
     """Seats by what they said."""
-    roots: frozenset[Digest] = frozenset()
-    """Commit roots that were posted."""
+    roots: tuple[Digest, ...] = ()
+    """Commit roots that were posted, each once; members open votes under the first."""
     certified: int = 0
-    """Mask of the seats a certificate spoke for."""
+    """Mask of the seats that a certificate counts for."""
     settled: bool = False
     """Whether it is counted."""
 
@@ -266,12 +266,12 @@ class Court:
         return current.drawn and self.now > current.commit_end
 
     def reveals_closed(self, current: Round) -> bool:
-        """Whether the round can be counted. A posted commit root may stand for members that nobody sees, until a certificate."""
+        """Whether the round can be counted. A posted commit root may stand for members that nobody sees."""
         if not self.commits_closed(current):
             return False
         everybody = current.revealed == (1 << current.seats) - 1
         open_ = current.committed & ~current.revealed
-        return self.now > current.reveal_end or everybody or (not open_ and (not current.roots or bool(current.certified)))
+        return self.now > current.reveal_end or everybody or not (open_ or current.roots)
 
     def put(self, dispute: Dispute) -> "Court":
         """The court with this dispute as it is now."""

@@ -3,26 +3,86 @@ pragma solidity 0.8.37;
 
 import {Bls} from "../src/Bls.sol";
 import {Certificate} from "../src/Certificate.sol";
-import {Finding, Outcome} from "../src/Types.sol";
+import {Finding, Outcome, Vote} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
+import {CommitTrees} from "../test/CommitTrees.sol";
 import {Ballots} from "./Ballots.sol";
 import {BlsSecret} from "./BlsSecret.sol";
 
 /// @title Certificates: committees formed, signatures of some members in one, and forgeries of them
 abstract contract Certificates is Ballots {
-    bytes32 private constant ROOT = keccak256("commitments");
-    bytes32 private constant OTHER_ROOT = keccak256("other commitments");
+    /// @dev Root of what members handed in for a round, and one of other votes of theirs, posted after it.
+    mapping(bytes32 id => mapping(uint16 round => bytes32)) private _rootOf;
+    mapping(bytes32 id => mapping(uint16 round => bytes32)) private _otherRootOf;
 
     /// @dev The root of commitments made off the chain, another that anybody may post, and the committee's keys.
-    function _form(bytes32 id) internal {
+    function _form(bytes32 id, uint256 salt) internal {
         IDisputes.Round memory r = roundOf(id);
         if (r.committee != 0) return;
-        may(personAt(r.seedBlock), address(disputes), 0, abi.encodeCall(disputes.postCommitRoot, (id, ROOT)), "root");
-        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, OTHER_ROOT));
+        uint16 round = disputes.roundsOf(id);
+        _choose(id, round, salt);
+        (bytes32 root,) = CommitTrees.proven(_leavesOf(id, false), 0);
+        (bytes32 other,) = CommitTrees.proven(_leavesOf(id, true), 0);
+        (_rootOf[id][round], _otherRootOf[id][round]) = (root, other);
+        may(personAt(r.seedBlock), address(disputes), 0, abi.encodeCall(disputes.postCommitRoot, (id, root)), "root");
+        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, other));
         may(personAt(r.seedBlock), address(disputes), 0, data, "root");
         (uint256 seated, Bls.G1[] memory keys,) = _sum(id, type(uint256).max);
         data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
         may(personAt(r.seedBlock), address(disputes), 0, data, "form");
+    }
+
+    /// @dev Every member chooses its vote, whether it will commit to it on the chain too or not.
+    function _choose(bytes32 id, uint16 round, uint256 salt) private {
+        IDisputes.Member[] memory list = members(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            uint256 own = luck(id, round, i, "commit");
+            actOf(id, list[i].voter, own % 8 == 1 ? uint8(own >> 8) : _moodOf(id, round, salt));
+        }
+    }
+
+    /// @dev Commitments of all members by their first seats; `other`: to votes that they would like to have as well.
+    function _leavesOf(bytes32 id, bool other) private returns (bytes32[256] memory leaves) {
+        IDisputes.Member[] memory list = members(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].voter == address(0)) continue;
+            Vote memory v = _rooted(id, list[i], other);
+            leaves[_place(list[i])] = keccak256(abi.encode(disputes.hashVote(v), v.voter, v.seatMask));
+        }
+    }
+
+    function _rooted(bytes32 id, IDisputes.Member memory m, bool other) private returns (Vote memory v) {
+        v = voteOf(id, m, actOf(id, m.voter, 0));
+        if (other) v.salt = "another";
+    }
+
+    function _place(IDisputes.Member memory m) private pure returns (uint256 place) {
+        while (m.seatMask & (1 << place) == 0) {
+            ++place;
+        }
+    }
+
+    /// @dev Who has not committed on the chain opens what the root has of it, before or after a certificate; some never do.
+    function _openRooted(bytes32 id, uint256 salt) internal {
+        if (_rootOf[id][disputes.roundsOf(id)] == 0) return;
+        IDisputes.Member[] memory list = members(id);
+        bytes32[256] memory leaves = _leavesOf(id, false);
+        for (uint256 i = 0; i < list.length; ++i) {
+            uint256 own = spread(salt ^ i);
+            if (own % 3 == 0 || list[i].voter == address(0) || list[i].group != 0) continue;
+            if (own % 4 == 1) _openOther(id, list[i], own);
+            (, bytes32[8] memory proof) = CommitTrees.proven(leaves, _place(list[i]));
+            bytes memory data = abi.encodeCall(disputes.revealUnderRoot, (_rooted(id, list[i], false), "quote", proof));
+            if (own % 4 == 2) that(!_tries(challengerAt(own), data), "a vote was shown by somebody else");
+            may(list[i].voter, address(disputes), 0, data, "rooted");
+        }
+    }
+
+    /// @dev What the first root does not have of a member does not open, under that root or another.
+    function _openOther(bytes32 id, IDisputes.Member memory m, uint256 salt) private {
+        (, bytes32[8] memory proof) = CommitTrees.proven(_leavesOf(id, salt % 8 == 1), _place(m));
+        bytes memory data = abi.encodeCall(disputes.revealUnderRoot, (_rooted(id, m, true), "quote", proof));
+        that(!_tries(m.voter, data), "a second commitment of a member");
     }
 
     /// @dev Most members that have not committed sign what the round is in the mood for.
@@ -33,48 +93,52 @@ abstract contract Certificates is Ballots {
         Act memory act = choice(_moodOf(id, round, salt));
         Finding memory f = Finding(id, round, uint8(act.outcome), act.code, act.tokens, act.trace, act.digest);
         uint256 signers = _signers(id, round);
-        Certificate.Proof memory p = _proofOf(signers, signers, f, ROOT);
+        bytes32 root = _rootOf[id][round];
+        Certificate.Proof memory p = _proofOf(signers, signers, f, root);
         _forge(f, p, salt);
         _joinIn(f, signers, salt);
-        signedFor[id][round] = signers;
-        may(personAt(salt), address(disputes), 0, abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify");
+        // Who has opened its vote is counted for that.
+        signedFor[id][round] = signers & ~roundOf(id).revealedMask;
+        may(personAt(salt), address(disputes), 0, abi.encodeCall(disputes.certify, (f, root, p)), "certify");
     }
 
     /// @dev Another finding, another signer, another root: none of them was signed. And a root that was, but nobody posted: its
     ///      commitments can be made after votes were seen.
     function _forge(Finding memory f, Certificate.Proof memory p, uint256 salt) private {
+        (bytes32 root, bytes32 other) = (_rootOf[f.dispute][f.round], _otherRootOf[f.dispute][f.round]);
         Finding memory g = abi.decode(abi.encode(f), (Finding));
         // In a form that nothing but the signature refuses, whatever was found.
         (g.outcome, g.code, g.traceRoot) = (uint8(Outcome.EXECUTED), 0, keccak256(abi.encode(f)));
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (g, ROOT, p))), "a finding that nobody signed");
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, OTHER_ROOT, p))), "a root that nobody signed");
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (g, root, p))), "a finding that nobody signed");
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, other, p))), "a root that nobody signed");
         Certificate.Proof memory late = _proofOf(p.signers, p.signers, f, "late");
         that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, "late", late))), "a root that nobody posted");
         if (p.signers == p.seated) return;
         // Some sign for all seats, whether they show whose keys are missing or not.
-        Certificate.Proof memory q = _proofOf(p.seated, p.signers, f, ROOT);
+        Certificate.Proof memory q = _proofOf(p.seated, p.signers, f, root);
         q.signers = q.seated;
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who did not sign is counted");
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "who did not sign is counted");
         q.absentKeys = new Bls.G1[](0);
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who did not sign is counted");
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "who did not sign is counted");
     }
 
     /// @dev Who did nothing adds its signature to a certificate that it has seen; who committed itself signs with the others.
     function _joinIn(Finding memory f, uint256 signers, uint256 salt) private {
         bytes32 id = f.dispute;
+        bytes32 root = _rootOf[id][f.round];
         uint256 committed = roundOf(id).committedMask;
         (uint256 seated,,) = _sum(id, type(uint256).max);
         uint256 both = signers | seated & ~committed;
         Certificate.Proof memory q;
         if (both != signers) {
-            q = _proofOf(signers, both, f, ROOT);
+            q = _proofOf(signers, both, f, root);
             that(
-                !_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "a seen certificate was joined"
+                !_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "a seen certificate was joined"
             );
         }
         if (committed == 0) return;
-        q = _proofOf(signers | committed, signers | committed, f, ROOT);
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, ROOT, q))), "who committed is certified");
+        q = _proofOf(signers | committed, signers | committed, f, root);
+        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "who committed is certified");
     }
 
     function _signers(bytes32 id, uint16 round) private view returns (uint256 mask) {

@@ -23,13 +23,15 @@ abstract contract Onward is CourtActions {
         if (_waits(id)) {
             _goOnDrawing(id, salt);
         } else if (phase == Phase.COMMIT) {
-            if (_byCertificate(id)) _form(id);
+            if (_byCertificate(id)) _form(id, salt >> 8);
             _commitAll(id, salt >> 8);
             _voted[id][disputes.roundsOf(id)] = true;
         } else if (phase == Phase.REVEAL) {
             if (salt % 2 == 0) _revealAll(id);
+            if (salt % 16 >= 12) _openRooted(id, salt);
             if (_byCertificate(id)) _certify(id, salt >> 8);
             _revealAll(id);
+            if (salt % 4 != 0) _openRooted(id, ~salt);
             _settle(id, salt, false);
         } else if (phase == Phase.FINAL) {
             _settleSeats(id, salt >> 8, salt);

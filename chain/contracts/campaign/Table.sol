@@ -42,7 +42,7 @@ library Table {
         uint64 airgapEnd;
         uint256 committed; // masks of seats
         uint256 revealed;
-        bool promised; // a root was posted, and no certificate yet
+        bool promised; // a root was posted: each seat may open under it
         bool lost; // the seed that was waited for before can not be used any more
         uint8 rearms;
         uint16 drawn;

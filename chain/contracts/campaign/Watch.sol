@@ -108,7 +108,7 @@ abstract contract Watch is Owing {
         (b.challengers, b.clock, b.held) = (who.length, guardian.clock(), disputes.isHeld(d.environment));
         (b.seedBlock, b.commitEnd, b.revealEnd, b.appealEnd) = (r.seedBlock, r.commitEnd, r.revealEnd, d.appealEnd);
         (b.committed, b.revealed, b.block_) = (r.committedMask, r.revealedMask, block.number);
-        b.promised = rooted[id][d.round] && r.certifiedGroup == 0;
+        b.promised = rooted[id][d.round];
         // Its epoch is over, or nobody proved it while the chain still knew its hash.
         bool missed = block.number > oldSeed + 256 && randao.mixOf(oldSeed) == 0;
         b.lost = missed || oldSeed / EPOCH_BLOCKS < block.number / EPOCH_BLOCKS;

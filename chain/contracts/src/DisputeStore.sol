@@ -68,6 +68,13 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         Outcome outcome;
     }
 
+    /// @dev What a commit root is to a round.
+    enum Root {
+        NONE, // not posted
+        FIRST, // the first that was: members open their commitments under it
+        LATER // certificates name it, nobody opens under it
+    }
+
     struct RoundData {
         uint40 seedBlock;
         uint40 commitEnd; // 0 before the draw
@@ -88,7 +95,7 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         uint8 leadCode;
         uint256 committed; // mask of seats
         uint256 opened; // mask of seats that revealed directly
-        uint256 certifiedMask;
+        uint256 certifiedMask; // of seats that the certificate counts for
         bytes32 certifiedGroup;
         bytes32 leadOutHash;
         bytes32 committee;
@@ -96,7 +103,7 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         mapping(uint256 firstSeat => bytes32) words; // of a member: sealed commitment, then group
         mapping(bytes32 group => Group) groups;
         mapping(bytes32 key => bytes32) largest; // group; the first that got so large
-        mapping(bytes32 root => bool) roots;
+        mapping(bytes32 root => Root) roots;
     }
 
     struct Joiner {
@@ -188,12 +195,12 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         return r.certified == Outcome.NONE ? r.opened : r.opened | r.certifiedMask;
     }
 
-    /// @dev Reveals end early once nothing more can come: every commitment is open, and so is what a root stands for.
+    /// @dev Reveals end early once nothing more can come. Of whom a root stands for nobody knows: each seat may still open.
     function _revealsClosed(RoundData storage r, uint40 now_) internal view returns (bool) {
         if (now_ > r.revealEnd) return true;
         uint256 revealed = _revealed(r);
         if (revealed == SeatsLib.first(r.seats)) return true;
-        return r.committed & ~revealed == 0 && (!r.rooted || r.certified != Outcome.NONE);
+        return r.committed & ~revealed == 0 && !r.rooted;
     }
 
     /// @dev Seats of a group, those of the certificate included.

@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {Bls} from "./Bls.sol";
 import {Certificate} from "./Certificate.sol";
+import {CommitTree} from "./CommitTree.sol";
 import {DisputeStore} from "./DisputeStore.sol";
 import {IBallots} from "./interfaces/IBallots.sol";
 import {SeatsLib} from "./SeatsLib.sol";
@@ -56,7 +57,9 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         RoundData storage r = _rounds[id][d.round];
         if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
         if (root == bytes32(0)) revert EmptyCommitment();
-        (r.rooted, r.roots[root]) = (true, true);
+        // Only the first opens to single votes: with several to choose from, a member would not be bound to one.
+        if (r.roots[root] == Root.NONE) r.roots[root] = r.rooted ? Root.LATER : Root.FIRST;
+        r.rooted = true;
         emit CommitRootPosted(id, d.round, root, msg.sender);
     }
 
@@ -73,32 +76,37 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
 
     /// @inheritdoc IBallots
     function reveal(Vote calldata vote, bytes calldata quote) external {
-        uint40 now_ = _runningClock();
-        bytes32 id = vote.dispute;
-        Case storage d = _inPhase(id, Phase.COMMIT);
-        RoundData storage r = _revealing(d, id, now_);
-        if (vote.round != d.round) revert ForeignVote(id, vote.round, vote.voter);
-        Said memory said = _said(_findingOf(vote));
-        // A machine without a quote still votes; it may lose its fee for it later (design section 7).
-        bytes32 quoteHash = quote.length == 0 ? bytes32(0) : keccak256(quote);
-        if (quoteHash != vote.quoteHash) revert BadQuote(quoteHash, vote.quoteHash);
-        _open(r, vote, said.group);
-        uint256 seats = vote.seatMask.size();
-        // Safe: a round has at most 255 seats.
-        r.groups[said.group] = Group(uint8(r.groups[said.group].seats + seats), said.outcome);
-        _count(d, r, said, seats);
-        emit Revealed(id, vote.round, vote.voter, vote, quote);
+        (Case storage d, RoundData storage r) = _voting(vote.dispute, vote.round, vote.voter);
+        uint256 first = vote.seatMask.lowest();
+        if (_revealed(r) & first != 0) revert AlreadyRevealed(vote.dispute, vote.round, vote.voter);
+        bytes32 want = r.words[first];
+        if (want == bytes32(0)) revert NotCommitted(vote.dispute, vote.round, vote.voter);
+        bytes32 have = _seal(hashVote(vote), vote.voter, vote.seatMask);
+        if (have != want) revert BadReveal(have, want);
+        _open(d, r, vote, quote);
+    }
+
+    /// @inheritdoc IBallots
+    function revealUnderRoot(Vote calldata vote, bytes calldata quote, bytes32[8] calldata proof) external {
+        (Case storage d, RoundData storage r) = _voting(vote.dispute, vote.round, vote.voter);
+        // Anybody can put anything under a root: it is the voter's word only if the voter shows it.
+        if (msg.sender != vote.voter) revert NotVoter(msg.sender, vote.voter);
+        uint256 mask = _seatsOf(d, r, vote.voter);
+        if (mask == 0) revert NotMember(vote.dispute, vote.round, vote.voter);
+        if (mask != vote.seatMask) revert WrongSeatMask(vote.seatMask, mask);
+        if (_revealed(r) & mask != 0) revert AlreadyRevealed(vote.dispute, vote.round, vote.voter);
+        if (r.committed & mask != 0) revert CommittedThemselves(vote.dispute, vote.round, mask);
+        bytes32 root = CommitTree.rootOf(_seal(hashVote(vote), vote.voter, mask), mask, proof);
+        if (r.roots[root] != Root.FIRST) revert UnknownRoot(root);
+        _open(d, r, vote, quote);
     }
 
     /// @inheritdoc IBallots
     function certify(Finding calldata f, bytes32 commitRoot, Certificate.Proof calldata proof) external {
-        uint40 now_ = _runningClock();
-        Case storage d = _inPhase(f.dispute, Phase.COMMIT);
-        RoundData storage r = _revealing(d, f.dispute, now_);
-        if (f.round != d.round) revert ForeignVote(f.dispute, f.round, address(0));
+        (Case storage d, RoundData storage r) = _voting(f.dispute, f.round, address(0));
         if (r.certified != Outcome.NONE) revert AlreadyCertified(f.dispute, f.round);
         if (r.committee == bytes32(0)) revert NoCommittee(f.dispute, f.round);
-        if (!r.roots[commitRoot]) revert UnknownRoot(commitRoot);
+        if (r.roots[commitRoot] == Root.NONE) revert UnknownRoot(commitRoot);
         // Who committed itself is bound to that, and reveals it.
         uint256 themselves = proof.signers & r.committed;
         if (themselves != 0) revert CommittedThemselves(f.dispute, f.round, themselves);
@@ -106,10 +114,14 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         if (seats < quorum) revert QuorumNotMet(seats, quorum);
         bytes32 digest = Certificate.digestOf(domainSeparator(), f, commitRoot, proof.signers);
         CERTIFIER.verify(_absent(d, r, proof), r.seedBlock - 1, r.committee, digest, proof);
+        // A signer that has opened its vote is counted for that, and cannot spoil the certificate of the others.
+        uint256 counted = proof.signers & ~r.opened;
+        if (counted == 0) revert NoProgress(f.dispute);
+        seats = counted.size();
         Said memory said = _said(f);
-        (r.certified, r.certifiedMask, r.certifiedGroup) = (said.outcome, proof.signers, said.group);
+        (r.certified, r.certifiedMask, r.certifiedGroup) = (said.outcome, counted, said.group);
         _count(d, r, said, seats);
-        emit Certified(f.dispute, f.round, f, proof.signers, uint16(seats));
+        emit Certified(f.dispute, f.round, f, counted, uint16(seats));
     }
 
     /// @inheritdoc IBallots
@@ -164,11 +176,18 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         return keccak256(abi.encode(commitment, voter, seatMask));
     }
 
-    /// @dev Votes are shown after the commits and until the end of reveals.
-    function _revealing(Case storage d, bytes32 id, uint40 now_) private view returns (RoundData storage r) {
+    /// @dev Votes are shown after the commits and until the end of reveals, each in its round.
+    function _voting(bytes32 id, uint16 round, address voter)
+        private
+        view
+        returns (Case storage d, RoundData storage r)
+    {
+        uint40 now_ = _runningClock();
+        d = _inPhase(id, Phase.COMMIT);
         r = _rounds[id][d.round];
         if (now_ <= r.commitEnd) revert TooEarly(now_, uint256(r.commitEnd) + 1);
         if (now_ > r.revealEnd) revert TooLate(now_, r.revealEnd);
+        if (round != d.round) revert ForeignVote(id, round, voter);
     }
 
     /// @dev Holders of the seated who did not sign. A member whose seats sign in part could not reveal the rest.
@@ -195,16 +214,19 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         return d.tree.accountsAt(absent);
     }
 
-    /// @dev The voter's own seats, still closed, open to this vote.
-    function _open(RoundData storage r, Vote calldata vote, bytes32 group) private {
-        uint256 first = vote.seatMask.lowest();
-        if (_revealed(r) & first != 0) revert AlreadyRevealed(vote.dispute, vote.round, vote.voter);
-        bytes32 want = r.words[first];
-        if (want == bytes32(0)) revert NotCommitted(vote.dispute, vote.round, vote.voter);
-        bytes32 have = _seal(hashVote(vote), vote.voter, vote.seatMask);
-        if (have != want) revert BadReveal(have, want);
-        r.words[first] = group;
+    /// @dev The voter's own seats, closed until now, open to what it committed to.
+    function _open(Case storage d, RoundData storage r, Vote calldata vote, bytes calldata quote) private {
+        Said memory said = _said(_findingOf(vote));
+        // A machine without a quote still votes; it may lose its fee for it later (design section 7).
+        bytes32 quoteHash = quote.length == 0 ? bytes32(0) : keccak256(quote);
+        if (quoteHash != vote.quoteHash) revert BadQuote(quoteHash, vote.quoteHash);
+        r.words[vote.seatMask.lowest()] = said.group;
         r.opened |= vote.seatMask;
+        uint256 seats = vote.seatMask.size();
+        // Safe: a round has at most 255 seats.
+        r.groups[said.group] = Group(uint8(r.groups[said.group].seats + seats), said.outcome);
+        _count(d, r, said, seats);
+        emit Revealed(vote.dispute, vote.round, vote.voter, vote, quote);
     }
 
     /// @dev Adds seats of one group to the tally. Counts only grow, and a group leads once it is larger than any before.

@@ -7,6 +7,7 @@ import {Finding, ParamSet, Phase, Standing, Verdict, Vote} from "../src/Types.so
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {CommitTrees} from "./CommitTrees.sol";
 import {Courthouse} from "./Courthouse.sol";
 
 /// @title Certificates in the court: worth the votes that they stand for
@@ -17,6 +18,8 @@ contract DisputeCertificateTest is Courthouse {
     Bls.G1[] private publicKeys;
     bytes32 private id;
     IDisputes.Member[] private list;
+    bytes32 private signedRoot = ROOT;
+    bytes32[256] private leaves;
 
     function setUp() public override {
         super.setUp();
@@ -95,7 +98,7 @@ contract DisputeCertificateTest is Courthouse {
 
     /// @dev Of what is signed for the seats of `signers`, with the signatures of those of `more` beside theirs.
     function joinedBy(uint256 signers, uint256 more, Finding memory f) private view returns (Certificate.Proof memory) {
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, ROOT, signers);
+        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, signedRoot, signers);
         uint256 shown = signers | more;
         Bls.G2 memory signature = signed(scalarOf(shown), digest);
         return Certificate.Proof(all(), shown, publicKey(scalarOf(all())), signature, keysOf(all() & ~shown));
@@ -164,7 +167,8 @@ contract DisputeCertificateTest is Courthouse {
         that(!disputes.isSettleable(id), "a root stands for commitments that are still closed");
         Finding memory f = findingOf(1);
         disputes.certify(f, ROOT, proofOf(signers, f));
-        that(disputes.isSettleable(id), "nothing more can come");
+        that(disputes.isSettleable(id) == (signers == all()), "whoever is left out has its time");
+        toSettle(id);
         disputes.settle(id);
         same(uint256(disputes.dispute(id).verdict), uint256(Verdict.OVERTURNED), "verdict");
         toFinalize(id);
@@ -242,6 +246,199 @@ contract DisputeCertificateTest is Courthouse {
         Certificate.Proof memory p = proofOf(signers, f);
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongSeatMask.selector, own & signers, own));
         disputes.certify(f, ROOT, p);
+    }
+
+    // --- who is left out ---
+
+    /// @dev Everybody's commitment to `choice` is under the first root of the round, and nobody's on the chain.
+    function planted(uint256 salt, uint256 choice) private {
+        convened(salt);
+        for (uint256 i = 0; i < list.length; ++i) {
+            leaves[placeOf(i)] = leafOf(voteOf(id, list[i], choice));
+        }
+        (signedRoot,) = CommitTrees.proven(leaves, 0);
+        disputes.postCommitRoot(id, signedRoot);
+        disputes.formCommittee(id, all(), keysOf(all()));
+    }
+
+    function placeOf(uint256 i) private view returns (uint256 place) {
+        while (list[i].seatMask & (1 << place) == 0) {
+            ++place;
+        }
+    }
+
+    function leafOf(Vote memory v) private view returns (bytes32) {
+        return keccak256(abi.encode(disputes.hashVote(v), v.voter, v.seatMask));
+    }
+
+    function opens(uint256 i, uint256 choice) private {
+        Vote memory v = voteOf(id, list[i], choice);
+        (, bytes32[8] memory proof) = CommitTrees.proven(leaves, placeOf(i));
+        vm.prank(v.voter);
+        disputes.revealUnderRoot(v, "", proof);
+    }
+
+    function opensNot(address by, Vote memory v, bytes32[8] memory proof, bytes memory refusal) private {
+        vm.expectRevert(refusal);
+        vm.prank(by);
+        disputes.revealUnderRoot(v, "", proof);
+    }
+
+    /// @dev Whoever aggregates leaves one out, and it opens its vote itself: the same count as if all had voted directly.
+    function test_who_is_left_out_of_a_certificate_votes_directly(uint256 salt, uint256 who, uint8 choice, bool first)
+        public
+    {
+        (choice, who) = (choice % 10, who % 9);
+        planted(salt, choice);
+        uint256 snapshot = vm.snapshotState();
+        commits(all(), choice);
+        toReveal(id);
+        reveals(all(), choice);
+        bytes32 want = counted();
+        vm.revertToState(snapshot);
+        toReveal(id);
+        who %= list.length;
+        uint256 signers = all() & ~list[who].seatMask;
+        vm.assume(ones(signers) >= 6);
+        Finding memory f = findingOf(choice);
+        Certificate.Proof memory p = proofOf(signers, f);
+        if (first) opens(who, choice);
+        disputes.certify(f, signedRoot, p);
+        if (!first) that(!disputes.isSettleable(id), "a certificate ends nobody's time");
+        if (!first) opens(who, choice);
+        same(counted(), want, "the same count");
+        that(disputes.isSettleable(id), "everybody has spoken");
+        same(disputes.tallyOf(id, 1).absent, 0, "nobody is absent");
+    }
+
+    /// @dev Every member opens its own; who does not is absent when the time is over.
+    function test_without_a_certificate_members_open_what_the_root_has(uint256 salt, uint16 who) public {
+        planted(salt, 1);
+        toReveal(id);
+        uint256 spoken = 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            if ((who >> i) & 1 == 1) continue;
+            opens(i, 1);
+            spoken |= list[i].seatMask;
+        }
+        same(disputes.roundOf(id, 1).revealedMask, spoken, "who");
+        that(disputes.isSettleable(id) == (spoken == all()), "until the last second");
+        toSettle(id);
+        disputes.settle(id);
+        vm.assume(ones(spoken) >= 6);
+        toFinalize(id);
+        disputes.finalize(id);
+        for (uint16 seat = 0; seat < 9; ++seat) {
+            (, Standing standing) = disputes.standingOf(id, 1, seat);
+            that(standing == (spoken & (1 << seat) != 0 ? Standing.RIGHT : Standing.ABSENT), "right or absent");
+        }
+    }
+
+    /// @dev A signer that opens its vote first, the same or another than it signed, spoils nothing and counts once.
+    function test_a_signer_that_opens_first_is_counted_for_what_it_opened(uint256 salt, uint256 who, uint8 choice)
+        public
+    {
+        choice %= 10;
+        planted(salt, choice);
+        toReveal(id);
+        who %= list.length;
+        opens(who, choice);
+        Finding memory f = findingOf(0);
+        Certificate.Proof memory p = proofOf(all(), f);
+        disputes.certify(f, signedRoot, p);
+        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        same(
+            t.equal,
+            choice == 0 ? 9 : choice == 4 && list[who].seats > 4 ? list[who].seats : 9 - list[who].seats,
+            "equal"
+        );
+        same(t.absent, 0, "absent");
+        same(disputes.roundOf(id, 1).certifiedMask, all() & ~list[who].seatMask, "who is certified");
+        that(disputes.isSettleable(id), "everybody has spoken");
+    }
+
+    function test_a_certificate_that_counts_nobody_is_none(uint256 salt) public {
+        planted(salt, 0);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Certificate.Proof memory p = proofOf(all(), f);
+        for (uint256 i = 0; i < list.length; ++i) {
+            opens(i, 0);
+        }
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NoProgress.selector, id));
+        disputes.certify(f, signedRoot, p);
+    }
+
+    /// @dev In turn: by somebody else, with other seats, another vote, from another place, a signer, who committed itself.
+    function test_only_what_is_under_the_root_is_opened_by_its_voter(
+        uint256 salt,
+        uint256 who,
+        uint8 how,
+        address other
+    ) public {
+        planted(salt, 1);
+        (who, how) = (who % list.length, how % 6);
+        Vote memory v = voteOf(id, list[who], how == 2 ? 7 : 1);
+        vm.assume(other != v.voter);
+        (, bytes32[8] memory proof) = CommitTrees.proven(leaves, placeOf(who));
+        bytes memory refusal = abi.encodeWithSelector(ICourt.NotVoter.selector, other, v.voter);
+        if (how == 1) {
+            v.seatMask ^= 1 << (salt % 9);
+            refusal = abi.encodeWithSelector(ICourt.WrongSeatMask.selector, v.seatMask, list[who].seatMask);
+        } else if (how == 4) {
+            refusal = abi.encodeWithSelector(ICourt.AlreadyRevealed.selector, id, 1, v.voter);
+        } else if (how == 5) {
+            committed(v);
+            refusal = abi.encodeWithSelector(ICourt.CommittedThemselves.selector, id, 1, v.seatMask);
+        }
+        if (how == 3) (, proof) = CommitTrees.proven(leaves, placeOf(who) ^ 1);
+        if (how == 2 || how == 3) {
+            refusal = abi.encodeWithSelector(ICourt.UnknownRoot.selector, reached(leafOf(v), placeOf(who), proof));
+        }
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        if (how == 4) disputes.certify(f, signedRoot, proofOf(all(), f));
+        opensNot(how == 0 ? other : v.voter, v, proof, refusal);
+    }
+
+    /// @dev The root that a proof leads to, place by place.
+    function reached(bytes32 leaf, uint256 place, bytes32[8] memory proof) private pure returns (bytes32 node) {
+        node = leaf;
+        for (uint256 i = 0; i < 8; (++i, place /= 2)) {
+            node = place % 2 == 0 ? keccak256(abi.encode(node, proof[i])) : keccak256(abi.encode(proof[i], node));
+        }
+    }
+
+    function test_strangers_open_nothing_under_a_root(uint256 salt, address stranger, bool early) public {
+        vm.assume(stranger != address(0) && registry.verifier(stranger).pool == 0);
+        planted(salt, 1);
+        Vote memory v = voteOf(id, list[0], 1);
+        v.voter = stranger;
+        uint256 end = disputes.roundOf(id, 1).commitEnd;
+        bytes32[8] memory proof;
+        if (early) {
+            opensNot(stranger, v, proof, abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        }
+        toReveal(id);
+        opensNot(stranger, v, proof, abi.encodeWithSelector(ICourt.NotMember.selector, id, 1, stranger));
+    }
+
+    /// @dev Who puts another commitment under another root could choose between the two when it sees what others say.
+    function test_a_member_is_bound_to_what_the_first_root_has(uint256 salt, uint256 who, bool again) public {
+        planted(salt, 1);
+        who %= list.length;
+        bytes32 first = signedRoot;
+        leaves[placeOf(who)] = leafOf(voteOf(id, list[who], 7));
+        (bytes32 second, bytes32[8] memory proof) = CommitTrees.proven(leaves, placeOf(who));
+        disputes.postCommitRoot(id, second);
+        // Posting the first one again changes nothing, for either.
+        if (again) disputes.postCommitRoot(id, first);
+        if (again) disputes.postCommitRoot(id, second);
+        toReveal(id);
+        Vote memory v = voteOf(id, list[who], 7);
+        opensNot(v.voter, v, proof, abi.encodeWithSelector(ICourt.UnknownRoot.selector, second));
+        opens(who, 1);
+        same(disputes.roundOf(id, 1).revealedMask, list[who].seatMask, "what the first root has");
     }
 
     // --- what is refused ---

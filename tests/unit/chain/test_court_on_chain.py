@@ -34,7 +34,7 @@ from chain.params import DEVNET
 from chain.premises import PremiseHistory
 from chain.voted_acts import set_params
 from tests.anvil import Anvil
-from tests.court_session import TRUE, Court
+from tests.court_session import QUOTE, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
 
 
@@ -106,7 +106,7 @@ def test_whoever_brings_commitments_brings_all_of_them_in_as_many_parts_as_they_
         helper.commit_for([signed[0], signed[0]])
 
 
-def test_a_lie_is_overturned_by_a_certificate_and_its_price_withdrawn(anvil: Anvil, tmp_path: Path) -> None:
+def test_a_lie_is_overturned_by_a_certificate_and_whom_it_leaves_out(anvil: Anvil, tmp_path: Path) -> None:
     court = Court(anvil, tmp_path)
     keys = {each.address: BlsSigner(b"\0" + word("bls", each.address)[1:]) for each in VERIFIERS}
     for who, signer_ in keys.items():
@@ -121,17 +121,23 @@ def test_a_lie_is_overturned_by_a_certificate_and_its_price_withdrawn(anvil: Anv
     alone = min(case.members, key=lambda each: each.seat_mask.bit_count())
     seats = seating(case.members, public)
     votes = {each.voter: court.vote(case, each.voter, TRUE) for each in case.members}
-    root = merkle.batch_root([typed_digest(court.domain, votes[who]) for who in votes if who != alone.voter])
+    first = {each.voter: (each.seat_mask & -each.seat_mask).bit_length() - 1 for each in case.members}
+    leaves = {first[who]: sealed(typed_digest(court.domain, v), who, v.seat_mask) for who, v in votes.items()}
+    root = merkle.commit_root(leaves)
     helper.form_committee(case.id, case.round, seats.seated, seats.keys)
     helper.post_commit_root(case.id, case.round, root)
-    court.commit([votes[alone.voter]])
-    mine(anvil, court.case().commit_end - anvil.client.head().timestamp + 1)
+    court.pump()
     finding = Finding(case.id, U16(case.round), *struct_values(votes[alone.voter])[4:9])
     seated = court.case().members
-    message = certified_digest(court.domain, finding, root, signing(seated, public, votes))
+    message = certified_digest(court.domain, finding, root, signing(seated, public, votes.keys() - {alone.voter}))
     signatures = {who: keys[who].sign(message) for who in votes if who != alone.voter}
-    helper.certify(finding, root, certificate(seated, public, signatures))
-    court.reveal([votes[alone.voter]])
+    proven, proof = certificate(seated, public, signatures), merkle.commit_proof(leaves, first[alone.voter])
+    mine(anvil, court.case().commit_end - anvil.client.head().timestamp + 1)
+    helper.certify(finding, root, proven)
+    with pytest.raises(MalformedValue, match="7 siblings instead of 8"):
+        court.senders[alone.voter].reveal_under_root(votes[alone.voter], QUOTE, proof[1:])
+    court.senders[alone.voter].reveal_under_root(votes[alone.voter], QUOTE, proof)
+    court.pump()
     (shown,) = history.certificates(0, court.reader.head())
     assert shown.finding == finding and shown.signers == 2**15 - 1 - alone.seat_mask
     assert court.case().certified_group == said_by(votes[alone.voter]).group

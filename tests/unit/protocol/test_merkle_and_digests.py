@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from bytewise.protocol import digests as hashing
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors import MalformedValue, MerkleProofMismatch
-from bytewise.protocol.merkle import batch_leaf, batch_proof, batch_root, trace_tree_root, verify_batch_proof
+from bytewise.protocol.merkle import (
+    batch_leaf,
+    batch_proof,
+    batch_root,
+    commit_proof,
+    commit_root,
+    commit_root_from,
+    trace_tree_root,
+    verify_batch_proof,
+)
 from bytewise.protocol.trace import TraceStep, round_digest, trace_leaves, trace_root
 from bytewise.protocol.units import Digest
 from tests.records import digests
@@ -108,3 +117,24 @@ def test_parts_of_a_labelled_hash_cannot_be_moved_across_their_borders(left: lis
 def test_derived_secrets_differ_by_purpose() -> None:
     assert hashing.derive(Label.OUTPUT_BLIND, word(1)) != hashing.derive(Label.TRACE_BLIND, word(1))
     assert len(hashing.derive(Label.TRACE_BLIND, word(1), 64)) == 64
+
+
+seats = st.dictionaries(st.integers(0, 254), digests, min_size=1, max_size=12)
+
+
+@given(seats, st.integers(0, 255), digests)
+def test_a_commitment_leads_to_the_root_from_its_own_place_only(leaves: dict[int, Digest], place: int, other: Digest) -> None:
+    mine = min(leaves)
+    proof, root = commit_proof(leaves, mine), commit_root(leaves)
+    assert commit_root_from(leaves[mine], mine, proof) == root
+    assume(place != mine and other != leaves[mine])
+    assert commit_root_from(leaves[mine], place, proof) != root
+    assert commit_root_from(other, mine, proof) != root
+
+
+@given(seats, st.integers(0, 9).filter(lambda length: length != 8))
+def test_a_place_and_a_proof_of_the_tree_of_commitments_are_in_it(leaves: dict[int, Digest], length: int) -> None:
+    with pytest.raises(MalformedValue):
+        commit_root_from(leaves[min(leaves)], min(leaves), (*commit_proof(leaves, min(leaves)), leaves[min(leaves)])[:length])
+    with pytest.raises(MalformedValue):
+        commit_root({**leaves, 256: leaves[min(leaves)]})

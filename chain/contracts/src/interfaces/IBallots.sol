@@ -12,7 +12,8 @@ interface IBallots is ICourt {
     function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external;
     /// @notice The same for others, each with its signature over `Commit`. Who has committed already is passed over.
     function commitFor(Commit[] calldata commits, address[] calldata voters, bytes[] calldata sigs) external;
-    /// @notice Say that commitments of this root existed before anybody revealed.
+    /// @notice Say that commitments of this root existed before anybody revealed. Under the first of a round members can
+    ///         open single ones, if it is made as `CommitTree` has it.
     function postCommitRoot(bytes32 id, bytes32 root) external;
     /// @notice Add the keys of the drawn members who have one, for certificates. Anybody, once per round.
     /// @param seated mask of their seats
@@ -20,9 +21,13 @@ interface IBallots is ICourt {
     function formCommittee(bytes32 id, uint256 seated, Bls.G1[] calldata points) external;
     /// @notice Open a vote. Anybody who knows it; `quote` is empty where `vote.quoteHash` is zero.
     function reveal(Vote calldata vote, bytes calldata quote) external;
+    /// @notice Open the caller's own vote, which it did not commit to on the chain, under the first root that was posted.
+    ///         Whoever a certificate leaves out votes so, and whoever does not wait for one.
+    /// @param proof of `CommitTree`; the leaf is keccak256(abi.encode(commitment, voter, seatMask))
+    function revealUnderRoot(Vote calldata vote, bytes calldata quote, bytes32[8] calldata proof) external;
     /// @notice One signature of members whose seats make a quorum, none of whom committed on the chain. The digest that they
     ///         signed is that of the finding under `commitRoot`, which was posted before the commit phase ended, for the mask
-    ///         of all their seats.
+    ///         of all their seats. Who of them has opened its vote before counts for that vote instead.
     function certify(Finding calldata finding, bytes32 commitRoot, Certificate.Proof calldata proof) external;
     function disputeId(bytes32 receiptId) external view returns (bytes32);
     function domainSeparator() external view returns (bytes32);

@@ -45,7 +45,7 @@ interface ICourt {
         bytes32 roundSeed; // keccak256(abi.encode(seed, dispute, round)); 0 before the draw
         bytes32 committee; // `Certificate.form`; 0 if nobody formed it
         bytes32 certifiedGroup; // what the certificate said; 0 without one
-        uint256 certifiedMask; // seats it spoke for
+        uint256 certifiedMask; // seats it counts for
     }
 
     /// @notice One voter in one round, with all its seats.
@@ -97,7 +97,7 @@ interface ICourt {
     event CommitRootPosted(bytes32 indexed id, uint16 indexed round, bytes32 root, address by);
     event CommitteeFormed(bytes32 indexed id, uint16 indexed round, bytes32 committee, uint256 seated);
     event Revealed(bytes32 indexed id, uint16 indexed round, address indexed voter, Vote vote, bytes quote);
-    /// @notice `signers` is the mask of the seats that signed, each of which it counts for.
+    /// @notice `signers` is the mask of the seats that it counts for: those that signed and had not opened their votes.
     event Certified(bytes32 indexed id, uint16 indexed round, Finding finding, uint256 signers, uint16 seats);
     /// @notice A round is counted. `verdict` is NONE if it was inconclusive.
     event Settled(bytes32 indexed id, uint16 indexed round, Verdict verdict, Tally tally);
@@ -149,7 +149,9 @@ interface ICourt {
     error AlreadyCertified(bytes32 id, uint16 round);
     /// @notice A certificate speaks for a quorum.
     error QuorumNotMet(uint256 have, uint256 want);
-    /// @notice Seats that committed on the chain cannot be certified: they reveal.
+    /// @notice A vote under a root is shown by its voter alone.
+    error NotVoter(address who, address voter);
+    /// @notice Seats that committed on the chain cannot be certified, and open nothing under a root: they reveal.
     error CommittedThemselves(bytes32 id, uint16 round, uint256 seats);
     error AlreadyAppealed(bytes32 id);
     error LastLevel(bytes32 id);

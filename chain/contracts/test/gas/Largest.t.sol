@@ -43,6 +43,7 @@ contract LargestGasTest is GasBase {
             "certificate_255_a_third_absent",
             measured(address(disputes), abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify")
         );
+        until(uint256(roundOf(id).revealEnd) + 1);
         told("settle_255", measured(address(disputes), abi.encodeCall(disputes.settle, (id)), "settle"));
         until(uint256(disputes.dispute(id).airgapEnd) + 1);
         told("finalize_255", measured(address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize"));
