@@ -69,7 +69,8 @@ def reshare_epoch(
     """Says who has the shares of an epoch's key after it was dealt again; the address book with the new document, and with who
     had them before.
 
-    `found` is what the chain has of it; if that is it already, nothing is sent.
+    `found` is what the chain has of it; if that is it already, nothing is sent. An epoch that was only
+    announced is put in force, with these shares.
     """
     record = document.record
     holders = [shard.address for shard in record.shards]
@@ -77,6 +78,9 @@ def reshare_epoch(
     words = (signed.transcript, list(signed.signatures), list(signed.consents))
     if found.commitments != b"".join(document.commitments):
         _do(client, network, curator, Act("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
+    if found.state is EpochState.PENDING:
+        # Nothing else could: the ceremony that announced it made other shares.
+        _do(client, network, curator, Act("KeyEpochs", "activate", (record.epoch,)), timeout_s)
     return _with(with_dealings(client, network, document), document)
 
 

@@ -20,7 +20,7 @@ from bytewise.protocol.network import Holder
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, address
-from bytewise.service.clock import SystemClock
+from bytewise.service.clock import SystemClock, monotonic_s
 from kms.log_order import out_of_order
 from kms.shard_client import ShardClient
 
@@ -30,6 +30,11 @@ MAX_PAGE_MARKS = 2**14
 """Most brackets, commas and backslashes in it: one of 512 KiB has 7,000."""
 MAX_PAGES = 500
 """Of one shard in one run; the next run goes on."""
+
+MAX_PROOFS = 8
+"""Records of one shard that are kept because they contradict the copy: one convicts it, and it can show others for ever."""
+WAIT_S = 120.0
+"""How long one run waits for one shard's pages in all; the next run goes on."""
 
 LOCK_WAIT_S = 30.0
 """How long a run waits for another that adds to the same copy."""
@@ -137,8 +142,12 @@ class LogCopy:
         line, path = encode(shown) + b"\n", self.path.with_suffix(".contradicts")
         with path.open("a+b") as file:
             file.seek(0)
-            if line not in file.readlines():
+            *whole, torn = file.read().split(b"\n")
+            file.truncate(file.tell() - len(torn))
+            if line[:-1] not in whole and len(whole) < MAX_PROOFS:
                 file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
         return path.name
 
     def _verified(self, entries: tuple[SignedRelease, ...], head: LogHead, domain: Domain) -> LogHead:
@@ -182,15 +191,25 @@ def copies_in(folder: Path, epoch: int) -> Iterator[LogCopy]:
             yield LogCopy(folder, epoch, address(path.stem.rpartition("-")[2]))
 
 
-def pages_of(client: ShardClient, epoch: int) -> Pages:
-    """The pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else."""
+def pages_of(client: ShardClient, epoch: int, timeout_s: float) -> Pages:
+    """The pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else.
+
+    A page is waited for `timeout_s`, and all of them `WAIT_S`, without the time that we need ourselves.
+    """
+    left = WAIT_S
 
     def page(first: int) -> tuple[SignedRelease, ...]:
-        return decode(ReleaseLog, client.call("GET", f"/v1/log?epoch={epoch}&from={first}", b""), MAX_PAGE_MARKS).entries
+        nonlocal left
+        if left <= 0:
+            raise TryAgain(f"log of key epoch {epoch}", f"more than {WAIT_S:.0f} s of waiting: run this again for the rest")
+        begun = monotonic_s()
+        answer = client.call("GET", f"/v1/log?epoch={epoch}&from={first}", b"", min(timeout_s, left))
+        left -= monotonic_s() - begun
+        return decode(ReleaseLog, answer, MAX_PAGE_MARKS).entries
 
     return page
 
 
-def client_of(holder: Holder, timeout_s: float) -> ShardClient:
+def client_of(holder: Holder) -> ShardClient:
     """A client of a shard that takes answers as large as a page of its log."""
-    return ShardClient(holder, timeout_s, MAX_PAGE_BYTES)
+    return ShardClient(holder, most=MAX_PAGE_BYTES)

@@ -12,6 +12,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import GIVEN, SignedRelease
 from bytewise.protocol.messages import Release
 from bytewise.protocol.network import DealtShares, Holder, Network, holder
+from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.units import U64, Address
 
 LATE_S = 3600
@@ -58,8 +59,9 @@ class SharesHistory:
         """
         until = self.until(shares)
         if until is None:
-            return bool(seen_at or newest)
-        return newest >= until or seen_at >= until + LATE_S
+            return bool(seen_at)
+        # No record of a log is dated more than that before an earlier one.
+        return newest >= until + LAG_S or seen_at >= until + LATE_S
 
 
 def history_in(book: Network, record: EpochRecord) -> SharesHistory:

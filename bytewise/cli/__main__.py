@@ -17,6 +17,7 @@ from bytewise.cli.exits import Exit, exit_for
 from bytewise.cli.gate import gate
 from bytewise.cli.status import collect
 from bytewise.cli.status_table import show as show_status
+from bytewise.cli.terminal import plain
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import BytewiseError
@@ -125,7 +126,8 @@ def main(arguments: list[str] | None = None) -> int:
         return Exit.INTERNAL
     except BytewiseError as error:
         code, advice = exit_for(error)
-        errors.print(f"{error}\n{advice}", style="red", markup=False)
+        for line in (*str(error).splitlines(), advice):
+            errors.print(plain(line, "red"))
         return code
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from bytewise.cli.labels import warn
 from bytewise.cli.status_table import ether
+from bytewise.cli.terminal import plain
 from bytewise.protocol.units import ZERO_ADDRESS, hex0x
 from chain.book import contracts
 from chain.client import at_number
@@ -84,7 +85,7 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     word = "sums to the wei" if state["money_sums"] else "DOES NOT SUM"
     console.print(f"stake {ether(state['money']['total_stake'])}, all money {word}")
     for line in state["irregular"]:
-        console.print(line, style="red")
+        console.print(plain(line, "red"))
     warn(console, state["assurance"])
 
 

@@ -20,8 +20,8 @@ from bytewise.cli.office import (
     deliver,
     moment,
     office,
-    printable,
 )
+from bytewise.cli.terminal import printable
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.units import ZERO_ADDRESS

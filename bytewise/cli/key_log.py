@@ -8,8 +8,8 @@ import typer
 
 from bytewise.cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, receipt_argument
 from bytewise.cli.exits import Exit
-from bytewise.cli.key_log_look import court_of, known_of, known_or_booked, look, worst
-from bytewise.cli.key_log_table import Subject, print_found, print_story
+from bytewise.cli.key_log_look import court_of, judged, known_of, known_or_booked, look, worst
+from bytewise.cli.key_log_table import Subject, print_found, print_progress, print_story
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
@@ -61,12 +61,13 @@ def verify(
     book = address_book(network)
     record, client = _epoch(book, epoch), _client(book, rpc)
     known = known_or_booked(book, record, client)
-    looked = [
-        look(book, known.history, each, LogCopy(logs, record.epoch, each.address)) for each in known.history.holders().values()
-    ]
+    looked = []
+    for each in known.history.holders().values():
+        looked.append(look(book, known.history, each, LogCopy(logs, record.epoch, each.address)))
+        print_progress(looked[-1])
     # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
     court = court_of(known)
-    found = [each._replace(judged=court.judge(each.kept.entries)) for each in looked]
+    found = judged(looked, court, print_progress if rpc else lambda _: None)
     print_found(record, found, court.failure, output)
     raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
 

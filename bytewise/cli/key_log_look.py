@@ -149,6 +149,18 @@ def court_of(known: Known) -> Court:
     return Court(lambda entries: judge(entries, reader, seen))
 
 
+def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], object]) -> list[Looked]:
+    """The same with what the chain says of each, in this order; the longest log is judged last, and each is told when it is.
+
+    Each release costs a dozen reads of the chain, and a shard can write as many as it likes.
+    """
+    found: dict[int, Looked] = {}
+    for place in sorted(range(len(looked)), key=lambda place: len(looked[place].kept.entries)):
+        found[place] = looked[place]._replace(judged=court.judge(looked[place].kept.entries))
+        told(found[place])
+    return [found[place] for place in range(len(looked))]
+
+
 def worst(exits: Iterable[Exit]) -> Exit:
     """The exit code of a run: a proof goes before everything, and what only this machine can mend before what may pass."""
     found = set(exits)
@@ -162,8 +174,8 @@ class _LabelInDoubt(ConfigurationError):
 def _extend(holder: Holder, copy: LogCopy, domain: Domain) -> None:
     if not holder.url:
         raise TryAgain("network.json", "it does not say where this log is; get the newest book")
-    with client_of(holder, TIMEOUT_S) as client:
-        copy.extend(pages_of(client, copy.epoch), domain)
+    with client_of(holder) as client:
+        copy.extend(pages_of(client, copy.epoch, TIMEOUT_S), domain)
 
 
 def _looked(history: SharesHistory, kept: Kept, broken: list[str], silent: str, unusable: str) -> Looked:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 
 from bytewise.cli.key_log_look import Looked
 from bytewise.cli.labels import warn
+from bytewise.cli.terminal import moment, plain
 from bytewise.cli.verify import Output
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import GIVEN, Decision, SignedRelease
@@ -19,9 +19,6 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x
 from kms.log_holders import SharesHistory
 from kms.log_story import Entry, Story
-
-_LAST_YEAR = 253_402_300_799
-"""Last second that a calendar of four-digit years can name: a shard may sign any number."""
 
 _NO_TICKET = "the shards kept no ticket"
 
@@ -34,7 +31,15 @@ def print_found(record: EpochRecord, found: list[Looked], failure: str, output: 
     else:
         _print_rows(record, rows)
     if failure:
-        Console(stderr=True).print(f"no right was judged: {failure}", style="yellow", markup=False, soft_wrap=True)
+        Console(stderr=True).print(plain(f"no right was judged: {failure}", "yellow"), soft_wrap=True)
+
+
+def print_progress(looked: Looked) -> None:
+    """Tells people of one shard as soon as that is known: who waits for another one knows it already."""
+    console, row = Console(stderr=True), _row(looked)
+    console.print(f"looked at shard {row['shard']}, {row['address']}: {row['records']} records", style="dim", soft_wrap=True)
+    for line, style in _lines(row):
+        console.print(plain(f"  {line}", style), soft_wrap=True)
 
 
 def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
@@ -44,12 +49,13 @@ def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "newest" else "right")
     for row in rows:
-        cells = {**row, "versions": ", ".join(map(str, row["versions"])), "newest": _time(row["newest"]) if row["newest"] else ""}
+        newest = moment(row["newest"]) if row["newest"] else ""
+        cells = {**row, "versions": ", ".join(map(str, row["versions"])), "newest": newest}
         table.add_row(*(str(cells[each.replace(" ", "_")]) for each in headings))
     console.print(table)
     for row in rows:
         for line, style in _lines(row):
-            console.print(line, style=style, markup=False, soft_wrap=True)
+            console.print(plain(line, style), soft_wrap=True)
     warn(console, record.assurance)
 
 
@@ -103,11 +109,11 @@ def print_story(receipt: Digest, subject: Subject, story: Story, output: Output)
         return
     console = Console()
     for line in (*_summary(about), *map(_opening_line, about["openings"])):
-        console.print(line, style="bold", markup=False, soft_wrap=True)
+        console.print(plain(line, "bold"), soft_wrap=True)
     for each in about["records"]:
-        console.print(f"{_time(each['decided_at'])}  {_line(each)}", markup=False, soft_wrap=True)
+        console.print(plain(f"{moment(each['decided_at'])}  {_line(each)}"), soft_wrap=True)
     for each in about["shares"]:
-        console.print(_shares_line(each, about["holders_from"]), markup=False, soft_wrap=True)
+        console.print(plain(_shares_line(each, about["holders_from"])), soft_wrap=True)
     warn(console, subject.assurance)
 
 
@@ -222,7 +228,7 @@ def _summary(about: dict[str, Any]) -> Iterator[str]:
             seats = f"{', '.join(each['released_to'])}; shards {each['released']} of version {each['version']} released to them"
             yield f"could be opened if these seats worked together: {seats}"
         if each["untold"] and not about["opened"]:
-            until = "" if each["until"] is None else f" until {_time(each['until'])}"
+            until = "" if each["until"] is None else f" until {moment(each['until'])}"
             gap = f"nobody here has the logs{until} of shards {each['unread']}, and {each['threshold']} open"
             yield f"whether it was opened with shares of version {each['version']} cannot be told: {gap}"
     if about["strangers"] and not about["opened"]:
@@ -234,8 +240,8 @@ def _summary(about: dict[str, Any]) -> Iterator[str]:
 
 
 def _shares_line(each: dict[str, Any], source: str) -> str:
-    until = "" if each["until"] is None else f" until {_time(each['until'])}"
-    since = f" from {_time(each['since'])}" if each["since"] else ""
+    until = "" if each["until"] is None else f" until {moment(each['until'])}"
+    since = f" from {moment(each['since'])}" if each["since"] else ""
     holders = ", ".join(f"{index} {address}" for index, address in enumerate(each["holders"], start=1))
     return f"shares of version {each['version']}{since}{until}, {each['threshold']} open (by {source}): {holders}"
 
@@ -262,9 +268,3 @@ def _row(looked: Looked) -> dict[str, Any]:
         "failure": looked.judged.failure,
         "undated": looked.judged.undated,
     }
-
-
-def _time(seconds: int) -> str:
-    if seconds > _LAST_YEAR:
-        return f"{seconds} s"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bytewise.cli.labels import warn
+from bytewise.cli.terminal import plain
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault, Unavailable
@@ -64,11 +65,11 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         for heading in ("shard", "account", "address", "says"):
             table.add_column(heading, overflow="fold")
         for shard in epoch["shards"]:
-            table.add_row(str(shard["index"]), shard["account"], shard["url"], shard["says"])
+            table.add_row(str(shard["index"]), shard["account"], plain(shard["url"]), plain(shard["says"]))
         console.print(table)
         warn(console, epoch["assurance"])
     for line in state["wrong"]:
-        console.print(line, style="red", markup=False, soft_wrap=True)
+        console.print(plain(line, "red"), soft_wrap=True)
 
 
 def _final(reader: DocketReader) -> int | None:

@@ -12,6 +12,7 @@ from bytewise.cli import key_erased, key_forks, key_init, key_log, key_shard
 from bytewise.cli.connect import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, address_book, chain_of
 from bytewise.protocol.ceremony import Plan, Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.keys import EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
@@ -97,8 +98,9 @@ def open_(
     opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
     write_network(network, opened)
     reader, epoch = DocketReader(client, opened), state.plan.epoch
-    label = reader.epoch_on_chain(epoch, reader.head()).assurance
-    print(f"key epoch {epoch}, shares of version {state.plan.version}, is in force and in {network}; assurance: {label}")
+    now = reader.epoch_on_chain(epoch, reader.head())
+    stands = "in force" if now.state is EpochState.ACTIVE else now.state.name
+    print(f"key epoch {epoch}, shares of version {state.plan.version}, is {stands} and in {network}; assurance: {now.assurance}")
 
 
 def put_in_force(client: Chain, book: Network, curator: LocalSigner, state: Ceremony, without: Collection[int] = ()) -> Network:

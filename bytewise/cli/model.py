@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from bytewise.cli.artifact_table import described
 from bytewise.cli.exits import Exit
+from bytewise.cli.terminal import plain
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.units import hex0x
@@ -97,7 +98,7 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
         return
     table = Table("", Column("", overflow="fold"), show_header=False, box=None)
     for name, value in described(manifest).items():
-        table.add_row(name, value)
+        table.add_row(name, plain(value))
     Console().print(table)
 
 
@@ -118,7 +119,7 @@ def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) ->
             loaded = load(artifact, tell)
             verify_bound(loaded)
     except ArtifactMismatch as error:
-        Console(stderr=True).print(str(error), style="red", markup=False)
+        Console(stderr=True).print(plain(str(error), "red"))
         raise typer.Exit(Exit.MISMATCH) from None
     print(hex0x(loaded.model_id))
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from bytewise.cli.connect import address_book, chain_of
+from bytewise.cli.terminal import printable
 from bytewise.cli.verify import Output
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, RpcRefused
 from bytewise.protocol.network import Network
@@ -131,11 +132,6 @@ def moment(unix_s: int) -> str:
     except (ValueError, OverflowError, OSError):
         # Anybody proposes any delay.
         return f"second {unix_s}"
-
-
-def printable(text: str) -> str:
-    """The text without control characters: anybody may propose anything, and a terminal obeys some."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _verify_balance(of: Office, who: Address, wei: int, what: str) -> int:

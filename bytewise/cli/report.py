@@ -10,6 +10,7 @@ from rich.text import Text
 from bytewise.cli.checking import PASS, Check, Conclusion, Rerun, Standing
 from bytewise.cli.exits import Exit
 from bytewise.cli.labels import warn
+from bytewise.cli.terminal import plain
 from bytewise.protocol.compare import DivergenceClass
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.units import Digest, hex0x
@@ -58,7 +59,7 @@ def show(
     for heading in ("check", "result", "detail"):
         table.add_column(heading)
     for check in checks:
-        table.add_row(check.name, Text(check.result, style="green" if check.result == PASS else "red"), Text(check.detail))
+        table.add_row(check.name, Text(check.result, style="green" if check.result == PASS else "red"), plain(check.detail))
     if standing is not None:
         told = ", ".join(f"{count} {name}" for name, count in standing.audits.items())
         verdict = "none" if standing.dispute is None else _VERDICTS[Verdict(standing.dispute.verdict)]
@@ -73,6 +74,6 @@ def show(
         console.print(Text(f"  receipt:      {where.claimed} {outcome.claimed_text!r}"))
         if where.gap is not None:
             console.print(Text(f"  the model's best logit is {float(where.gap):.6g} above its second"))
-    console.print(Text(f"{end.word}: {end.reason}", style=_COLOURS.get(end.exit, "bold yellow")))
+    console.print(plain(f"{end.word}: {end.reason}", _COLOURS.get(end.exit, "bold yellow")))
     if standing is not None:
         warn(console, standing.assurance)

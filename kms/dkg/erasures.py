@@ -1,7 +1,7 @@
 """What erasure statements of several shards add up to. Pure; who collects them asks the chain first.
 
 Of n shares, t of which open, all but t - 1 must be gone before nobody can put the key together from them: n - t + 1 statements.
-They are words, which nobody can check.
+They are words, which nobody can check. Shares of each version open together, so that of each version so many must be gone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from bytewise.protocol import digests
 from bytewise.protocol.ceremony import Erasure, SignedErasure, verify_erasure
-from bytewise.protocol.errors import ConfigurationError, Fault
+from bytewise.protocol.errors import ConfigurationError, Fault, TryAgain
 from bytewise.protocol.jobs import Contracts
-from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.network import DealtShares
 from bytewise.protocol.units import ZERO_DIGEST, Address
 
 
@@ -25,6 +26,8 @@ class Wanted:
     """Of which key epoch."""
     on_chain: EpochOnChain
     """The epoch now."""
+    version: int
+    """Of these shares."""
     holders: tuple[Address, ...]
     """Who had these shares, by index from 1."""
     threshold: int
@@ -53,26 +56,26 @@ class Counted:
     """Why it says nothing about the wanted shares; empty if it does."""
 
 
-def wanted_shares(contracts: Contracts, epoch: int, on_chain: EpochOnChain, before: EpochDocument | None) -> Wanted:
-    """The shares that `before` is the document of, or without it those that the chain's holders had until now.
+def wanted_shares(contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares]) -> tuple[Wanted, ...]:
+    """Each version of the shares that is to be gone: all before those in force, and of an ended epoch these, too.
 
-    `ConfigurationError` if the chain has no such epoch, if nothing of it was to be erased, or if `before` is of another key or
-    of the shares in force.
+    `dealt`: every version, as the chain told it when it was dealt. `ConfigurationError` if the chain has no such epoch, or if
+    nothing of it was to be erased; `TryAgain` if a version is missing.
     """
     name = f"key epoch {epoch}"
     if on_chain.state is EpochState.NONE:
         raise ConfigurationError(name, "the chain has none: are the statements of this network?")
     ended = on_chain.state in (EpochState.RETIRED, EpochState.COMPROMISED)
-    if before is None:
-        if not ended and on_chain.version == 0:
-            raise ConfigurationError(name, "is in force with the shares that it was made with: none was to be erased")
-        return Wanted(contracts, epoch, on_chain, on_chain.shards, on_chain.threshold)
-    record = before.record
-    if (record.epoch, record.public_key) != (epoch, on_chain.public_key) or before.commitments[:1] != (record.public_key,):
-        raise ConfigurationError("--before", f"is no document of the key of epoch {epoch}")
-    if not ended and b"".join(before.commitments) == on_chain.commitments:
-        raise ConfigurationError("--before", "is the document of the shares in force: name the one of before")
-    return Wanted(contracts, epoch, on_chain, tuple(each.address for each in record.shards), len(before.commitments))
+    if not ended and on_chain.version == 0:
+        raise ConfigurationError(name, "is in force with the shares that it was made with: none was to be erased")
+    if [each.version for each in dealt] != list(range(on_chain.version + 1)):
+        shown = ", ".join(str(each.version) for each in dealt) or "none"
+        raise TryAgain("chain", f"of {on_chain.version + 1} versions of the shares of {name} the node shows {shown}")
+    return tuple(
+        Wanted(contracts, epoch, on_chain, each.version, tuple(holder.address for holder in each.holders), each.threshold)
+        for each in dealt
+        if ended or each.version < on_chain.version
+    )
 
 
 def judge(signed: SignedErasure, wanted: Wanted) -> Counted:

@@ -1,25 +1,29 @@
 """`bytewise kms log verify` where something fails: what is found at one shard is told, whatever happens to the others."""
 
+import contextlib
 import json
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import delete, update
 
-from bytewise.cli import key_log
+from bytewise.cli import key_log, key_log_look
 from bytewise.cli.exits import Exit
 from bytewise.cli.key_log_look import Court as Judge
 from bytewise.cli.key_log_look import worst
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.network import CodeHash
-from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.tables_keys import ReleaseRow
 from chain.book import contracts, write_network
+from kms import log_copy
+from kms.log_copy import LogCopy
 from kms.log_rights import Seen, judge
 from tests.unit.cli.test_key_log import Site, site
 from tests.unit.kms.court import Court
 from tests.unit.kms.memory_chain import NOW
+from tests.unit.kms.trickling import trickling
 from tests.unit.verifier.town import NETWORK
 
 __all__ = ["site"]
@@ -154,3 +158,35 @@ def test_the_worst_of_several_codes_ends_the_verb() -> None:
     for place, code in enumerate(order):
         assert worst(reversed(order[place:])) is code
     assert worst(()) is Exit.OK
+
+
+@pytest.mark.e2e
+def test_a_shard_whose_answer_never_ends_hides_nothing_of_another(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_log_look, "TIMEOUT_S", 1.0)
+    with site.world.serving(*site.shards.items()):
+        cut(site)
+    slow = site.world.settings.shards[1].folder, site.world.ports[1]
+    with site.world.serving((1, site.shards[1])), trickling(*slow):
+        assert site.log("verify") == Exit.MISMATCH
+    said = site.said()
+    assert "ends before record 1" in said and "shard 2 shows no log: [R-52]" in said and "looked at shard 1, 0x" in said
+
+
+@pytest.mark.e2e
+def test_a_log_that_was_not_read_to_its_end_tells_of_no_receipt_that_it_was_not_opened(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control: the next run reads the rest, and the receipt on it was opened."""
+    monkeypatch.setattr(log_copy, "MAX_PAGES", 1)
+    cases = [site.opened() for _ in range(2)]
+    book = replace(NETWORK, epochs=(site.world.document,))
+    for shard in site.shards.values():
+        copy = LogCopy(site.folder / "logs", 1, shard.info().shard)
+        with contextlib.suppress(TryAgain):
+            copy.extend(lambda first, shard=shard: shard.log(0).entries[first : first + 1], book.epochs_domain)  # type: ignore[misc]
+    assert site.log("show", hex0x(cases[1].id)) == Exit.INCONCLUSIVE
+    assert "cannot be told" in site.said()
+    monkeypatch.undo()
+    with site.world.serving(*site.shards.items()):
+        assert site.log("verify") == Exit.OK
+    assert site.log("show", hex0x(cases[1].id)) == Exit.OK

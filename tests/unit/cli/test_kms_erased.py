@@ -1,18 +1,21 @@
 """`bytewise kms erased`: what shards say that they erased, held against a chain; and what it takes of each lie."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bytewise.cli import key_erased
 from bytewise.cli.exits import Exit
 from bytewise.protocol.ceremony import Erasure, SignedErasure, erasure_digest
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
+from bytewise.protocol.errors import ConfigurationError, TryAgain
+from bytewise.protocol.keys import EpochOnChain, EpochState
+from bytewise.protocol.network import DealtShares, Holder
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service.clock import SystemClock
 from chain.calls import measured
 from chain.epoch_acts import retire_epoch
@@ -51,15 +54,20 @@ def test_a_retired_key_is_out_of_reach_once_all_but_a_threshold_said_so(site: Si
     first, second = erased_at(site, 1), erased_at(site, 2)
     site.said()
     assert site.kms("erased", *files(first, first)) == Exit.INCONCLUSIVE
-    assert "1 of 3 shards say so; 2 must" in (told := site.said()) and "missing are shards 2, 3" in told
+    assert "version 0: 1 of 3 shards say so; 2 must" in (told := site.said()) and "missing are shards 2 0x" in told
     assert site.kms("erased", *files(first, second)) == Exit.OK
-    assert "2 of 3 shards say so" in (told := site.said()) and "out of reach, if they kept their word: the key of epoch 1" in told
+    assert (
+        "version 0: 2 of 3 shards say so" in (told := site.said())
+        and "out of reach, if they kept their word: the key of epoch 1" in told
+    )
     assert "NOT" not in told and "has no share of the epoch since" in told
     forged = site.folder / "forged.json"
     forged.write_bytes(second.read_bytes().replace(b'"erased":1', b'"erased":9'))
     assert site.kms("erased", *files(first, second, forged), "--output", "json") == Exit.MISMATCH
     state = json.loads(site.said())
-    assert (state["state"], state["said"], state["needed"], state["enough"]) == ("RETIRED", [1, 2], 2, True)
+    (shares,) = state["versions"]
+    assert (state["state"], shares["said"], shares["needed"], state["enough"]) == ("RETIRED", [1, 2], 2, True)
+    assert len(shares["missing"]) == 1 and shares["enough"]
     assert [bool(each["false"]) for each in state["statements"]] == [False, False, True]
     forged.write_bytes(b"{}")
     assert site.kms("erased", *files(forged)) == Exit.USAGE
@@ -106,12 +114,24 @@ def said(world: World, index: int, **changes: object) -> SignedErasure:
     return SignedErasure(statement, signer.address, signer.sign(erasure_digest(statement)))
 
 
+def dealt(world: World, version: int, holders: Sequence[Address] = (), threshold: int = 2) -> DealtShares:
+    """A version as the chain tells it; of the three shards, if nobody else is named."""
+    own = [each.address for each in world.document.record.shards]
+    return DealtShares(U64(1), version, U64(version), threshold, tuple(Holder(each, "", "") for each in holders or own))
+
+
+def before(world: World, found: EpochOnChain) -> Wanted:
+    """The shares of before the first refresh."""
+    (wanted,) = wanted_shares(CONTRACTS, 1, found, (dealt(world, 0), dealt(world, 1)))
+    return wanted
+
+
 def counted(wanted: Wanted, *signed: SignedErasure) -> list[int]:
     return sorted(count([judge(each, wanted) for each in signed], wanted))
 
 
 def test_what_counts_for_old_shares_is_a_word_about_the_version_in_force(world: World) -> None:
-    wanted = wanted_shares(CONTRACTS, 1, on_chain(world), None)
+    wanted = before(world, on_chain(world))
     assert counted(wanted, said(world, 1), said(world, 3), said(world, 3)) == [1, 3] and wanted.needed == 2
     assert counted(wanted, said(world, 2, kept=ZERO_DIGEST)) == [2], "who has none has no old one"
     for wrong in ({"version": 0}, {"version": 2}, {"kept": Digest(b"\x01" * 32)}):
@@ -121,13 +141,13 @@ def test_what_counts_for_old_shares_is_a_word_about_the_version_in_force(world: 
 
 @pytest.mark.parametrize("changes", [{"chain_id": U256(1)}, {"key_epochs": CONTRACTS.anchor}])
 def test_a_word_about_another_network_is_none_about_this(world: World, changes: dict[str, object]) -> None:
-    wanted = wanted_shares(CONTRACTS, 1, on_chain(world), None)
+    wanted = before(world, on_chain(world))
     assert "is about chain" in judge(said(world, 1, **changes), wanted).false
     assert counted(wanted, said(world, 1, **changes)) == []
 
 
 def test_a_word_in_anothers_name_is_false_and_a_strangers_does_not_count(world: World) -> None:
-    wanted = wanted_shares(CONTRACTS, 1, on_chain(world), None)
+    wanted = before(world, on_chain(world))
     borrowed = replace(said(world, 1), shard=signer_of(world, 2).address)
     assert "did not sign it" in judge(borrowed, wanted).false
     stranger = LocalSigner(b"\x51" * 32)
@@ -137,31 +157,44 @@ def test_a_word_in_anothers_name_is_false_and_a_strangers_does_not_count(world: 
 
 @pytest.mark.parametrize("state", [EpochState.RETIRED, EpochState.COMPROMISED])
 def test_at_the_end_of_an_epoch_only_who_has_nothing_counts(world: World, state: EpochState) -> None:
-    wanted = wanted_shares(CONTRACTS, 1, on_chain(world, state), None)
-    assert counted(wanted, said(world, 1), said(world, 2, kept=ZERO_DIGEST)) == [2]
+    for wanted in wanted_shares(CONTRACTS, 1, on_chain(world, state), (dealt(world, 0), dealt(world, 1))):
+        assert counted(wanted, said(world, 1), said(world, 2, kept=ZERO_DIGEST)) == [2]
 
 
-def test_who_had_the_shares_before_is_counted_by_their_document(world: World) -> None:
-    """The key moved to one other shard: the three of before have to say it, under their own threshold."""
-    moved = replace(on_chain(world), shards=(CURATOR.address, signer_of(world, 1).address))
-    wanted = wanted_shares(CONTRACTS, 1, moved, world.document)
-    assert (wanted.needed, len(wanted.holders)) == (2, 3)
-    assert counted(wanted, said(world, 1), said(world, 3, kept=ZERO_DIGEST)) == [1, 3]
-    assert counted(wanted_shares(CONTRACTS, 1, moved, None), said(world, 3, kept=ZERO_DIGEST)) == []
+def test_who_had_the_shares_before_has_to_say_it_under_their_own_threshold(world: World) -> None:
+    """The key moved to one of the three and to another, then to others with a higher threshold."""
+    other = [LocalSigner(bytes([each]) * 32) for each in (81, 82, 83)]
+    moved = dealt(world, 1, [signer_of(world, 1).address, CURATOR.address], 2)
+    now = replace(on_chain(world), version=2, threshold=3)
+    newest = dealt(world, 2, [each.address for each in other], 3)
+    first, second = wanted_shares(CONTRACTS, 1, now, (dealt(world, 0), moved, newest))
+    assert (first.needed, len(first.holders), second.needed, len(second.holders)) == (2, 3, 1, 2)
+    plain = said(world, 1, version=2).statement
+    strangers = [SignedErasure(plain, each.address, each.sign(erasure_digest(plain))) for each in other]
+    assert counted(first, *strangers) == counted(second, *strangers) == [], "they never had these shares"
+    words = said(world, 1, version=2, kept=ZERO_DIGEST), said(world, 3, version=2, kept=ZERO_DIGEST)
+    assert counted(first, *words) == [1, 3] and counted(second, *words) == [1]
 
 
-def other_key(document: EpochDocument) -> EpochDocument:
-    return replace(document, record=replace(document.record, public_key=document.record.shards[0].verification_key))
+def test_words_of_who_never_had_the_old_shares_are_not_enough(world: World) -> None:
+    """What is told of them has no date that no calendar has, and names who has to say it."""
+    plain = said(world, 1, at=U64(2**50)).statement
+    new = [LocalSigner(bytes([each]) * 32) for each in (81, 82, 83)]
+    words = [SignedErasure(plain, each.address, each.sign(erasure_digest(plain))) for each in new]
+    (wanted,) = wanted_shares(CONTRACTS, 1, on_chain(world), (dealt(world, 0), dealt(world, 1, [each.address for each in new])))
+    counts = count([judge(each, wanted) for each in words], wanted)
+    told = "\n".join(key_erased._summed([wanted], [counts]))
+    assert "version 0: 0 of 3 shards say so; 2 must" in told and f"missing are shards 1 {signer_of(world, 1).address}" in told
+    assert "\nNOT out of reach: the shares of epoch 1 before those in force" in told
+    far = key_erased._told(Path("x"), judge(said(world, 1, at=U64(2**50)), wanted))
+    assert f"since {2**50} s; 1 files erased" in far
 
 
 def test_what_cannot_be_counted_is_asked_wrongly(world: World) -> None:
-    document = world.document
     with pytest.raises(ConfigurationError, match="the chain has none"):
-        wanted_shares(CONTRACTS, 1, on_chain(world, EpochState.NONE), None)
+        wanted_shares(CONTRACTS, 1, on_chain(world, EpochState.NONE), ())
     with pytest.raises(ConfigurationError, match="none was to be erased"):
-        wanted_shares(CONTRACTS, 1, on_chain(world, version=0), None)
-    with pytest.raises(ConfigurationError, match="the document of the shares in force"):
-        wanted_shares(CONTRACTS, 1, on_chain(world, version=0), document)
-    for wrong in (other_key(document), replace(document, record=replace(document.record, epoch=U64(2)))):
-        with pytest.raises(ConfigurationError, match="is no document of the key of epoch 1"):
-            wanted_shares(CONTRACTS, 1, on_chain(world), wrong)
+        wanted_shares(CONTRACTS, 1, on_chain(world, version=0), (dealt(world, 0),))
+    for shown in ((), (dealt(world, 1),), (dealt(world, 0),)):
+        with pytest.raises(TryAgain, match="of 2 versions of the shares of key epoch 1 the node shows"):
+            wanted_shares(CONTRACTS, 1, on_chain(world), shown)

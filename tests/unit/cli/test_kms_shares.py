@@ -5,20 +5,60 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from bytewise.cli import key_status
 from bytewise.cli.exits import Exit
-from bytewise.protocol.units import Digest
-from chain.epoch_acts import reshare_epoch
+from bytewise.protocol.errors import ChainReverted, ShardRefused
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.keys import EpochState, ShardInfo
+from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
+from chain.epoch_acts import Signed, open_epoch, reshare_epoch
 from kms import release, renewed
 from tests.anvil import Anvil
 from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site, dealt_again, signatures
 from tests.unit.kms import test_renewed as renewal
+from tests.unit.kms.memory_chain import VOTER
 
 
 @pytest.fixture
 def site(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
     return Site(anvil, tmp_path, capsys)
+
+
+@pytest.mark.e2e
+def test_an_epoch_that_was_only_announced_is_in_force_with_the_shares_that_were_dealt_again(site: Site) -> None:
+    document, client = site.dealt(), site.anvil.client
+    chain = reader(site.anvil, site.network)
+    none = Signed(Digest(b"\x01" * 32), [])
+    with pytest.raises(ChainReverted, match="TooFewSigned"):
+        open_epoch(client, site.network, CURATOR, document, site.policy.digest, none, chain.epoch_on_chain(2, chain.head()))
+    again = dealt_again(document)
+    signed = signatures(site, again, 1, Digest(b"\x02" * 32))
+    for state in (EpochState.PENDING, EpochState.ACTIVE):
+        found = chain.epoch_on_chain(2, chain.head())
+        assert found.state is state
+        reshare_epoch(client, site.network, CURATOR, again, signed, found)
+    assert chain.epoch_on_chain(2, chain.head()).commitments == b"".join(again.commitments)
+
+
+HOSTILE = "all well[/nothing] [bold]\x1b[2J"
+
+
+def test_what_a_shard_says_of_itself_neither_stops_nor_paints_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(_: ShardRecord) -> ShardInfo:
+        raise ShardRefused("https://shard", HOSTILE)
+
+    record = ShardRecord(1, VOTER, HOSTILE, "", "", Blob(b""))
+    says, wrong = key_status._said(record, 1, ZERO_DIGEST, ask, ())
+    assert wrong
+    row = {"index": 1, "account": VOTER, "url": HOSTILE, "says": says}
+    epoch = {"epoch": 1, "state": "ACTIVE", "version": 0, "threshold": 2, "assurance": "simulated", "kind": "plain"}
+    state = {"block": 1, "active_epoch": 1, "epochs": [{**epoch, "confirmed": True, "shards": [row]}], "wrong": [says]}
+    key_status.show(state, Console(width=200))
+    said = capsys.readouterr().out
+    assert said.count("all well[/nothing] [bold]\N{REPLACEMENT CHARACTER}[2J") == 3 and "\x1b" not in said
 
 
 @pytest.mark.e2e

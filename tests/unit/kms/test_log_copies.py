@@ -2,17 +2,19 @@
 
 import fcntl
 import threading
+import time
 
 import pytest
 
 from bytewise.protocol.appraisal import GpuUse
-from bytewise.protocol.encoding import decode
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ReleaseLogBroken, TryAgain
-from bytewise.protocol.keys import SignedRelease
+from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.units import U64
 from kms import log_copy
-from kms.log_copy import LogCopy
+from kms.log_copy import LogCopy, pages_of
+from kms.shard_client import ShardClient
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.test_release_log import DOMAIN, Entries, copy, grounded, logged, paged, signed
 from tests.unit.kms.world import World
@@ -77,3 +79,43 @@ def test_a_log_that_is_longer_than_one_run_takes_is_not_called_whole(
     with pytest.raises(TryAgain, match="run this again for the rest"):
         copy.extend(paged(logged, 1), DOMAIN)
     assert copy.extend(paged(logged, 1), DOMAIN).next_index == 3
+
+
+def test_of_a_liar_who_always_shows_another_record_some_are_kept_and_a_torn_line_spoils_none(
+    world: World, logged: Entries, copy: LogCopy
+) -> None:
+    copy.extend(paged(logged), DOMAIN)
+    evidence, others = (
+        copy.path.with_suffix(".contradicts"),
+        [signed(world, logged[2], decided_at=U64(NOW - n)) for n in range(1, 12)],
+    )
+    for number, other in enumerate(others):
+        with pytest.raises(ReleaseLogBroken, match=f"record 2 .*see {evidence.name}"):
+            copy.extend(paged((*logged[:2], other)), DOMAIN)
+        if number == 1:
+            with evidence.open("ab") as file:
+                file.write(b'{"half')
+    kept = [decode(SignedRelease, line) for line in evidence.read_bytes().splitlines()]
+    assert kept == others[: log_copy.MAX_PROOFS]
+
+
+def test_a_shard_has_so_long_in_all_and_what_came_is_kept(
+    world: World, logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page is in time, and there is one after the other."""
+    monkeypatch.setattr(log_copy, "WAIT_S", 0.5)
+    asked: list[float] = []
+
+    class Slow(ShardClient):
+        def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
+            asked.append(timeout_s or 0)
+            time.sleep(0.3)
+            first = int(path.rpartition("=")[2])
+            return encode(ReleaseLog(logged[first : first + 1]))
+
+    with Slow(world.document.record.shards[0]) as client:
+        with pytest.raises(TryAgain, match="of waiting: run this again for the rest"):
+            copy.extend(pages_of(client, 1, 20.0), DOMAIN)
+        assert asked[0] == 0.5 and asked[1] < 0.25 and len(asked) == 2 and len(copy.read(DOMAIN)[0]) == 2
+        monkeypatch.setattr(log_copy, "WAIT_S", 120.0)
+        assert copy.extend(pages_of(client, 1, 20.0), DOMAIN).next_index == 3 and asked[2] == 20.0
