@@ -8,7 +8,7 @@ import typer
 
 from bytewise.cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, receipt_argument
 from bytewise.cli.exits import Exit
-from bytewise.cli.key_log_look import court_of, judged, known_of, known_or_booked, look, worst
+from bytewise.cli.key_log_look import Looked, court_of, judged, known_of, known_or_booked, look, worst
 from bytewise.cli.key_log_table import Subject, print_found, print_progress, print_story
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError
@@ -61,13 +61,13 @@ def verify(
     book = address_book(network)
     record, client = _epoch(book, epoch), _client(book, rpc)
     known = known_or_booked(book, record, client)
-    looked = []
+    looked, tell = [], print_progress if output is Output.TABLE else _tell_nobody
     for each in known.history.holders().values():
         looked.append(look(book, known.history, each, LogCopy(logs, record.epoch, each.address)))
-        print_progress(looked[-1])
+        tell(looked[-1])
     # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
     court = court_of(known)
-    found = judged(looked, court, print_progress if rpc else lambda _: None)
+    found = judged(looked, court, tell if rpc else _tell_nobody)
     print_found(record, found, court.failure, output)
     raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
 
@@ -109,6 +109,10 @@ def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iter
     for shard in dict.fromkeys((*history.holders(), *strangers)):
         copy = LogCopy(logs, epoch, shard)
         yield Kept(shard, copy.read(book.epochs_domain)[0], copy.seen_at())
+
+
+def _tell_nobody(_: Looked) -> None:
+    """Who reads JSON reads all of it at the end."""
 
 
 def _client(book: Network, rpc: list[str] | None) -> Chain | None:

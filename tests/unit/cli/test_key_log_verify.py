@@ -178,7 +178,8 @@ def test_a_log_that_was_not_read_to_its_end_tells_of_no_receipt_that_it_was_not_
 ) -> None:
     """Control: the next run reads the rest, and the receipt on it was opened."""
     monkeypatch.setattr(log_copy, "MAX_PAGES", 1)
-    cases = [site.opened() for _ in range(2)]
+    with site.world.serving(*site.shards.items()):
+        cases = [site.opened() for _ in range(2)]
     book = replace(NETWORK, epochs=(site.world.document,))
     for shard in site.shards.values():
         copy = LogCopy(site.folder / "logs", 1, shard.info().shard)

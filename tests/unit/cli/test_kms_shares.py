@@ -50,10 +50,10 @@ def test_what_a_shard_says_of_itself_neither_stops_nor_paints_the_terminal(capsy
     def ask(_: ShardRecord) -> ShardInfo:
         raise ShardRefused("https://shard", HOSTILE)
 
-    record = ShardRecord(1, VOTER, HOSTILE, "", "", Blob(b""))
+    record = ShardRecord(1, VOTER.address, HOSTILE, "", "", Blob(b""))
     says, wrong = key_status._said(record, 1, ZERO_DIGEST, ask, ())
     assert wrong
-    row = {"index": 1, "account": VOTER, "url": HOSTILE, "says": says}
+    row = {"index": 1, "account": VOTER.address, "url": HOSTILE, "says": says}
     epoch = {"epoch": 1, "state": "ACTIVE", "version": 0, "threshold": 2, "assurance": "simulated", "kind": "plain"}
     state = {"block": 1, "active_epoch": 1, "epochs": [{**epoch, "confirmed": True, "shards": [row]}], "wrong": [says]}
     key_status.show(state, Console(width=200))
