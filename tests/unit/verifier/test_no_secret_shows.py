@@ -18,7 +18,7 @@ COULD_BE_SECRET = re.compile(r"\b(bytes|bytearray|Blob|int|ndarray|EccPoint|Requ
 NO_SECRETS = {
     "kms.dkg.authority.Trust": {"chain_id"},
     "kms.dkg.dealing.Opening": {"commitments", "e", "f"},
-    "kms.dkg.erasures.Wanted": {"epoch", "threshold"},
+    "kms.dkg.erasures.Wanted": {"epoch", "threshold", "version"},
     # What a ceremony's log says is public, and so is what follows from it.
     "kms.dkg.result.Result": {"qualified", "dealt", "commitments"},
     "kms.dkg.state.Ceremony": {
