@@ -23,7 +23,7 @@ from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, S
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.storage.releases import ReleaseRecords
-from kms import keyring
+from kms import keyring, tenancy
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, is_over
 from kms.files import create, wipe, write_whole
@@ -109,11 +109,15 @@ def restore(
 
     Without a view of the chain no share comes back: then the other shards repair it (`Purpose.REPAIR`).
     `StaleBackup`, and nothing is written, if the log is older than the file, or a share that the chain asks of this shard is not
-    in it. `ConfigurationError` if the folder has other keys, or the storage key is elsewhere and does not open the share.
+    in it. `ConfigurationError` if the folder has other keys or somebody uses it, or the storage key is elsewhere and does not
+    open the share.
     """
     backup = open_backup(file, key)
     _verify_logs(backup, records)
-    with _drafted(folder / keyring.RESTORING) as draft:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tenancy.alone(folder) as served, _drafted(folder / keyring.RESTORING) as draft:
+        if served is not None:
+            raise ConfigurationError(str(folder), "a process serves from it: stop that one first; nothing was written")
         for each in backup.files:
             write_whole(draft / Path(each.name).name, each.content)
         dropped = tuple(sorted(_drop_stale(draft, backup.shard, view, sealing)))

@@ -49,7 +49,7 @@ from kms.grounds import grounds_of
 from kms.keyring import HeldShare
 from kms.policy import Admitted
 from kms.refusals import Quota
-from kms.renewed import Find, Renewal, shares_in_force
+from kms.renewed import Find, Renewal, SharesInForce, shares_in_force
 from kms.tenancy import Held, unsaid
 
 ADMISSIONS = 4
@@ -127,11 +127,17 @@ class Shard:
             if now < self._look_again:
                 return
             self._look_again = now + LOOK_S
-        self._renewal.lost_sight()
         try:
-            self._renewal.follow(self._view.shares(self._document.record.epoch))
+            self._renewal.follow(self._meant())
         except BytewiseError as error:
             telemetry.log_error("kms.would_not_answer", error)
+
+    def _meant(self) -> SharesInForce:
+        try:
+            return self._view.shares(self._document.record.epoch)
+        except BytewiseError:
+            self._renewal.lost_sight()
+            raise
 
     def log(self, first: int, epoch: int | None = None) -> ReleaseLog:
         """Release records from index `first` on, a bounded page of them; of the epoch that is served, or of one that was."""
@@ -146,9 +152,9 @@ class Shard:
         finally:
             self._admissions.release()
         facts = policy.verify_not_ahead(self._view.read(request.ticket, request.batch_id), self._clock.now())
-        share = self._follow(facts)
-        signed = self._decide(request, admitted, facts)
-        return self._answer(request, admitted, signed, share)
+        with self._renewal.using(self._meant_by(facts)) as share:
+            signed = self._decide(request, admitted, facts)
+            return self._answer(request, admitted, signed, share)
 
     def _admit(self, body: bytes, peer: Attested) -> tuple[ReleaseRequest, Admitted]:
         if len(body) > MAX_RELEASE_BODY_BYTES:
@@ -160,11 +166,11 @@ class Shard:
         hybrid.verify_for(admitted.envelope, self._document.record, request.ticket.receipt_id)
         return request, admitted
 
-    def _follow(self, facts: ChainFacts) -> HeldShare:
+    def _meant_by(self, facts: ChainFacts) -> SharesInForce:
         ours = self._document.record
         if (facts.public_key, facts.assurance, facts.hybrid) != (ours.public_key, ours.assurance, ours.hybrid):
             raise ConfigurationError("epoch document", f"the chain shows another key epoch at block {facts.number}")
-        return self._renewal.follow(shares_in_force(facts))
+        return shares_in_force(facts)
 
     def _decide(self, request: ReleaseRequest, admitted: Admitted, facts: ChainFacts) -> SignedRelease:
         policy.verify_waited(self._appraisal, admitted.peer.evidence, facts)

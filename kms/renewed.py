@@ -3,9 +3,11 @@
 Both follow the chain, so that nobody has to restart at the moment when new shares count. Files follow at leisure.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -63,7 +65,7 @@ class _Doubt(NamedTuple):
     version: int
     commitments: bytes
     number: int
-    """Block at which it first showed them since it last showed others."""
+    """The first block at which it showed them since it last showed others."""
     since: float
     """When that was."""
 
@@ -72,7 +74,7 @@ class Renewal:
     """The share that a running shard answers with: the one that the chain means. Methods are thread-safe."""
 
     def __init__(self, document: EpochDocument, share: HeldShare, find: Find, tell: tenancy.Held = tenancy.unsaid) -> None:
-        """`tell`: told, now and after each change, of what share there is no other in memory."""
+        """`tell`: told, now and after each change, of what share there is no other in memory, or b"" where there is one."""
         self._record = document.record
         self._share = share
         self._find = find
@@ -81,6 +83,8 @@ class Renewal:
         self._version: int | None = None
         self._in_force: bool | None = None
         self._doubt: _Doubt | None = None
+        self._users: Counter[bytes] = Counter()
+        """Requests that are being answered, by the commitments that their share fits."""
         self._lock = threading.Lock()
         tell(self._fits)
 
@@ -99,6 +103,22 @@ class Renewal:
         with self._lock:
             self._in_force = None
 
+    @contextlib.contextmanager
+    def using(self, meant: SharesInForce) -> Iterator[HeldShare]:
+        """The share to answer a request with, as `follow` gives it; until it is answered, no other is said to be the only one."""
+        with self._lock:
+            share, fits = self._followed(meant), self._fits
+            self._users[fits] += 1
+        try:
+            yield share
+        finally:
+            with self._lock:
+                self._users[fits] -= 1
+                if not self._users[fits]:
+                    del self._users[fits]
+                    if fits != self._fits:
+                        self._say()
+
     def follow(self, meant: SharesInForce) -> HeldShare:
         """The share that the chain means, out of the folder if it is another than before.
 
@@ -106,14 +126,21 @@ class Renewal:
         shares that the chain means are for others, or this shard's place is another.
         """
         with self._lock:
-            self._in_force = False
-            if meant.commitments != self._fits:
-                self._share = self._renewed(meant)
-                self._fits = bytes(meant.commitments)
-                self._tell(self._fits)
-                telemetry.log("kms.share_renewed", epoch=self._record.epoch, block=meant.number, version=meant.version)
-            self._version, self._doubt, self._in_force = meant.version, None, True
-            return self._share
+            return self._followed(meant)
+
+    def _followed(self, meant: SharesInForce) -> HeldShare:
+        self._in_force = False
+        if meant.commitments != self._fits:
+            self._share = self._renewed(meant)
+            self._fits = bytes(meant.commitments)
+            self._say()
+            telemetry.log("kms.share_renewed", epoch=self._record.epoch, block=meant.number, version=meant.version)
+        self._version, self._doubt, self._in_force = meant.version, None, True
+        return self._share
+
+    def _say(self) -> None:
+        # A request that began before answers with the share of then, however long that takes: nobody waits for it here.
+        self._tell(self._fits if self._users.keys() <= {self._fits} else b"")
 
     def _renewed(self, meant: SharesInForce) -> HeldShare:
         what = f"shares of key epoch {self._record.epoch}"
@@ -132,7 +159,9 @@ class Renewal:
     def _verify_settled(self, meant: SharesInForce, version: int) -> SharesInForce:
         """Versions only grow, so the node is behind, or one of its answers was false: who knows which?"""
         first, now = self._doubt, time.monotonic()
-        if first is None or (first.version, first.commitments) != (meant.version, meant.commitments):
+        # An earlier block than the first: either of them may be the false one, so that the wait begins anew.
+        is_other = first is None or (first.version, first.commitments) != (meant.version, meant.commitments)
+        if first is None or is_other or meant.number < first.number:
             first = self._doubt = _Doubt(meant.version, meant.commitments, meant.number, now)
             telemetry.log(
                 "kms.chain_contradicts", epoch=self._record.epoch, block=meant.number, before=version, version=meant.version

@@ -1,4 +1,5 @@
-"""Who uses a shard's folder: the process that serves from it, which says what share it has in memory, or one that erases.
+"""Who uses a shard's folder: the process that serves from it, which says what share it has in memory, or one that erases or
+restores.
 
 A word that shares are erased is true only if no process has them any more. The lock is the kernel's: it ends with the process
 that has it, however that ends.
@@ -18,8 +19,12 @@ from bytewise.service import telemetry
 LOCK = "serving.lock"
 """In the folder: locked while somebody uses it, with the digest of what who serves has, as hex."""
 
+CHANGING = "changing.lock"
+"""In the folder: locked while somebody erases or restores in it."""
+
 Held = Callable[[bytes], None]
-"""Told the commitments of the share that a process has in memory, one after the other, as soon as it has no other."""
+"""Told the commitments of the share that a process has in memory, one after the other, as soon as it has no other; b"" while it
+has others, too."""
 
 
 def unsaid(_commitments: bytes) -> None:
@@ -32,8 +37,8 @@ def serving(folder: Path) -> Iterator[Held]:
 
     `ConfigurationError` if another process serves from the folder, or erases in it.
     """
-    with _opened(folder) as lock:
-        if not _locked(lock):
+    with _opened(folder / LOCK) as lock:
+        if not _locked(lock, folder / LOCK):
             raise ConfigurationError(str(folder), "another process serves from it or erases in it: stop that one first")
         try:
             os.pwrite(lock, ZERO_DIGEST.hex().encode(), 0)
@@ -42,7 +47,8 @@ def serving(folder: Path) -> Iterator[Held]:
 
         def held(commitments: bytes) -> None:
             try:
-                os.pwrite(lock, digests.keccak256(commitments).hex().encode(), 0)
+                said = digests.keccak256(commitments) if commitments else ZERO_DIGEST
+                os.pwrite(lock, said.hex().encode(), 0)
             except OSError as error:
                 # Who erases then finds what was said before, and refuses.
                 telemetry.log("kms.tenancy_unsaid", why=error.strerror)
@@ -52,31 +58,42 @@ def serving(folder: Path) -> Iterator[Held]:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[Digest | None]:
-    """For a process that erases, beside which none begins to serve: None if none does.
+    """For a process that erases or restores, beside which no other does and none begins to serve: None if none serves.
 
     While one serves, keccak256 of the commitments of the one share that it has in memory; zero if it did not say.
+    `ConfigurationError` if another process erases or restores in the folder.
     """
-    with _opened(folder) as lock:
-        yield None if _locked(lock) else _said(lock)
+    # Beside who serves, the lock of that one keeps nobody apart.
+    with _opened(folder / CHANGING) as changing:
+        if not _locked(changing, folder / CHANGING):
+            raise ConfigurationError(str(folder), "another process erases or restores in it: run this again when that ended")
+        with _opened(folder / LOCK) as lock:
+            yield None if _locked(lock, folder / LOCK) else _said(lock)
 
 
 @contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _opened(path: Path) -> Iterator[int]:
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except PermissionError as error:
+        do = "run this as its owner; where another user's command left it there, change its owner to the shard's user"
+        raise ConfigurationError(str(path), f"{error.strerror}: {do}") from None
     except OSError as error:
-        raise ConfigurationError(str(folder / LOCK), error.strerror) from None
+        raise ConfigurationError(str(path), error.strerror) from None
     try:
         yield lock
     finally:
         os.close(lock)
 
 
-def _locked(lock: int) -> bool:
+def _locked(lock: int, path: Path) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        do = "the shard's folder must be on a file system that locks files (flock): move it to a local disk"
+        raise ConfigurationError(str(path), f"{error.strerror}: {do}") from None
     return True
 
 

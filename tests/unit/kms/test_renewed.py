@@ -19,7 +19,7 @@ from kms.curve import GENERATOR, decode_point, encode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
 from kms.release import LOOK_S, Shard
-from kms.renewed import SETTLE_S, as_dealt
+from kms.renewed import SETTLE_S, SharesInForce, as_dealt
 from kms.shares import combine_values, split
 from tests.unit.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.unit.kms.test_client import Blame
@@ -157,6 +157,24 @@ def test_a_shard_that_one_false_answer_misled_serves_again_without_a_restart(
     assert verify_partial(given, 1, key, base, case.id), "the share that the chain means"
 
 
+def test_a_false_block_number_keeps_no_shard_away_from_true_shares(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two false answers: shares that the chain never took, then the true ones at a block that is far away."""
+    hands = Hands(monkeypatch)
+    case, shard, facts, abandoned = fresh.case(), fresh.shard(1), fresh.chain.facts, dealt_again(fresh, 1)
+    fresh.chain.open(case)
+    mean(fresh, abandoned, version=1)
+    fresh.release(shard, case)
+    for number in (10**9, 101):
+        fresh.chain.facts = replace(facts, number=number)
+        with pytest.raises(TryAgain, match="was shown before"):
+            fresh.release(shard, case)
+    hands.now += SETTLE_S
+    with pytest.raises(TryAgain, match="was shown before"):
+        fresh.release(shard, case)
+    pass_blocks(fresh)
+    fresh.release(shard, case)
+
+
 def test_a_later_block_alone_or_an_answer_between_two_others_brings_no_share_back(
     fresh: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +223,22 @@ def test_info_says_which_shares_are_served_and_whether_the_chain_means_them(
     hands.now -= LOOK_S
     fresh.chain.away = True
     assert told()[2] is True, "who only asks what it serves cannot make it read the chain all the time"
+
+
+def test_info_says_what_the_chain_last_said_while_somebody_elses_look_is_under_way(
+    fresh: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands, shard, seen = Hands(monkeypatch), fresh.shard(1), []
+    assert shard.info().in_force is True
+    hands.now += LOOK_S
+    shares = fresh.chain.shares
+
+    def slow(epoch: int) -> SharesInForce:
+        seen.append(shard.info().in_force)
+        return shares(epoch)
+
+    monkeypatch.setattr(fresh.chain, "shares", slow)
+    assert shard.info().in_force is True and seen == [True]
 
 
 def test_a_key_that_moved_to_other_shards_or_places_is_not_ours_to_serve(fresh: World) -> None:

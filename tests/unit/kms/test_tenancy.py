@@ -1,5 +1,6 @@
 """No shard says that it has no old share while a process still has one: who erases sees who serves, and what that one holds."""
 
+import fcntl
 import functools
 import os
 import signal
@@ -20,10 +21,11 @@ from bytewise.protocol.units import ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from kms import keyring, tenancy
+from kms.backup import back_up, restore
 from kms.dkg.erasing import erase
 from kms.keyring import points_of
 from kms.release import Shard
-from kms.renewed import as_dealt
+from kms.renewed import as_dealt, shares_in_force
 from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.test_process import answers, config
 from tests.unit.kms.test_renewed import dealt_again, mean
@@ -95,18 +97,75 @@ def test_one_process_serves_from_a_folder_and_none_begins_while_another_erases(t
             pass
     with tenancy.serving(tmp_path) as held, tenancy.alone(tmp_path) as said:
         assert said == ZERO_DIGEST
+    with tenancy.serving(tmp_path) as held:
         held(b"points")
-        with tenancy.alone(tmp_path) as now:
-            assert now == keccak256(b"points")
+        with tenancy.alone(tmp_path) as said:
+            assert said == keccak256(b"points")
     with tenancy.serving(tmp_path), tenancy.alone(tmp_path) as said:
         assert said == ZERO_DIGEST, "what the process before said is no word of this one"
     (tmp_path / tenancy.LOCK).write_text("no digest")
     with tenancy.alone(tmp_path) as said:
         assert said is None
-        with tenancy.alone(tmp_path) as other:
-            assert other == ZERO_DIGEST
+        with pytest.raises(ConfigurationError, match="another process serves"), tenancy.serving(tmp_path):
+            pass
     with pytest.raises(ConfigurationError, match="No such file"), tenancy.serving(tmp_path / "nowhere"):
         pass
+
+
+def test_one_process_erases_or_restores_at_a_time_also_beside_one_that_serves(tmp_path: Path) -> None:
+    with tenancy.serving(tmp_path), tenancy.alone(tmp_path):
+        with pytest.raises(ConfigurationError, match="another process erases or restores in it: run this again"):
+            tenancy.alone(tmp_path).__enter__()
+    with tenancy.alone(tmp_path) as said:
+        assert said is None
+
+
+def test_nothing_is_restored_into_a_folder_that_somebody_uses(fresh: World) -> None:
+    folder, file, key = folder_of(fresh), fresh.folder / "backup", bytes(32)
+    back_up(folder, file, key, fresh.records(1), SystemClock(), os.urandom)
+    for one, match in (
+        (tenancy.serving, "a process serves from it: stop that one first"),
+        (tenancy.alone, "another process erases"),
+    ):
+        with one(folder), pytest.raises(ConfigurationError, match=match):
+            restore(file, key, folder, fresh.records(1), chain_of(fresh))
+    assert restore(file, key, folder, fresh.records(1), chain_of(fresh)).dropped == ()
+
+
+def test_a_lock_that_cannot_be_had_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks, and a file that another user's command left."""
+    monkeypatch.setattr(fcntl, "flock", _no_locks)
+    for one in (tenancy.serving, tenancy.alone):
+        with pytest.raises(ConfigurationError, match=r"\.lock.*No locks available: .* local disk"), one(tmp_path):
+            pass
+    monkeypatch.setattr(os, "open", _not_ours)
+    for one in (tenancy.serving, tenancy.alone):
+        with pytest.raises(ConfigurationError, match=r"\.lock.*Permission denied: .* change its owner"), one(tmp_path):
+            pass
+
+
+def _no_locks(_file: int, _how: int) -> None:
+    raise OSError(37, "No locks available")
+
+
+def _not_ours(_path: object, *_how: int) -> int:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_the_old_share_is_not_called_gone_while_a_request_is_answered_with_it(fresh: World) -> None:
+    new = dealt_again(fresh, 1)
+    old = fresh.chain.facts
+    document = replace(fresh.document, record=as_dealt(fresh.document.record, new), commitments=points_of(new))
+    with tenancy.serving(folder_of(fresh)) as held:
+        renewal = started(fresh, held)._renewal
+        mean(fresh, new)
+        with renewal.using(shares_in_force(old)):
+            renewal.follow(shares_in_force(fresh.chain.facts))
+            with renewal.using(shares_in_force(fresh.chain.facts)):
+                pass
+            with pytest.raises(ConfigurationError, match="may have a share in memory which is to be erased"):
+                erased(fresh, chain_of(fresh, new), document)
+        assert erased(fresh, chain_of(fresh, new), document).statement.erased == 1
 
 
 def test_what_cannot_be_said_is_refused_and_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
