@@ -60,8 +60,7 @@ class Station:
 
     def content(self) -> dict[str, bytes]:
         """Keys and shares in the folder."""
-        kept = (path for path in self.folder.iterdir() if not path.name.startswith("kms.sqlite") and path.suffix != ".lock")
-        return {path.name: path.read_bytes() for path in kept}
+        return {path.name: path.read_bytes() for path in self.folder.iterdir() if path.suffix[:7] not in (".sqlite", ".lock")}
 
     def lose(self) -> dict[str, bytes]:
         """Deletes all keys and shares; the database stays. What was there."""
