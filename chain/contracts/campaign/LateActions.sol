@@ -6,17 +6,20 @@ import {Onward} from "./Onward.sol";
 
 /// @title Receipts that were given out and not anchored, and what may become of them
 abstract contract LateActions is Onward {
-    /// @dev One is demanded. Meanwhile the pool may stand still, something may be closed, the operator may leave; then it answers or
+    /// @dev One is demanded, once its promise is over, of some late because the pool stood still. Meanwhile the pool may stand still, something may be closed, the operator may leave; then it answers or
     ///      not, and whoever likes ends the demand, twice.
     function demandAnchor(uint256 which, uint256 who) internal {
         Receipt memory r = _late(which, who);
         bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-        lateOf[subject] = r;
+        (lateOf[subject], lostAtIssue[subject]) = (r, _lost());
+        uint256 fate = uint256(keccak256(abi.encode(which, who, "fate")));
+        uint256 stops = fate >> 56 & 3 == 0 ? _quitAll() : 0;
+        pass(601 + (stops == 0 ? 0 : fate >> 64 & 16_383));
+        _joinAll(stops);
         uint256 bond = params.money(params.version()).demandBond;
         bytes memory data = abi.encodeCall(anchor.demandAnchor, (r, signature(r)));
         if (!may(personAt(who), address(anchor), bond, data, "demandAnchor") || spread(who) % 3 == 0) return;
-        uint256 fate = uint256(keccak256(abi.encode(which, who, "fate")));
-        uint256 stops = fate % 3 == 0 ? _quitAll() : 0;
+        stops = fate % 3 == 0 ? _quitAll() : 0;
         bool answers = fate >> 48 & 3 == 0;
         if (fate >> 8 & 3 != 0 && !answers) _shut(true, fate >> 16);
         if (fate >> 24 & 3 == 0 && !answers) _goHome(r.operator);
@@ -37,8 +40,6 @@ abstract contract LateActions is Onward {
         r = receipt(operator, anchor.lastSeq(operator) + 1 + (rarely(who) ? 1 : 0), ENVIRONMENT);
         r.keyEpoch = epochs.activeEpoch();
         r.tokensHash = "given out";
-        r.issuedAt = 1_800_000_000;
-        r.anchorBy = r.issuedAt + 600;
     }
 
     /// @dev Verifiers leave until the pool cannot judge: a mask of those who did.
@@ -57,12 +58,15 @@ abstract contract LateActions is Onward {
         }
     }
 
-    /// @dev Environment or model, or for good the key.
+    /// @dev Environment or model, or for good the key, which may have been stolen.
     function _shut(bool shut, uint256 what) private {
         bytes32 item = what % 4 < 2 ? ENVIRONMENT : MODEL;
         if (what % 4 == 3) {
             if (!shut) return;
-            may(address(this), address(epochs), 0, abi.encodeCall(epochs.drain, (epochs.activeEpoch())), "drain");
+            uint64 key = epochs.activeEpoch();
+            bytes memory data =
+                what >> 2 & 3 == 0 ? abi.encodeCall(epochs.compromise, (key)) : abi.encodeCall(epochs.drain, (key));
+            may(address(this), address(epochs), 0, data, "end a key for good");
         } else if (shut) {
             may(address(this), address(registry), 0, abi.encodeCall(registry.close, (item)), "close");
         } else {

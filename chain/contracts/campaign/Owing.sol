@@ -16,6 +16,8 @@ abstract contract Owing is Hearing {
     mapping(bytes32 subject => Receipt) internal lateOf;
     /// @notice Demands to anchor that are open.
     bytes32[] internal owing;
+    /// @dev What had been lost of the time to post when such a receipt was signed.
+    mapping(bytes32 subject => uint256) internal lostAtIssue;
     mapping(bytes32 subject => uint256) private _stoppedAt;
     mapping(bytes32 subject => bool) private _excused;
 
@@ -45,6 +47,11 @@ abstract contract Owing is Hearing {
         }
     }
 
+    /// @dev Seconds of all pauses and, between them, of all stops of the pool until now.
+    function _lost() internal view returns (uint256) {
+        return block.timestamp - guardian.clock() + registry.stoppedSeconds(POOL);
+    }
+
     function _close(bytes32 subject) private returns (bool found) {
         for (uint256 i = 0; i < owing.length; ++i) {
             if (owing[i] != subject) continue;
@@ -54,8 +61,8 @@ abstract contract Owing is Hearing {
         }
     }
 
-    /// @dev Excused is whose pool stood still for half of its time, and whose receipt fits no batch any more; nobody else, and before
-    ///      the deadline only whose key is gone.
+    /// @dev Excused is whose key is compromised; who lost more than a pause since the receipt was signed; whose pool stood still for half
+    ///      of its time, and whose receipt fits no batch any more; nobody else, and before the deadline only whose key is gone.
     function _judge(bytes32 subject) private {
         IReceiptAnchor.Demand memory d = anchor.demand(subject);
         Receipt storage r = lateOf[subject];
@@ -65,7 +72,10 @@ abstract contract Owing is Hearing {
         uint256 time = last > d.openedAt + DELAY ? DELAY : last > d.openedAt ? last - d.openedAt : 0;
         bool open =
             registry.item(r.environment).status == Status.ACTIVE && registry.item(r.modelId).status == Status.ACTIVE;
-        _excused[subject] = (!open || last < deadline) && stopped != 0 && stopped >= (time + 1) / 2;
+        uint256 lost = _lost() - lostAtIssue[subject];
+        bool expired = lost > params.pauseLimit() && lost >= DELAY / 2;
+        bool shut = (!open || last < deadline) && stopped != 0 && stopped >= (time + 1) / 2;
+        _excused[subject] = last == 0 || expired || shut;
         that(guardian.clock() > deadline || _excused[subject] && last < guardian.clock(), "a demand ended too early");
         same(
             uint8(d.state),

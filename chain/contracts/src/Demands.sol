@@ -85,7 +85,9 @@ abstract contract Demands is Windows {
         // Before the deadline is computed of it.
         d.stoppedAtStart = SafeCast.toUint32(_stoppedSeconds(pool));
         d.service = _serviceOf(r.environment, r.modelId, r.keyEpoch, pool);
-        _open(Kind.ANCHOR, subject, r.operator, r.seq, PARAMS.version());
+        uint32 version = PARAMS.version();
+        d.lostAtIssue = SafeCast.toUint40(_lostUntil(pool, _issued(r, version)));
+        _open(Kind.ANCHOR, subject, r.operator, r.seq, version);
         VAULT.oblige(r.operator, _penaltyOf(d), subject);
     }
 
@@ -225,27 +227,46 @@ abstract contract Demands is Windows {
         if (d.kind == Kind.ANCHOR) VAULT.discharge(d.operator, unanchoredPenalty, subject);
     }
 
-    /// @dev The pool stood still for at least half of the time that the demand gave, and what the receipt was made with was closed
-    ///      before the deadline, or is now, where nobody knows since when. Not: the pool cannot judge now, for that operators
-    ///      can bring about; nor a stop of a second, which is cheap. For good, if its key takes no receipts any more.
+    /// @dev The key is compromised; or, since the receipt was signed, more time was lost than a Request outlives its promise by
+    ///      (docs/adr/108), so that anchoring it may convict; or the pool stood still for at least half of the time that the demand
+    ///      gave, and what the receipt was made with was closed before the deadline, or is now, where nobody knows since when. Not:
+    ///      the pool cannot judge now, for that operators can bring about; nor a stop of a second, which is cheap. For good, if
+    ///      its key takes no receipts any more.
     function _couldNotPost(StoredDemand storage d, uint256 clock, uint256 deadline)
         private
         view
         returns (bool excused, bool forGood)
     {
         Service storage s = _service(d.service);
-        (, bool environmentOpen, bool modelOpen) = _offered(s.environment, s.modelId);
         uint256 end = EPOCHS.inclusionEnd(s.keyEpoch);
-        if (end >= deadline && environmentOpen && modelOpen) return (false, false);
+        // It was open when this began, so it was compromised since, which nothing undoes.
+        if (end == 0) return (true, true);
+        (, bool environmentOpen, bool modelOpen) = _offered(s.environment, s.modelId);
         // Nothing overflows: the deadline is the beginning, the time, and what stood still.
         unchecked {
             uint256 stopped = _stoppedSeconds(s.pool) - d.stoppedAtStart;
             uint256 time = deadline - d.openedAt - stopped;
+            uint256 lost = _lostUntil(s.pool, block.timestamp) - d.lostAtIssue;
+            excused = lost > PARAMS.pauseLimit() && 2 * lost >= time;
             // A key that drains gave less.
             if (end < d.openedAt + time) time = end > d.openedAt ? end - d.openedAt : 0;
-            excused = stopped != 0 && 2 * stopped >= time;
+            if (end < deadline || !environmentOpen || !modelOpen) {
+                excused = excused || (stopped != 0 && 2 * stopped >= time);
+            }
             forGood = excused && end < clock;
         }
+    }
+
+    function _lostUntil(bytes32 pool, uint256 time) private view returns (uint64) {
+        // Safe: no moment is later than now.
+        return REGISTRY.lostUntil(pool, uint64(time));
+    }
+
+    /// @dev Since when a receipt could be posted: what its operator signed, but no longer before `anchorBy` than a receipt has, nor
+    ///      after it. Or a time long ago would bring stops that have nothing to do with it.
+    function _issued(Receipt calldata r, uint32 version) private view returns (uint256) {
+        (uint256 maxAnchorDelay,) = _demandTimes(version);
+        return Math.max(Math.min(r.issuedAt, r.anchorBy), Math.saturatingSub(r.anchorBy, maxAnchorDelay));
     }
 
     /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.

@@ -25,6 +25,8 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         bytes32 group;
     }
 
+    /// @dev Relayed at once: 14.0 million gas, of the 16,777,216 that a transaction may use (EIP-7825).
+    uint256 private constant MAX_COMMITS = 200;
     bytes32 private constant COMMIT =
         keccak256("Commit(bytes32 dispute,uint16 round,uint256 seatMask,bytes32 commitment)");
 
@@ -40,6 +42,7 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
     /// @inheritdoc IBallots
     function commitFor(Commit[] calldata commits, address[] calldata voters, bytes[] calldata sigs) external {
         uint40 now_ = _runningClock();
+        if (commits.length > MAX_COMMITS) revert TooManyCommits(commits.length, MAX_COMMITS);
         if (voters.length != commits.length || sigs.length != commits.length) {
             revert LengthMismatch(commits.length, voters.length, sigs.length);
         }

@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {Wired} from "./Wired.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
@@ -34,9 +35,7 @@ contract Guardian is IGuardian, AccessManaged, Wired {
 
     /// @inheritdoc IGuardian
     function clock() external view returns (uint64) {
-        Pause memory p = _last;
-        if (block.timestamp < p.until) return p.from - p.stoppedBefore;
-        return uint64(block.timestamp) - _stopped(p);
+        return clockAt(uint64(block.timestamp));
     }
 
     /// @inheritdoc IGuardian
@@ -44,6 +43,14 @@ contract Guardian is IGuardian, AccessManaged, Wired {
         Pause memory p = _last;
         if (block.timestamp < p.until) revert NotNow(true);
         return uint64(block.timestamp) - _stopped(p);
+    }
+
+    /// @inheritdoc IGuardian
+    function clockAt(uint64 time) public view returns (uint64) {
+        Pause memory p = _last;
+        if (time >= p.until) return time - _stopped(p);
+        // A moment before the network has the clock of its beginning.
+        return uint64(Math.saturatingSub(Math.min(time, p.from), p.stoppedBefore));
     }
 
     /// @inheritdoc IGuardian

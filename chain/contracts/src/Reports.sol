@@ -22,6 +22,7 @@ abstract contract Reports is Members {
         uint96 taken;
         uint96 waiting;
         uint16 shareBps;
+        uint32 version; // with whose penalty and share it began
         address to;
         uint96 shareable;
     }
@@ -85,7 +86,7 @@ abstract contract Reports is Members {
         taken = VAULT.slash(operator, 0, penalty - before, ref);
         if (taken == 0) return 0;
         if (before == 0) {
-            r.to = to;
+            (r.to, r.version) = (to, version);
             (, r.shareBps) = _reportTerms(version);
         }
         r.taken = SafeCast.toUint96(before + taken);
@@ -102,9 +103,12 @@ abstract contract Reports is Members {
     function _equivocated() private {
         (address operator, uint64 seq, bytes32 first, bytes32 second) =
             abi.decode(_asked(LEAVES), (address, uint64, bytes32, bytes32));
-        uint32 version = PARAMS.version();
+        bytes32 ref = equivocationRef(operator, seq);
+        // One slash in all, whatever is voted between two reports of the same.
+        uint32 version = _reports[ref].version;
+        if (version == 0) version = PARAMS.version();
         (uint256 penalty,) = _reportTerms(version);
-        uint256 taken = _punish(operator, seq, equivocationRef(operator, seq), penalty, version, msg.sender);
+        uint256 taken = _punish(operator, seq, ref, penalty, version, msg.sender);
         if (taken == 0) revert NothingToSlash(operator, seq);
         emit Equivocation(operator, seq, first, second, msg.sender, taken);
     }

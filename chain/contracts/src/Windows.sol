@@ -59,7 +59,7 @@ abstract contract Windows is Reports {
     }
 
     function _deadline(StoredDemand storage d) internal view returns (uint256) {
-        (uint32 maxAnchorDelay, uint32 cure) = PARAMS.demandTimes(d.paramsVersion);
+        (uint256 maxAnchorDelay, uint256 cure) = _demandTimes(d.paramsVersion);
         // Nothing overflows: times are of 40 bits, and stopped seconds never go back.
         unchecked {
             if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
@@ -71,6 +71,10 @@ abstract contract Windows is Reports {
     function _checkWindow(uint64 end) internal view {
         uint256 clock = _clock();
         if (clock > end) revert WindowClosed(clock, end);
+    }
+
+    function _demandTimes(uint32 version) internal view returns (uint256 maxAnchorDelay, uint256 cure) {
+        return PARAMS.demandTimes(version);
     }
 
     function _clock() internal view returns (uint64) {

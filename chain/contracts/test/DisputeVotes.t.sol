@@ -343,6 +343,17 @@ contract DisputeVotesTest is Courthouse {
         disputes.commitFor(r.commits, r.voters, r.sigs);
     }
 
+    /// @dev What is refused is the list, before anything of it is read.
+    function test_relayed_commitments_are_at_most_so_many(uint256 salt, uint8 more) public {
+        bytes32 id = inCommit(salt);
+        Relay memory r = relayOf(id, 0);
+        uint256 count = 201 + uint256(more);
+        r.commits = new Commit[](count);
+        (r.voters, r.sigs) = (new address[](count), new bytes[](count));
+        vm.expectRevert(abi.encodeWithSelector(ICourt.TooManyCommits.selector, count, 200));
+        disputes.commitFor(r.commits, r.voters, r.sigs);
+    }
+
     // --- pauses ---
 
     function test_votes_wait_during_a_pause(uint256 salt) public {

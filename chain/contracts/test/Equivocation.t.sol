@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EmptyLeaf, Receipt} from "../src/Types.sol";
+import {EmptyLeaf, ParamSet, Receipt} from "../src/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 
@@ -31,6 +31,29 @@ contract EquivocationTest is AnchorBase {
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
         anchor.equivocation(b, y, a, x);
+        balanced();
+    }
+
+    /// @dev Nobody takes the difference after a vote for a larger slash, nor keeps the rest after one for a smaller.
+    function test_the_parameters_of_the_first_report_stay(uint64 seq, uint96 amount, uint96 left) public {
+        left = uint96(bound(left, 1, 10 ether));
+        vault.slash(operator, 0, 100 ether - left, "dispute");
+        (Receipt memory a, Receipt memory b) = twins(seq);
+        reported(a, b);
+        ParamSet memory p = parameters();
+        p.money.slashAmount = uint96(bound(amount, 1 ether, p.money.minOperatorStake));
+        (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0, 0, 0);
+        (p.money.feePerSeat, p.money.privacyPrice, p.money.bounty) = (1, 0, 0);
+        params.set(p);
+        stake(operator, 50 ether);
+        (bytes memory x, bytes memory y) = (signature(a), signature(b));
+        if (left == 10 ether) {
+            vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
+        }
+        anchor.equivocation(a, x, b, y);
+        same(vault.stakeOf(operator), 40 ether + left, "one slash in all");
+        vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
+        anchor.equivocation(a, x, b, y);
         balanced();
     }
 

@@ -10,7 +10,7 @@ import {Commit, Finding, Phase, Standing, Verdict, Vote} from "../Types.sol";
 interface IBallots is ICourt {
     /// @notice Commit to a vote with all of the caller's seats. Final.
     function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external;
-    /// @notice The same for others, each with its signature over `Commit`. Who has committed already is passed over.
+    /// @notice The same for others, at most 200, each with its signature over `Commit`. Who has committed already is passed over.
     function commitFor(Commit[] calldata commits, address[] calldata voters, bytes[] calldata sigs) external;
     /// @notice Say that commitments of this root existed before anybody revealed. Under the first of a round members can
     ///         open single ones, if it is made as `CommitTree` has it.

@@ -143,6 +143,8 @@ interface ICourt {
     error BadSignature(address recovered, address voter);
     /// @notice Every commitment needs its voter and its signature.
     error LengthMismatch(uint256 commits, uint256 voters, uint256 sigs);
+    /// @notice More commitments at once than a transaction has gas for: bring them in parts.
+    error TooManyCommits(uint256 have, uint256 most);
     error UnknownRoot(bytes32 root);
     error CommitteeExists(bytes32 id, uint16 round);
     error NoCommittee(bytes32 id, uint16 round);

@@ -173,9 +173,10 @@ interface IReceiptAnchor {
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
     /// @notice End a demand that nobody answered in time. Anybody. Where less than the penalty could be taken it can be
-    ///         called again for the rest. A demand to anchor ends without a penalty for good if the pool stood still for half of the
-    ///         time that the demand gave, and environment or model takes no batches at this moment, or the epoch none up to the
-    ///         deadline; so it does before the deadline, once the epoch takes none any more.
+    ///         called again for the rest. A demand to anchor ends without a penalty for good if its key is compromised; if since the
+    ///         receipt was signed more than the longest pause was lost (`IRegistry.lostUntil`); or if the pool stood still for half
+    ///         of the time that the demand gave, and environment or model takes no batches at this moment, or the epoch none up to
+    ///         the deadline. So it does before the deadline, once the epoch takes none any more.
     function expire(bytes32 subject) external;
     /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
     /// @param ref `equivocationRef`, or the subject of the demand
