@@ -188,8 +188,10 @@ prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledg
 bench-chain: install $(PLOTS_READY) ## gas of every step of a dispute, of draws and certificates; writes bench/results/gas.json and .png (ARGS=--check)
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain $(ARGS)
 
-bench-kms: install ## key release by shard processes over attested channels, beside its elliptic-curve arithmetic; writes bench/results/kms.json (ARGS='--rounds 50')
+bench-kms: install ## key release by shard processes over attested channels, beside its elliptic-curve arithmetic, then what hybrid and rebuilt keys cost; writes bench/results/kms.json (ARGS='--rounds 50' for it), hybrid.json, rebuilt.json
 	@$(PY) -m bench.kms $(ARGS)
+	@$(PY) -m bench.hybrid
+	@$(PY) -m bench.rebuilt
 
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)

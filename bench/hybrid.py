@@ -1,7 +1,7 @@
 """What the hybrid suite costs beside the plain one: bytes of an envelope, time to seal, to check, to answer as a shard, to open.
 
-Both suites take turns within one run, each call after the other, and processor time is counted, not the clock: what else the
-machine does falls on neither.
+`make bench-kms` writes `bench/results/hybrid.json`. Both suites take turns within one run, each call after the other, and
+processor time is counted, not the clock: what else the machine does falls on neither.
 """
 
 import argparse
