@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from Crypto.PublicKey.ECC import EccPoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,70 +17,21 @@ from bytewise.protocol.errors import (
     BudgetSpent,
     ConfigurationError,
     EpochClosed,
-    MalformedValue,
     NotCanonical,
     RequestHashMismatch,
     StaleBackup,
 )
 from bytewise.protocol.keys import MAX_RELEASE_MARKS, Decision, EpochState
 from bytewise.protocol.opening import verify_opening
-from bytewise.protocol.points import FIELD
 from bytewise.protocol.seal import pad
 from bytewise.protocol.units import Digest
 from kms import backup, keyring, policy
-from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
+from kms.curve import ORDER
 from kms.shares import combine_values, lagrange, split, verify_share
 from tests.e2e.memory import in_files, scalar_forms
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.test_backup import Station
 from tests.unit.kms.world import ENVIRONMENT, World, refused
-
-Affine = tuple[int, int] | None
-"""A point of some curve y² = x³ - 3x + b by its coordinates; None: the identity. The formulas never use b."""
-
-
-# --- 11: points that are none ---
-
-
-def add(left: Affine, right: Affine) -> Affine:
-    """The textbook's addition, which asks no point where it comes from."""
-    if left is None or right is None:
-        return right if left is None else left
-    (x1, y1), (x2, y2) = left, right
-    if x1 == x2 and (y1 + y2) % FIELD == 0:
-        return None
-    rise, run = (3 * x1 * x1 - 3, 2 * y1) if left == right else (y2 - y1, x2 - x1)
-    slope = rise * pow(run, -1, FIELD) % FIELD
-    x = (slope * slope - x1 - x2) % FIELD
-    return x, (slope * (x1 - x) - y1) % FIELD
-
-
-def multiplied(point: Affine, scalar: int) -> Affine:
-    """Scalar times point, bit by bit."""
-    total: Affine = None
-    for bit in bin(scalar)[2:]:
-        total = add(total, total)
-        total = add(total, point) if bit == "1" else total
-    return total
-
-
-def test_attack_11_points_off_the_curve_and_second_encodings_are_refused() -> None:
-    identity, compressed = b"\x04" + bytes(64), encode_point(GENERATOR)[:33]
-    plus_field = b"\x04" + (int(GENERATOR.x)).to_bytes(32) + (int(GENERATOR.y) + 1).to_bytes(32)
-    order_two = b"\x04" + (5).to_bytes(32) + bytes(32)
-    for data in (identity, compressed, plus_field, order_two, encode_point(GENERATOR) + b"\0", b""):
-        with pytest.raises(MalformedValue):
-            decode_point(data)
-
-
-def test_attack_11_control_an_answer_to_a_point_of_order_two_tells_the_lowest_bit_of_a_share() -> None:
-    """(5, 0) is on another curve, where it has order two: whoever multiplies it unasked gives a share away, factor by factor."""
-    assert multiplied((int(GENERATOR.x), int(GENERATOR.y)), 7) == (int((GENERATOR * 7).x), int((GENERATOR * 7).y))
-    for share in (random_scalar(os.urandom) for _ in range(8)):
-        assert (multiplied((5, 0), share) is None) == (share % 2 == 0)
-    # And the library itself reads (0, 0) as the identity: its product tells that nothing was hidden.
-    assert (EccPoint(0, 0, "p256") * random_scalar(os.urandom)).is_point_at_infinity()
-
 
 # --- 16: t - 1 shards together ---
 

@@ -1,5 +1,6 @@
 """Shards and scribes that die at every moment at which something becomes durable, in every kind of ceremony, and in erasing."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,14 @@ import pytest
 from bytewise.protocol.ceremony import Plan, SharesSource
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
+from bytewise.service.secret import Secret
+from bytewise.storage.ceremonies import Kept
+from kms.dkg.desk import Desk
 from kms.dkg.erasing import erase
+from kms.dkg.member import Member
 from kms.dkg.scribe import epoch_document
-from kms.dkg.state import Ceremony
+from kms.dkg.state import Ceremony, Phase
+from kms.dkg.streams import SEED_BYTES
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.moments import Crash, Fuse
 from tests.unit.kms.offices import Office, OneEpoch, offices, plan, scribe_of
@@ -56,6 +62,21 @@ def test_a_shard_that_dies_at_every_moment_says_nothing_twice_and_has_its_share(
     shares_make_the_key(state, numbered(shards))
     died_around(shards[0], "join", "commit", "deal", "judgement", "confirm")
     made_a_file(shards[0])
+
+
+def test_control_a_shard_that_stores_its_words_and_not_their_seed_contradicts_itself_when_it_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_this_life(desk: Desk, state: Ceremony, _kept: Kept) -> Member:
+        seed = vars(desk).setdefault("seed", Secret(os.urandom(SEED_BYTES)))
+        return Member(desk._holding.signer, seed, desk._old_share(state.plan, state.phase))
+
+    monkeypatch.setattr(Desk, "_member", of_this_life)
+    shards, _ = offices(tmp_path, 2)
+    shards[0].fuse = Fuse(lit=True)
+    shards[0].restart()
+    state = run(scribe_of(tmp_path, plan(shards, 2, 2), shards), phase_s=600)
+    assert state.phase is Phase.FAILED and state.result is None
 
 
 def test_a_scribe_that_dies_at_every_moment_goes_on(tmp_path: Path) -> None:

@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from bytewise.protocol import errors
 from bytewise.protocol.appraisal import GpuUse, PlatformRule, TcbStatus
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
     EvidenceMalformed,
@@ -30,7 +27,6 @@ from bytewise.protocol.errors import (
 from bytewise.protocol.evidence import (
     MAX_EVIDENCE_BYTES,
     Collateral,
-    Evidence,
     evidence_digest,
     gpu_nonce,
     quoted_report_data,
@@ -89,20 +85,6 @@ def test_attack_6_control_where_no_measurement_is_compared_another_program_passe
         bench.appraise(data)
     monkeypatch.setattr("bytewise.tee.appraisal._program", lambda policy, *_: policy.measurements[0])
     assert bench.appraise(data).program == bench.policy.measurements[0]
-
-
-def test_attack_6_control_a_verifier_that_asks_only_who_signed_takes_a_debug_quote(bench: Bench) -> None:
-    """The library refuses debug by itself: what is left without it is the signature, which is genuine."""
-    data = bench.signed(replace(bench.body, td_attributes=(1).to_bytes(8, "little")))
-    with pytest.raises(EvidenceRefused, match="Debug"):
-        bench.appraise(data)
-    quote = decode(Evidence, data).quote
-    # Header and body, then the length of what follows: signature and key of the quoting enclave, 64 bytes each.
-    signed, signature, key = quote[:632], quote[636:700], quote[700:764]
-    public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\x04" + key)
-    halves = (int.from_bytes(signature[at : at + 32]) for at in (0, 32))
-    public.verify(encode_dss_signature(*halves), signed, ec.ECDSA(hashes.SHA256()))
-    assert signed.endswith(REPORT)
 
 
 def test_attack_6_control_a_verifier_that_believes_the_root_that_comes_along_takes_anybodys_platform(

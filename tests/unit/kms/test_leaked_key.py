@@ -1,0 +1,122 @@
+"""Attack 4: the TLS key of an enclave leaked, and who has it stands between enclave and shards, with a ticket of its own.
+
+What its voter has a right to, it asks in the enclave's name: three things keep the partials from it, each removed here in turn.
+"""
+
+import socket
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import Fault, MalformedValue
+from bytewise.protocol.keys import Partial, ReleaseAnswer, ReleaseReply, partial_info
+from bytewise.protocol.messages import transport_key_hash
+from bytewise.protocol.seal import unpad
+from bytewise.protocol.units import Blob
+from bytewise.tee.channel import connect
+from kms import hpke
+from kms.curve import decode_point
+from kms.dleq import verify_partial
+from kms.envelope import open_with_point, verify_receipt_envelope
+from kms.policy import anchor_domain
+from kms.rebuilt import TransportKey
+from kms.shares import combine
+from tests.unit.kms.memory_chain import Case
+from tests.unit.kms.world import World
+from tests.unit.tee.channels import DATA, HELLO, PATIENCE_S, REFUSAL, Leaks, Task, Wire, weaken
+
+OF_THE_SESSION = frozenset({"exporter", "peer_key"})
+"""Bindings of an enclave's evidence that stop who has its TLS key from passing it on."""
+
+
+@pytest.fixture
+def case(world: World) -> Case:
+    """A receipt in a dispute in which the attacker has a seat."""
+    case = world.case()
+    world.chain.open(case)
+    return case
+
+
+def taken(world: World, leaks: Leaks, index: int, case: Case, to: Blob) -> ReleaseAnswer | None:
+    """What a shard answers to whoever stands between it and an enclave and wants it sealed to this key; None: it refuses him."""
+    ours, theirs = socket.socketpair()
+    name = f"enclave {index}"
+    enclave = Task(lambda: connect(ours, world.enclave(index), world.public, timeout_s=PATIENCE_S), name)
+    left = Wire(theirs, server=True)
+    shard = socket.create_connection(("127.0.0.1", world.channel_ports[index - 1]), timeout=PATIENCE_S)
+    right = Wire(shard, server=False, key=leaks.key_of(name))
+    right.put(HELLO, encode(replace(left.hello(), transport_key=to)))
+    left.put(*right.get())
+    right.put(*left.get())
+    kind, _ = right.get()
+    left.tls.close()
+    enclave.ended()
+    answer = None
+    if kind != REFUSAL:
+        ticket = world.ticket(case, transport_key_hash=transport_key_hash(to))
+        right.put(DATA, encode(world.request(case, ticket)))
+        answer = decode(ReleaseReply, right.get()[1]).answer
+    right.tls.close()
+    return answer
+
+
+def all_taken(world: World, leaks: Leaks, case: Case, to: Blob) -> list[ReleaseAnswer | None]:
+    """The same of as many shards as open an envelope, over their real channels."""
+    with world.listening((1, world.shard(1)), (2, world.shard(2))):
+        return [taken(world, leaks, index, case, to) for index in (1, 2)]
+
+
+def opened(world: World, case: Case, partials: list[bytes]) -> bytes:
+    """What these partials open, by our own client's arithmetic."""
+    record = world.document.record
+    envelope = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
+    base, points = decode_point(envelope.enc), {}
+    for shard, data in zip(record.shards, partials, strict=False):
+        key = decode_point(shard.verification_key)
+        points[shard.index] = verify_partial(decode(Partial, data), shard.index, key, base, case.id)
+    return open_with_point(envelope, combine(points), record.public_key, world.context(case), case.id)
+
+
+def unsealed(key: TransportKey, answer: ReleaseAnswer) -> bytes:
+    """The partial of an answer, to who has the key that it is sealed to."""
+    record = answer.record
+    info = partial_info(record.shard, record.receipt_id, record.ticket_hash, record.key_epoch)
+    return hpke.open_from_transport(key.secret, info, answer.sealed_partial)
+
+
+@pytest.fixture
+def own(world: World) -> TransportKey:
+    """The attacker's."""
+    return TransportKey(*hpke.transport_keypair(world.shard(1)._rng))
+
+
+def test_attack_4_control_partials_are_sealed_to_the_enclave_and_open_the_envelope_where_nobody_seals(
+    world: World, case: Case, own: TransportKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours lets nobody between. A build that does gives him nothing that he can read; one that seals nothing, everything."""
+    leaks = Leaks(monkeypatch)
+    assert all_taken(world, leaks, case, world.public) == [None, None]
+    weaken(monkeypatch, OF_THE_SESSION)
+    for answer in all_taken(world, leaks, case, world.public):
+        assert answer is not None
+        with pytest.raises(MalformedValue, match="does not open"):
+            unsealed(own, answer)
+        with pytest.raises(Fault):
+            decode(Partial, answer.sealed_partial)
+    monkeypatch.setattr(hpke, "seal_to_transport", lambda key, info, plaintext: Blob(plaintext))
+    read = [answer.sealed_partial for answer in all_taken(world, leaks, case, world.public) if answer is not None]
+    assert unpad(opened(world, case, list(read))) == case.payload
+
+
+def test_attack_4_control_a_transport_key_put_in_the_enclaves_place_is_refused_and_gets_all_where_evidence_does_not_bind_it(
+    world: World, case: Case, own: TransportKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaks = Leaks(monkeypatch)
+    weaken(monkeypatch, OF_THE_SESSION)
+    assert all_taken(world, leaks, case, own.public) == [None, None]
+    monkeypatch.undo()
+    leaks = Leaks(monkeypatch)
+    weaken(monkeypatch, OF_THE_SESSION | {"transport_key"})
+    read = [unsealed(own, answer) for answer in all_taken(world, leaks, case, own.public) if answer is not None]
+    assert unpad(opened(world, case, read)) == case.payload
