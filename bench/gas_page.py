@@ -32,6 +32,18 @@ NOTES = {
     "deposit": "vault, registry and tree in one call; the tree's part alone is 43,000 (`StakeTreeGas`)",
     "deposit_first_of_an_epoch": "the same, and the first version of the tree's nodes in an epoch",
     "eigenlayer_adapter": "beyond the two calls of EigenLayer: what is bound, the record for draws, money into a pot",
+    "finalize_10_rounds_5_challengers": "a slash, eleven credits to six accounts that had none, each round looked through",
+    "refund_10_rounds_5_challengers": "the same dispute: six credits, and a second advance for all who worked",
+    "pay_out_5_challengers": "what of it waits for a slash at EigenLayer",
+    "join_of_5_challengers": "the dearest of four who join",
+    "open_alt_of_5_challengers": "the dearest of five other answers",
+    "reveal_under_root_255": "places of 255 seats, eight hashes, a walk to the member's first seat; the first of its answer",
+    "reveal_under_root_255_quote_124_kib": "with the longest quote that nodes pass on: 40 for each byte of calldata",
+    "open_member_of_188": "opening, and eight siblings as calldata",
+    "audit_post": "the draw, a signature, two new words",
+    "audit_open": "two new words",
+    "audit_claim": "a member of the largest batch, a dispute that convicted it, a first credit",
+    "anchor_after_the_longest_silence": "the price falls from the dearest there is to a wei: some 500 steps, reckoned twice",
 }
 """What each figure pays for, in the order of the page; figures that are not named here come behind them."""
 
