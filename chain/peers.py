@@ -1,11 +1,14 @@
 """Whether contracts are what an address book calls them: each is asked for the others that it was deployed or wired with.
 
-Only what never changes is asked: movers and the registry's court are a vote's, and a court that was replaced keeps its book.
+Movers and the registry's court are a vote's, and are not asked: a court that was replaced keeps its book. What a vote can point
+elsewhere (`VOTED`) is wrong only if the book has it under another name: an emergency must not find its tools refusing the book.
 """
+
+from dataclasses import asdict
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
-from bytewise.protocol.network import Network, Pool
+from bytewise.protocol.network import Addresses, Network, Pool
 from chain.access import Chain
 
 _LENS = {
@@ -18,9 +21,6 @@ PEERS = (
     *(("Lens", "lens", function, peer) for function, peer in _LENS.items()),
     ("Disputes", "disputes", "PROCEEDINGS", "proceedings"),
     ("Disputes", "disputes", "CERTIFIER", "certifier"),
-    ("Disputes", "disputes", "authority", "access_manager"),
-    ("Guardian", "guardian", "authority", "access_manager"),
-    ("FeeMarket", "fee_market", "authority", "access_manager"),
     ("Certifier", "certifier", "KEYS", "bls_keys"),
     ("Guardian", "guardian", "disputes", "disputes"),
     ("Settlement", "settlement", "disputes", "disputes"),
@@ -28,34 +28,50 @@ PEERS = (
     ("FeeMarket", "fee_market", "anchor", "receipt_anchor"),
     ("FeeMarket", "fee_market", "audits", "audits"),
     ("StakeVault", "stake_vault", "registry", "registry"),
-    ("BytewiseGovernor", "bytewise_governor", "timelock", "short_timelock"),
     ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
 )
-"""Contract, its name in the book, the view, and who it must name: every contract but `Charter` and `Lens` is named by another."""
+"""Contract, its name in the book, the view, and who it must name: every contract but `Charter` and `Lens` is named by another, in
+these or in `VOTED`."""
+
+VOTED = (
+    ("Disputes", "disputes", "authority", "access_manager"),
+    ("Guardian", "guardian", "authority", "access_manager"),
+    ("FeeMarket", "fee_market", "authority", "access_manager"),
+    ("BytewiseGovernor", "bytewise_governor", "timelock", "short_timelock"),
+)
+"""The same, where a vote may have named somebody else since."""
 
 _PROPOSER = keccak256(b"PROPOSER_ROLE")
 
 
 def verify_peers(client: Chain, network: Network) -> Network:
     """The book, if its contracts name each other as it does; otherwise `ConfigurationError` names two that do not fit."""
-    book, at = network.addresses, "latest"
-    for contract, name, function, peer in PEERS:
+    book = network.addresses
+    known = set(asdict(book).values())
+    for contract, name, function, peer in (*PEERS, *VOTED):
         wanted = getattr(book, peer)
         try:
-            found = client.call(contract, getattr(book, name), function, block=at)
+            found = client.call(contract, getattr(book, name), function, block="latest")
         except ChainReverted:
             raise _wrong(f"{name} is no {contract}: it does not say who its {peer} is") from None
-        if found != wanted:
+        voted = (contract, name, function, peer) in VOTED and found not in known
+        if found != wanted and not voted:
             raise _wrong(f"{name} works with {found} as its {peer}, the book says {wanted}")
-    try:
-        proposes = client.call("TimelockController", book.long_timelock, "hasRole", _PROPOSER, book.short_timelock, block=at)
-    except ChainReverted:
-        raise _wrong("long_timelock is no TimelockController") from None
-    if not proposes:
-        raise _wrong("long_timelock takes no proposals of short_timelock")
+    _verify_timelocks(client, book)
     for pool in network.pools:
         _verify_tree(client, network, pool)
     return network
+
+
+def _verify_timelocks(client: Chain, book: Addresses) -> None:
+    """The long one takes proposals of the short one, unless a vote ended that; never the other way round."""
+    try:
+        client.call("TimelockController", book.long_timelock, "hasRole", _PROPOSER, book.short_timelock, block="latest")
+        reverse = client.call("TimelockController", book.short_timelock, "hasRole", _PROPOSER, book.long_timelock, block="latest")
+    except ChainReverted:
+        raise _wrong("long_timelock or short_timelock is no TimelockController") from None
+    if reverse:
+        raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
 
 
 def _verify_tree(client: Chain, network: Network, pool: Pool) -> None:
