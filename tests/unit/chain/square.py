@@ -33,7 +33,8 @@ class Square:
     def __init__(self, anvil: Anvil, endpoints: list[Front]) -> None:
         self.anvil, self.endpoints, self.alone = anvil, endpoints, anvil.client
         self.network: Network = deployed(anvil)
-        block = anvil.rpc("eth_getBlockByNumber", hex(self.network.deploy_block), False)
+        # The book begins with the block before the first of its transactions.
+        block = anvil.rpc("eth_getBlockByNumber", hex(self.network.deploy_block + 1), False)
         self.transaction = Digest(bytes.fromhex(block["transactions"][0][2:]))
         anvil.automine(False)
         self.clock = HandClock()

@@ -13,6 +13,7 @@ from bytewise.protocol.errors import ConfigurationError, SharesUnproven
 from bytewise.protocol.keys import EpochDocument
 from bytewise.storage.migrate import migrate
 from chain.keys import save_signer
+from kms import keyring
 from kms.dkg.scribe import epoch_document, unproven, verify_proven
 from kms.dkg.state import Ceremony, Phase
 from tests.anvil import Anvil
@@ -20,7 +21,7 @@ from tests.devnet import reader
 from tests.unit.cli.test_kms import CURATOR, Site
 from tests.unit.kms.ceremonies import SCRIBE, Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import wrong_partial
-from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
+from tests.unit.kms.offices import CHANNEL, Office, Turns, offices, plan, scribe_of
 from tests.unit.kms.test_ceremony_desks import PHASE_S, numbered, on_chain, run, shares_make_the_key
 
 EPOCH = 2
@@ -34,6 +35,7 @@ class Ceremonies:
         self.shards, self.chain = offices(self.folder, 3)
         for each in self.shards:
             each.key_epochs = site.network.addresses.key_epochs
+            (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
         save_signer(site.folder / "scribe.key", SCRIBE)
         migrate(f"sqlite:///{self.folder / 'scribe.sqlite'}")
 
@@ -62,6 +64,7 @@ class Ceremonies:
             f"epoch = {EPOCH}\nthreshold = 2\nquorum = 2\nreveal_budget = 1\nassurance = 'simulated'\nphase_s = 1.0\n"
             f"network_file = 'network.json'\nscribe_key_file = 'scribe.key'\nplan_file = '{name}.plan'\n"
             f"out_file = '{name}.json'\ndatabase_url = 'sqlite:///{self.folder / 'scribe.sqlite'}'\n"
+            f"entries = {[str(each.folder / 'entry.json') for each in self.shards]}\n"
         )
         return self.made
 

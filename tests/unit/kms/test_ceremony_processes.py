@@ -39,8 +39,7 @@ from tests.devnet import founded, reader, signer
 from tests.e2e.memory import in_files, in_memory, scalar_forms
 from tests.unit.kms.world import free_port, wait_until
 
-if not library_variables(("BYTEWISE_SOAK_KMS",)):
-    pytest.skip("BYTEWISE_SOAK_KMS is not set", allow_module_level=True)
+pytestmark = pytest.mark.skipif(not library_variables(("BYTEWISE_SOAK_KMS",)), reason="BYTEWISE_SOAK_KMS is not set")
 
 ROOT = Path(__file__).resolve().parents[3]
 EPOCH, COUNT = 2, 3
