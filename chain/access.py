@@ -50,7 +50,7 @@ class Chain(Protocol):
         ...
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Transactions of the account."""
+        """Transactions of the account; by the tag pending with those that wait for a block."""
         ...
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:

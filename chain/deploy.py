@@ -23,6 +23,7 @@ from chain import office_acts
 from chain.access import Chain
 from chain.book import code_hashes, field_of, verify_code
 from chain.calls import CALL_GAS, DOCUMENT_GAS_PER_BYTE, Act, call_of
+from chain.chosen import verify_chosen, verify_offices
 from chain.fees import fees_at
 from chain.headers import header_rlp
 from chain.lengths import lengths_of, verify_lengths
@@ -138,14 +139,17 @@ def take(client: Chain, deployer: LocalSigner, site: Site, taken: int, timeout_s
 
 
 def finished(client: Chain, site: Site, book: Network) -> Network:
-    """The book with the hashes of its code, if the chain has the whole deployment; else `ConfigurationError` says what lacks."""
+    """The book with its hashes of code, if the chain has this whole deployment; else `ConfigurationError` says what differs."""
     for step in steps(site):
         if step.verb == "wire" and not client.call(step.contract.split()[0], site.at[step.contract], "wired", block="latest"):
             raise ConfigurationError(step.contract, "is not wired: its transaction failed; begin a new deployment")
     admin = client.call("AccessManager", site.at["AccessManager"], "hasRole", 0, site.at["LongTimelock"], block="latest")
     if not admin["isMember"]:
         raise ConfigurationError("Charter", "has not given the roles away: its transaction failed; begin a new deployment")
-    return verify_code(client, replace(book, code=code_hashes(client, list(site.at.values()))))
+    whole = verify_code(client, replace(book, code=code_hashes(client, list(site.at.values()))))
+    verify_chosen(client, site, site.at)
+    verify_offices(client, site)
+    return whole
 
 
 def verify_parameters(client: Chain, site: Site) -> Site:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, WrongFields
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, NotCanonical, TryAgain, WrongFields
 from bytewise.protocol.network import Network
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.files import replace_file
 from chain.access import Chain
+from chain.chosen import verify_chosen
 from chain.plan import Site, Step, steps
 
 _DATED = "RandaoSource"
@@ -60,6 +61,18 @@ def write_draft(out: Path, site: Site, nonce: int, book: Network) -> Draft:
     return draft
 
 
+def first_nonce(client: Chain, deployer: Address) -> int:
+    """The nonce that a new deployment begins with; `TryAgain` while a transaction of the account waits for a block.
+
+    What waits may be another run's, which would take the nonces and thus the addresses of this one.
+    """
+    nonce, pending = client.nonce(deployer), client.nonce(deployer, "pending")
+    if pending != nonce:
+        waiting = f"{pending - nonce} transactions of {deployer} wait for a block, maybe of another deployment"
+        raise TryAgain("chain", f"{waiting}: wait until none does, or use another account; nothing was sent")
+    return nonce
+
+
 def asked(site: Site) -> Digest:
     """What tells one deployment from another: by this build, these options, this deployer and its nonces."""
     parts = [(each.contract, each.verb, each.to or "", b"" if each.contract == _DATED else each.data) for each in steps(site)]
@@ -81,6 +94,7 @@ def steps_taken(client: Chain, draft: Draft, out: Path, site: Site) -> int:
     if taken < 0:
         raise ConfigurationError(path.name, f"is of another chain, or of blocks that this one has no more: {_anew(path)}")
     _verify_created(client, site, listed[:taken], path)
+    verify_chosen(client, site, {each.contract for each in listed[:taken] if each.to is None})
     return taken
 
 

@@ -91,7 +91,9 @@ class QuorumClient:
         return self._agreed("balance", lambda node: node.balance(account, pinned))[0]
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Transactions of the account, at an agreed block."""
+        """Transactions of the account, at an agreed block; of those that wait (pending), the most that an endpoint knows of."""
+        if block == "pending":
+            return max(self._each("nonce", lambda node: node.nonce(account, block)))
         pinned = self._pin(block)
         return self._agreed("nonce", lambda node: node.nonce(account, pinned))[0]
 

@@ -19,7 +19,7 @@ from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, 
 from chain import deploy as deploying
 from chain.access import Chain
 from chain.book import write_network
-from chain.draft import Draft, path_of, read_draft, steps_taken, write_draft
+from chain.draft import Draft, first_nonce, path_of, read_draft, steps_taken, write_draft
 from chain.params import DEVNET, changed, complete, read_changes
 from chain.plan import DEVNET_SHAPE, LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS, MAIN_NET, Site, Vote, steps
 
@@ -58,15 +58,15 @@ def deploy(
 
     A run that stopped leaves OUT.draft with all addresses; the same command again goes on from there.
 
-    Exit codes: 0 done, 5 the node does not answer, 64 asked wrongly (a parameter outside its bounds or too little money, say;
-    nothing was sent).
+    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 asked wrongly (a parameter
+    outside its bounds or too little money, say; nothing was sent) or another run by the account has deployed in its place.
     """
     _verify_place(out)
     client = chain_of(rpc, chain_id)
     deployer = signer_of(chain_id, key, devnet_account)
     vote = _vote(deployer.address, (guardian, curator, votes), long_delay)
     draft = read_draft(out)
-    nonce = client.nonce(deployer.address) if draft is None else int(draft.nonce)
+    nonce = first_nonce(client, deployer.address) if draft is None else int(draft.nonce)
     chosen = _first(chain_id, params), DEVNET_SHAPE if shape is ShapeName.DEVNET else MAIN_NET
     site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce)
     taken = 0 if draft is None else _gone_on_with(client, draft, out, site)

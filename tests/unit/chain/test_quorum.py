@@ -56,6 +56,17 @@ def test_an_endpoint_that_lags_or_boasts_does_not_move_the_head(square: Square) 
         bad.change = None
 
 
+def test_what_waits_for_a_block_is_known_if_one_endpoint_has_it(square: Square) -> None:
+    who = signer(8)
+    mined = square.chain.nonce(who.address)
+    assert square.chain.nonce(who.address, "pending") == mined
+    square.endpoints[1].change = square.endpoints[2].change = lies("eth_getTransactionCount", lambda result: hex(mined))
+    raw, _ = sign(square.alone, Call(who, who.address, b"", 0, 21_000), mined, fees_at(square.alone.head().base_fee_wei))
+    square.alone.broadcast(raw)
+    assert (square.chain.nonce(who.address), square.chain.nonce(who.address, "pending")) == (mined, mined + 1)
+    square.anvil.mine(1)
+
+
 def test_a_quorum_that_is_down_is_named_by_places_and_comes_back(square: Square) -> None:
     square.endpoints[0].change = square.endpoints[2].change = gone
     with pytest.raises(NoAgreement, match="endpoint 0: TryAgain; endpoint 2: TryAgain") as caught:

@@ -149,6 +149,53 @@ def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
     assert anvil.client.nonce(signer(0).address) == 36
 
 
+def test_no_deployment_begins_while_a_transaction_of_the_account_waits(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, other = tmp_path / "network.json", tmp_path / "other.json"
+    anvil.automine(False)
+    monkeypatch.setattr(deploying, "send_all", lambda client, calls, _: send_all(client, calls, 0.5))
+    cli("--pool", GIVEN, "--out", str(other), "--guardian", signer(7).address, wanted=Exit.UNAVAILABLE)
+    monkeypatch.undo()
+    for plan in ([], ["--plan"]):
+        said = cli("--pool", GIVEN, "--out", str(book), *plan, wanted=Exit.UNAVAILABLE)
+        assert f"transactions of {signer(0).address} wait for a block" in said
+    assert not path_of(book).exists()
+    anvil.mine(1)
+    anvil.automine(True)
+    cli("--pool", GIVEN, "--out", str(other), "--guardian", signer(7).address)
+    cli("--pool", GIVEN, "--out", str(book))
+    assert anvil.client.nonce(signer(0).address) == 64
+
+
+def test_contracts_of_another_run_are_not_taken_for_steps_of_this_one(
+    cli: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other.toml").write_text("[times]\nwindow = 240\n")
+    runs = {
+        "1": (["--params", str(tmp_path / "other.toml")], "the parameters of Params", 3),
+        "2": (["--guardian", signer(7).address], f"whether {signer(2).address} is GUARDIAN", 32),
+        "3": (["--curator", signer(7).address], f"whether {signer(3).address} is CURATOR", 32),
+        "4": (["--votes", signer(7).address], f"the number of votes of {signer(4).address}", 23),
+        "5": (["--long-delay", "40"], f"this command asks for {LONG_DELAY_DAYS * 86_400}", 23),
+        "6": (["--pool", f"0x{'ab' * 32}"], "is no RandaoSource", 9),
+    }
+    for account, (options, words, sent) in runs.items():
+        book, other = tmp_path / f"{account}.json", tmp_path / f"other-{account}.json"
+        for out, chosen, steps in ((book, [], 0), (other, options, sent)):
+            _stop_after(steps, monkeypatch)
+            if steps < 32:
+                with pytest.raises(Killed):
+                    cli("--pool", GIVEN, "--out", str(out), *chosen, account=account)
+            else:
+                cli("--pool", GIVEN, "--out", str(out), *chosen, account=account)
+            monkeypatch.undo()
+        said = cli("--pool", GIVEN, "--out", str(book), account=account, wanted=Exit.USAGE)
+        assert words in said and "another run by this account has deployed at these addresses" in said
+        assert not book.exists()
+        cli("--pool", GIVEN, "--out", str(other), *options, "--plan", account=account) if sent < 32 else None
+
+
 def test_the_long_delay_is_the_one_asked_for_and_the_least_is_the_charters(
     cli: Callable[..., str], anvil: Anvil, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ write has one by itself.
 """
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +18,9 @@ from sqlalchemy import Connection, Engine, event
 
 Moment = Callable[[str], None]
 """Told the name of each moment; does not return if the process dies there."""
+
+_RANDOM = re.compile(r"\.[0-9a-f]{16}\.new$")
+"""End of the name of a draft of `service.files`, which is another one each time."""
 
 _CHANGES = ("os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -111,6 +115,7 @@ def _audit(name: str, arguments: tuple[Any, ...]) -> None:
     if isinstance(path, str | os.PathLike) and not getattr(_DURING, "a_moment", False):
         folder, file = os.path.split(os.fspath(path))
         if folder in _FOLDERS:
+            file = _RANDOM.sub(".new", file)
             _FOLDERS[folder](f"before {name} {file} {mode} {flags}")
             if flags & (os.O_CREAT | os.O_TRUNC):
                 _opened(path, flags, _FOLDERS[folder], f"after {name} {file} {mode} {flags}")

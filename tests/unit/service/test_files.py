@@ -1,6 +1,7 @@
 """Files that others read are whole whenever the process that writes them dies."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path, fuse: Fuse) -> Non
             fuse.dead = False
         found.append(path.read_bytes())
     assert set(found) == {b"old", b"new"} and len(fuse.burnt) >= 3
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    left = [each for each in tmp_path.iterdir() if each != path]
+    assert all(each.match(f".{path.name}.*.new") for each in left) and len(left) <= len(fuse.burnt)
 
 
 def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path: Path) -> None:
@@ -52,6 +54,28 @@ def test_a_file_is_put_in_place_of_another_and_nothing_else_is_touched(tmp_path:
         with pytest.raises(ConfigurationError, match="name a file in a folder that can be written"):
             replace_file(wrong, b"three")
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_two_writers_at_once_leave_a_whole_file(tmp_path: Path) -> None:
+    path, texts = tmp_path / "network.json", [bytes([each]) * 100_000 for each in b"abcd"]
+
+    def write(text: bytes) -> None:
+        for _ in range(25):
+            replace_file(path, text)
+            assert path.read_bytes() in texts
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        list(pool.map(write, texts))
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_a_link_names_is_replaced(tmp_path: Path) -> None:
+    shared, link = tmp_path / "shared" / "network.json", tmp_path / "network.json"
+    shared.parent.mkdir()
+    shared.write_bytes(b"old")
+    link.symlink_to(shared)
+    replace_file(link, b"new")
+    assert link.is_symlink() and shared.read_bytes() == b"new" and len(list(shared.parent.iterdir())) == 1
 
 
 def test_the_address_book_is_whole_whenever_who_writes_it_dies(tmp_path: Path, fuse: Fuse) -> None:
