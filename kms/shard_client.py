@@ -53,6 +53,8 @@ class ShardClient:
 
         Ends after `timeout_s`, without it after the client's own, also where an answer comes a byte at a time. One call at once.
         """
+        if self._base.scheme != "https":
+            raise TryAgain(self._url, "is not https: nothing is asked without a pinned certificate")
         self._deadline.start(self._timeout_s if timeout_s is None else timeout_s)
         url = httpcore2.URL(
             scheme=self._base.raw_scheme, host=self._base.raw_host, port=self._base.port, target=self._target(path)

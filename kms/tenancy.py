@@ -35,15 +35,10 @@ def unsaid(_commitments: bytes) -> None:
 def serving(folder: Path) -> Iterator[Held]:
     """For a process that serves: from before it reads a share until it has none. The call is to be told what it has.
 
-    `ConfigurationError` if another process serves from the folder, or erases in it.
+    `ConfigurationError` if another process serves from the folder, or erases or restores in it.
     """
     with _opened(folder / LOCK) as lock:
-        if not _locked(lock, folder / LOCK):
-            raise ConfigurationError(str(folder), "another process serves from it or erases in it: stop that one first")
-        try:
-            os.pwrite(lock, ZERO_DIGEST.hex().encode(), 0)
-        except OSError as error:
-            raise ConfigurationError(str(folder / LOCK), error.strerror) from None
+        _begin(folder, lock)
 
         def held(commitments: bytes) -> None:
             try:
@@ -54,6 +49,17 @@ def serving(folder: Path) -> Iterator[Held]:
                 telemetry.log("kms.tenancy_unsaid", why=error.strerror)
 
         yield held
+
+
+def _begin(folder: Path, lock: int) -> None:
+    """Takes the lock, and says nothing yet; not while somebody erases who saw another process serve, or nobody."""
+    with _opened(folder / CHANGING) as changing:
+        if not (_locked(changing, folder / CHANGING) and _locked(lock, folder / LOCK)):
+            raise ConfigurationError(str(folder), "another process serves from it or erases in it: stop that one first")
+        try:
+            os.pwrite(lock, ZERO_DIGEST.hex().encode(), 0)
+        except OSError as error:
+            raise ConfigurationError(str(folder / LOCK), error.strerror) from None
 
 
 @contextlib.contextmanager

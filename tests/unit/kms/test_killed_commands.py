@@ -129,12 +129,12 @@ def erase(shards: Shards, number: int, kept: set[str], flaw: str = "none") -> bo
     return honest
 
 
-def counted(shards: Shards, numbers: Sequence[int], *before: object) -> None:
+def counted(shards: Shards, numbers: Sequence[int]) -> None:
     """Enough shards said that the old shares are gone: `bytewise kms erased`."""
     files = [str(path) for n in numbers for path in shards.of(n).glob(f"erasure-{EPOCH}-v{on_the_chain(shards).version}*.json")]
     network = ["--network", str(shards.folder / "network.json"), "--rpc", shards.anvil.url]
     assert len(files) == len(numbers)
-    assert main(["kms", "erased", *files, *network, *map(str, before)]) == Exit.OK
+    assert main(["kms", "erased", *files, *network]) == Exit.OK
 
 
 def renew(shards: Shards) -> tuple[EpochDocument, list[str]]:
@@ -196,12 +196,12 @@ def test_scribe_curator_and_erasing_shards_that_are_killed_at_every_moment_end_w
     opens(shards, renewed, ALL)
     deaths += more + move(shards)
     assert all(erase(shards, number, set()) for number in ALL)
-    counted(shards, ALL, "--before", shards.folder / "refresh.json")
+    counted(shards, ALL)
     opens(shards, document(shards, "moved"), FRESH)
     deaths += retire(shards)
     assert erase(shards, 4, set())
     assert not erase(shards, 5, set(), flaw="hasty"), "who says it before it is done is found"
-    counted(shards, FRESH)
+    counted(shards, (*ALL, *FRESH))
     print(f"killed {len(deaths)} times:", dict(Counter(" ".join(each.split()[:2]) for each in deaths)))
 
 

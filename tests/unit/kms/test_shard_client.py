@@ -27,6 +27,7 @@ def test_an_answer_that_never_ends_is_given_up_in_time(world: World, part: str) 
 def test_an_address_that_is_no_url_is_our_own_mistake(world: World) -> None:
     with pytest.raises(ConfigurationError, match="'https://host:port' is none"):
         ShardClient(replace(world.document.record.shards[0], url="https://host:port"))
-    for nowhere in ("", "https://", "https://" + "a" * 70 + ".example:1"):
-        with ShardClient(replace(world.document.record.shards[0], url=nowhere)) as client, pytest.raises(TryAgain):
+    for nowhere in ("", "http://127.0.0.1:1", "https://", "https://" + "a" * 70 + ".example:1"):
+        with ShardClient(replace(world.document.record.shards[0], url=nowhere)) as client, pytest.raises(TryAgain) as told:
             client.call("GET", "/v1/info", b"")
+        assert ("not https" in str(told.value)) == (not nowhere.startswith("https:"))

@@ -1,5 +1,6 @@
 """No shard says that it has no old share while a process still has one: who erases sees who serves, and what that one holds."""
 
+import contextlib
 import fcntl
 import functools
 import os
@@ -32,6 +33,19 @@ from tests.unit.kms.test_renewed import dealt_again, mean
 from tests.unit.kms.world import World, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_nobody_begins_to_serve_while_shares_are_erased_beside_who_served(tmp_path: Path) -> None:
+    """Whoever served may end meanwhile, and who began then could still read what is being erased."""
+    first = contextlib.ExitStack()
+    first.enter_context(tenancy.serving(tmp_path))(b"new shares")
+    with tenancy.alone(tmp_path) as served:
+        assert served == keccak256(b"new shares")
+        first.close()
+        with pytest.raises(ConfigurationError, match="erases in it"), tenancy.serving(tmp_path):
+            raise AssertionError("two")
+    with tenancy.serving(tmp_path):
+        pass
 
 
 def folder_of(world: World) -> Path:
