@@ -61,8 +61,8 @@ class Chain(Protocol):
         """Gas of a transaction on top of the newest block."""
         ...
 
-    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any]) -> None:
-        """Repeats a call on the state after a block, for its revert."""
+    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
+        """Repeats a call on the state after a block, for its revert; `changed` is what is to be otherwise, by account."""
         ...
 
     def knows(self, transaction: Digest) -> bool:

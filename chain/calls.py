@@ -1,5 +1,6 @@
 """Calls of contracts as the starter, the offices and governance make them: by name, with gas for what they carry."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors import ChainReverted
@@ -60,9 +61,12 @@ def measured(client: Chain, network: Network, signer: LocalSigner, act: Act) -> 
     return Call(signer, address_of(network, act.contract), act.calldata, act.value_wei, min(gas + gas // 2, TX_GAS_CAP))
 
 
-def dry_run(client: Chain, network: Network, who: Address, act: Act) -> None:
-    """Tries an act of `who` on the newest block without sending it; raises the rule that the contract's refusal names."""
+def dry_run(client: Chain, network: Network, who: Address, act: Act, changed: Mapping[str, Any] | None = None) -> None:
+    """Tries an act of `who` on the newest block without sending it; raises the rule that the contract's refusal names.
+
+    `changed` is what is to be otherwise, by account, as `eth_call` takes it (a state override).
+    """
     try:
-        client.replay(request_of(network, who, act), at_number(client.head().number))
+        client.replay(request_of(network, who, act), at_number(client.head().number), changed)
     except ChainReverted as error:
         raise as_rule(error) from error

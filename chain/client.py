@@ -162,9 +162,9 @@ class ChainClient:
         """Gas of a transaction on top of the newest block; `ChainReverted` if it would revert, `RpcRefused` without its money."""
         return self.rpc_int("eth_estimateGas", request, "latest")
 
-    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any]) -> None:
-        """Repeats a call on the state after a block; `ChainReverted` if it reverts."""
-        self.rpc("eth_call", request, block)
+    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
+        """Repeats a call on the state after a block, some of it `changed`; `ChainReverted` if it reverts."""
+        self.rpc("eth_call", request, block, *([changed] if changed else []))
 
     def knows(self, transaction: Digest) -> bool:
         """Whether the node has the transaction, in its pool or in a block."""

@@ -101,10 +101,10 @@ class QuorumClient:
         """Receipts that a quorum of who has the block `seen` gives alike: an endpoint that lags would second any denial."""
         return self._agreed("receipts", lambda node: node.receipts(hashes, seen))[0]
 
-    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any]) -> None:
+    def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
         """Repeats a call, at an agreed block."""
         pinned = self._pin(block)
-        self._agreed("replay", lambda node: node.replay(request, pinned))
+        self._agreed("replay", lambda node: node.replay(request, pinned, changed))
 
     # --- writes ---
 

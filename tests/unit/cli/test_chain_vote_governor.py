@@ -1,0 +1,86 @@
+"""`bytewise chain propose` for acts on the governor itself: what it takes only while it carries out their own proposal."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol.errors import ConfigurationError
+from chain import voted_acts, voting
+from chain.client import ChainClient
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.desk import VOTER, Desk, founded_by_vote, passed
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, Path]]:
+    """One deployment for all tests here, whose voter has its votes."""
+    folder = tmp_path_factory.mktemp("network")
+    with running_anvil() as anvil:
+        founded_by_vote(anvil, folder)
+        yield anvil, folder
+
+
+@pytest.fixture
+def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> Desk:
+    at = Desk(*deployed, capsys)
+    at.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
+    at.blocks(1)
+    return at
+
+
+def test_a_vote_changes_how_votes_are_held(desk: Desk, tmp_path: Path) -> None:
+    listing = [
+        {"contract": "BytewiseGovernor", "function": "setVotingDelay", "arguments": [1]},
+        {"contract": "ShortTimelock", "function": "updateDelay", "arguments": [4 * 86_400]},
+        {"contract": "BytewiseGovernor", "function": "setProposalThreshold", "arguments": [10**20]},
+        {"contract": "BytewiseGovernor", "function": "updateQuorumNumerator", "arguments": [7]},
+    ]
+    (tmp_path / "calls.json").write_text(json.dumps(listing))
+    number, listed = passed(desk, ["--calls", str(tmp_path / "calls.json"), "--description", "quicker, and by more"])
+    assert listed["does"][0] == "BytewiseGovernor.setVotingDelay(newVotingDelay=1)"
+    desk.run("execute", number, "--devnet-account", "0", "--send")
+    found = [desk.read("BytewiseGovernor", name) for name in ("votingDelay", "proposalThreshold", "quorumNumerator")]
+    assert found == [1, 10**20, 7], "each call was its own of the queue"
+    timelock = desk.network.addresses.short_timelock
+    assert desk.anvil.client.call("TimelockController", timelock, "getMinDelay", block="latest") == 4 * 86_400
+
+
+def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
+    at = desk.network.addresses
+    acts = [
+        voted_acts.set_voting_delay(10),
+        voted_acts.set_voting_period(100),
+        voted_acts.set_proposal_threshold(1),
+        voted_acts.set_quorum_percent(5),
+        voted_acts.set_governors_timelock(at.long_timelock),
+        voted_acts.relay_from_governor(at.governance_token, 0, voting.delegate(VOTER.address).calldata),
+    ]
+    for act in acts:
+        assert voting.timelock_for(desk.anvil.client, desk.network, [act]) == "ShortTimelock", act.function
+
+
+def test_what_the_governor_would_refuse_after_the_vote_is_refused_before_it(desk: Desk) -> None:
+    def refused(*arguments: str) -> str:
+        asked = ["BytewiseGovernor", *arguments, "--description", "why", "--from", VOTER.address]
+        return desk.run("propose", *asked, wanted=Exit.USAGE)
+
+    assert "GovernorInvalidVotingPeriod" in refused("setVotingPeriod", "0")
+    assert "GovernorInvalidQuorumFraction" in refused("updateQuorumNumerator", "101")
+    nothing_to_send = refused("relay", VOTER.address, "1", "0x")
+    assert "neither timelock may do this" in nothing_to_send and "Panic" not in nothing_to_send
+
+
+class Unbending(ChainClient):
+    """A node that overlooks what a call wants changed."""
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        return super().rpc(method, *params[:2])
+
+
+def test_a_node_that_tries_calls_on_its_own_state_alone_is_named(desk: Desk) -> None:
+    with pytest.raises(ConfigurationError, match="no eth_call on a changed state"):
+        voting.timelock_for(Unbending(desk.anvil.url, CHAIN_ID), desk.network, [voted_acts.set_voting_delay(10)])
