@@ -34,6 +34,8 @@ class Draft:
     """Hash of all its transactions, but for the two headers that show that mixes change."""
     book: Network
     """The address book to be, without hashes of code."""
+    book_hash: Digest
+    """Of the book's bytes: one that was changed since has places that the chain knows nothing of."""
 
 
 def path_of(out: Path) -> Path:
@@ -42,21 +44,25 @@ def path_of(out: Path) -> Path:
 
 
 def read_draft(out: Path) -> Draft | None:
-    """The draft beside an address book to be, or None if there is none; `ConfigurationError` for what is no draft."""
+    """The draft beside an address book to be, or None if there is none; `ConfigurationError` for what is no draft as it was
+    written."""
     path = path_of(out)
     try:
-        return decode(Draft, path.read_bytes())
+        draft = decode(Draft, path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ConfigurationError(path.name, f"cannot be read: {error.strerror}") from None
     except (MalformedValue, NotCanonical, WrongFields) as error:
         raise ConfigurationError(path.name, f"is no draft of a deployment ({error}): {_anew(path)}") from None
+    if draft.book_hash != _hash(draft.book):
+        raise ConfigurationError(path.name, f"its address book was changed: put it back as it was to go on, or {_anew(path)}")
+    return draft
 
 
 def write_draft(out: Path, site: Site, nonce: int, book: Network) -> Draft:
     """Keeps what is begun, before the first transaction; `ConfigurationError` if nothing can be written there."""
-    draft = Draft(site.deployer, U64(nonce), asked(site), book)
+    draft = Draft(site.deployer, U64(nonce), asked(site), book, _hash(book))
     replace_file(path_of(out), encode(draft))
     return draft
 
@@ -105,6 +111,10 @@ def _verify_created(client: Chain, site: Site, taken: Sequence[Step], path: Path
     if missing is not None:
         what = f"{missing} is not at {site.at[missing]}: its transaction failed, or the account sent another in its place"
         raise ConfigurationError(path.name, f"{what}; this deployment cannot go on: {_anew(path)}")
+
+
+def _hash(book: Network) -> Digest:
+    return Digest(keccak256(encode(book)))
 
 
 def _anew(path: Path) -> str:

@@ -1,5 +1,6 @@
 """`bytewise chain deploy`: what cannot work is refused before anything is sent, and a run that stopped is gone on with."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.units import U64
 from chain import deploy as deploying
 from chain.book import read_network, verify_code
 from chain.draft import path_of, read_draft
@@ -147,6 +150,30 @@ def test_a_draft_that_cannot_be_gone_on_with_says_what_may_be_done(
     path_of(book).unlink()
     cli(*options)
     assert anvil.client.nonce(signer(0).address) == 36
+
+
+def test_a_draft_whose_address_book_was_changed_is_not_gone_on_with(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = tmp_path / "network.json"
+    options = ["--pool", GIVEN, "--out", str(book)]
+    _stop_after(3, monkeypatch)
+    with pytest.raises(Killed):
+        cli(*options)
+    monkeypatch.undo()
+    draft, kept = read_draft(book), path_of(book).read_bytes()
+    assert draft is not None
+    at = draft.book.addresses
+    for change in ({"deploy_block": U64(10**9)}, {"pools": ()}, {"addresses": dataclasses.replace(at, lens=at.ledger)}):
+        changed = dataclasses.replace(draft.book, **change)  # type: ignore[arg-type]
+        path_of(book).write_bytes(encode(dataclasses.replace(draft, book=changed)))
+        for plan in ([], ["--plan"]):
+            said = cli(*options, *plan, wanted=Exit.USAGE)
+            assert f"{path_of(book).name}: its address book was changed" in said and "to begin a new deployment" in said
+    assert anvil.client.nonce(signer(0).address) == 3 and not book.exists()
+    path_of(book).write_bytes(kept)
+    cli(*options)
+    assert read_network(book).deploy_block == draft.book.deploy_block
 
 
 def test_no_deployment_begins_while_a_transaction_of_the_account_waits(
