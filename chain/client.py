@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from requests.exceptions import RequestException
-from web3 import HTTPProvider
-from web3.types import RPCEndpoint
-
 from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain
 from bytewise.protocol.units import Address, Digest, address, digest
 from chain.artifacts import Log, Reason, View, interface
+from chain.node import NodeHTTPProvider
 
 DEFAULT_TIMEOUT_S = 10.0
 """Bound of one call: above any block's execution, below a phase of a dispute."""
@@ -67,7 +64,7 @@ class ChainClient:
     def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         verify_url(url)
         self.chain_id = chain_id
-        self._provider = HTTPProvider(url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
+        self._node = NodeHTTPProvider(url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None)
         self._checked = False
 
     def rpc(self, method: str, *params: Any) -> Any:
@@ -84,13 +81,7 @@ class ChainClient:
     def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
         """Results of several calls in one round trip; the first that failed raises."""
         self._check_chain()
-        try:
-            answers = self._provider.make_batch_request([(RPCEndpoint(name), list(params)) for name, params in calls])
-        except (RequestException, ValueError, TypeError, LookupError, AttributeError, OSError) as error:
-            # The library sorts the answers by their ids before we see them.
-            raise TryAgain("chain", type(error).__name__) from error
-        if not isinstance(answers, list) or len(answers) != len(calls):
-            raise TryAgain("chain", f"no answer to a batch of {len(calls)}")
+        answers = self._node.batch(calls)
         return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
@@ -188,11 +179,7 @@ class ChainClient:
         self._checked = True
 
     def _request(self, method: str, params: Sequence[Any]) -> Any:
-        try:
-            answer = self._provider.make_request(RPCEndpoint(method), list(params))
-        except (RequestException, ValueError, OSError) as error:
-            raise TryAgain("chain", type(error).__name__) from error
-        return _result(method, answer)
+        return _result(method, self._node.single(method, params))
 
 
 def verify_url(url: str) -> str:

@@ -59,7 +59,7 @@ HASHES_ALLOWED = {
 """Who may call a hash function, and how its purpose is named there (design section 4)."""
 
 NETWORK_CALLS = re.compile(
-    r"(httpx2\.(Client|get|post|put|patch|delete|head|request|stream)|(\w+\.)?HTTPProvider|requests\.\w+|(\w+\.)?urlopen"
+    r"(httpx2\.(Client|get|post|put|patch|delete|head|request|stream)|(\w+\.)?\w*HTTPProvider|requests\.\w+|(\w+\.)?urlopen"
     r"|socket\.create_connection|(openai\.)?OpenAI|subprocess\.(run|check_output|check_call|call))"
 )
 """Calls that can wait for ever unless they are told how long."""

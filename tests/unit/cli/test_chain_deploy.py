@@ -165,7 +165,7 @@ def test_a_draft_whose_address_book_was_changed_is_not_gone_on_with(
     assert draft is not None
     at = draft.book.addresses
     for change in ({"deploy_block": U64(10**9)}, {"pools": ()}, {"addresses": dataclasses.replace(at, lens=at.ledger)}):
-        changed = dataclasses.replace(draft.book, **change)  # type: ignore[arg-type]
+        changed = dataclasses.replace(draft.book, **change)
         path_of(book).write_bytes(encode(dataclasses.replace(draft, book=changed)))
         for plan in ([], ["--plan"]):
             said = cli(*options, *plan, wanted=Exit.USAGE)

@@ -1,0 +1,84 @@
+"""HTTP to one node: a single call as web3 makes it, and several in one round trip, whose answers are told apart by their ids."""
+
+import json
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from eth_typing import URI
+from requests.exceptions import HTTPError, RequestException
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint, RPCResponse
+
+from bytewise.protocol.encoding import verify_depth
+from bytewise.protocol.errors import TooLarge, TryAgain
+
+_NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
+_WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
+
+_BROKEN = (RequestException, ValueError, OSError, TooLarge)
+"""What comes of no answer, and of one that is no JSON."""
+
+
+class NodeHTTPProvider(HTTPProvider):
+    """One endpoint. What fails is `TryAgain`, with what to do where no later try would help.
+
+    Answers are given as they came: whether one refuses its call is the caller's to read.
+    """
+
+    def single(self, method: str, params: Sequence[Any]) -> Any:
+        """The answer to one call."""
+        try:
+            return self.make_request(RPCEndpoint(method), list(params))
+        except _BROKEN as error:
+            raise TryAgain("chain", type(error).__name__) from error
+
+    def batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
+        """The answers to several calls, in the order of the calls.
+
+        web3's own batches put answers in the order of their ids, whatever those are: a doubled id would be another call's answer.
+        """
+        if not calls:
+            return []
+        ids = [next(self.request_counter) for _ in calls]
+        asked = zip(ids, calls, strict=True)
+        said = self._said(
+            [{"jsonrpc": "2.0", "id": each, "method": name, "params": list(params)} for each, (name, params) in asked]
+        )
+        listed = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
+        by_id = {each["id"]: each for each in listed if type(each.get("id")) is int}
+        if isinstance(said, list) and len(said) == len(listed) == len(ids) and set(by_id) == set(ids):
+            return [by_id[each] for each in ids]
+        # A node that refuses a whole batch says so in one answer, or in a list of one, with the id of the first call or of none.
+        refused = _error(said) or (_error(listed[0]) if len(listed) == 1 else None)
+        what = f"a batch of {len(ids)} calls"
+        if refused is not None or not isinstance(said, list):
+            raise TryAgain("chain", f"{what} was not answered{refused or ''}; {_NO_BATCHES}")
+        raise TryAgain("chain", f"answers to {what} have doubled, missing or foreign ids; {_WRONG_IDS}")
+
+    @staticmethod
+    def decode_rpc_response(raw_response: bytes) -> RPCResponse:
+        """The answer's JSON; `TooLarge` for one that is nested so deep that reading it would end the process."""
+        return HTTPProvider.decode_rpc_response(verify_depth(raw_response))
+
+    def _said(self, batch: list[dict[str, Any]]) -> Any:
+        body = json.dumps(batch).encode()
+        try:
+            at = URI(str(self.endpoint_uri))
+            return self.decode_rpc_response(
+                self._request_session_manager.make_post_request(at, body, **self.get_request_kwargs())
+            )
+        except HTTPError as error:
+            status = error.response.status_code if error.response is not None else 0
+            advice = f"; {_NO_BATCHES}" if 400 <= status < 500 and status != HTTPStatus.TOO_MANY_REQUESTS else ""
+            raise TryAgain("chain", f"a batch of {len(batch)} calls was not answered: HTTP {status}{advice}") from error
+        except _BROKEN as error:
+            raise TryAgain("chain", type(error).__name__) from error
+
+
+def _error(answer: Any) -> str | None:
+    """What a node says instead of answers, for people."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if error is None:
+        return None
+    return f": {str(error.get('message', '') if isinstance(error, dict) else error)[:200]}"
