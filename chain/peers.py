@@ -4,12 +4,16 @@ Movers and the registry's court are a vote's, and are not asked: a court that wa
 elsewhere (`VOTED`) is wrong only if the book has it under another name: an emergency must not find its tools refusing the book.
 """
 
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.network import Addresses, Network, Pool
+from bytewise.protocol.units import Address
 from chain.access import Chain
+from chain.artifacts import View
 
 _LENS = {
     "PARAMS": "params", "GUARDIAN": "guardian", "REGISTRY": "registry", "VAULT": "stake_vault", "LEDGER": "ledger",
@@ -47,40 +51,57 @@ _PROPOSER = keccak256(b"PROPOSER_ROLE")
 def verify_peers(client: Chain, network: Network) -> Network:
     """The book, if its contracts name each other as it does; otherwise `ConfigurationError` names two that do not fit."""
     book = network.addresses
+    links = (*PEERS, *VOTED)
+    asked = [
+        *(
+            (View(contract, getattr(book, name), function), _mute(contract, name, peer))
+            for contract, name, function, peer in links
+        ),
+        *((view, "long_timelock or short_timelock is no TimelockController") for view in _proposers(book)),
+        *((View("StakeTree", pool.tree, "writer"), f"{_tree(pool)} is no StakeTree") for pool in network.pools),
+    ]
+    answers = _answers(client, asked)
     known = set(asdict(book).values())
-    for contract, name, function, peer in (*PEERS, *VOTED):
-        wanted = getattr(book, peer)
-        try:
-            found = client.call(contract, getattr(book, name), function, block="latest")
-        except ChainReverted:
-            raise _wrong(f"{name} is no {contract}: it does not say who its {peer} is") from None
-        voted = (contract, name, function, peer) in VOTED and found not in known
-        if found != wanted and not voted:
-            raise _wrong(f"{name} works with {found} as its {peer}, the book says {wanted}")
-    _verify_timelocks(client, book)
-    for pool in network.pools:
-        _verify_tree(client, network, pool)
+    for link in links:
+        _verify_link(book, known, link, next(answers))
+    next(answers)  # A vote may have ended that the long timelock takes proposals of the short one.
+    if next(answers):
+        raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
+    for pool, writer in zip(network.pools, answers, strict=True):
+        _verify_tree(client, network, pool, writer)
     return network
 
 
-def _verify_timelocks(client: Chain, book: Addresses) -> None:
-    """The long one takes proposals of the short one, unless a vote ended that; never the other way round."""
+def _answers(client: Chain, asked: Sequence[tuple[View, str]]) -> Iterator[Any]:
+    """What the views answer, in one round trip; one that reverts is `ConfigurationError` with the words that stand by it."""
     try:
-        client.call("TimelockController", book.long_timelock, "hasRole", _PROPOSER, book.short_timelock, block="latest")
-        reverse = client.call("TimelockController", book.short_timelock, "hasRole", _PROPOSER, book.long_timelock, block="latest")
+        yield from client.views([view for view, _ in asked], "latest")
     except ChainReverted:
-        raise _wrong("long_timelock or short_timelock is no TimelockController") from None
-    if reverse:
-        raise _wrong("short_timelock takes proposals of long_timelock: the book has them the other way round")
+        # The batch does not say which.
+        for view, mute in asked:
+            try:
+                yield client.call(view.contract, view.at, view.function, *view.arguments, block="latest")
+            except ChainReverted:
+                raise _wrong(mute) from None
 
 
-def _verify_tree(client: Chain, network: Network, pool: Pool) -> None:
-    name = f"the tree of pool 0x{pool.digest.hex()[:8]}…"
+def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, str, str, str], found: Address) -> None:
+    _, name, _, peer = link
+    wanted = getattr(book, peer)
+    if found != wanted and not (link in VOTED and found not in known):
+        raise _wrong(f"{name} works with {found} as its {peer}, the book says {wanted}")
+
+
+def _proposers(book: Addresses) -> tuple[View, View]:
+    """Whether the long timelock takes proposals of the short one, and the other way round, which is never so."""
+    pairs = ((book.long_timelock, book.short_timelock), (book.short_timelock, book.long_timelock))
+    first, second = (View("TimelockController", at, "hasRole", (_PROPOSER, other)) for at, other in pairs)
+    return first, second
+
+
+def _verify_tree(client: Chain, network: Network, pool: Pool, writer: Address) -> None:
+    name = _tree(pool)
     registry = network.addresses.registry
-    try:
-        writer = client.call("StakeTree", pool.tree, "writer", block="latest")
-    except ChainReverted:
-        raise _wrong(f"{name} is no StakeTree") from None
     if writer != registry:
         raise _wrong(f"{name} is written by {writer}, the registry is {registry}")
     try:
@@ -89,6 +110,14 @@ def _verify_tree(client: Chain, network: Network, pool: Pool) -> None:
         return  # The curator has not added it yet.
     if listed != pool.tree:
         raise _wrong(f"{name} is {listed} to the registry, the book says {pool.tree}")
+
+
+def _tree(pool: Pool) -> str:
+    return f"the tree of pool 0x{pool.digest.hex()[:8]}…"
+
+
+def _mute(contract: str, name: str, peer: str) -> str:
+    return f"{name} is no {contract}: it does not say who its {peer} is"
 
 
 def _wrong(what: str) -> ConfigurationError:

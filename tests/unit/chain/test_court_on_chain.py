@@ -1,7 +1,9 @@
 """Disputes under the contracts, from challenge to the last withdrawal, every act decided and sent by us."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,12 +30,13 @@ from chain.bls import BlsSigner
 from chain.book import read_network, verify_code, write_network
 from chain.calls import Act, dry_run
 from chain.certificates import certificate, seating, signing
+from chain.client import ChainClient
 from chain.dispute_acts import SignedCommit
 from chain.history import CourtHistory
 from chain.params import DEVNET
 from chain.premises import PremiseHistory
 from chain.voted_acts import set_params
-from tests.anvil import Anvil
+from tests.anvil import CHAIN_ID, Anvil
 from tests.court_session import QUOTE, TRUE, Court
 from tests.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
 
@@ -195,6 +198,26 @@ def test_what_the_contracts_would_refuse_is_refused_before_it_is_sent(anvil: Anv
     dry_run(client, court.network, short, set_params(DEVNET))
     with pytest.raises(ChainReverted, match="AccessManagedUnauthorized"):
         dry_run(client, court.network, CHALLENGER.address, set_params(DEVNET))
+
+
+class Counting(ChainClient):
+    """Counts its round trips."""
+
+    trips = 0
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        self.trips += 1
+        return super().rpc(method, *params)
+
+    def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        self.trips += 1
+        return super().rpc_many(calls)
+
+
+def test_a_start_asks_for_code_once_for_neighbours_once_and_for_each_pool(anvil: Anvil) -> None:
+    network, client = founded(anvil), Counting(anvil.url, CHAIN_ID)
+    verify_code(client, network)
+    assert client.trips == 2 + len(network.pools)
 
 
 def test_an_address_book_is_believed_only_if_the_chain_has_its_code(anvil: Anvil, tmp_path: Path) -> None:
