@@ -64,6 +64,19 @@ NETWORK_CALLS = re.compile(
 )
 """Calls that can wait for ever unless they are told how long."""
 
+BOOK_ASKED_ELSEWHERE = {
+    "bytewise/cli/connect.py address_book": "how the verbs read it",
+    "bytewise/cli/key_init.py init": "only whether it is a book: the shard asks when it starts",
+    "bytewise/cli/key_log.py verify": "`key_log_look.known_of` asks, where a node is named",
+    "bytewise/cli/key_log.py show": "the same",
+    "bytewise/cli/key_shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
+    "bytewise/cli/keys.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
+    "committee/__main__.py _stopped_member": "of a member that is stopped the chain's id is enough",
+    "kms/__main__.py _erase": "`_reader` asks",
+    "kms/__main__.py _serve": "the same",
+}
+"""Who reads an address book without asking the chain whether it has that code (`verify_code`), and why it may."""
+
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(?:work|root|tmp|home)/")
 
 
@@ -153,6 +166,16 @@ def test_nothing_that_verifies_returns_a_bool() -> None:
         if node.name.lstrip("_").startswith("verify") and node.returns and ast.unparse(node.returns) == "bool"
     ]
     assert answers == []
+
+
+def test_whoever_reads_an_address_book_asks_the_chain_whether_it_has_that_code() -> None:
+    silent = set()
+    for path in product_files():
+        for node in functions(path):
+            called = {ast.unparse(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
+            if called & {"read_network", "address_book"} and "verify_code" not in called:
+                silent.add(f"{name_of(path)} {node.name}")
+    assert silent == set(BOOK_ASKED_ELSEWHERE)
 
 
 def test_the_environment_is_read_in_one_place() -> None:

@@ -11,6 +11,7 @@ from bytewise.cli.exits import Exit
 from bytewise.protocol.errors import ConfigurationError
 from chain import voted_acts, voting
 from chain.client import ChainClient
+from chain.quorum import QuorumClient
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.desk import VOTER, Desk, founded_by_vote, passed
 
@@ -61,6 +62,8 @@ def test_every_act_on_the_governor_can_be_proposed(desk: Desk) -> None:
     ]
     for act in acts:
         assert voting.timelock_for(desk.anvil.client, desk.network, [act]) == "ShortTimelock", act.function
+    several = QuorumClient([ChainClient(desk.anvil.url, CHAIN_ID) for _ in range(3)], 2)
+    assert voting.timelock_for(several, desk.network, acts[:1]) == "ShortTimelock"
 
 
 def test_what_the_governor_would_refuse_after_the_vote_is_refused_before_it(desk: Desk) -> None:
