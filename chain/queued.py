@@ -1,7 +1,7 @@
 """Calls that the governor takes from its timelock, tried before they are voted on.
 
 OpenZeppelin's `Governor` does to itself only what the proposal says that it executes: until then it keeps the hashes of those
-calls in a queue, whoever else calls as its timelock is refused. A call that is only tried has no proposal, so the node is asked
+calls in a queue, and refuses any other. A call that is only tried has no proposal, so the node is asked
 to answer as if the queue had it.
 """
 
