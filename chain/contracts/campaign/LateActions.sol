@@ -6,20 +6,19 @@ import {Onward} from "./Onward.sol";
 
 /// @title Receipts that were given out and not anchored, and what may become of them
 abstract contract LateActions is Onward {
-    /// @dev One is demanded, once its promise is over, of some late because the pool stood still. Meanwhile the pool may stand still, something may be closed, the operator may leave; then it answers or
-    ///      not, and whoever likes ends the demand, twice.
+    /// @dev One is demanded, once its promise is over, of some late because the pool stood still or something was closed. Meanwhile
+    ///      the pool may stand still, something may be closed, the operator may leave; then it answers or not, and whoever likes
+    ///      ends the demand, twice.
     function demandAnchor(uint256 which, uint256 who) internal {
         Receipt memory r = _late(which, who);
         bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
         (lateOf[subject], lostAtIssue[subject]) = (r, _lost());
         uint256 fate = uint256(keccak256(abi.encode(which, who, "fate")));
-        uint256 stops = fate >> 56 & 3 == 0 ? _quitAll() : 0;
-        pass(601 + (stops == 0 ? 0 : fate >> 64 & 16_383));
-        _joinAll(stops);
+        _losesTime(fate);
         uint256 bond = params.money(params.version()).demandBond;
         bytes memory data = abi.encodeCall(anchor.demandAnchor, (r, signature(r)));
         if (!may(personAt(who), address(anchor), bond, data, "demandAnchor") || spread(who) % 3 == 0) return;
-        stops = fate % 3 == 0 ? _quitAll() : 0;
+        uint256 stops = fate % 3 == 0 ? _quitAll() : 0;
         bool answers = fate >> 48 & 3 == 0;
         if (fate >> 8 & 3 != 0 && !answers) _shut(true, fate >> 16);
         if (fate >> 24 & 3 == 0 && !answers) _goHome(r.operator);
@@ -32,6 +31,16 @@ abstract contract LateActions is Onward {
         may(personAt(fate), address(anchor), 0, data, "expireAnchor");
         _shut(false, fate >> 16);
         may(personAt(fate), address(anchor), 0, data, "expireAgain");
+    }
+
+    /// @dev The promise of a receipt runs out while the pool stands still, or environment or model is closed, or neither, or both.
+    function _losesTime(uint256 fate) private {
+        uint256 stops = fate >> 56 & 3 == 0 ? _quitAll() : 0;
+        (bool shut, uint256 item) = (fate >> 80 & 3 == 0, fate >> 82 & 2);
+        if (shut) _shut(true, item);
+        pass(601 + (stops == 0 && !shut ? 0 : fate >> 64 & 16_383));
+        _joinAll(stops);
+        if (shut) _shut(false, item);
     }
 
     /// @dev Under the next number or the one after it, by the key of the time.

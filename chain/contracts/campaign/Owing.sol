@@ -47,9 +47,10 @@ abstract contract Owing is Hearing {
         }
     }
 
-    /// @dev Seconds of all pauses and, between them, of all stops of the pool until now.
+    /// @dev Seconds of all pauses and, between them, of what keeps batches out, until now.
     function _lost() internal view returns (uint256) {
-        return block.timestamp - guardian.clock() + registry.stoppedSeconds(POOL);
+        uint64 clock = guardian.clock();
+        return block.timestamp - clock + _stillSeconds(clock);
     }
 
     function _close(bytes32 subject) private returns (bool found) {

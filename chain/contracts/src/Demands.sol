@@ -86,7 +86,7 @@ abstract contract Demands is Windows {
         d.stoppedAtStart = SafeCast.toUint32(_stoppedSeconds(pool));
         d.service = _serviceOf(r.environment, r.modelId, r.keyEpoch, pool);
         uint32 version = PARAMS.version();
-        d.lostAtIssue = SafeCast.toUint40(_lostUntil(pool, _issued(r, version)));
+        d.lostAtIssue = SafeCast.toUint40(_lostUntil(r.environment, r.modelId, _issued(r, version)));
         _open(Kind.ANCHOR, subject, r.operator, r.seq, version);
         VAULT.oblige(r.operator, _penaltyOf(d), subject);
     }
@@ -246,7 +246,7 @@ abstract contract Demands is Windows {
         unchecked {
             uint256 stopped = _stoppedSeconds(s.pool) - d.stoppedAtStart;
             uint256 time = deadline - d.openedAt - stopped;
-            uint256 lost = _lostUntil(s.pool, block.timestamp) - d.lostAtIssue;
+            uint256 lost = _lostUntil(s.environment, s.modelId, block.timestamp) - d.lostAtIssue;
             excused = lost > PARAMS.pauseLimit() && 2 * lost >= time;
             // A key that drains gave less.
             if (end < d.openedAt + time) time = end > d.openedAt ? end - d.openedAt : 0;
@@ -257,9 +257,9 @@ abstract contract Demands is Windows {
         }
     }
 
-    function _lostUntil(bytes32 pool, uint256 time) private view returns (uint64) {
+    function _lostUntil(bytes32 environment, bytes32 modelId, uint256 time) private view returns (uint64) {
         // Safe: no moment is later than now.
-        return REGISTRY.lostUntil(pool, uint64(time));
+        return REGISTRY.lostUntil(environment, modelId, uint64(time));
     }
 
     /// @dev Since when a receipt could be posted: what its operator signed, but no longer before `anchorBy` than a receipt has, nor

@@ -3,7 +3,9 @@ pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
 import {IStakeTree} from "./interfaces/IStakeTree.sol";
+import {StopsLib} from "./StopsLib.sol";
 import {Verifiers} from "./Verifiers.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IParams} from "./interfaces/IParams.sol";
@@ -13,6 +15,8 @@ import {Status} from "./Types.sol";
 
 /// @title Registry: operators, environments and models on their way to ACTIVE and out of it, attestation policy
 contract Registry is Verifiers {
+    using StopsLib for Checkpoints.Trace208;
+
     uint256 private constant BPS = 10_000;
 
     /// @inheritdoc IRegistry
@@ -25,6 +29,9 @@ contract Registry is Verifiers {
     uint64 public policySerial;
 
     mapping(bytes32 digest => Item) private _items;
+    /// @dev When an item that had been opened was closed: by the clock less the stops of its pool, so that a second in which both stand
+    ///      still counts once. Apart from those stops: a pool may have an item's digest as its name.
+    mapping(bytes32 digest => Checkpoints.Trace208) private _closures;
     /// @dev How often an item was proposed; what certified one proposal says nothing about the next.
     mapping(bytes32 digest => uint256) private _proposals;
     mapping(bytes32 proposal => mapping(address who => bool)) private _hasCertified;
@@ -133,6 +140,14 @@ contract Registry is Verifiers {
         return (pool, i.status == Status.ACTIVE && pool != 0, _items[modelId].status == Status.ACTIVE);
     }
 
+    /// @inheritdoc IRegistry
+    function lostUntil(bytes32 environment, bytes32 modelId, uint64 time) external view returns (uint64) {
+        uint64 clock = GUARDIAN.clockAt(time);
+        uint64 stopped = _stops[_items[environment].pool].secondsAt(clock);
+        uint64 closed = _closures[environment].secondsAt(clock - stopped) + _closures[modelId].secondsAt(clock);
+        return time - clock + stopped + closed;
+    }
+
     /// @notice Units of a pool's verifiers that certified the present proposal of an item.
     function certifiedIn(bytes32 digest, bytes32 pool) external view returns (uint256) {
         return _certifiedIn[_proposal(digest)][pool];
@@ -168,7 +183,11 @@ contract Registry is Verifiers {
     }
 
     function _move(bytes32 digest, Status to) private {
-        emit ItemMoved(digest, _items[digest].status, to);
+        Status from = _items[digest].status;
+        emit ItemMoved(digest, from, to);
+        // What opens for the first time did not stand still before: nobody was told that it could be used.
+        uint64 judged = GUARDIAN.clock() - stoppedSeconds(_items[digest].pool);
+        if (from != Status.PROPOSED) _closures[digest].note(judged, to != Status.ACTIVE);
         _items[digest].status = to;
     }
 

@@ -2,9 +2,9 @@
 pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
-import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
 import {IStakeTree} from "./interfaces/IStakeTree.sol";
+import {StopsLib} from "./StopsLib.sol";
 import {Wired} from "./Wired.sol";
 import {IGuardian} from "./interfaces/IGuardian.sol";
 import {IParams} from "./interfaces/IParams.sol";
@@ -15,7 +15,7 @@ import {IStakeSource} from "./interfaces/IStakeSource.sol";
 /// @dev The registry is the writer of every tree. A verifier has a place in the tree of its pool from its joining on and
 ///      keeps it, so no later write can fail for want of one, and a committee can be stored as places.
 abstract contract Verifiers is IRegistry, AccessManaged, Wired {
-    using Checkpoints for Checkpoints.Trace208;
+    using StopsLib for Checkpoints.Trace208;
 
     struct Pool {
         IStakeTree tree;
@@ -47,9 +47,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     bytes32[] internal _poolIds;
     mapping(bytes32 pool => Pool) internal _pools;
     mapping(IStakeTree tree => bytes32 pool) private _poolOf;
-    /// @dev What stays the same from each stop and each resumption on, by the protocol clock: while a pool judges its stopped
-    ///      seconds, twice; while it stands still the seconds in which it judged, twice and one more.
-    mapping(bytes32 pool => Checkpoints.Trace208) private _stops;
+    mapping(bytes32 pool => Checkpoints.Trace208) internal _stops;
     mapping(address who => Verifier) internal _verifiers;
     mapping(bytes32 platformId => Platform) private _platforms;
 
@@ -148,16 +146,6 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     }
 
     /// @inheritdoc IRegistry
-    function lostUntil(bytes32 pool, uint64 time) external view returns (uint64) {
-        uint64 clock = GUARDIAN.clockAt(time);
-        uint256 word = _stops[pool].upperLookupRecent(SafeCast.toUint48(clock));
-        // Safe: seconds, of which half is 63 bits.
-        uint64 constant_ = uint64(word / 2);
-        uint64 stopped = word % 2 == 0 ? constant_ : clock - constant_;
-        return time - clock + stopped;
-    }
-
-    /// @inheritdoc IRegistry
     function treeOf(bytes32 pool) public view returns (IStakeTree tree) {
         tree = _pools[pool].tree;
         if (address(tree) == address(0)) revert UnknownPool(pool);
@@ -198,20 +186,15 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         bool small = p.weighing < PARAMS.committee(PARAMS.version()).minPool;
         if (small == (since != 0)) return;
         uint64 now_ = GUARDIAN.clock();
+        _stops[pool].note(now_, small);
         if (small) {
             p.stoppedSince = now_;
-            _remember(pool, now_, 2 * (now_ - p.stopped) + 1);
             emit PoolStopped(pool, now_);
         } else {
             p.stopped += now_ - since;
             p.stoppedSince = 0;
-            _remember(pool, now_, 2 * p.stopped);
             if (!p.began) (p.began, p.idle) = (true, p.stopped);
             emit PoolResumed(pool, p.stopped);
         }
-    }
-
-    function _remember(bytes32 pool, uint64 now_, uint64 word) private {
-        _stops[pool].push(SafeCast.toUint48(now_), word);
     }
 }

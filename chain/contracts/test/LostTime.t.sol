@@ -18,7 +18,8 @@ contract LostTimeTest is UnpostedBase {
 
     function ended(bytes32 subject, bool excused) private {
         // A pause may have come between wall time and the clock.
-        vm.warp(block.timestamp + anchor.demand(subject).deadline + 1 - guardian.clock());
+        (uint256 clock, uint256 deadline) = (guardian.clock(), anchor.demand(subject).deadline);
+        if (clock <= deadline) vm.warp(block.timestamp + deadline + 1 - clock);
         anchor.expire(subject);
         isState(subject, excused ? IReceiptAnchor.State.EXCUSED : IReceiptAnchor.State.EXPIRED);
         same(vault.stakeOf(operator), excused ? 100 ether : 99 ether, "slashed");
@@ -132,12 +133,124 @@ contract LostTimeTest is UnpostedBase {
         balanced();
     }
 
+    function shuts(bytes32 item, uint256 time) private {
+        registry.close(item);
+        vm.warp(block.timestamp + time);
+        registry.activate(item);
+    }
+
+    /// @dev Closed after the signature and opened again before the demand, environment or model: as a pool that stands still.
+    function test_what_was_closed_before_the_demand_is_an_excuse(uint16 when, uint24 closed_, bool model, bool atEdge)
+        public
+    {
+        Receipt memory r = receipt(1);
+        vm.warp(block.timestamp + bound(when, 0, 600));
+        uint256 time = atEdge ? LIVES + when % 2 : bound(closed_, 601, 20 days);
+        shuts(model ? MODEL : ENVIRONMENT, time);
+        anchorDemanded(r);
+        ended(subjectOf(r), time > LIVES);
+    }
+
+    /// @dev One after the other, in any order: what was lost is lost by all three together.
+    function test_closures_and_stops_count_together(uint24 first, uint24 second, uint24 third, uint8 order) public {
+        Receipt memory r = receipt(1);
+        uint256[3] memory times = [bound(first, 601, 1 days), bound(second, 0, 1 days), bound(third, 0, 1 days)];
+        for (uint256 i = 0; i < 3; ++i) {
+            uint256 what = (i + order) % 3;
+            if (what == 0) stands(times[i]);
+            else shuts(what == 1 ? ENVIRONMENT : MODEL, times[i]);
+            // Or opened for one transaction, to demand.
+            if (i == order % 2) anchorDemanded(r);
+        }
+        ended(subjectOf(r), times[0] + times[1] + times[2] > LIVES);
+    }
+
+    /// @dev Nor is a closure that ended before there was a receipt, by whatever time its operator signed.
+    function test_a_closure_before_the_signature_is_no_excuse(uint24 closed_, uint64 back, uint16 rest, bool model)
+        public
+    {
+        shuts(model ? MODEL : ENVIRONMENT, bound(closed_, LIVES, 20 days));
+        vm.warp(block.timestamp + 1 hours + rest);
+        Receipt memory r = receipt(1);
+        r.anchorBy = uint64(block.timestamp) - 1;
+        r.issuedAt = uint64(bound(back, 0, block.timestamp));
+        anchorDemanded(r);
+        ended(subjectOf(r), false);
+    }
+
+    /// @dev Who signs for what was never open has itself to blame: nobody was told that it can be used.
+    function test_what_was_never_open_is_no_lost_time(bool model, uint24 wait) public {
+        bytes32 next = keccak256("another item");
+        registry.propose(next, model ? bytes32(0) : POOL, "vectors", "");
+        Receipt memory r = receipt(1);
+        if (model) r.modelId = next;
+        else r.environment = next;
+        (uint64 then, uint64 zero) = (uint64(block.timestamp), registry.lostUntil(r.environment, r.modelId, r.issuedAt));
+        for (uint256 i = 0; i < 5; ++i) {
+            vm.prank(verifier(i));
+            registry.certify(next, "vectors");
+        }
+        vm.warp(block.timestamp + bound(wait, LIVES + 1, 20 days));
+        registry.activate(next);
+        same(registry.lostUntil(r.environment, r.modelId, then), zero, "before");
+        same(registry.lostUntil(r.environment, r.modelId, uint64(block.timestamp)), zero, "nothing");
+        anchorDemanded(r);
+        ended(subjectOf(r), false);
+    }
+
+    /// @dev By the protocol clock, so that a pause in the middle counts once; of every moment, also while it is closed and of a moment's closure.
+    function test_closed_time_is_known_of_every_moment(uint16[3] memory spans, uint16 pause, uint8 opened, bool model)
+        public
+    {
+        uint256 start = block.timestamp;
+        uint256 lost = registry.lostUntil(ENVIRONMENT, MODEL, uint64(start));
+        bytes32 item = model ? MODEL : ENVIRONMENT;
+        for (uint256 i = 0; i < opened % 3; ++i) {
+            shuts(item, 0);
+        }
+        vm.warp(start + spans[0]);
+        registry.close(item);
+        vm.warp(start + spans[0] + spans[1]);
+        uint256 stopped = bound(pause, 1, 1 days);
+        paused(uint64(stopped));
+        vm.warp(block.timestamp + stopped + spans[2]);
+        same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(start)), lost, "at the beginning");
+        same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(start + spans[0])), lost, "when it closed");
+        uint256 all = lost + spans[1] + stopped + spans[2];
+        same(
+            registry.lostUntil(ENVIRONMENT, MODEL, uint64(start + spans[0] + spans[1])),
+            lost + spans[1],
+            "in the middle"
+        );
+        same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(block.timestamp)), all, "now");
+        registry.activate(item);
+        vm.warp(block.timestamp + 1 days);
+        same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(block.timestamp)), all, "open again");
+    }
+
+    /// @dev A pool that stops and an environment that is closed, in any order: a second of both counts once, of a model and them twice.
+    function test_what_stands_still_together_counts_once_but_for_a_model(uint16[8] memory spans, uint24 turns) public {
+        bool[3] memory still;
+        bytes32[3] memory items = [bytes32(0), ENVIRONMENT, MODEL];
+        uint256 want = registry.lostUntil(ENVIRONMENT, MODEL, uint64(block.timestamp));
+        for (uint256 i = 0; i < spans.length; ++i) {
+            uint256 which = (turns >> (3 * i) & 7) % 3;
+            still[which] = !still[which];
+            if (which == 0) still[0] ? quits() : joins();
+            else still[which] ? registry.close(items[which]) : registry.activate(items[which]);
+            uint256 span = spans[i];
+            vm.warp(block.timestamp + span);
+            want += (still[0] || still[1] ? span : 0) + (still[2] ? span : 0);
+            same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(block.timestamp)), want, "lost");
+        }
+    }
+
     /// @dev Every moment of the past, of a pool that stops and goes on and a clock that a pause stops once, beside a count of seconds.
     function test_lost_time_is_known_of_every_moment(uint16[6] memory spans, uint16 pause, uint8 where, uint32 asked)
         public
     {
         uint256 start = block.timestamp;
-        uint256 lost = registry.lostUntil(POOL, uint64(start));
+        uint256 lost = registry.lostUntil(ENVIRONMENT, MODEL, uint64(start));
         uint256 want = lost;
         uint256 moment = start + asked % 500_000;
         for (uint256 i = 0; i < spans.length; ++i) {
@@ -151,8 +264,10 @@ contract LostTimeTest is UnpostedBase {
             }
             (want, lost) = advance(spans[i] - half, i % 2 == 0, moment, want, lost);
         }
-        same(registry.lostUntil(POOL, uint64(block.timestamp)), lost, "in all");
-        if (moment <= block.timestamp) same(registry.lostUntil(POOL, uint64(moment)), want, "until then");
+        same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(block.timestamp)), lost, "in all");
+        if (moment <= block.timestamp) {
+            same(registry.lostUntil(ENVIRONMENT, MODEL, uint64(moment)), want, "until then");
+        }
     }
 
     /// @dev `want` is what was lost at `moment`, if time has come as far.

@@ -74,9 +74,15 @@ contract ExcuseTest is UnpostedBase {
         same(vault.stakeOf(operator), 100 ether, "nothing was slashed");
     }
 
+    /// @dev A model's closure counts beside a stop of the pool: together they are as short as a pause may be (`LostTimeTest`).
     function test_who_could_post_again_in_time_pays(uint8 what, uint24 stopped) public {
-        bytes32 subject = excused(what % 2, stopped);
+        (, bytes32 subject) = demanded();
+        quits();
+        closed(what % 2);
+        vm.warp(block.timestamp + bound(stopped, 30 minutes, what % 2 == 0 ? 1 days : 12 hours));
+        joins();
         registry.activate(what % 2 == 0 ? ENVIRONMENT : MODEL);
+        overdue(subject);
         anchor.expire(subject);
         same(vault.stakeOf(operator), 99 ether, "the penalty");
     }
