@@ -91,7 +91,7 @@ class DisputeActs(Acts):
             self._step("commitFor", first.dispute, first.round, arguments, voters, deadline=until)
 
     def post_commit_root(self, dispute: Digest, round_number: int, root: Digest) -> None:
-        """Says that commitments of this root existed before anybody revealed."""
+        """Says, as a drawn member, that commitments of this root existed before anybody revealed."""
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._step("postCommitRoot", dispute, round_number, (dispute, root), root, deadline=until)
 

@@ -212,8 +212,8 @@ class CourtBeside(Play):
                 return send(OWNER, "Disputes", "draw", id_, len(holders))
             case "commit", (id_, who, mask, commitment):
                 return send(who, "Disputes", "commit", id_, mask, commitment)
-            case "post_root", (id_, root):
-                return send(OWNER, "Disputes", "postCommitRoot", id_, root)
+            case "post_root", (id_, who, root):
+                return send(who, "Disputes", "postCommitRoot", id_, root)
             case "reveal", (vote,):
                 return send(OWNER, "Disputes", "reveal", struct_values(vote), b"")
             case "reveal_under_root", (vote, who, proof):

@@ -186,12 +186,18 @@ class Play:
         return {_place(v): ballots.sealed(typed_digest(self.court.domain, v), v.voter, v.seat_mask) for v in votes}
 
     def plant(self, found: Dispute, choose: Choose) -> bool:
-        """Somebody collects commitments of all members and posts their root; now and then a stranger's root is there before."""
+        """A member collects commitments of all members and posts their root; now and then another root is there before.
+
+        A stranger may try too, in vain.
+        """
+        if not found.round.members:
+            return False
+        by = choose(found.round.members)
         if choose([False] * 7 + [True]):
-            self.do("post_root", found.id, None, found.id, word("root", found.id))
+            self.do("post_root", found.id, None, found.id, choose([by, self.challengers[0]]), word("root", found.id))
         leaning = LEANINGS[self.leaning[found.id]]
         self.rooted[found.id, len(found.rounds)] = {who: vote(found, who, choose(leaning)) for who in found.round.members}
-        return self.do("post_root", found.id, None, found.id, self.root(found))
+        return self.do("post_root", found.id, None, found.id, by, self.root(found))
 
     def settle(self, found: Dispute) -> bool:
         """Count the round."""

@@ -36,7 +36,9 @@ def standing(found: Dispute, one: Round, holder: Address | None) -> Standing:
     if found.verdict in WITHOUT_ANSWER:
         return Standing.WORKED if word.said is not None and word.said.outcome in WORKED else Standing.NEUTRAL
     if word.said is None:
-        return Standing.NOT_REVEALED if word.commitment != ZERO_DIGEST else Standing.ABSENT
+        # Under a root each seat may be bound, and have seen what others say.
+        bound = word.commitment != ZERO_DIGEST or one.roots
+        return Standing.NOT_REVEALED if bound else Standing.ABSENT
     if word.said.outcome is Outcome.CANNOT_EXECUTE:
         return Standing.ABSENT
     if word.said.outcome is Outcome.NO_KEY:

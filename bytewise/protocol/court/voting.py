@@ -30,12 +30,14 @@ def commit(court: Court, dispute: Digest, who: Address, seat_mask: int, commitme
     return court.put(found)
 
 
-def post_root(court: Court, dispute: Digest, root: Digest) -> Court:
-    """Say that commitments of this root existed before anybody revealed."""
+def post_root(court: Court, dispute: Digest, who: Address, root: Digest) -> Court:
+    """Say, as a member, that commitments of this root existed before anybody revealed."""
     checks.running(court)
     found = _committing(court, dispute)
     if root == ZERO_DIGEST:
         raise MalformedValue("commit root", "empty")
+    if not found.round.mask(who):
+        raise NotAMember(who, found.id.hex(), len(found.rounds))
     return court.put(found.with_round(roots=tuple(dict.fromkeys((*found.round.roots, root)))))
 
 

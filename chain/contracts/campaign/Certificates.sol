@@ -15,7 +15,7 @@ abstract contract Certificates is Ballots {
     mapping(bytes32 id => mapping(uint16 round => bytes32)) private _rootOf;
     mapping(bytes32 id => mapping(uint16 round => bytes32)) private _otherRootOf;
 
-    /// @dev The root of commitments made off the chain, another that anybody may post, and the committee's keys.
+    /// @dev The root of commitments made off the chain, another that any member may post, and the committee's keys.
     function _form(bytes32 id, uint256 salt) internal {
         IDisputes.Round memory r = roundOf(id);
         if (r.committee != 0) return;
@@ -24,9 +24,14 @@ abstract contract Certificates is Ballots {
         (bytes32 root,) = CommitTrees.proven(_leavesOf(id, false), 0);
         (bytes32 other,) = CommitTrees.proven(_leavesOf(id, true), 0);
         (_rootOf[id][round], _otherRootOf[id][round]) = (root, other);
-        may(personAt(r.seedBlock), address(disputes), 0, abi.encodeCall(disputes.postCommitRoot, (id, root)), "root");
-        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, other));
-        may(personAt(r.seedBlock), address(disputes), 0, data, "root");
+        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, root));
+        // Rather not a member, which is in vain.
+        may(personAt(salt), address(disputes), 0, data, "root");
+        IDisputes.Member[] memory list = members(id);
+        address by = list[salt % list.length].voter;
+        may(by, address(disputes), 0, data, "root");
+        data = abi.encodeCall(disputes.postCommitRoot, (id, other));
+        may(by, address(disputes), 0, data, "root");
         (uint256 seated, Bls.G1[] memory keys,) = _sum(id, type(uint256).max);
         data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
         may(personAt(r.seedBlock), address(disputes), 0, data, "form");

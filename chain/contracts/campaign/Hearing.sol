@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Finding, Money, Phase, Standing, Vote} from "../src/Types.sol";
+import {Finding, Money, Phase, Standing, Status, Vote} from "../src/Types.sol";
 import {Vm} from "../test/Vm.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
@@ -35,6 +36,10 @@ abstract contract Hearing is People, Recount {
     mapping(bytes32 id => mapping(uint16 round => bool)) internal rooted;
     /// @dev Whether the breaker must hold convictions.
     bool internal holds;
+    /// @dev Whether the pool stands still, the environment is closed, the model is closed; since when, by the clock; what they took before.
+    bool[3] private _still;
+    uint256 private _stillSince;
+    uint256 private _stillBefore;
     uint256 private _stopped;
     uint256 private _pausedFrom;
     uint256 private _pauseEnd;
@@ -48,7 +53,7 @@ abstract contract Hearing is People, Recount {
             address by = logs[i].emitter;
             if (by == address(ledger)) mirror.ofLedger(logs[i], clock);
             else if (by == address(vault)) _ofVault(logs[i], clock);
-            else if (by == address(registry)) _ofRegistry(logs[i]);
+            else if (by == address(registry)) _ofRegistry(logs[i], clock);
             else if (by == address(disputes)) _ofCourt(logs[i]);
             else if (by == address(settlement)) _ofSettlement(logs[i]);
             else if (by == address(guardian)) _ofGuardian(logs[i]);
@@ -83,9 +88,27 @@ abstract contract Hearing is People, Recount {
         return Mirror.Terms(m.minOperatorStake, m.slashAmount);
     }
 
-    function _ofRegistry(Vm.Log memory e) private {
-        bool moved_ = e.topics[0] == IRegistry.VerifierJoined.selector || e.topics[0] == IRegistry.VerifierLeft.selector;
+    function _ofRegistry(Vm.Log memory e, uint64 clock) private {
+        bytes32 kind = e.topics[0];
+        if (kind == IRegistry.PoolStopped.selector) _turn(0, true, clock);
+        if (kind == IRegistry.PoolResumed.selector) _turn(0, false, clock);
+        if (kind == IRegistry.ItemMoved.selector) {
+            (, Status to) = abi.decode(e.data, (Status, Status));
+            _turn(e.topics[1] == ENVIRONMENT ? 1 : 2, to == Status.CLOSED, clock);
+        }
+        bool moved_ = kind == IRegistry.VerifierJoined.selector || kind == IRegistry.VerifierLeft.selector;
         if (moved_) movers.push(address(uint160(uint256(e.topics[1]))));
+    }
+
+    function _turn(uint256 which, bool still, uint64 clock) private {
+        (_stillBefore, _stillSince) = (_stillSeconds(clock), clock);
+        _still[which] = still;
+    }
+
+    /// @dev Seconds of the clock in which pool or environment took no batch, and those in which the model was closed.
+    function _stillSeconds(uint64 clock) internal view returns (uint256) {
+        uint256 times = (_still[0] || _still[1] ? 1 : 0) + (_still[2] ? 1 : 0);
+        return _stillBefore + (clock - _stillSince) * times;
     }
 
     /// @dev Batches and demands: `Owing`.
@@ -118,7 +141,17 @@ abstract contract Hearing is People, Recount {
             same(seats, signedFor[f.dispute][f.round], "seats of a certificate");
             _heard(f, seats);
         } else if (kind == ICourt.CommitRootPosted.selector) {
-            rooted[e.topics[1]][uint16(uint256(e.topics[2]))] = true;
+            (bytes32 id, uint16 round) = (e.topics[1], uint16(uint256(e.topics[2])));
+            (, address by) = abi.decode(e.data, (bytes32, address));
+            that(_hasSeat(id, round, by), "a root of a stranger");
+            rooted[id][round] = true;
+        }
+    }
+
+    function _hasSeat(bytes32 id, uint16 round, address who) private view returns (bool has) {
+        IDisputes.Member[] memory list = disputes.membersOf(id, round);
+        for (uint256 i = 0; i < list.length; ++i) {
+            has = has || list[i].voter == who;
         }
     }
 

@@ -217,6 +217,7 @@ abstract contract Watch is Owing {
         (address holder,) = disputes.standingOf(id, round, seat);
         if (holder == address(0)) return Standing.NONE;
         if (mild) return Standing.NEUTRAL;
-        return r.committedMask & (1 << seat) == 0 ? Standing.ABSENT : Standing.NOT_REVEALED;
+        // Whom a root binds nobody sees: it may be anybody.
+        return r.committedMask & (1 << seat) == 0 && !rooted[id][round] ? Standing.ABSENT : Standing.NOT_REVEALED;
     }
 }

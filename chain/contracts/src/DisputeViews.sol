@@ -18,7 +18,7 @@ abstract contract DisputeViews is DisputeVotes {
         bool calm; // an end without penalties
         bool keyed; // there is a vote that was right
         Outcome certified;
-        uint256 committed; // masks of seats
+        uint256 committed; // masks of seats; whom a root may bind counts
         uint256 revealed;
         uint256 certifiedMask;
         bytes32 certifiedGroup; // these groups
@@ -192,7 +192,8 @@ abstract contract DisputeViews is DisputeVotes {
 
     function _finalsOf(bytes32 id, Case storage d, RoundData storage r) private view returns (Finals memory f) {
         f.calm = d.verdict == Verdict.DRAW || d.verdict == Verdict.REFUNDED;
-        (f.committed, f.revealed) = (r.committed, _revealed(r));
+        // Under a root each seat may be bound, and have seen what others say: silence costs each what it costs who committed on the chain.
+        (f.committed, f.revealed) = (r.rooted ? type(uint256).max : r.committed, _revealed(r));
         if (r.certified != Outcome.NONE) {
             (f.certified, f.certifiedMask, f.certifiedGroup) = (r.certified, r.certifiedMask, r.certifiedGroup);
         }

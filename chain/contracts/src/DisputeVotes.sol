@@ -60,6 +60,8 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         RoundData storage r = _rounds[id][d.round];
         if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
         if (root == bytes32(0)) revert EmptyCommitment();
+        // Or a stranger could be first with a root of nothing.
+        if (_seatsOf(d, r, msg.sender) == 0) revert NotMember(id, d.round, msg.sender);
         // Only the first opens to single votes: with several to choose from, a member would not be bound to one.
         if (r.roots[root] == Root.NONE) r.roots[root] = r.rooted ? Root.LATER : Root.FIRST;
         r.rooted = true;

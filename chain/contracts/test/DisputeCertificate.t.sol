@@ -48,9 +48,15 @@ contract DisputeCertificateTest is Courthouse {
         }
     }
 
+    /// @dev A member posts it.
+    function roots(bytes32 root) private {
+        vm.prank(list[0].voter);
+        disputes.postCommitRoot(id, root);
+    }
+
     function formed(uint256 salt) private {
         convened(salt);
-        disputes.postCommitRoot(id, ROOT);
+        roots(ROOT);
         disputes.formCommittee(id, all(), keysOf(all()));
     }
 
@@ -178,7 +184,7 @@ contract DisputeCertificateTest is Courthouse {
         for (uint16 seat = 0; seat < 9; ++seat) {
             (address holder, Standing standing) = disputes.standingOf(id, 1, seat);
             same(holder, member(holderOf(seat)), "holder");
-            that(standing == (signers & (1 << seat) != 0 ? Standing.RIGHT : Standing.ABSENT), "right or absent");
+            that(standing == (signers & (1 << seat) != 0 ? Standing.RIGHT : Standing.NOT_REVEALED), "right or silent");
         }
     }
 
@@ -257,7 +263,7 @@ contract DisputeCertificateTest is Courthouse {
             leaves[placeOf(i)] = leafOf(voteOf(id, list[i], choice));
         }
         (signedRoot,) = CommitTrees.proven(leaves, 0);
-        disputes.postCommitRoot(id, signedRoot);
+        roots(signedRoot);
         disputes.formCommittee(id, all(), keysOf(all()));
     }
 
@@ -330,7 +336,7 @@ contract DisputeCertificateTest is Courthouse {
         disputes.finalize(id);
         for (uint16 seat = 0; seat < 9; ++seat) {
             (, Standing standing) = disputes.standingOf(id, 1, seat);
-            that(standing == (spoken & (1 << seat) != 0 ? Standing.RIGHT : Standing.ABSENT), "right or absent");
+            that(standing == (spoken & (1 << seat) != 0 ? Standing.RIGHT : Standing.NOT_REVEALED), "right or silent");
         }
     }
 
@@ -430,10 +436,10 @@ contract DisputeCertificateTest is Courthouse {
         bytes32 first = signedRoot;
         leaves[placeOf(who)] = leafOf(voteOf(id, list[who], 7));
         (bytes32 second, bytes32[8] memory proof) = CommitTrees.proven(leaves, placeOf(who));
-        disputes.postCommitRoot(id, second);
+        roots(second);
         // Posting the first one again changes nothing, for either.
-        if (again) disputes.postCommitRoot(id, first);
-        if (again) disputes.postCommitRoot(id, second);
+        if (again) roots(first);
+        if (again) roots(second);
         toReveal(id);
         Vote memory v = voteOf(id, list[who], 7);
         opensNot(v.voter, v, proof, abi.encodeWithSelector(ICourt.UnknownRoot.selector, second));
@@ -479,7 +485,7 @@ contract DisputeCertificateTest is Courthouse {
     function test_a_certificate_stays_with_its_root(uint256 salt, bytes32 root) public {
         vm.assume(root != ROOT && root != 0);
         formed(salt);
-        disputes.postCommitRoot(id, root);
+        roots(root);
         toReveal(id);
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(all(), f);
@@ -493,7 +499,7 @@ contract DisputeCertificateTest is Courthouse {
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, early, Phase.SEED, Phase.COMMIT));
         disputes.formCommittee(early, 1, new Bls.G1[](1));
         convened(salt);
-        disputes.postCommitRoot(id, ROOT);
+        roots(ROOT);
         toReveal(id);
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(all(), f);
@@ -513,10 +519,58 @@ contract DisputeCertificateTest is Courthouse {
         uint256 i = holderOf(who % 9);
         register(member(i), secret(1, i));
         disputes.formCommittee(id, all(), keysOf(all()));
-        disputes.postCommitRoot(id, ROOT);
+        roots(ROOT);
         toReveal(id);
         Finding memory f = findingOf(0);
         disputes.certify(f, ROOT, proofOf(signersOf(salt, 6), f));
+    }
+
+    /// @dev A root of nothing, posted first, would keep everybody under another from opening its vote.
+    function test_only_members_post_roots(uint256 salt, address stranger, bytes32 root, bool challenger) public {
+        vm.assume(root != 0);
+        convened(salt);
+        if (challenger) stranger = disputes.dispute(id).challenger;
+        for (uint256 i = 0; i < list.length; ++i) {
+            vm.assume(list[i].voter != stranger);
+        }
+        vm.prank(stranger);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NotMember.selector, id, 1, stranger));
+        disputes.postCommitRoot(id, root);
+        leaves[placeOf(0)] = leafOf(voteOf(id, list[0], 1));
+        (signedRoot,) = CommitTrees.proven(leaves, 0);
+        roots(signedRoot);
+        toReveal(id);
+        opens(0, 1);
+        same(disputes.roundOf(id, 1).revealedMask, list[0].seatMask, "the member's root is the first");
+    }
+
+    /// @dev Who is under a root is bound, sees what others say, and is as silent as who committed on the chain. Who is under none cannot be told from it.
+    function test_silence_beside_a_root_costs_what_silence_after_a_commitment_costs(
+        uint256 salt,
+        bool onChain,
+        bool root
+    ) public {
+        convened(salt);
+        uint256 silent = 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].seats < list[silent].seats) silent = i;
+        }
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (i != silent || onChain) committed(voteOf(id, list[i], i == silent ? 7 : 1));
+        }
+        leaves[placeOf(silent)] = leafOf(voteOf(id, list[silent], 7));
+        (signedRoot,) = CommitTrees.proven(leaves, 0);
+        if (root && !onChain) roots(signedRoot);
+        toReveal(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (i != silent) disputes.reveal(voteOf(id, list[i], 1), "");
+        }
+        toSettle(id);
+        disputes.settle(id);
+        toFinalize(id);
+        disputes.finalize(id);
+        (, Standing standing) = disputes.standingOf(id, 1, uint16(placeOf(silent)));
+        that(standing == (onChain || root ? Standing.NOT_REVEALED : Standing.ABSENT), "standing");
     }
 
     function test_a_root_is_posted_before_anybody_reveals(uint256 salt, bytes32 root) public {

@@ -12,8 +12,9 @@ interface IBallots is ICourt {
     function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external;
     /// @notice The same for others, at most 200, each with its signature over `Commit`. Who has committed already is passed over.
     function commitFor(Commit[] calldata commits, address[] calldata voters, bytes[] calldata sigs) external;
-    /// @notice Say that commitments of this root existed before anybody revealed. Under the first of a round members can
-    ///         open single ones, if it is made as `CommitTree` has it.
+    /// @notice Say that commitments of this root existed before anybody revealed. A member of the round. Under the first of a round
+    ///         members can open single ones, if it is made as `CommitTree` has it; and who is silent in a round with a root is
+    ///         NOT_REVEALED, whether it committed on the chain or not.
     function postCommitRoot(bytes32 id, bytes32 root) external;
     /// @notice Add the keys of the drawn members who have one, for certificates. Anybody, once per round.
     /// @param seated mask of their seats

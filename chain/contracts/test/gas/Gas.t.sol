@@ -76,6 +76,7 @@ contract DisputeGasTest is GasBase {
         address[] memory all = holders(id);
         sum += told("form_committee_31", formed(id, all));
         bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, ROOT));
+        vm.prank(all[0]);
         sum += told("post_commit_root", measured(address(disputes), data, "root"));
         until(uint256(roundOf(id).commitEnd) + 1);
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, (1 << 31) - 1, ROOT);
@@ -105,6 +106,7 @@ contract LargeCertificateGasTest is GasBase {
         drawnAll(id);
         address[] memory all = holders(id);
         told("form_committee_63", formed(id, all));
+        vm.prank(all[0]);
         disputes.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
         signers = whole(all, signers);

@@ -35,6 +35,7 @@ contract LargestGasTest is GasBase {
         told("draw_255_of_10000", drawnAll(id));
         address[] memory all = holders(id);
         told("form_committee_255", formed(id, all));
+        vm.prank(all[0]);
         disputes.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
         uint256 signers = quorum(all, 170);

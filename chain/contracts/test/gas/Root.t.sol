@@ -41,6 +41,7 @@ contract RootGasTest is GasBase {
         that(place > 200, "walks over most seats");
         leaves[place] = keccak256(abi.encode(disputes.hashVote(v), v.voter, v.seatMask));
         (bytes32 root, bytes32[8] memory proof) = CommitTrees.proven(leaves, place);
+        vm.prank(v.voter);
         disputes.postCommitRoot(v.dispute, root);
         until(uint256(roundOf(v.dispute).commitEnd) + 1);
         bytes memory data = abi.encodeCall(disputes.revealUnderRoot, (v, quote, proof));

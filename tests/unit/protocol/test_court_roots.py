@@ -1,0 +1,61 @@
+"""Commit roots in the model of the court: who posts one, and what silence beside one costs (ADR 173)."""
+
+import pytest
+
+from bytewise.protocol.court import voting
+from bytewise.protocol.court.books import Books
+from bytewise.protocol.court.standing import Standing, penalty, standing
+from bytewise.protocol.court.state import Court, Dispute
+from bytewise.protocol.errors import NotAMember
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Event
+from bytewise.protocol.signing import Domain, typed_digest
+from bytewise.protocol.units import Address
+from tests.court_play import Play, alt_keys
+from tests.court_world import SPEECHES, account, claim, params, vote, word
+
+OPERATOR, CHALLENGER = account("operator"), account("challenger")
+VERIFIERS = [account(f"verifier {i}") for i in range(3)]
+
+
+@pytest.fixture
+def play() -> Play:
+    """A dispute whose three seats three members hold, in its commit phase."""
+    books = Books(stakes={OPERATOR: 5000, **dict.fromkeys(VERIFIERS, 100)}, treasury=500)
+    court = Play(Court(Domain(1, account("court")), {1: params((3, 0, 0), 1)}, books), [CHALLENGER], VERIFIERS)
+    what = claim(1, OPERATOR, word("environment"), court.court.now + 50)
+    assert court.open(what, CHALLENGER, alt_keys(what)[1], "innocent")
+    found = only(court)
+    court.wait(found.round.seed_block + 1 - court.court.block)
+    assert court.do("draw", found.id, Event.DRAW_LAST, found.id, VERIFIERS)
+    return court
+
+
+def only(play: Play) -> Dispute:
+    (found,) = play.court.disputes.values()
+    return found
+
+
+@pytest.mark.parametrize("who", [CHALLENGER, OPERATOR, account("a stranger")])
+def test_only_members_post_roots(play: Play, who: Address) -> None:
+    with pytest.raises(NotAMember):
+        voting.post_root(play.court, only(play).id, who, word("root"))
+    assert voting.post_root(play.court, only(play).id, VERIFIERS[0], word("root")).disputes[only(play).id].round.roots
+
+
+@pytest.mark.parametrize("rooted", [False, True])
+def test_silence_beside_a_root_costs_what_silence_after_a_commitment_costs(play: Play, rooted: bool) -> None:
+    found = only(play)
+    if rooted:
+        play.court = voting.post_root(play.court, found.id, VERIFIERS[2], word("root"))
+    said = [vote(found, who, SPEECHES[0]) for who in VERIFIERS[:2]]
+    for one in said:
+        play.court = voting.commit(play.court, found.id, one.voter, one.seat_mask, typed_digest(play.court.domain, one))
+    play.wait(found.round.commit_end + 1 - play.court.now)
+    for one in said:
+        play.court = voting.reveal(play.court, one)
+    play.wait(only(play).round.reveal_end + 1 - play.court.now)
+    assert play.settle(found) and only(play).verdict is Verdict.UPHELD
+    silent = standing(only(play), only(play).round, VERIFIERS[2])
+    assert silent is (Standing.NOT_REVEALED if rooted else Standing.ABSENT)
+    assert penalty(silent, params().money) == (5 if rooted else 3)
