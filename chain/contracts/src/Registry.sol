@@ -185,10 +185,10 @@ contract Registry is Verifiers {
     function _move(bytes32 digest, Status to) private {
         Status from = _items[digest].status;
         emit ItemMoved(digest, from, to);
-        // What opens for the first time did not stand still before: nobody was told that it could be used.
-        uint64 judged = GUARDIAN.clock() - stoppedSeconds(_items[digest].pool);
-        if (from != Status.PROPOSED) _closures[digest].note(judged, to != Status.ACTIVE);
         _items[digest].status = to;
+        // What opens for the first time did not stand still before: nobody was told that it could be used.
+        if (from == Status.PROPOSED) return;
+        _closures[digest].note(GUARDIAN.clock() - stoppedSeconds(_items[digest].pool), to != Status.ACTIVE);
     }
 
     function _setCourt(address court_) private {
