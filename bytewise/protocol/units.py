@@ -45,14 +45,14 @@ def digest(value: bytes) -> Digest:
 def address(text: str) -> Address:
     """The text as an address in lower case; `MalformedValue` unless it is 0x and 40 hex digits."""
     if not _ADDRESS.fullmatch(text.lower()):
-        raise MalformedValue("address", text[:60])
+        raise MalformedValue("address", f"{len(text)} characters that are not 0x and 40 hex digits")
     return Address(text.lower())
 
 
 def unhex(text: str) -> bytes:
     """Bytes of canonical 0x-hex: lower case, even length."""
     if not _HEX.fullmatch(text):
-        raise MalformedValue("hex", text[:60])
+        raise MalformedValue("hex", f"{len(text)} characters that are not 0x and pairs of lower-case hex digits")
     return bytes.fromhex(text[2:])
 
 
@@ -64,7 +64,7 @@ def hex0x(value: bytes) -> str:
 def decimal(text: str) -> Decimal:
     """The text as a canonical decimal: no exponent, no leading or trailing zero, no plus sign, no minus zero."""
     if not _DECIMAL.fullmatch(text) or text == "-0":
-        raise MalformedValue("decimal", text[:60])
+        raise MalformedValue("decimal", f"{len(text)} characters that are no canonical decimal")
     return Decimal(text)
 
 
@@ -83,5 +83,5 @@ def bounded(value: int, bits: int) -> int:
 def short_text(text: str) -> Digest:
     """An ASCII label of 1 to 32 bytes, none zero, as bytes32, right-padded with zeros (GPU architecture names)."""
     if not 0 < len(text) <= 32 or not text.isascii() or "\0" in text:
-        raise MalformedValue("short text", text[:60])
+        raise MalformedValue("short text", f"{len(text)} characters that are not 1 to 32 of ASCII")
     return Digest(text.encode().ljust(32, b"\0"))
