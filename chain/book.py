@@ -8,7 +8,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.network import Addresses, CodeHash, Network
 from bytewise.protocol.units import Address, Digest
-from bytewise.service.files import replace_file
+from bytewise.service.files import replace_file, shown_name
 from chain.access import Chain
 from chain.peers import verify_peers
 
@@ -26,7 +26,7 @@ def read_network(path: Path) -> Network:
     try:
         return decode(Network, path.read_bytes())
     except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None
+        raise ConfigurationError(shown_name(path), error.strerror) from None
 
 
 def address_of(network: Network, contract: str) -> Address:

@@ -184,6 +184,11 @@ class ChainClient:
 
 def verify_url(url: str) -> str:
     """The address of a node, if it can be one; otherwise `ConfigurationError`: no later try would cure it."""
+    if any(each.isspace() or not each.isprintable() for each in url):
+        # Not shown: what is nearly a URL may hold a key. `urlsplit` leaves some of these out in silence.
+        raise ConfigurationError(
+            "rpc", "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
+        )
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

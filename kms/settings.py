@@ -6,6 +6,7 @@ from pathlib import Path
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 from kms.sealing import LIMIT_S, Sealing
@@ -63,8 +64,13 @@ class CeremonySettings:
     def __post_init__(self) -> None:
         if not 0 < self.phase_s <= MAX_PHASE_S:
             raise ConfigurationError("phase_s", self.phase_s)
-        if self.epoch == 0:
-            raise ConfigurationError("epoch", "0 is no key epoch: the next one is the newest of `bytewise kms status` and 1")
+        if not is_key_epoch(self.epoch):
+            why = (
+                f"{self.epoch} is no key epoch: the next one is the newest of `bytewise kms status` and 1, `dkg --help` says more"
+            )
+            raise ConfigurationError("epoch", why)
+        if not 0 <= self.source_version < 2**32:
+            raise ConfigurationError("source_version", f"{self.source_version}: `bytewise kms status` says how often")
         if self.assurance not in (SIMULATED, HARDWARE):
             raise ConfigurationError("assurance", f"{self.assurance}: {SIMULATED} or {HARDWARE}")
 

@@ -17,9 +17,10 @@ import typer
 from bytewise.cli.connect import NETWORK_FILE, RPC_URL, NetworkOption, address_book
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
-from bytewise.protocol.units import Address, address
+from bytewise.protocol.units import ZERO_ADDRESS, Address, address
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
+from chain.client import verify_url
 from kms import keyring
 from kms.files import KEY_BYTES, create, wipe
 from kms.sealing import IN_FOLDER, LIMIT_S, Sealing
@@ -185,7 +186,13 @@ def make_folder(folder: Path, choices: Choices) -> str:
 def settings_text(folder: Path, choices: Choices) -> str:
     """The settings file, TOML; `ConfigurationError` for an address that is none."""
     host, port = _place("--url", choices.url, "https://")
-    _, channel_port = _place("--channel", choices.channel, "")
+    channel_host, channel_port = _place("--channel", choices.channel, "")
+    if (host, port) == (channel_host, channel_port):
+        raise ConfigurationError(
+            "--channel", f"{choices.channel[:80]} is the place of --url: attested channels have another port"
+        )
+    for each in choices.rpc:
+        verify_url(each)
     one = len(choices.rpc) == 1
     governors = [_account("--governor", each) for each in choices.governors]
     governed = f"policy_governors = {_toml(governors)}\npolicy_threshold = {choices.needed}"
@@ -220,9 +227,12 @@ def _words(option: str, text: str) -> tuple[str, ...]:
 
 def _account(option: str, text: str) -> Address:
     try:
-        return address(text)
+        account = address(text)
     except MalformedValue:
         raise ConfigurationError(option, f"{text[:80]} is not 0x and 40 hex digits") from None
+    if account == ZERO_ADDRESS:
+        raise ConfigurationError(option, f"{account} is nobody's account: nobody has its key")
+    return account
 
 
 def _place(option: str, text: str, scheme: str) -> tuple[str, int]:

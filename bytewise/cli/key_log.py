@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Who opened which receipt, when, wh
 LOGS = Path("release-logs")
 
 LogsOption = Annotated[Path, typer.Option("--logs", help="Folder of your copies of the logs.", show_default=True)]
-EpochOption = Annotated[int, typer.Option("--epoch", min=0, help="Key epoch; 0: the newest of the address book.")]
+EpochOption = Annotated[int, typer.Option("--epoch", min=0, max=2**64 - 1, help="Key epoch; 0: the newest of the address book.")]
 ChainOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -140,7 +140,7 @@ def rotate(
 
 @app.command()
 def retire(
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, help="A key epoch that drains.")],
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, max=2**64 - 1, help="A key epoch that drains.")],
     key: CuratorOption,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,

@@ -43,6 +43,11 @@ def is_rebuilt(epoch: int) -> bool:
     return epoch >> _SUITE_BITS == SUITE_REBUILT
 
 
+def is_key_epoch(number: int) -> bool:
+    """Whether a key epoch can have this number: one of a suite that this version knows, counted from 1."""
+    return number >> _SUITE_BITS in (0, SUITE_HYBRID, SUITE_REBUILT) and number % (1 << _SUITE_BITS) != 0
+
+
 def kind_of(epoch: int) -> str:
     """For people: what shards of this epoch give an enclave, and with it what an enclave can open."""
     suite = epoch >> _SUITE_BITS or SUITE_P256

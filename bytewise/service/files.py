@@ -30,6 +30,11 @@ def replace_file(path: Path, data: bytes) -> None:
         raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that can be written") from None
 
 
+def shown_name(path: Path) -> str:
+    """What an error calls a file that a person named: its name, or the path if that has none, as `.` and `/`."""
+    return path.name or str(path)
+
+
 def _write_draft(whole: Path, data: bytes) -> Path:
     """A file of this writer alone, beside the one that it is for."""
     draft = whole.with_name(f".{whole.name}.{secrets.token_hex(8)}.new")

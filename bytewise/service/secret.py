@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.files import shown_name
 
 _LIVE: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _SHORTEST_SCRUBBED = 8
@@ -52,7 +53,7 @@ def read_secret(path: Path) -> Secret:
         mode = path.stat().st_mode
         value = path.read_bytes()
     except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None
+        raise ConfigurationError(shown_name(path), error.strerror) from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigurationError(path.name, f"mode {stat.S_IMODE(mode):o}: only the owner may read a secret")
     return Secret(value.removesuffix(b"\n"))

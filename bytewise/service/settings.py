@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from bytewise.protocol import encoding, units
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault
+from bytewise.service.files import shown_name
 from bytewise.service.secret import Secret
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ def _read_document(path: Path) -> dict[str, Any]:
         raw = path.read_bytes()
         value = encoding.parse(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())
     except OSError as error:
-        raise ConfigurationError(path.name, error.strerror) from None
+        raise ConfigurationError(shown_name(path), error.strerror) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, Fault) as error:
         raise ConfigurationError(path.name, str(error)[:200]) from None
     if not isinstance(value, dict):

@@ -24,7 +24,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.clock import monotonic_s
-from bytewise.service.files import replace_file
+from bytewise.service.files import replace_file, shown_name
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from kms.curve import Rng
@@ -143,5 +143,7 @@ def _source(settings: CeremonySettings) -> EpochDocument:
 def _read(cls: type[T], path: Path) -> T:
     try:
         return decode(cls, path.read_bytes())
-    except (OSError, Fault) as error:
+    except OSError as error:
+        raise ConfigurationError(shown_name(path), error.strerror) from None
+    except Fault as error:
         raise ConfigurationError(path.name, str(error)[:200]) from None

@@ -18,7 +18,7 @@ from bytewise.cli.exits import Exit
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.ceremony import ShardEntry
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.book import write_network
@@ -130,6 +130,13 @@ WRONG = {
     "a name before the address": ["--simulated", "--url", "https://me@127.0.0.1:7001"],
     "no port of channels": ["--simulated", "--channel", "127.0.0.1"],
     "channels under a URL": ["--simulated", "--channel", "https://127.0.0.1:7002"],
+    "channels where HTTPS is": ["--simulated", "--channel", URL.removeprefix("https://")],
+    "a line end in the address": ["--simulated", "--url", URL + "\n"],
+    "a node that is no URL": ["--simulated", "--rpc", "nonsense"],
+    "one of two nodes that is no HTTP": ["--simulated", "--rpc", "http://a", "--rpc", "ftp://x"],
+    "a node with a line end": ["--simulated", "--rpc", "http://a\n"],
+    "a scribe that nobody is": ["--simulated", "--scribe", ZERO_ADDRESS],
+    "a governor that nobody is": ["--governor", ZERO_ADDRESS],
     "one node twice": ["--simulated", "--rpc", "http://a", "--rpc", "http://a"],
     "a key that is a file and wrapped": ["--simulated", "--storage-key", "own.key", "--wrap", "cat", "--unwrap", "cat"],
     "a command that wraps and none that unwraps": ["--simulated", "--wrap", "cat"],

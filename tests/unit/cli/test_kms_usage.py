@@ -1,0 +1,82 @@
+"""What is asked of `bytewise kms` that cannot be is said before anything is done, as asked wrongly: never as our own fault."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
+from chain.book import write_network
+from chain.keys import devnet_signer, save_signer
+from tests.unit.verifier.town import NETWORK
+
+CEREMONY = """
+epoch = {epoch}
+threshold = 2
+quorum = 2
+reveal_budget = 1
+assurance = "simulated"
+phase_s = 5.0
+network_file = "network.json"
+scribe_key_file = "scribe.key"
+database_url = "sqlite:///scribe.sqlite"
+plan_file = "plan.json"
+out_file = "epoch.json"
+entries = []
+source_version = {version}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an address book and a key, in which the verb runs."""
+    monkeypatch.chdir(tmp_path)
+    write_network(tmp_path / "network.json", NETWORK)
+    save_signer(tmp_path / "scribe.key", devnet_signer(31337, 0))
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("verb", ["dkg", "reshare", "repair", "rotate"])
+@pytest.mark.parametrize("epoch", [0, 1 << 32, 2 << 32, (4 << 32) + 1, (1 << 64) - 1])
+def test_no_ceremony_makes_a_key_epoch_that_no_version_knows(
+    folder: Path, capsys: pytest.CaptureFixture[str], verb: str, epoch: int
+) -> None:
+    (folder / "dkg.toml").write_text(CEREMONY.format(epoch=epoch, version=0))
+    more = ["--key", "scribe.key"] if verb == "rotate" else []
+    assert main(["kms", verb, "--config", "dkg.toml", *more]) == Exit.USAGE
+    assert f"epoch: {epoch} is" in said(capsys) and not (folder / "plan.json").exists()
+
+
+@pytest.mark.parametrize("version", [-1, 1 << 53])
+def test_no_shares_were_dealt_again_so_often(folder: Path, capsys: pytest.CaptureFixture[str], version: int) -> None:
+    (folder / "dkg.toml").write_text(CEREMONY.format(epoch=1, version=version))
+    assert main(["kms", "reshare", "--config", "dkg.toml"]) == Exit.USAGE
+    assert f"source_version: {version}" in said(capsys)
+
+
+@pytest.mark.parametrize("epoch", [0, 1 << 64])
+def test_no_key_epoch_has_a_number_that_the_chain_cannot_write(
+    folder: Path, capsys: pytest.CaptureFixture[str], epoch: int
+) -> None:
+    options = ["--key", "scribe.key", "--network", "network.json", "--rpc", "http://127.0.0.1:1"]
+    assert main(["kms", "retire", str(epoch), *options]) == Exit.USAGE
+    assert "'EPOCH': Input should be" in said(capsys)
+    assert main(["kms", "log", "verify", "--epoch", str(epoch or -1)]) == Exit.USAGE
+    assert "'--epoch': Input should be" in said(capsys)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1\n", "http://127.0.0.1 :1", "http://127.0.0.1\t:1", "nonsense", "ftp://x"])
+def test_what_is_no_address_of_a_node_is_asked_wrongly(folder: Path, capsys: pytest.CaptureFixture[str], url: str) -> None:
+    assert main(["kms", "status", "--network", "network.json", "--rpc", url]) == Exit.USAGE
+    assert "rpc: " in said(capsys)
+
+
+def test_a_folder_in_the_place_of_a_file_has_a_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (["status", "--network", "."], ["dkg", "--config", "."], ["retire", "1", "--key", "."]):
+        assert main(["kms", *given]) == Exit.USAGE
+        assert ".: Is a directory" in said(capsys)
