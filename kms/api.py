@@ -9,16 +9,20 @@ from typing import Annotated
 
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
 from kms.dkg.desk import Desk
-from kms.intake import Intake, server_config
+from kms.intake import Intake, Turns, server_config
 from kms.refusals import refusal
 from kms.release import Shard
 
 _JSON = "application/json"
+
+_RETRY_AFTER_S = 1
+"""What who is told to try again is told to wait for."""
 
 
 async def capped_body(request: Request) -> AsyncIterator[bytes]:
@@ -51,13 +55,15 @@ def _add_ceremonies(app: FastAPI, desk: Desk) -> None:
 
 
 def _add_records(app: FastAPI, shard: Shard) -> None:
+    pages = Turns()
 
     def info() -> Response:
         return _answer(shard.info)
 
-    def log(request: Request) -> Response:
+    async def log(request: Request) -> Response:
         first, epoch = (_number(request, name) for name in ("from", "epoch"))
-        return _answer(lambda: shard.log(first or 0, epoch))
+        async with pages.turn():
+            return await run_in_threadpool(_answer, lambda: shard.log(first or 0, epoch))
 
     app.add_api_route("/v1/info", info, methods=["GET"])
     app.add_api_route("/v1/log", log, methods=["GET"])
@@ -85,4 +91,5 @@ def _refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, BytewiseError):
         raise error
     status = 503 if isinstance(error, Unavailable) else 403 if isinstance(error, Fault) else 500
-    return Response(encode(refusal(error)), status_code=status, media_type=_JSON)
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if isinstance(error, Unavailable) else None
+    return Response(encode(refusal(error)), status_code=status, headers=headers, media_type=_JSON)

@@ -1,4 +1,4 @@
-"""What strangers may take up of a shard's HTTPS: connections, time, and memory for bodies that nobody has looked at yet.
+"""What strangers may take up of a shard's HTTPS: connections, time, memory for bodies that nobody has looked at yet, and turns.
 
 uvicorn waits for ever for the next byte of a request, and takes as many connections as there are file descriptors. A handshake
 has asyncio's 60 seconds there, and nobody counts it: so here a connection has its place, and little time, before TLS begins.
@@ -35,6 +35,10 @@ MAX_HEADER_BYTES = 16 * 1024
 
 MAX_HELD_BYTES = 4 * MAX_EXCHANGE_BYTES
 """Bodies that are being received or answered, all together."""
+
+PAGE_WAIT_S = 5.0
+"""How long a request for a page of the log waits for its turn: longer than as many pages take as one address has connections, so
+that no address alone keeps others from theirs."""
 
 KEEP_ALIVE_S = 5
 """Idle connections are closed after this."""
@@ -147,6 +151,34 @@ class Intake:
             raise TryAgain("shard", "the request ended in the middle") from None
         finally:
             self.held -= len(data)
+
+
+class Turns:
+    """Work that strangers may ask for, one after the other in the order in which they came. For one event loop.
+
+    A page of the log costs much of a processor, and releases want it too. Who waits holds no thread.
+    """
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(1)
+        self._waiting = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A turn; `TryAgain` if it does not come within `PAGE_WAIT_S`, at once if as many wait as there are connections."""
+        if self._waiting >= CONNECTIONS:
+            raise TryAgain("shard", "busy with pages of its log")
+        self._waiting += 1
+        try:
+            await asyncio.wait_for(self._free.acquire(), PAGE_WAIT_S)
+        except TimeoutError:
+            raise TryAgain("shard", "busy with pages of its log") from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
 
 
 def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Config:

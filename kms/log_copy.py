@@ -22,7 +22,7 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, address
 from bytewise.service.clock import SystemClock, monotonic_s
 from kms.log_order import out_of_order
-from kms.shard_client import ShardClient
+from kms.shard_client import ShardBusy, ShardClient
 
 MAX_PAGE_BYTES = 2**20
 """Largest answer of a shard that is taken: a shard's own has at most 512 KiB, unless one record has more."""
@@ -35,6 +35,9 @@ MAX_PROOFS = 8
 """Records of one shard that are kept because they contradict the copy: one convicts it, and it can show others for ever."""
 WAIT_S = 120.0
 """How long one run waits for one shard's pages in all; the next run goes on."""
+
+BUSY_TRIES, BUSY_PAUSE_S = 5, 1.0
+"""How often a shard that says it is busy is asked for one page, and how long it has in between, which counts as waiting."""
 
 LOCK_WAIT_S = 30.0
 """How long a run waits for another that adds to the same copy."""
@@ -194,18 +197,29 @@ def copies_in(folder: Path, epoch: int) -> Iterator[LogCopy]:
 def pages_of(client: ShardClient, epoch: int, timeout_s: float) -> Pages:
     """The pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else.
 
-    A page is waited for `timeout_s`, and all of them `WAIT_S`, without the time that we need ourselves.
+    A page is waited for `timeout_s`, and all of them `WAIT_S`, without the time that we need ourselves. A shard that is busy is
+    asked again, so often.
     """
     left = WAIT_S
 
-    def page(first: int) -> tuple[SignedRelease, ...]:
+    def ask(first: int) -> bytes:
         nonlocal left
         if left <= 0:
             raise TryAgain(f"log of key epoch {epoch}", f"more than {WAIT_S:.0f} s of waiting: run this again for the rest")
         begun = monotonic_s()
-        answer = client.call("GET", f"/v1/log?epoch={epoch}&from={first}", b"", min(timeout_s, left))
-        left -= monotonic_s() - begun
-        return decode(ReleaseLog, answer, MAX_PAGE_MARKS).entries
+        try:
+            return client.call("GET", f"/v1/log?epoch={epoch}&from={first}", b"", min(timeout_s, left))
+        except ShardBusy:
+            time.sleep(BUSY_PAUSE_S)
+            raise
+        finally:
+            left -= monotonic_s() - begun
+
+    def page(first: int) -> tuple[SignedRelease, ...]:
+        for _ in range(BUSY_TRIES - 1):
+            with contextlib.suppress(ShardBusy):
+                return decode(ReleaseLog, ask(first), MAX_PAGE_MARKS).entries
+        return decode(ReleaseLog, ask(first), MAX_PAGE_MARKS).entries
 
     return page
 

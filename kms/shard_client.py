@@ -26,6 +26,10 @@ _FAILURES = (
 )
 
 
+class ShardBusy(TryAgain):
+    """The shard is there, and asks to be asked again later."""
+
+
 class ShardClient:
     """HTTPS to one shard, trusting its pinned certificate and nothing else."""
 
@@ -49,7 +53,8 @@ class ShardClient:
         self._http.close()
 
     def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
-        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it says so or cannot be reached.
+        """Body of a 200 answer; `ShardRefused` with the shard's rule, `TryAgain` if it cannot be reached,
+        `ShardBusy` if it asks to be asked again.
 
         Ends after `timeout_s`, without it after the client's own, also where an answer comes a byte at a time. One call at once.
         """
@@ -82,7 +87,7 @@ class ShardClient:
         except Fault:
             return ShardRefused(self._url, f"status {status}")
         if refusal.retryable:
-            return TryAgain(self._url, refusal.error)
+            return ShardBusy(self._url, refusal.error)
         return ShardRefused(self._url, f"{refusal.error} {refusal.rule}")
 
 

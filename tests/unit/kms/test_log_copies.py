@@ -14,7 +14,7 @@ from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.units import U64
 from kms import log_copy
 from kms.log_copy import LogCopy, pages_of
-from kms.shard_client import ShardClient
+from kms.shard_client import ShardBusy, ShardClient
 from tests.unit.kms.memory_chain import NOW
 from tests.unit.kms.test_release_log import DOMAIN, Entries, copy, grounded, logged, paged, signed
 from tests.unit.kms.world import World
@@ -119,3 +119,45 @@ def test_a_shard_has_so_long_in_all_and_what_came_is_kept(
         assert asked[0] == 0.5 and asked[1] < 0.25 and len(asked) == 2 and len(copy.read(DOMAIN)[0]) == 2
         monkeypatch.setattr(log_copy, "WAIT_S", 120.0)
         assert copy.extend(pages_of(client, 1, 20.0), DOMAIN).next_index == 3 and asked[2] == 20.0
+
+
+class Busy(ShardClient):
+    """A client of a shard that is busy so many times before each page, and asks to be asked again."""
+
+    times, asked = 0, 0
+
+    def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
+        self.asked += 1
+        if self.asked % (self.times + 1):
+            raise ShardBusy("shard", "TryAgain")
+        return encode(ReleaseLog(()))
+
+
+@pytest.mark.parametrize("times", [0, 1, 4, 5, 100])
+def test_a_shard_that_is_busy_is_asked_again_so_often_and_no_more(
+    world: World, copy: LogCopy, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr(log_copy, "BUSY_PAUSE_S", 0.01)
+    client = Busy(world.document.record.shards[0])
+    with client:
+        client.times = times
+        pages = pages_of(client, 1, 20.0)
+        if times < log_copy.BUSY_TRIES:
+            assert pages(0) == () and client.asked == times + 1
+            return
+        with pytest.raises(ShardBusy):
+            pages(0)
+        assert client.asked == log_copy.BUSY_TRIES
+
+
+def test_a_shard_that_is_always_busy_has_no_more_time_than_one_that_is_slow(
+    world: World, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_copy, "WAIT_S", 0.3)
+    monkeypatch.setattr(log_copy, "BUSY_PAUSE_S", 0.2)
+    client = Busy(world.document.record.shards[0])
+    with client:
+        client.times = 100
+        with pytest.raises(TryAgain, match="of waiting"):
+            pages_of(client, 1, 20.0)(0)
+        assert client.asked == 2

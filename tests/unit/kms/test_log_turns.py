@@ -1,0 +1,103 @@
+"""Anybody may ask for pages of a shard's log: they are made one at a time, and releases wait for none of them."""
+
+import http.client
+import ssl
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+
+import pytest
+
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.keys import Refusal, ReleaseLog
+from kms import intake
+from kms.enclave_channel import ask, open_channel
+from kms.intake import Turns
+from kms.release import Shard
+from kms.shard_client import ShardBusy, ShardClient
+from tests.unit.kms.world import World, wait_until
+
+PATIENCE_S = 60.0
+SHORT_S = 0.3
+LOG = "/v1/log?from=0"
+
+
+class Held:
+    """Pages of a log that are begun, and ended when they may be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go = 0, threading.Event()
+        lock, real = threading.Lock(), Shard.log
+
+        def held(shard: Shard, first: int, epoch: int | None = None) -> ReleaseLog:
+            with lock:
+                self.begun += 1
+            self.go.wait(PATIENCE_S)
+            return real(shard, first, epoch)
+
+        monkeypatch.setattr(Shard, "log", held)
+
+
+@contextmanager
+def asked(world: World, many: int) -> Iterator[list["Future[bytes]"]]:
+    """So many connections that asked for a page, each."""
+    with ExitStack() as stack, ThreadPoolExecutor(many) as pool:
+        clients = [stack.enter_context(ShardClient(world.document.record.shards[0], PATIENCE_S)) for _ in range(many)]
+        yield [pool.submit(client.call, "GET", LOG, b"") for client in clients]
+
+
+def test_a_page_too_many_is_told_to_come_again_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "PAGE_WAIT_S", SHORT_S)
+    shard, case, record, held = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], Held(monkeypatch)
+    fresh.chain.open(case)
+    trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
+    with fresh.serving((1, shard)), asked(fresh, 1) as (first,), ShardClient(record, PATIENCE_S) as client:
+        try:
+            wait_until(lambda: held.begun == 1)
+            line = http.client.HTTPSConnection("127.0.0.1", fresh.ports[0], timeout=PATIENCE_S, context=trusting)
+            with closing(line):
+                line.request("GET", LOG)
+                got = line.getresponse()
+                assert (got.status, got.headers["Retry-After"]) == (503, "1")
+                assert decode(Refusal, got.read()) == Refusal("TryAgain", TryAgain.rule, True)
+            with pytest.raises(ShardBusy):
+                client.call("GET", LOG, b"")
+            assert client.call("GET", "/v1/info", b"") and held.begun == 1
+            with open_channel(record, fresh.enclave(1), fresh.public, PATIENCE_S) as channel:
+                ask(channel, record, fresh.request(case), PATIENCE_S)
+        finally:
+            held.go.set()
+        assert first.result(PATIENCE_S) and client.call("GET", LOG, b"") == encode(shard.log(0))
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_pages_are_made_one_after_the_other_and_all_are_given(fresh: World, monkeypatch: pytest.MonkeyPatch, turns: bool) -> None:
+    """Control: without turns there are as many at once as asked."""
+
+    @asynccontextmanager
+    async def none(_: Turns) -> AsyncIterator[None]:
+        yield
+
+    if not turns:
+        monkeypatch.setattr(Turns, "turn", none)
+    shard, held = fresh.shard(1), Held(monkeypatch)
+    with fresh.serving((1, shard)), asked(fresh, 3) as pages:
+        try:
+            wait_until(lambda: held.begun == (1 if turns else 3))
+            assert not turns or (not threading.Event().wait(SHORT_S) and held.begun == 1)
+        finally:
+            held.go.set()
+        assert [page.result(PATIENCE_S) for page in pages] == [encode(shard.log(0))] * 3
+
+
+def test_as_many_wait_as_there_are_connections_and_no_more(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "CONNECTIONS", 2)
+    shard, held = fresh.shard(1), Held(monkeypatch)
+    with fresh.serving((1, shard)), asked(fresh, 6) as pages:
+        try:
+            wait_until(lambda: sum(page.done() for page in pages) == 3)
+        finally:
+            held.go.set()
+        assert sorted(isinstance(page.exception(PATIENCE_S), ShardBusy) for page in pages) == [False] * 3 + [True] * 3
