@@ -1,6 +1,7 @@
 """`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), `wrap` (the key in
-the folder's storage.key is kept wrapped by the settings' wrap_command instead, and the file wiped), and `approve` (a governor's
-signature under an appraisal policy). `bytewise kms init` makes a shard's folder and its settings."""
+the folder's storage.key is kept wrapped by the settings' wrap_command instead, if they have one, and a signing.key of before
+ADR 176 is sealed; both files are wiped), and `approve` (a governor's signature under an appraisal policy). `bytewise kms init`
+makes a shard's folder and its settings."""
 
 import argparse
 import sys
@@ -20,11 +21,11 @@ from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.keys import load_signer
 from chain.reader import DocketReader
-from kms import keyring
+from kms import accounts, keyring
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.dkg.erasing import erase, statement_file
-from kms.sealing import wrap_folder
+from kms.sealing import open_sealer, wrap_folder
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, ShardSettings
 
@@ -71,8 +72,11 @@ def _erase(config: Path) -> int:
 
 def _wrap(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
-    wrap_folder(settings.folder, settings.sealing)
-    telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
+    if settings.wrap_command:
+        wrap_folder(settings.folder, settings.sealing)
+        telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
+    sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
+    telemetry.log("kms.signing_key_sealed", was_open=sealed)
     return EXIT_CLEAN
 
 
@@ -85,7 +89,7 @@ def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
     network = read_network(settings.network_file)
     reader = _reader(settings, network)
-    view = ChainKeyView(reader, keyring.signer(settings.folder).address)
+    view = ChainKeyView(reader, accounts.address_of(settings.folder))
     return serve_shard(settings, network.contracts, view, _simulator, ChainCeremonyView(reader))
 
 

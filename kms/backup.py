@@ -23,7 +23,7 @@ from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, S
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.storage.releases import ReleaseRecords
-from kms import keyring, tenancy
+from kms import accounts, keyring, tenancy
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, is_over
 from kms.files import create, wipe, write_whole
@@ -31,7 +31,7 @@ from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, op
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
-_NAMES = (STORAGE_KEY, WRAPPED_KEY, keyring.SIGNING_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
+_NAMES = (STORAGE_KEY, WRAPPED_KEY, accounts.SEALED_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Restored(NamedTuple):
 
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
     """Writes the sealed file, which must not exist; the shard may be running. `key` has 32 bytes."""
-    shard, logs = keyring.signer(folder).address, tuple(_marks(records))
+    shard, logs = accounts.address_of(folder), tuple(_marks(records))
     files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
     made = Backup(shard, U64(clock.now()), files, logs)
     nonce = rng(NONCE_BYTES)
@@ -209,7 +209,7 @@ def _missing(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, se
         return StaleBackup("file", f"its {locked} does not open under the storage key that is in it: altered before the backup")
     why = (
         f"does not open {locked} of the backup: another key sealed it. Nothing was written. Name that key's file in "
-        "storage_key_file; if that is lost, restore `--without-shares`, and have it repaired (`bytewise kms repair`)"
+        "storage_key_file; if that is lost, so is the account: make another (`bytewise kms init`) and give it a share (`reshare`)"
     )
     return ConfigurationError(str(sealing.key_file), why)
 

@@ -77,6 +77,11 @@ def wipe(path: Path) -> None:
     path.unlink()
 
 
+def is_wiped(path: Path) -> bool:
+    """Whether a wipe overwrote the file, which a crash may have left with zeros only, or removed it."""
+    return not path.exists() or not any(path.read_bytes())
+
+
 def wipe_draft(draft: Path) -> bool:
     """Removes and overwrites what a `write_whole` that died left; whether there was something. Safe while another one runs.
 

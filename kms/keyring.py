@@ -1,8 +1,8 @@
 """A shard's keys at rest: one folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
-`signing.key` holds 32 bytes as hex, `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share as the folder's sealer sealed it
-(`kms.sealing`), bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. In a hybrid epoch
-`kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike; where the share goes, it goes.
+`signing.sealed` holds the account (`kms.accounts`), `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share as the folder's
+sealer sealed it (`kms.sealing`), bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. In a
+hybrid epoch `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike; where the share goes, it goes.
 
 Without a sealer the key is the folder's own `storage.key`; there is no other that a call could take by mistake.
 """
@@ -18,19 +18,19 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.keys import EpochDocument, SealedShare
 from bytewise.protocol.points import POINT_BYTES
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.certificates import make_certificate
-from bytewise.service.secret import Secret, write_secret
+from bytewise.service.secret import Secret
 from kms import hpke
+from kms.accounts import address_of, draw_account
 from kms.curve import Rng, decode_point, decode_scalar, encode_scalar
-from kms.files import DRAFT, read_key, wipe, wipe_draft, write_whole
+from kms.files import DRAFT, wipe, wipe_draft, write_whole
 from kms.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
 from kms.shares import verify_share
 
 _HEAD_BYTES = 12
 """Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
-SIGNING_KEY, TLS_KEY, TLS_CERTIFICATE = "signing.key", "tls.key", "tls.pem"
+TLS_KEY, TLS_CERTIFICATE = "tls.key", "tls.pem"
 SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
 """Folder in the shard's, where a restore has its files until it knows which the chain means."""
@@ -42,16 +42,10 @@ def enrol(folder: Path, url: str, rng: Rng, sealing: Sealing = IN_FOLDER) -> Non
     """Draws what a shard's folder lacks: storage, signing and TLS keys. Existing keys are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     draw_key(folder, sealing, rng)
-    if not (folder / SIGNING_KEY).exists():
-        write_secret(folder / SIGNING_KEY, rng(32).hex().encode())
+    draw_account(folder, open_sealer(folder, sealing), rng)
     if not (folder / TLS_KEY).exists():
         host = urlsplit(url).hostname or ""
         make_certificate(folder / TLS_CERTIFICATE, folder / TLS_KEY, host, "bytewise kms shard")
-
-
-def signer(folder: Path) -> LocalSigner:
-    """The account that signs this shard's release records."""
-    return LocalSigner(read_key(folder / SIGNING_KEY))
 
 
 def certificate(folder: Path) -> str:
@@ -61,7 +55,7 @@ def certificate(folder: Path) -> str:
 
 def entry(folder: Path, url: str, channel: str) -> ShardEntry:
     """What others must know of this shard before a ceremony: its HTTPS address, and `host:port` of its attested channels."""
-    return ShardEntry(signer(folder).address, url, channel, certificate(folder))
+    return ShardEntry(address_of(folder), url, channel, certificate(folder))
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:

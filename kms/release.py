@@ -106,6 +106,11 @@ class Shard:
         self._refusals = Quota()
         self._admissions = threading.BoundedSemaphore(ADMISSIONS)
 
+    @property
+    def signer(self) -> Signer:
+        """Its account."""
+        return self._signer
+
     def terms(self) -> Terms:
         """What it demands of who asks for a release: an enclave of the policy, about this network and epoch."""
         epoch = self._document.record.epoch

@@ -18,7 +18,7 @@ from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from kms.curve import Rng
-from kms.files import KEY_BYTES, create, read_key, wipe, write_whole
+from kms.files import KEY_BYTES, create, is_wiped, read_key, wipe, write_whole
 from kms.wrapping import ask
 
 STORAGE_KEY, WRAPPED_KEY = "storage.key", "storage.wrapped"
@@ -134,7 +134,7 @@ def wrap_folder(folder: Path, sealing: Sealing) -> None:
     """
     if not sealing.wrap:
         raise ConfigurationError("wrap_command", "missing: what wraps the storage key?")
-    if (folder / WRAPPED_KEY).exists() and _is_wiped(folder / STORAGE_KEY):
+    if (folder / WRAPPED_KEY).exists() and is_wiped(folder / STORAGE_KEY):
         _unwrapped(_read(folder), sealing)
         (folder / STORAGE_KEY).unlink(missing_ok=True)
         return
@@ -144,11 +144,6 @@ def wrap_folder(folder: Path, sealing: Sealing) -> None:
     if _unwrapped(_read(folder), sealing) != key:
         raise ConfigurationError(STORAGE_KEY, f"is another key than {WRAPPED_KEY} has; one of them is of another folder")
     wipe(folder / STORAGE_KEY)
-
-
-def _is_wiped(path: Path) -> bool:
-    """Whether a wipe overwrote the file, which a crash may have left with zeros only, or removed it."""
-    return not path.exists() or not any(path.read_bytes())
 
 
 def _store(folder: Path, key: Secret, sealing: Sealing) -> None:

@@ -24,7 +24,7 @@ from bytewise.tee import mode
 from bytewise.tee.channel import End
 from bytewise.tee.policy import follow_policy, load_policy
 from bytewise.tee.quoters import open_quoter, verify_attestation
-from kms import keyring, tenancy
+from kms import accounts, keyring, tenancy
 from kms.api import build_app, serve
 from kms.chain_view import KeyView
 from kms.dkg.authority import CeremonyView, Trust
@@ -63,7 +63,7 @@ def build_shard(
         document=document,
         share=keyring.open_share(settings.folder, document, sealer),
         find=functools.partial(keyring.find_share, settings.folder, document.record.epoch, sealer=sealer),
-        signer=keyring.signer(settings.folder),
+        signer=accounts.signer(settings.folder, sealer),
         contracts=contracts,
         appraisal=standing,
         view=view,
@@ -88,7 +88,8 @@ def build_desk(settings: ShardSettings, contracts: Contracts, view: CeremonyView
         simulated=not settings.production and contracts.chain_id in TEST_CHAIN_IDS,
         release_shares=settings.release_shares,
     )
-    holding = Holding(settings.folder, keyring.signer(settings.folder), trust, open_sealer(settings.folder, settings.sealing))
+    sealer = open_sealer(settings.folder, settings.sealing)
+    holding = Holding(settings.folder, accounts.signer(settings.folder, sealer), trust, sealer)
     return Desk(holding, Ceremonies(engine), view, secrets.token_bytes)
 
 
@@ -120,7 +121,7 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
         raise ConfigurationError("evidence", "simulated in production")
     given = settings.evidence, settings.platform_file, settings.endorsements
     verify_attestation(*given, settings.insecure_accept_simulated, chain_id)
-    end = End(shard.terms(), open_quoter(*given, simulator), keyring.signer(settings.folder), clock, secrets.token_bytes)
+    end = End(shard.terms(), open_quoter(*given, simulator), shard.signer, clock, secrets.token_bytes)
     try:
         listening = socket.create_server((settings.host, settings.channel_port))
     except OSError as error:

@@ -8,7 +8,7 @@ from bytewise.protocol.jobs import EpochRecord, HybridKeys, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, Digest
-from kms import hpke, keyring
+from kms import accounts, hpke, keyring
 from kms.curve import Rng, encode_point, random_scalar
 from kms.shares import split, verification_key
 
@@ -59,7 +59,7 @@ def deal(settings: DealSettings, rng: Rng) -> EpochDocument:
         records.append(
             ShardRecord(
                 index=index,
-                address=keyring.signer(shard.folder).address,
+                address=accounts.signer(shard.folder).address,
                 url=shard.url,
                 channel=shard.channel,
                 certificate=keyring.certificate(shard.folder),

@@ -68,6 +68,7 @@ class Label(enum.Enum):
     RELEASE_GROUNDS = "bytewise/v1/grounds-of-release"
     SHARE_AT_REST = "bytewise/v1/share-at-rest"
     KEM_AT_REST = "bytewise/v1/kem-key-at-rest"
+    ACCOUNT_AT_REST = "bytewise/v1/account-at-rest"
     STORAGE_KEY = "bytewise/v1/storage-key"
     CEREMONY = "bytewise/v1/ceremony-plan"
     CEREMONY_MESSAGE = "bytewise/v1/ceremony-message"

@@ -14,12 +14,13 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.keys import EpochDocument
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, ZERO_DIGEST, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies
-from kms import keyring, tenancy
+from kms import accounts, keyring, tenancy
 from kms.dkg.authority import CeremonyView, is_over
 from kms.files import replace_whole
-from kms.sealing import IN_FOLDER, Sealing, open_sealer
+from kms.sealing import IN_FOLDER, Sealer, Sealing, open_sealer
 
 ERASED = "erased"
 """How a ceremony ended whose shares nobody wants any more."""
@@ -33,14 +34,17 @@ def erase(
 
     It erases all of them if nobody can need the epoch's key any more, or the key was dealt to other shards. The statement goes to
     `statement_file`. `ConfigurationError`, and nothing is erased, if the chain does not mean these shares, the folder has none of
-    them, or a process serves from it that may have others in memory.
+    them, its account does not open, or a process serves from it that may have others in memory.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
     if on_chain.public_key != document.record.public_key:
         raise ConfigurationError(f"key epoch {epoch}", "the chain has another key than the epoch file: is it of this network?")
     over = is_over(view, epoch, on_chain)
-    moved = on_chain.version > 0 and keyring.signer(folder).address not in on_chain.shards
+    # Who cannot sign the statement erases nothing.
+    sealer = open_sealer(folder, sealing)
+    signer = accounts.signer(folder, sealer)
+    moved = on_chain.version > 0 and signer.address not in on_chain.shards
     kept = ZERO_DIGEST if over or moved else digests.keccak256(on_chain.commitments)
     if kept != ZERO_DIGEST and on_chain.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "the chain has other commitments than the epoch file")
@@ -49,7 +53,7 @@ def erase(
         said = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))
         before = _said_before(folder, said)
         meant = () if over else keyring.points_of(on_chain.commitments)
-        return _say(folder, said, before, _erased(folder, said, meant, records, sealing))
+        return _say(folder, said, before, _erased(folder, said, meant, records, sealer), signer)
 
 
 def statement_file(statement: Erasure) -> str:
@@ -66,12 +70,11 @@ def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
     return folder
 
 
-def _erased(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealing: Sealing) -> int:
+def _erased(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
     """Erases what the statement says; how many files. `meant`: commitments of the shares that the chain means, if any."""
     if said.kept == ZERO_DIGEST:
         _end_ceremonies(records, said.epoch, meant)
         return keyring.erase_all(folder, said.epoch)
-    sealer = open_sealer(folder, sealing)
     keyring.find_share(folder, said.epoch, meant, sealer)
     _end_ceremonies(records, said.epoch, meant)
     return keyring.erase_others(folder, said.epoch, meant, sealer)
@@ -99,11 +102,10 @@ def _said_before(folder: Path, said: Erasure) -> SignedErasure | None:
     return before
 
 
-def _say(folder: Path, said: Erasure, before: SignedErasure | None, erased: int) -> SignedErasure:
+def _say(folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner) -> SignedErasure:
     if before is not None and not erased:
         return before
     statement = replace(said, erased=erased + (before.statement.erased if before is not None else 0))
-    signer = keyring.signer(folder)
     signed = SignedErasure(statement, signer.address, signer.sign(erasure_digest(statement)))
     replace_whole(folder / statement_file(statement), encode(signed))
     return signed

@@ -249,7 +249,7 @@ def test_a_shard_gets_its_folder_back_and_not_with_shares_of_before(site: Site) 
     write_whole(site.folder / "backup.key", secrets.token_hex(32).encode())
     assert site.shard("backup", str(file)) == Exit.OK
     assert f"5 files of shard {site.world.document.record.shards[0].address}" in site.said()
-    names = ("storage.key", "signing.key", "tls.key", "tls.pem", "share-1.json")
+    names = ("storage.key", "signing.sealed", "tls.key", "tls.pem", "share-1.json")
     for name in names:
         (folder / name).unlink()
     assert site.shard("restore", str(file)) == Exit.OK

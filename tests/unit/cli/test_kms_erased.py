@@ -22,7 +22,7 @@ from chain.epoch_acts import retire_epoch
 from chain.office_acts import compromise_epoch
 from chain.params import DEVNET
 from chain.transactions import send_all
-from kms import keyring
+from kms import accounts
 from kms.chain_view import ChainCeremonyView
 from kms.dkg.erasing import erase, statement_file
 from kms.dkg.erasures import Wanted, count, judge, wanted_shares
@@ -104,7 +104,7 @@ def on_chain(world: World, state: EpochState = EpochState.ACTIVE, version: int =
 
 
 def signer_of(world: World, index: int) -> LocalSigner:
-    return keyring.signer(world.settings.shards[index - 1].folder)
+    return accounts.signer(world.settings.shards[index - 1].folder)
 
 
 def said(world: World, index: int, **changes: object) -> SignedErasure:

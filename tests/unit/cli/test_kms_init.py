@@ -63,7 +63,7 @@ def test_a_shard_of_a_test_network_gets_keys_a_database_and_settings_that_load(i
     entry = decode(ShardEntry, (folder / "entry.json").read_bytes())
     assert entry == keyring.entry(folder, URL, CHANNEL)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.key", "tls.key"))
+    assert all(stat.S_IMODE((folder / name).stat().st_mode) == 0o600 for name in ("storage.key", "signing.sealed", "tls.key"))
 
 
 def test_a_shard_of_a_real_network_starts_only_with_governors_and_several_nodes_are_a_quorum(init: Init, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_shard_of_a_real_network_starts_only_with_governors_and_several_nodes_
 
 def test_two_shards_share_no_key(init: Init, tmp_path: Path) -> None:
     assert init("one", "--simulated") == init("two", "--simulated") == Exit.OK
-    for name in ("storage.key", "signing.key", "tls.key"):
+    for name in ("storage.key", "signing.sealed", "tls.key"):
         assert (tmp_path / "one" / name).read_bytes() != (tmp_path / "two" / name).read_bytes()
 
 

@@ -26,7 +26,7 @@ from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_ceremonies import CeremonyRow
-from kms import keyring
+from kms import accounts, keyring
 from kms.api import build_app, serve
 from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
@@ -85,7 +85,8 @@ def live(folder: Path, port: int, scribe: str, chain: Path, moment: Moment, forg
     approvals = chain.with_name("approved")
     approved = approvals.read_text().split() if approvals.exists() else ()
     trust = Trust(31337, KEY_EPOCHS, address(scribe), frozenset(Digest(bytes.fromhex(each)) for each in approved), simulated=True)
-    holding = Holding(watch_folder(folder, moment), keyring.signer(folder), trust, open_sealer(folder))
+    sealer = open_sealer(folder)
+    holding = Holding(watch_folder(folder, moment), accounts.signer(folder, sealer), trust, sealer)
     if forgetful:
         forget(engine, holding.sealer)
     watch_database(engine, moment)

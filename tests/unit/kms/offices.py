@@ -14,7 +14,7 @@ from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Diges
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
-from kms import keyring
+from kms import accounts, keyring
 from kms.dkg.authority import Trust
 from kms.dkg.desk import Desk, Holding
 from kms.dkg.scribe import Scribe, ShardLink
@@ -51,7 +51,7 @@ class Office:
         self.folder, self.port, self.channel, self.chain, self.sealing = folder, port, CHANNEL, chain, sealing
         keyring.enrol(folder, self.url, os.urandom, sealing)
         shutil.copy(template, folder / "kms.sqlite")
-        self.signer = keyring.signer(folder)
+        self.signer = accounts.signer(folder, open_sealer(folder, sealing))
         self.fuse, self.away, self.approved, self.key_epochs = Fuse(), False, frozenset[Digest](), KEY_EPOCHS
         watch_folder(folder, lambda name: self.fuse.moment(name))
         self.release_shares = False

@@ -18,7 +18,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
-from kms import backup, keyring
+from kms import accounts, backup, keyring
 from kms.backup import Restored, back_up, open_backup, restore
 from kms.curve import encode_point
 from kms.dkg.erasing import erase
@@ -111,9 +111,9 @@ def test_all_keys_and_shares_come_back_and_only_the_owner_can_read_them(station:
 def test_the_file_shows_nothing_without_its_key_and_no_byte_of_it_can_be_changed(station: Station) -> None:
     sealed = station.file.read_bytes()
     assert stat.S_IMODE(station.file.stat().st_mode) == 0o600
-    for name in ("storage.key", "signing.key"):
-        secret = (station.folder / name).read_bytes()
-        assert secret not in sealed and bytes.fromhex(secret.decode()) not in sealed
+    storage = bytes.fromhex((station.folder / "storage.key").read_text())
+    for secret in (storage, accounts.signer(station.folder).secret):
+        assert secret not in sealed and secret.hex().encode() not in sealed
     with pytest.raises(ConfigurationError, match="another key"):
         open_backup(station.file, OTHER_KEY)
     for altered in (b"", sealed[:20], sealed[:-1], sealed + b"\0", *(_flipped(sealed, at) for at in range(0, len(sealed), 97))):
@@ -137,7 +137,7 @@ def test_a_file_of_before_a_resharing_is_refused_and_nothing_is_written(station:
         station.restore()
     assert station.content() == {}
     done = restore(station.file, KEY, station.folder, station.records, None)
-    assert done.dropped == ("share-1.json",) and "signing.key" in done.written, "the others can repair the share now"
+    assert done.dropped == ("share-1.json",) and "signing.sealed" in done.written, "the others can repair the share now"
 
 
 def test_a_storage_key_elsewhere_that_does_not_open_the_share_is_named_and_the_file_is_not_called_stale(

@@ -33,7 +33,7 @@ from bytewise.storage.releases import ReleaseRecords
 from bytewise.tee.binding import Attested
 from bytewise.tee_simulated.quoter import SimulatedQuoter
 from bytewise.tee_simulated.root import Platform
-from kms import keyring
+from kms import accounts
 from kms.client import ShardKeySource
 from kms.curve import decode_point, encode_scalar
 from kms.dialling import place_of
@@ -281,7 +281,7 @@ def test_an_answer_above_the_cap_is_not_taken(world: World) -> None:
 
 def test_the_signing_key_of_a_shard_is_the_one_that_the_epoch_names(world: World) -> None:
     for shard, record in zip(world.settings.shards, world.document.record.shards, strict=True):
-        assert keyring.signer(shard.folder).address == record.address
+        assert accounts.signer(shard.folder).address == record.address
         assert isinstance(world.records(record.index), ReleaseRecords)
 
 

@@ -19,7 +19,7 @@ from tests.unit.kms.world import World
 
 def test_every_secret_file_belongs_to_its_owner_alone(world: World) -> None:
     for shard in world.settings.shards:
-        for name in ("storage.key", "signing.key", "tls.key", "share-1.json"):
+        for name in ("storage.key", "signing.sealed", "tls.key", "share-1.json"):
             assert stat.S_IMODE((shard.folder / name).stat().st_mode) == 0o600
 
 

@@ -29,8 +29,8 @@ from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import SUITE_P256, SUITE_REBUILT
 from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service.secret import Secret
+from kms import accounts, hpke, keyring, pieces, rebuilt
 from kms import envelope as envelopes
-from kms import hpke, keyring, pieces, rebuilt
 from kms.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scalar
 from kms.dleq import prove_partial
 from kms.envelope import seal_padded, verify_receipt_envelope
@@ -145,7 +145,7 @@ def test_a_log_in_which_a_share_passes_for_a_partial_or_the_other_way_round_is_b
         entries = shard.log(0).entries
         verify_log(entries, START, DOMAIN)
         record = replace(entries[0].record, decision=U8(lie))
-        signature = keyring.signer(each.settings.shards[1].folder).sign(typed_digest(DOMAIN, record))
+        signature = accounts.signer(each.settings.shards[1].folder).sign(typed_digest(DOMAIN, record))
         with pytest.raises(ReleaseLogBroken, match=f"record 0 is {lie.name}, not for key epoch"):
             verify_log([replace(entries[0], record=record, signature=signature)], START, DOMAIN)
 

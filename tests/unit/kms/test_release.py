@@ -28,10 +28,11 @@ from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import Envelope
 from bytewise.protocol.signing import typed_digest, verify_signature
 from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
-from kms import hpke, policy, refusals
+from kms import accounts, hpke, policy, refusals
 from kms.curve import decode_point
 from kms.dleq import verify_partial
 from kms.policy import key_domain
+from kms.sealing import open_sealer
 from tests.unit.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
 from tests.unit.kms.world import ATTACKER, World, is_drawn, refused
 
@@ -262,6 +263,7 @@ def test_a_request_round_trips_and_no_member_may_be_added(world: World) -> None:
 
 def test_a_shard_that_is_not_of_the_epoch_does_not_start(fresh: World) -> None:
     folder = fresh.settings.shards[0].folder
-    (folder / "signing.key").write_text("11" * 32)
+    (folder / "signing.sealed").unlink()
+    accounts.draw_account(folder, open_sealer(folder), os.urandom)
     with pytest.raises(ConfigurationError):
         fresh.shard(1)

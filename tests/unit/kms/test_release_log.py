@@ -16,7 +16,7 @@ from bytewise.protocol.phases import Phase
 from bytewise.protocol.release_log import START, LogHead, verify_log, verify_owner
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
-from kms import keyring, log_copy
+from kms import accounts, log_copy
 from kms.log_copy import LogCopy, Pages
 from kms.policy import key_domain
 from tests.unit.kms.memory_chain import CONTRACTS, NOW, OTHER_VOTER
@@ -45,7 +45,7 @@ def three_records(world: World) -> Entries:
 
 def key_of(world: World, index: int = 1) -> LocalSigner:
     """The account of a shard, which may lie."""
-    return keyring.signer(world.settings.shards[index - 1].folder)
+    return accounts.signer(world.settings.shards[index - 1].folder)
 
 
 def signed(world: World, entry: SignedRelease, **changes: object) -> SignedRelease:

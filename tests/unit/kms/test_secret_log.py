@@ -11,6 +11,7 @@ from bytewise.protocol.keys import EpochState
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.seal import pad
 from bytewise.protocol.units import U8, U64, Blob, Digest
+from kms import accounts
 from kms.files import read_key
 from kms.refusals import refusal
 from kms.release import Shard
@@ -61,7 +62,7 @@ def test_the_log_of_refusals_and_answers_holds_no_secret(fresh: World, capsys: p
         *(int.from_bytes(each) for each in (read_key(folder / "storage.key"), fresh.secret)),
     ):
         assert not [name for name, data in scalar_forms(value).items() if data in said]
-    signing = int.from_bytes(read_key(folder / "signing.key"))
+    signing = int.from_bytes(accounts.signer(folder).secret)
     assert not [name for name, data in scalar_forms(signing).items() if data in said]
     request, nonce = case.payload.request, case.payload.request.nonce
     assert nonce.hex().encode() not in said and pad(case.payload)[:64].hex().encode() not in said

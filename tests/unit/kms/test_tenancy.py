@@ -21,7 +21,7 @@ from bytewise.protocol.succession import first_standing
 from bytewise.protocol.units import ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
-from kms import keyring, tenancy
+from kms import accounts, keyring, tenancy
 from kms.backup import back_up, restore
 from kms.dkg.erasing import erase
 from kms.keyring import points_of
@@ -72,7 +72,7 @@ def started(world: World, held: tenancy.Held) -> Shard:
     folder = folder_of(world)
     find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
     return Shard(
-        world.document, keyring.open_share(folder, world.document), find, keyring.signer(folder), world.contracts,
+        world.document, keyring.open_share(folder, world.document), find, accounts.signer(folder), world.contracts,
         first_standing(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, held=held,
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ from bytewise.tee.measurement import SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from bytewise.tee_simulated.quoter import SimulatedQuoter, source_root
 from bytewise.tee_simulated.root import Platform, issue, make_root
-from kms import keyring
+from kms import accounts, keyring
 from kms.api import build_app
 from kms.envelope import seal
 from kms.hpke import transport_keypair
@@ -117,7 +117,7 @@ class World:
 
     def signers(self) -> list[LocalSigner]:
         """The keys with which shards sign, by index."""
-        return [keyring.signer(each.folder) for each in self.settings.shards]
+        return [accounts.signer(each.folder) for each in self.settings.shards]
 
     def shard(
         self, index: int, rng: Callable[[int], bytes] = os.urandom, audits: int = 100, policy: AppraisalPolicy | None = None,
@@ -127,7 +127,7 @@ class World:
         folder = self.settings.shards[index - 1].folder
         return Shard(
             self.document, keyring.open_share(folder, self.document),
-            functools.partial(keyring.find_share, folder, self.document.record.epoch), keyring.signer(folder), self.contracts,
+            functools.partial(keyring.find_share, folder, self.document.record.epoch), accounts.signer(folder), self.contracts,
             first_standing(policy or self.policy), self.chain, self.records(index), rng, self.clock, audits, release_shares,
         )  # fmt: skip
 
@@ -183,7 +183,7 @@ class World:
 
     def end(self, index: int, shard: Shard) -> End:
         """The shard's end of its channels."""
-        signer = keyring.signer(self.settings.shards[index - 1].folder)
+        signer = accounts.signer(self.settings.shards[index - 1].folder)
         return End(shard.terms(), self.shard_quoter, signer, SystemClock(), os.urandom)
 
     def enclave(self, index: int) -> End:

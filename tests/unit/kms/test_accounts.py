@@ -1,0 +1,135 @@
+"""A shard's account at rest: sealed for its own address, and taken out of the open file of older folders, also after a crash."""
+
+import contextlib
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import kms.__main__
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.units import Blob
+from bytewise.service.clock import SystemClock
+from bytewise.service.secret import write_secret
+from kms import accounts, backup, keyring
+from kms.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
+from kms.backup import back_up, restore
+from kms.sealing import STORAGE_KEY, Sealing, open_sealer
+from tests.unit.kms.test_process import config
+from tests.unit.kms.world import World
+
+
+def folder_of(world: World, index: int = 1) -> Path:
+    return world.settings.shards[index - 1].folder
+
+
+def as_before(folder: Path) -> bytes:
+    """A folder of before ADR 176: the signing key as hex in a file. The key."""
+    key = accounts.signer(folder).secret
+    (folder / SEALED_KEY).unlink()
+    write_secret(folder / OPEN_KEY, key.hex().encode())
+    return key
+
+
+def test_the_key_is_in_no_file_and_the_address_needs_no_storage_key(fresh: World) -> None:
+    folder = folder_of(fresh)
+    key, storage = accounts.signer(folder).secret, folder / "storage.key"
+    for path in folder.iterdir():
+        assert key not in path.read_bytes() and key.hex().encode() not in path.read_bytes(), path.name
+    storage.rename(folder.parent / "elsewhere.key")
+    assert accounts.address_of(folder) == fresh.document.record.shards[0].address
+    with pytest.raises(ConfigurationError, match=r"storage\.key"):
+        accounts.signer(folder)
+    assert accounts.signer(folder, open_sealer(folder, Sealing(folder.parent / "elsewhere.key"))).secret == key
+
+
+@pytest.mark.parametrize("how", ["other address", "other shard's", "cut off", "no account", "missing"])
+def test_an_account_that_was_altered_or_is_of_another_shard_is_named(fresh: World, how: str) -> None:
+    folder, other = folder_of(fresh), folder_of(fresh, 2)
+    path = folder / SEALED_KEY
+    stored = decode(SealedAccount, path.read_bytes())
+    match how:
+        case "other address":
+            path.write_bytes(encode(replace(stored, address=accounts.address_of(other))))
+        case "other shard's":
+            shutil.copy(other / SEALED_KEY, path)
+        case "cut off":
+            path.write_bytes(encode(replace(stored, sealed=Blob(stored.sealed[:-1]))))
+        case "no account":
+            path.write_bytes(b"{}")
+        case _:
+            path.unlink()
+    problem = {"missing": "account is missing", "no account": SEALED_KEY}.get(how, "does not open under the storage key")
+    with pytest.raises(ConfigurationError, match=problem):
+        accounts.signer(folder)
+
+
+def test_a_key_that_lies_open_is_refused_by_every_tool_and_sealed_by_wrap(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder, records = folder_of(fresh), fresh.records(1)
+    key, settings = as_before(folder), config(fresh, 1)
+    for tool in (
+        lambda: fresh.shard(1),
+        lambda: keyring.entry(folder, "https://127.0.0.1:1", "127.0.0.1:2"),
+        lambda: back_up(folder, tmp_path / "backup", b"k" * 32, records, SystemClock(), os.urandom),
+    ):
+        with pytest.raises(ConfigurationError, match=r"signing\.key: lies open .* run `python -m kms wrap`"):
+            tool()
+    monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
+    for _ in range(2):
+        assert kms.__main__.main() == 0
+        assert accounts.signer(folder).secret == key and not (folder / OPEN_KEY).exists()
+    fresh.shard(1)
+
+
+def test_a_backup_of_before_brings_the_open_key_back_which_is_sealed_then(fresh: World, tmp_path: Path) -> None:
+    folder, records = folder_of(fresh), fresh.records(1)
+    account, key = accounts.address_of(folder), as_before(folder)
+    with pytest.MonkeyPatch.context() as old:
+        old.setattr(backup, "_NAMES", (STORAGE_KEY, OPEN_KEY))
+        old.setattr(accounts, "address_of", lambda _: account)
+        back_up(folder, tmp_path / "before", b"k" * 32, records, SystemClock(), os.urandom)
+    for path in folder.glob("*.key"):
+        path.unlink()
+    assert OPEN_KEY in restore(tmp_path / "before", b"k" * 32, folder, records, None).written
+    with pytest.raises(ConfigurationError, match="run `python -m kms wrap`"):
+        accounts.signer(folder)
+    assert accounts.seal_account(folder, open_sealer(folder))
+    assert accounts.signer(folder).secret == key
+
+
+@pytest.mark.parametrize("moment", ["sealed", "wiped", "done"])
+def test_a_wrap_that_was_killed_while_it_sealed_the_account_is_gone_on_with(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Before the open file is overwritten, with zeros in it, and when it is gone."""
+    folder = folder_of(fresh)
+    key = as_before(folder)
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if moment == "sealed":
+            patch.setattr(accounts, "wipe", die)
+        if moment == "wiped":
+            unlink = Path.unlink
+            patch.setattr(Path, "unlink", lambda path, **more: (die if path.name == OPEN_KEY else unlink)(path, **more))
+        with contextlib.nullcontext() if moment == "done" else pytest.raises(KeyboardInterrupt):
+            accounts.seal_account(folder, open_sealer(folder))
+    assert not accounts.seal_account(folder, open_sealer(folder)) or moment == "sealed"
+    assert not (folder / OPEN_KEY).exists() and accounts.signer(folder).secret == key
+
+
+def test_an_open_key_of_another_account_is_left_as_it_is(fresh: World) -> None:
+    folder = folder_of(fresh)
+    before = (folder / SEALED_KEY).read_bytes()
+    write_secret(folder / OPEN_KEY, (b"\x11" * 32).hex().encode())
+    with pytest.raises(ConfigurationError, match="another key than"):
+        accounts.seal_account(folder, open_sealer(folder))
+    assert (folder / OPEN_KEY).exists() and (folder / SEALED_KEY).read_bytes() == before
