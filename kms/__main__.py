@@ -24,6 +24,7 @@ from chain.reader import DocketReader
 from kms import accounts, keyring
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
+from kms.closed import close_process
 from kms.dkg.erasing import erase, statement_file
 from kms.sealing import open_sealer, wrap_folder
 from kms.serve import serve_shard
@@ -101,4 +102,6 @@ def _simulator(platform_file: Path) -> Quoter:
 
 
 if __name__ == "__main__":
+    # Here, for who calls `main` from a program of its own answers for that process.
+    close_process()
     sys.exit(main())

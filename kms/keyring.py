@@ -2,7 +2,7 @@
 
 `signing.sealed` holds the account (`kms.accounts`), `tls.key` and `tls.pem` PEM, `share-<epoch>.json` the share as the folder's
 sealer sealed it (`kms.sealing`), bound to epoch and index; `share-<epoch>-<ceremony>.json` is one that a ceremony made. In a
-hybrid epoch `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike; where the share goes, it goes.
+hybrid epoch `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key that came with it, sealed alike: it goes with the share.
 
 Without a sealer the key is the folder's own `storage.key`; there is no other that a call could take by mistake.
 """

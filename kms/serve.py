@@ -27,6 +27,7 @@ from bytewise.tee.quoters import open_quoter, verify_attestation
 from kms import accounts, keyring, tenancy
 from kms.api import build_app, serve
 from kms.chain_view import KeyView
+from kms.closed import close_process
 from kms.dkg.authority import CeremonyView, Trust
 from kms.dkg.desk import Desk, Holding
 from kms.listener import ChannelServer
@@ -96,7 +97,11 @@ def build_desk(settings: ShardSettings, contracts: Contracts, view: CeremonyView
 def serve_shard(
     settings: ShardSettings, contracts: Contracts, view: KeyView, simulator: Simulator, ceremonies: CeremonyView | None = None
 ) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes the quoter of a simulated run."""
+    """Serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes the quoter of a simulated run.
+
+    First it closes this process for good, whoever started it.
+    """
+    close_process()
     # uvicorn raises the signal again when it has shut down; with our handler in place that is a clean exit.
     stop_on_signals()
     folder: Path = settings.folder

@@ -22,6 +22,7 @@ from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import BytewiseError
 from bytewise.service.settings import load_settings
+from kms.closed import close_process
 from verifier.settings import NodeSettings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Receipts for LLM answers that anyone may question.")
@@ -116,6 +117,9 @@ def tell_version(output: OutputOption = Output.TABLE) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs one verb, by default the process's own; the exit code (`bytewise.cli.exits`)."""
     errors = Console(stderr=True)
+    if arguments is None and sys.argv[1:2] == ["kms"]:
+        # The process's own verb, which may read a shard's secrets. Who calls this from another program answers for that one.
+        close_process()
     try:
         return int(typer.main.get_command(app).main(arguments, "bytewise", standalone_mode=False) or Exit.OK)
     except TyperException as error:

@@ -36,9 +36,14 @@ class Fence(NamedTuple):
 
 
 def unseen() -> Fence:
-    """No core dump, and no other process of this user attaches or reads memory, arguments, environment or open files."""
+    """No core dump, and no other process of this user attaches or reads memory, arguments, environment or open files.
+
+    Processes that this one starts have no core dump either, and are open to their user until they call this, too.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = _libc()
+    if not hasattr(libc, "prctl"):
+        return Fence("unseen", "no prctl: this system is not Linux")
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return Fence("unseen", "" if libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
 

@@ -69,7 +69,8 @@ def sees_closed() -> bool:
 
 
 def in_memory(pid: int, needles: dict[str, bytes]) -> set[str]:
-    """Names of the forms that the process holds in writable or anonymous memory; none of an enclave's that is closed to us."""
+    """Names of the forms that the process holds in writable or anonymous memory; none of an enclave's or shard's that is closed
+    to us (`sees_closed`)."""
     found: set[str] = set()
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
@@ -79,6 +80,15 @@ def in_memory(pid: int, needles: dict[str, bytes]) -> set[str]:
         if sees_closed() or _is_ours(pid):
             raise
     return found
+
+
+def verify_closed(pid: int) -> int:
+    """The process, which nobody of its user can search but who can search every process; `AssertionError` if this one can."""
+    try:
+        open(f"/proc/{pid}/mem", "rb").close()
+    except PermissionError:
+        return pid
+    raise AssertionError(f"process {pid} is open to its user")
 
 
 def in_children(pid: int, needles: dict[str, bytes]) -> set[str]:

@@ -24,10 +24,11 @@ from bytewise.protocol.units import Blob
 from bytewise.service.settings import child_environment
 from bytewise.storage.ceremonies import Ceremonies
 from chain.client import ChainClient
+from kms import accounts
 from kms.__main__ import main as kms_main
 from kms.dkg import conduct, erasing
 from kms.dkg.link import HttpsLink
-from kms.sealing import Sealing
+from kms.sealing import Sealer
 from tests.unit.kms.ceremony_shard import killing, lives
 from tests.unit.kms.killed_shards import ROOT, end
 from tests.unit.kms.moments import Moment, watch_databases, watch_folder
@@ -80,9 +81,9 @@ def hasty() -> None:
     """A shard that says that shares are erased before they are."""
     erased = erasing._erased
 
-    def said_before(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealing: Sealing) -> int:
-        erasing._say(folder, said, None, 1)
-        return erased(folder, said, meant, records, sealing)
+    def said_before(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
+        erasing._say(folder, said, None, 1, accounts.signer(folder, sealer))
+        return erased(folder, said, meant, records, sealer)
 
     PATCH.setattr(erasing, "_erased", said_before)
 
