@@ -43,7 +43,7 @@ channel_port = {channel_port}
 
 # Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
 folder = "."
-# What seals the shares there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one command that
+# What seals the shares and the account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one command that
 # reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a token, a TPM:
 # docs/ceremonies.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes to them later.
 {sealing}
@@ -144,7 +144,7 @@ def init(
 
     Then: give FOLDER/entry.json, which is public, to who plans the ceremony; start the shard, `python -m kms serve --config
     FOLDER/serve.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart. Everything else in
-    FOLDER is secret: shares are sealed under FOLDER/storage.key, so a copy of the folder is a copy of the share, unless
+    FOLDER is secret: share and account are sealed under FOLDER/storage.key, so a copy of the folder is the shard, unless
     `--storage-key` puts that key elsewhere, or `--wrap` and `--unwrap` keep it with a key service, a token or a TPM.
     `docs/ceremonies.md` tells the whole story.
 
