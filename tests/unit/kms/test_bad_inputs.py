@@ -7,6 +7,7 @@ import pytest
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.reasons import PointFlaw
 from bytewise.protocol.seal import pad
+from kms import accounts
 from kms.files import read_key
 from kms.refusals import refusal
 from tests.e2e.memory import forms, scalar_forms
@@ -25,7 +26,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def leaked(said: bytes, world: World, cases: list[Case]) -> list[str]:
     """Which secrets of the world, and of what its clients said and got, are in a log."""
     folder = world.settings.shards[0].folder
-    numbers = {name: int.from_bytes(read_key(folder / f"{name}.key")) for name in ("storage", "signing")}
+    keys = {"storage": read_key(folder / "storage.key"), "signing": accounts.signer(folder).secret}
+    numbers = {name: int.from_bytes(key) for name, key in keys.items()}
     numbers |= {"transport": int.from_bytes(world.secret), "share": world.shard(1)._renewal.share().scalar()}
     found = [name for name, number in numbers.items() for form in scalar_forms(number).values() if form in said]
     for case in cases:
