@@ -43,9 +43,10 @@ channel_port = {channel_port}
 
 # Keys, sealed shares, and the newest policy that it accepted. Back them up after every ceremony: `bytewise kms backup`.
 folder = "."
-# What seals the shares and the account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one command that
-# reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a token, a TPM:
-# docs/ceremonies.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes to them later.
+# What seals shares and account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one
+# command that reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a
+# token, a TPM: docs/ceremonies.md). A program and its arguments each, run without a shell; `python -m kms wrap` changes to them
+# later.
 {sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
 # PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.

@@ -16,6 +16,7 @@ COULD_BE_SECRET = re.compile(r"\b(bytes|bytearray|Blob|int|ndarray|EccPoint|Requ
 """Types that a key, a share, a partial or a plaintext can have."""
 
 NO_SECRETS = {
+    "kms.accounts.SealedAccount": {"sealed"},
     "kms.dkg.authority.Trust": {"chain_id"},
     "kms.dkg.dealing.Opening": {"commitments", "e", "f"},
     "kms.dkg.erasures.Wanted": {"epoch", "threshold", "version"},
