@@ -1,7 +1,6 @@
 """Attacks on keys (`docs/attacks.md` names all 28), each beside its control: the same attack wins once its defence is removed."""
 
 import contextlib
-import json
 import os
 import tracemalloc
 from collections.abc import Callable
@@ -11,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol import opening
-from bytewise.protocol.encoding import parse
+from bytewise.protocol import encoding, opening
+from bytewise.protocol.encoding import parse, parse_typed
 from bytewise.protocol.errors import (
     BudgetSpent,
     ConfigurationError,
@@ -25,6 +24,7 @@ from bytewise.protocol.keys import MAX_RELEASE_MARKS, Decision, EpochState
 from bytewise.protocol.opening import verify_opening
 from bytewise.protocol.seal import pad
 from bytewise.protocol.units import Digest
+from bytewise.service.secret import Secret
 from kms import backup, keyring, policy
 from kms.curve import ORDER
 from kms.shares import combine_values, lagrange, split, verify_share
@@ -124,30 +124,64 @@ def test_attack_19_a_receipt_over_other_content_is_invalid_and_judged_where_hash
 # --- 24: what lies on the disk ---
 
 
+class PlainSealer:
+    """A sealer that seals nothing: what it is given, behind the nonce."""
+
+    def seal(self, plain: bytes, _context: Digest) -> bytes:
+        return bytes(12) + plain
+
+    def open(self, sealed: bytes, _context: Digest) -> Secret:
+        return Secret(sealed[12:])
+
+
 def test_attack_24_a_sealed_share_is_in_no_file_and_an_unsealed_one_is_found(fresh: World) -> None:
-    share = keyring.open_share(fresh.folder / "shard-1", fresh.document).scalar()
-    forms = scalar_forms(share)
+    folder = fresh.folder / "shard-1"
+    held = keyring.open_share(folder, fresh.document)
+    forms = scalar_forms(held.scalar())
     assert in_files(fresh.folder, forms) == {}
-    # Control: the same scan, and a shard that stores its share as it is, in any of the forms that a program writes.
+    # Control: the same shard writes the same share with a sealer that does not seal, and the same scan finds it.
+    keyring.seal_share(folder, 1, held.index, held.scalar(), "-unsealed", PlainSealer())
+    assert list(in_files(fresh.folder, forms)) == [folder / "share-1-unsealed.json"]
+    # And in any of the forms that a program writes.
     for name, form in forms.items():
-        (fresh.folder / "shard-1" / "share.bin").write_bytes(b"before" + form + b"after")
-        assert in_files(fresh.folder, forms), name
+        (folder / "share.bin").write_bytes(b"before" + form + b"after")
+        assert len(in_files(fresh.folder, forms)) == 2, name
 
 
 # --- 23: a small body that is a large object ---
 
 
-def test_attack_23_pieces_are_counted_before_they_are_built_and_fill_memory_where_they_are_not() -> None:
+def peak_bytes(read: Callable[[], object]) -> int:
+    """Most memory that a reader held until it refused."""
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(NotCanonical):
+            read()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_attack_23_pieces_are_counted_before_they_are_built_and_fill_memory_where_they_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bomb = b"[" + b"{}," * 2**16 + b"0]"
+    assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) < len(bomb) // 10
+    # Control: our parser, which counts no mark.
+    monkeypatch.setattr(encoding, "_MARKS", ())
+    assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) > 10 * len(bomb)
 
-    def peak(read: Callable[[], object]) -> int:
-        tracemalloc.start()
-        try:
-            with contextlib.suppress(NotCanonical):
-                read()
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
 
-    assert peak(lambda: parse(bomb, MAX_RELEASE_MARKS)) < len(bomb) // 10
-    assert peak(lambda: json.loads(bomb)) > 10 * len(bomb)
+def test_attack_23_a_key_that_is_said_twice_is_refused_and_hides_a_value_where_the_last_one_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two readers, of which one takes the first value and one the last, would read two requests."""
+    said = b'{"address":"0x01","address":"0x02"}'
+    for read in (parse, parse_typed):
+        with pytest.raises(NotCanonical, match="repeated key"):
+            read(said)
+    # Control: what a person wrote has no other check; a record's bytes must also be those that it is written in.
+    monkeypatch.setattr(encoding, "_object", dict)
+    assert parse_typed(said) == {"address": "0x02"}
+    with pytest.raises(NotCanonical, match="other bytes"):
+        parse(said)

@@ -8,16 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.ceremony import SharesSource
-from bytewise.protocol.ceremony_log import Close, Deal, say
+from bytewise.protocol.ceremony_log import Close, say
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import BadSignature, CeremonyRefused, DealerLied, Fault, NoProgress, ShareMissing
+from bytewise.protocol.errors import BadSignature, CeremonyRefused, Fault, NoProgress, ShareMissing
 from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from bytewise.service.settings import library_variables
-from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, random_scalar
 from kms.dkg.ceremony import apply, begin, replay
-from kms.dkg.dealing import commitment_digest, prepare, verify_deal, weighted_sum
 from kms.dkg.member import due, new_share
 from kms.dkg.result import signed_shares
 from kms.dkg.scribe import share_consents
@@ -278,19 +276,3 @@ def test_plans_that_cannot_be_right_are_refused(made: tuple[list[Party], SharesS
     with pytest.raises(CeremonyRefused):
         begin(plan_for(held, 2, 3, dealers=dict(enumerate(held, start=1)), source=off))
     assert decode(type(good), encode(good)) == good
-
-
-def test_without_proofs_of_knowledge_a_rogue_dealer_would_own_the_key() -> None:
-    """The control: the sum is the rogue's own key if nobody asks whether it knows its constant; asked, it is refused."""
-    name, mine = Digest(os.urandom(32)), 424242
-    honest = {i: prepare(name, i, random_scalar(os.urandom), 2, os.urandom) for i in (1, 2)}
-    others = GENERATOR * (sum(each.coefficients[0] for each in honest.values()) % ORDER)
-    slope = GENERATOR * 7
-    polynomials = {i: [decode_point(each) for each in opening.commitments] for i, opening in honest.items()}
-    rogue = [GENERATOR * mine + -others, slope]
-    assert weighted_sum({1: 1, 2: 1, 3: 1}, {**polynomials, 3: rogue})[0] == encode_point(GENERATOR * mine)
-    commitments = tuple(encode_point(each) for each in rogue)
-    for e, f in ((encode_scalar(1), encode_scalar(5)), (honest[1].e, honest[1].f), (encode_scalar(0), encode_scalar(0))):
-        claim = Deal(name, commitments, e, f, ())
-        with pytest.raises(DealerLied):
-            verify_deal(name, 3, claim, commitment_digest(name, 3, commitments, e, f), 2, ())

@@ -14,37 +14,74 @@ from bytewise.protocol.units import Digest
 from kms.curve import GENERATOR, ORDER, decode_point, encode_point, random_scalar
 from kms.dkg import dealing, member, steps
 from kms.dkg.complaints import open_deal
-from kms.dkg.dealing import commitment_digest, deal, prepare, verify_deal, weighted_sum, weighted_value
-from kms.dkg.member import _deal_secret, due
+from kms.dkg.dealing import commitment_digest, deal, prepare, verify_deal, weighted_value
+from kms.dkg.member import Member, _deal_secret, due
 from kms.dkg.sealing import unseal
-from kms.dkg.state import Phase
-from kms.shares import combine_values, evaluate
-from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for, seat
+from kms.dkg.state import Ceremony, Phase
+from kms.shares import combine_values
+from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
 from tests.unit.kms.liars import ALL, deal_as_hand
+from tests.unit.kms.rogues import OWN, chooser, is_wanted, rogue, silent_judge
 from tests.unit.kms.sealers import spying
 
 # --- 13: the last dealer, and two deals ---
 
 
-def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_with_it_is_a_liar() -> None:
-    name, wanted = Digest(os.urandom(32)), 0
-    others = weighted_sum({1: 1, 2: 1}, {i: [GENERATOR * random_scalar(os.urandom)] for i in (1, 2)})
-    first = prepare(name, 3, random_scalar(os.urandom), 2, os.urandom)
-    committed = commitment_digest(name, 3, first.commitments, first.e, first.f)
-    # It saw the others' constants, and tries its own until the sum has the low bits that it wants.
-    tries = (prepare(name, 3, random_scalar(os.urandom), 2, os.urandom) for _ in range(1000))
-    chosen = next(each for each in tries if sum_of(others[0], each.commitments[0])[-1] % 8 == wanted)
-    assert sum_of(others[0], chosen.commitments[0])[-1] % 8 == wanted
-    with pytest.raises(DealerLied, match="other commitments than it committed to"):
-        verify_deal(name, 3, Deal(name, chosen.commitments, chosen.e, chosen.f, ()), committed, 2, ())
-    # Control: who may commit to what it chose when it knew the others is no liar, and the key is as it wants it.
-    late = commitment_digest(name, 3, chosen.commitments, chosen.e, chosen.f)
-    assert verify_deal(name, 3, Deal(name, chosen.commitments, chosen.e, chosen.f, ()), late, 2, ())
-    assert verify_deal(name, 3, Deal(name, first.commitments, first.e, first.f, ()), committed, 2, ())
+def last_speaks(meddle: Meddling) -> Town:
+    """3 of 4 shards make a key; the third deals last, in its own way, and the fourth is with it."""
+    parties = [party(n) for n in range(1, 5)]
+    parties[2].meddle, parties[3].meddle = meddle, silent_judge
+    return all_but_closed(Town(plan_for(parties, 3, 3), [*parties[:2], parties[3], parties[2]]))
 
 
-def sum_of(left: bytes, right: bytes) -> bytes:
-    return encode_point(decode_point(left) + decode_point(right))
+def all_but_closed(town: Town) -> Town:
+    """The ceremony up to its last close: everybody who can has proved its share."""
+    while town.state.phase is not Phase.CONFIRMING:
+        for who in town.parties:
+            town.speak(who)
+        town.close()
+    for who in town.parties:
+        town.speak(who)
+    return town
+
+
+def test_attack_13_without_the_hash_round_the_last_dealer_chooses_the_key_and_with_it_is_a_liar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    town = last_speaks(chooser)
+    assert "other commitments than it committed to" in town.state.lies[town.plan.dealers[2].address]
+    assert town.state.result is not None and town.state.result.qualified == (1, 2, 4)
+    # Control: who may deal what it chose when it knew the others is no liar, and the key is as it wants it, every time.
+    monkeypatch.setattr(steps, "verify_deal", verify_uncommitted)
+    for _ in range(3):
+        town = last_speaks(chooser)
+        assert not town.state.lies and is_wanted(decode_point(opens(town)))
+        town.close()
+        assert town.state.phase is Phase.DONE
+
+
+def test_attack_13_without_proofs_of_knowledge_and_the_hash_round_the_key_is_a_dealers_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    town = last_speaks(rogue)
+    liar, own = town.plan.dealers[2].address, encode_point(GENERATOR * OWN)
+    assert "other commitments than it committed to" in town.state.lies[liar]
+    # Either defence alone names it.
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "verify_deal", verify_uncommitted)
+        assert "does not know the value at 0" in last_speaks(rogue).state.lies[liar]
+    with monkeypatch.context() as patch:
+        patch.setattr(dealing, "knows_log", lambda *_: True)
+        assert "other commitments than it committed to" in last_speaks(rogue).state.lies[liar]
+    # Control: with neither, nobody is named, and two shards sign for shares of a key of which one dealer knows all. What is left
+    # is the quorum: who cheats so has no share that it could prove.
+    monkeypatch.setattr(steps, "verify_deal", verify_uncommitted)
+    monkeypatch.setattr(dealing, "knows_log", lambda *_: True)
+    town = last_speaks(rogue)
+    assert town.state.result is not None and town.state.result.public_key == own
+    assert not town.state.lies and set(town.state.signatures) == {1, 2}
+    town.close()
+    assert town.state.phase is Phase.FAILED and town.state.reason == "2 confirmations, 3 needed"
 
 
 def ceremony_with(kind: str) -> Town:
@@ -110,18 +147,39 @@ def verify_uncommitted(
 # --- 14: two sets of dealers ---
 
 
-def test_attack_14_shares_of_two_sets_of_dealers_make_no_key_and_the_log_gives_one_set() -> None:
-    """Control: each receiver sums what it happens to have. Ours sum what the log qualified, and sign that with the transcript."""
-    name = Digest(os.urandom(32))
-    dealt = {i: prepare(name, i, random_scalar(os.urandom), 2, os.urandom) for i in (1, 2, 3)}
+def sum_of_what_opens(state: Ceremony, who: Member, receiver: int) -> int:
+    """`_dealt_value` of a receiver that sums the deals which it can open, in place of those that the log qualified."""
+    values = {}
+    for dealer, said in state.deals.items():
+        sealed = next(each for each in said.sealed if each.receiver == receiver)
+        point, polynomial = decode_point(sealed.enc) * _deal_secret(state, who), [decode_point(each) for each in said.commitments]
+        with contextlib.suppress(DealerLied):
+            values[dealer] = open_deal(state.id, dealer, sealed, point, state.keys[receiver], polynomial)
+    return weighted_value(dict.fromkeys(values, 1), values)
 
-    def share(receiver: int, dealers: tuple[int, ...]) -> int:
-        values = {i: evaluate(dealt[i].coefficients, receiver) for i in dealers}
-        return weighted_value(dict.fromkeys(dealers, 1), values)
 
-    keys = {sum(dealt[i].coefficients[0] for i in dealers) % ORDER for dealers in ((1, 2, 3), (1, 2))}
-    assert combine_values({1: share(1, (1, 2, 3)), 2: share(2, (1, 2))}) not in keys
-    assert combine_values({1: share(1, (1, 2)), 2: share(2, (1, 2))}) in keys
+def half_dealt() -> tuple[Town, bool]:
+    """2 of 3 shards make a key; the first deals a false value to the third alone. Whether the others' sums make the key."""
+    town = all_but_closed(ceremony_with("wrong share"))
+    assert town.state.result is not None and town.state.result.qualified == (2, 3)
+    sums = {i: member._dealt_value(town.state, town.parties[i - 1].member, i) for i in (2, 3)}
+    makes_key = encode_point(GENERATOR * combine_values(sums)) == town.state.result.public_key
+    town.close()
+    return town, makes_key
+
+
+def test_attack_14_receivers_that_sum_what_opens_for_them_have_shares_of_no_key_and_the_log_gives_one_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    town, makes_key = half_dealt()
+    assert makes_key and town.state.phase is Phase.DONE and set(town.shares()) == {2, 3}
+    # Control: each sums what opens for it, and a dealer that lies to one shard alone has ended the ceremony.
+    monkeypatch.setattr(member, "_dealt_value", sum_of_what_opens)
+    town, makes_key = half_dealt()
+    assert not makes_key and town.state.phase is Phase.FAILED and "1 confirmations, 2 needed" in town.state.reason
+
+
+def test_attack_14_who_signs_another_transcript_is_not_heard() -> None:
     town = ceremony_with("other transcript")
     town.run()
     assert town.state.phase is Phase.DONE and town.refused == [town.parties[0].signer.address] and set(town.shares()) == {2, 3}
