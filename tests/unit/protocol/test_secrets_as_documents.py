@@ -35,16 +35,17 @@ READERS: tuple[Callable[[bytes], object], ...] = (
 
 
 def pieces(key: str) -> set[str]:
-    """Every three characters of a key that stand beside each other, but those that a word of ours could have."""
-    return {each for i in range(len(key) - 2) if re.search(r"\d", each := key[i : i + 3])}
+    """Every three digits of a key that stand beside each other, but those that a word of ours could have."""
+    digits = re.sub("[^0-9a-fA-F]", "", key.removeprefix("0x"))
+    return {each for i in range(len(digits) - 2) if re.search(r"\d", each := digits[i : i + 3])}
 
 
 def said_by(read: Callable[[], object]) -> str:
-    """What an error says, if there is one, with its place taken away."""
+    """What an error says, if there is one, without its rule, its place, and the limits that it names."""
     try:
         read()
     except BytewiseError as error:
-        return re.sub(r"(line|column|char|byte) \d+|\d+ characters", "", str(error))
+        return re.sub(r"\[R-\d+\]|(line|column|char|byte) \d+|\d+ characters|2\^\d+|0x and 40|utf-\d+", "", str(error))
     return ""
 
 
