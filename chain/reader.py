@@ -222,6 +222,11 @@ class DocketReader(EpochReader):
         """Pool whose verifiers judge an environment; zero if there is no such environment."""
         return Digest(self.item(environment, block).pool)
 
+    def lost_until(self, environment: Digest, model_id: Digest, time: int, block: int) -> int:
+        """Seconds of chain time up to `time`, at most that of the block, in which no batch of these was taken (ADR 171)."""
+        where = ("Registry", self._at.registry, "lostUntil")
+        return int(self.client.call(*where, environment, model_id, time, block=at_number(block)))
+
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
         """Who may be drawn to audit an answer of an environment, each with the wei that counted for it at an earlier block."""
         members = self.verifiers(self.pool_of(environment, block), block)

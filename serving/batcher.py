@@ -21,6 +21,7 @@ from bytewise.service import telemetry
 from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
 from serving.deadline import expiry_of, too_late
+from serving.in_order import before_stop, other_service, unanchored
 from serving.standing import Standing, Watch
 
 FEE_MARGIN = 2
@@ -39,6 +40,10 @@ class StandingReader(Protocol):
 
     def read(self) -> Standing:
         """At the newest block; `Unavailable` if the chain does not answer."""
+        ...
+
+    def lost_since(self, moment: int, standing: Standing) -> int:
+        """Seconds from a moment of chain time to that reading, in which no batch of our environment and model was taken."""
         ...
 
 
@@ -83,8 +88,8 @@ class Batcher:
         if waiting:
             self._publish(waiting, standing)
         # What a waiting receipt's answer says of its expiry is needed until it is anchored.
-        unanchored = (*waiting, *self._oldest())
-        kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in unanchored)])
+        left = (*waiting, *unanchored(self.books))
+        kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in left)])
         self.books.forget_answers(kept_from)
 
     def _finish_anchored(self, standing: Standing) -> None:
@@ -141,16 +146,24 @@ class Batcher:
         )  # fmt: skip
 
     def _behind(self, standing: Standing) -> str | None:
-        # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
+        """Why nothing more may be signed before what waits is anchored, which ticks do as fast as blocks come; or None."""
         oldest = self._oldest()
-        if not oldest or oldest[0].receipt.anchor_by - standing.timestamp >= self.anchor_within_s / 2:
+        if oldest is None:
             return None
-        return f"receipt {oldest[0].receipt.seq} still waits to be anchored"
+        # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
+        if oldest.anchor_by - standing.timestamp < self.anchor_within_s / 2:
+            return f"receipt {oldest.seq} still waits to be anchored"
+        if standing.epoch is not None and oldest.key_epoch != standing.epoch.epoch:
+            return other_service(oldest)
+        # The promise is the chain's time at the signature and `anchor_within_s`. What is closed is refused without a question.
+        signed_at = oldest.anchor_by - self.anchor_within_s
+        stopped = standing.closed_because is None and self.chain.lost_since(signed_at, standing) > 0
+        return before_stop(oldest) if stopped else None
 
-    def _oldest(self) -> Sequence[SignedReceipt]:
+    def _oldest(self) -> Receipt | None:
         """The first receipt that is not anchored, if any, also where none may be batched now for want of free stake."""
-        header = self.books.open_batch()
-        return self.books.unbatched(1) if header is None else self.books.in_batch(header.first_seq)[:1]
+        waiting = unanchored(self.books)
+        return waiting[0].receipt if waiting else None
 
 
 def uniform_head(pending: Sequence[SignedReceipt]) -> list[SignedReceipt]:

@@ -48,6 +48,13 @@ class OperatorStanding:
             paused=docket.paused, pause_s=params.times.max_pause,
         )  # fmt: skip
 
+    def lost_since(self, moment: int, standing: Standing) -> int:
+        """Seconds from a moment of chain time to a reading in which no batch was taken: pauses, stops of the pool, closures."""
+        if moment >= standing.timestamp:
+            return 0
+        item, at = (self._environment, self._model_id), standing.number
+        return self._reader.lost_until(*item, standing.timestamp, at) - self._reader.lost_until(*item, moment, at)
+
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None
         return found is not None and found.seatable

@@ -96,9 +96,9 @@ class Books:
         """Signed receipts that are in no batch, by number."""
         return self._signed(IssuedRow.batch_first_seq.is_(None), limit=limit)
 
-    def in_batch(self, first_seq: int) -> tuple[SignedReceipt, ...]:
-        """Receipts of a batch of ours, by number."""
-        return self._signed(IssuedRow.batch_first_seq == first_seq)
+    def in_batch(self, first_seq: int, limit: int | None = None) -> tuple[SignedReceipt, ...]:
+        """Receipts of a batch of ours, by number; all of them, or at most so many."""
+        return self._signed(IssuedRow.batch_first_seq == first_seq, limit=limit)
 
     def add_batch(self, header: BatchHeader, listed: bytes) -> None:
         """Stores a batch before it is sent; its receipts belong to it for ever. The same batch again changes nothing."""

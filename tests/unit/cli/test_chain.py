@@ -15,7 +15,7 @@ from chain.book import read_network, verify_code, write_network
 from chain.calls import call_of
 from chain.lengths import MEASURED_BLOCKS
 from chain.office_acts import add_pool
-from chain.params import DEVNET, changed, complete, read_changes
+from chain.params import DEVNET, ETHER, changed, complete, read_changes
 from chain.plan import LONG_DELAY_DAYS
 from chain.transactions import send_all
 from tests.anvil import CHAIN_ID, Anvil
@@ -128,6 +128,17 @@ def test_what_is_asked_wrongly_is_said(anvil: Anvil, tmp_path: Path, capsys: pyt
     (tmp_path / "bad.toml").write_text("[committee]\ntau_num = 1\n")
     assert main([*DEPLOY, *out, "--params", str(tmp_path / "bad.toml")]) == Exit.USAGE
     assert "tau is outside its bounds" in told(capsys)
+
+
+@pytest.mark.parametrize("money", [{"absent_penalty": ETHER // 40}, {"wrong_penalty": ETHER // 60}])
+def test_penalties_by_which_the_worse_act_costs_less_are_refused(money: dict[str, int]) -> None:
+    """The contract bounds each penalty and does not order them."""
+    with pytest.raises(
+        ConfigurationError, match="absent_penalty may not be above no_reveal_penalty, nor that above wrong_penalty"
+    ):
+        changed(DEVNET, {"money": money})
+    even = {"absent_penalty": 5, "no_reveal_penalty": 5, "wrong_penalty": 5}
+    assert changed(DEVNET, {"money": even}).money.wrong_penalty == 5
 
 
 def test_a_chain_with_money_needs_every_parameter(tmp_path: Path) -> None:

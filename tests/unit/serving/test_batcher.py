@@ -47,6 +47,8 @@ class Scene:
     deadlines: list[int] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     crash: bool = False
+    closed: list[tuple[int, int]] = field(default_factory=list)
+    epoch: int = 1
     watch: Watch = field(default_factory=lambda: Watch(60.0, lambda: 0.0))
 
     def now(self) -> int:
@@ -56,8 +58,8 @@ class Scene:
         return Standing(
             1,
             self.timestamp,
-            devnet.epoch_document().record,
-            True,
+            devnet.epoch_document(self.epoch).record,
+            not any(since <= self.timestamp < until for since, until in self.closed),
             True,
             True,
             self.last_seq,
@@ -68,6 +70,9 @@ class Scene:
             paused=False,
             pause_s=0,
         )
+
+    def lost_since(self, moment: int, standing: Standing) -> int:
+        return sum(max(0, min(until, standing.timestamp) - max(since, moment)) for since, until in self.closed)
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
         assert fee_wei >= header.count * PRICE

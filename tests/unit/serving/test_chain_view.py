@@ -18,7 +18,7 @@ from serving.recipe import make_request
 from tests.anvil import Anvil, running_anvil
 from tests.devnet import ENVIRONMENT, FEE_WEI, GUARDIAN, MODEL, STAKE_WEI, batch, deployed, pump, reader, sender, signer
 from tests.dockets import holdings
-from tests.unit.chain.desk import send
+from tests.unit.chain.desk import governance, send
 from tests.unit.serving.test_complete_requests import LEAST
 from tests.unit.serving.test_warm_up import OFFER, Words
 
@@ -117,3 +117,19 @@ def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: 
         (anchored,) = reader(anvil, network).batches(0, after.number)
         assert after.closed_because is None and after.last_seq == 2
         assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
+
+
+def test_a_closure_between_two_readings_is_time_lost_to_both_sides_of_it_alone() -> None:
+    """The model is closed and opened again between two looks at the chain: only the registry remembers it."""
+    with running_anvil() as anvil:
+        standing, network = _standing(anvil), deployed(anvil)
+        before = standing.read()
+        assert standing.lost_since(before.timestamp - 1, before) == standing.lost_since(before.timestamp + 9, before) == 0
+        for function in ("close", "activate"):
+            send(anvil.client, governance(network, function), tip_wei=10**9)
+            anvil.mine()
+            anvil.pass_time(30)
+        after = standing.read()
+        assert after.closed_because is None
+        assert standing.lost_since(before.timestamp, after) >= 30
+        assert standing.lost_since(after.timestamp - 5, after) == 0
