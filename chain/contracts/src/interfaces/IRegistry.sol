@@ -106,8 +106,8 @@ interface IRegistry {
     /// @notice Seconds of the protocol clock for which the windows of a pool have stood still in all.
     function stoppedSeconds(bytes32 pool) external view returns (uint64);
     /// @notice Seconds of wall time up to `time`, which is not in the future, in which no batch of these was taken: those of pauses, as far
-    ///         as `IGuardian.clockAt` knows them, and between them those in which the environment's pool stood still, the environment
-    ///         or was closed after it had been opened, and those for which the model was. What the model has in common with the others counts twice.
+    ///         as `IGuardian.clockAt` knows them, and between them those in which the environment's pool stood still, or the environment
+    ///         was closed after it had been opened, and those for which the model was. What the model has in common with the others counts twice.
     function lostUntil(bytes32 environment, bytes32 modelId, uint64 time) external view returns (uint64);
     /// @notice Seconds for which the windows of all pools together have stood still, each since it first judged: no window has stood still for longer.
     function stoppedInAll() external view returns (uint64);
