@@ -2,6 +2,7 @@
 
 import re
 import sys
+import sysconfig
 from pathlib import Path
 
 FORBIDDEN = {
@@ -12,6 +13,7 @@ FORBIDDEN = {
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "enclave.md"
 OURS = {"tests", "bytewise", "verifier", "kms"}
+STANDARD = Path(sysconfig.get_path("stdlib")).resolve()
 
 
 def documented(section: str) -> set[str]:
@@ -21,6 +23,10 @@ def documented(section: str) -> set[str]:
 
 
 def packages(modules: dict[str, str | None]) -> set[str]:
-    """Import packages of modules, besides Python's own and ours; not those whose names stand-ins have."""
-    real = {name.split(".")[0] for name, file in modules.items() if file or name.split(".")[0] not in FORBIDDEN}
+    """Import packages of modules, besides Python's own and ours; not those whose names stand-ins have.
+
+    Python's own is also what a distribution put among the modules of its Python, as Debian does with a `sitecustomize`.
+    """
+    foreign = {name: file for name, file in modules.items() if not (file and Path(file).parent.resolve() == STANDARD)}
+    real = {name.split(".")[0] for name, file in foreign.items() if file or name.split(".")[0] not in FORBIDDEN}
     return {name for name in real - sys.stdlib_module_names - OURS if not name.startswith("_")}
