@@ -26,7 +26,7 @@ from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.closed import close_process
 from kms.dkg.erasing import erase, statement_file
-from kms.sealing import open_sealer, wrap_folder
+from kms.sealing import open_sealer, verify_same_key, wrap_folder
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, ShardSettings
 
@@ -76,6 +76,7 @@ def _wrap(config: Path) -> int:
     if settings.wrap_command:
         wrap_folder(settings.folder, settings.sealing)
         telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
+    verify_same_key(settings.folder, settings.sealing)
     sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
     telemetry.log("kms.signing_key_sealed", was_open=sealed)
     return EXIT_CLEAN

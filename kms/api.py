@@ -62,7 +62,7 @@ def _add_records(app: FastAPI, shard: Shard) -> None:
 
     async def log(request: Request) -> Response:
         first, epoch = (_number(request, name) for name in ("from", "epoch"))
-        async with pages.turn():
+        async with pages.turn(request.client.host if request.client else ""):
             return await run_in_threadpool(_answer, lambda: shard.log(first or 0, epoch))
 
     app.add_api_route("/v1/info", info, methods=["GET"])

@@ -6,6 +6,7 @@ has asyncio's 60 seconds there, and nobody counts it: so here a connection has i
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -156,25 +157,28 @@ class Intake:
 class Turns:
     """Work that strangers may ask for, one after the other in the order in which they came. For one event loop.
 
-    A page of the log costs much of a processor, and releases want it too. Who waits holds no thread.
+    A page of the log costs much of a processor, and releases want it too. Who waits holds no thread. Who asks and goes away
+    keeps its place, so places are counted by address beside the connections.
     """
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(1)
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """A turn; `TryAgain` if it does not come within `PAGE_WAIT_S`, at once if as many wait as there are connections."""
-        if self._waiting >= CONNECTIONS:
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """A turn of somebody at an address; `TryAgain` if it does not come within `PAGE_WAIT_S`, at once if as many wait as there
+        are connections, all together or from this address."""
+        if self._waiting.total() >= CONNECTIONS or self._waiting[address] >= CONNECTIONS_FROM_ONE_ADDRESS:
             raise TryAgain("shard", "busy with pages of its log")
-        self._waiting += 1
+        self._waiting[address] += 1
         try:
             await asyncio.wait_for(self._free.acquire(), PAGE_WAIT_S)
         except TimeoutError:
             raise TryAgain("shard", "busy with pages of its log") from None
         finally:
-            self._waiting -= 1
+            self._waiting[address] -= 1
+            self._waiting += Counter()  # forgets addresses of which nobody waits
         try:
             yield
         finally:

@@ -111,6 +111,16 @@ def open_sealer(folder: Path, sealing: Sealing = IN_FOLDER) -> Sealer:
     return StorageKey(_unwrapped(_read(folder), sealing), WRAPPED_KEY)
 
 
+def verify_same_key(folder: Path, sealing: Sealing) -> None:
+    """Nothing is sealed under a key file while the folder has a storage key of its own that is another: `ConfigurationError`."""
+    own = folder / STORAGE_KEY
+    if sealing.key_file and own.exists() and read_key(own) != read_key(sealing.key_file):
+        raise ConfigurationError(
+            "storage_key_file",
+            f"{sealing.key_file.name} is another key than {STORAGE_KEY} in the folder, which sealed its shares: name that one",
+        )
+
+
 def draw_key(folder: Path, sealing: Sealing, rng: Rng) -> None:
     """Draws the folder's storage key where the settings want it; one that is there is kept. Errors as of `open_sealer`.
 

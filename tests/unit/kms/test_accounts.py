@@ -18,7 +18,7 @@ from bytewise.service.secret import write_secret
 from kms import accounts, backup, keyring
 from kms.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
 from kms.backup import back_up, restore
-from kms.sealing import STORAGE_KEY, Sealing, open_sealer
+from kms.sealing import STORAGE_KEY, Sealing, open_sealer, verify_same_key
 from tests.unit.kms.test_process import config
 from tests.unit.kms.world import World
 
@@ -101,6 +101,17 @@ def test_a_backup_of_before_brings_the_open_key_back_which_is_sealed_then(fresh:
         accounts.signer(folder)
     assert accounts.seal_account(folder, open_sealer(folder))
     assert accounts.signer(folder).secret == key
+
+
+def test_an_open_key_is_not_sealed_under_another_key_than_the_folders(fresh: World, tmp_path: Path) -> None:
+    folder = folder_of(fresh)
+    key = as_before(folder)
+    write_secret(tmp_path / "other.key", (b"\x07" * 32).hex().encode())
+    with pytest.raises(ConfigurationError, match=r"other\.key is another key than storage\.key"):
+        verify_same_key(folder, Sealing(key_file=tmp_path / "other.key"))
+    shutil.copy(folder / STORAGE_KEY, tmp_path / "same.key")
+    verify_same_key(folder, Sealing(key_file=tmp_path / "same.key"))
+    assert accounts.seal_account(folder, open_sealer(folder)) and accounts.signer(folder).secret == key
 
 
 @pytest.mark.parametrize("moment", ["sealed", "wiped", "done"])

@@ -1,6 +1,8 @@
 """Anybody may ask for pages of a shard's log: they are made one at a time, and releases wait for none of them."""
 
 import http.client
+import itertools
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -77,7 +79,7 @@ def test_pages_are_made_one_after_the_other_and_all_are_given(fresh: World, monk
     """Control: without turns there are as many at once as asked."""
 
     @asynccontextmanager
-    async def none(_: Turns) -> AsyncIterator[None]:
+    async def none(_: Turns, _address: str) -> AsyncIterator[None]:
         yield
 
     if not turns:
@@ -101,3 +103,42 @@ def test_as_many_wait_as_there_are_connections_and_no_more(fresh: World, monkeyp
         finally:
             held.go.set()
         assert sorted(isinstance(page.exception(PATIENCE_S), ShardBusy) for page in pages) == [False] * 3 + [True] * 3
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_who_asks_and_goes_away_shuts_nobody_out(fresh: World, monkeypatch: pytest.MonkeyPatch, counted: bool) -> None:
+    """Control: where places are not counted by address, those of who is gone are all there are."""
+    real, names = Turns.turn, itertools.count()
+    if not counted:
+        monkeypatch.setattr(Turns, "turn", lambda turns, _: real(turns, str(next(names))))
+    monkeypatch.setattr(intake, "CONNECTIONS", 8)
+    monkeypatch.setattr(intake, "CONNECTIONS_FROM_ONE_ADDRESS", 4)
+    shard, held = fresh.shard(1), Held(monkeypatch)
+    trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
+    with fresh.serving((1, shard)), ThreadPoolExecutor(1) as pool:
+        try:
+            for _ in range(12):
+                with ghost(fresh.ports[0], trusting):
+                    pass
+            line = http.client.HTTPSConnection(
+                "127.0.0.1", fresh.ports[0], timeout=PATIENCE_S, context=trusting, source_address=("127.0.0.2", 0)
+            )
+            with closing(line):
+                line.request("GET", LOG)
+                got = pool.submit(lambda: line.getresponse().status)
+                assert not counted or (not threading.Event().wait(SHORT_S) and not got.done())
+                assert counted or got.result(PATIENCE_S) == 503
+                held.go.set()
+                assert got.result(PATIENCE_S) == (200 if counted else 503)
+        finally:
+            held.go.set()
+
+
+@contextmanager
+def ghost(port: int, trusting: ssl.SSLContext) -> Iterator[None]:
+    """Somebody that asks for a page and goes without its answer, after the shard has read the question."""
+    plain = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    with trusting.wrap_socket(plain, server_hostname="127.0.0.1") as line:
+        line.sendall(f"GET {LOG} HTTP/1.1\r\nHost: shard\r\n\r\n".encode())
+        threading.Event().wait(0.05)
+        yield
