@@ -5,7 +5,6 @@ from pathlib import Path
 
 from eth_account import Account
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
-from eth_utils.exceptions import ValidationError
 
 from bytewise.protocol.appraisal import TEST_CHAIN_IDS
 from bytewise.protocol.errors import ConfigurationError
@@ -27,7 +26,7 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
                 raise ConfigurationError(path.name, "a keystore needs its password file")
             return LocalSigner(bytes(Account.decrypt(json.loads(content), password.reveal().decode())))
         return LocalSigner(bytes.fromhex(content.decode("ascii").removeprefix("0x")))
-    except (ValueError, UnicodeDecodeError, KeyError, TypeError, ValidationError):
+    except (ValueError, UnicodeDecodeError, KeyError, TypeError):
         # Not the cause: its text may quote the key.
         raise ConfigurationError(path.name, "no private key in it, or the wrong password") from None
 

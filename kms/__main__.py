@@ -21,7 +21,7 @@ from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.keys import load_signer
 from chain.reader import DocketReader
-from kms import accounts, keyring
+from kms import accounts, keyring, tenancy
 from kms.approve import approve, changes, read_policy
 from kms.chain_view import ChainCeremonyView, ChainKeyView
 from kms.closed import close_process
@@ -73,11 +73,12 @@ def _erase(config: Path) -> int:
 
 def _wrap(config: Path) -> int:
     settings = load_settings(ShardSettings, config)
-    if settings.wrap_command:
-        wrap_folder(settings.folder, settings.sealing)
-        telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
-    verify_same_key(settings.folder, settings.sealing)
-    sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
+    with tenancy.alone(settings.folder):
+        if settings.wrap_command:
+            wrap_folder(settings.folder, settings.sealing)
+            telemetry.log("kms.storage_key_wrapped", command=settings.wrap_command[0])
+        verify_same_key(settings.folder, settings.sealing)
+        sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
     telemetry.log("kms.signing_key_sealed", was_open=sealed)
     return EXIT_CLEAN
 

@@ -66,6 +66,7 @@ def seal_account(folder: Path, sealer: Sealer) -> bool:
         path.unlink(missing_ok=True)
         return False
     key = Secret(read_key(path))
+    _address(key)
     if not (folder / SEALED_KEY).exists():
         _store(folder, key, sealer)
     if Secret(_opened(folder, sealer).secret) != key:
@@ -75,8 +76,15 @@ def seal_account(folder: Path, sealer: Sealer) -> bool:
 
 
 def _store(folder: Path, key: Secret, sealer: Sealer) -> None:
-    address = LocalSigner(key.reveal()).address
+    address = _address(key)
     write_whole(folder / SEALED_KEY, encode(SealedAccount(address, Blob(sealer.seal(key.reveal(), _bound(address))))))
+
+
+def _address(key: Secret) -> Address:
+    try:
+        return LocalSigner(key.reveal()).address
+    except ValueError as error:
+        raise ConfigurationError(OPEN_KEY, f"{error}: restore a backup") from None
 
 
 def _opened(folder: Path, sealer: Sealer) -> LocalSigner:

@@ -1,5 +1,5 @@
-"""Who uses a shard's folder: the process that serves from it, which says what share it has in memory, or one that erases or
-restores.
+"""Who uses a shard's folder: the process that serves from it, which says what share it has in memory, or one that erases,
+restores or wraps.
 
 A word that shares are erased is true only if no process has them any more. The lock is the kernel's: it ends with the process
 that has it, however that ends.
@@ -20,7 +20,7 @@ LOCK = "serving.lock"
 """In the folder: locked while somebody uses it, with the digest of what who serves has, as hex."""
 
 CHANGING = "changing.lock"
-"""In the folder: locked while somebody erases or restores in it."""
+"""In the folder: locked while somebody erases, restores or wraps in it."""
 
 Held = Callable[[bytes], None]
 """Told the commitments of the share that a process has in memory, one after the other, as soon as it has no other; b"" while it
@@ -35,7 +35,7 @@ def unsaid(_commitments: bytes) -> None:
 def serving(folder: Path) -> Iterator[Held]:
     """For a process that serves: from before it reads a share until it has none. The call is to be told what it has.
 
-    `ConfigurationError` if another process serves from the folder, or erases or restores in it.
+    `ConfigurationError` if another process serves from the folder, or erases, restores or wraps in it.
     """
     with _opened(folder / LOCK) as lock:
         _begin(folder, lock)
@@ -55,7 +55,8 @@ def _begin(folder: Path, lock: int) -> None:
     """Takes the lock, and says nothing yet; not while somebody erases who saw another process serve, or nobody."""
     with _opened(folder / CHANGING) as changing:
         if not (_locked(changing, folder / CHANGING) and _locked(lock, folder / LOCK)):
-            raise ConfigurationError(str(folder), "another process serves from it or erases in it: stop that one first")
+            who = "another process serves from it, or erases, restores or wraps in it"
+            raise ConfigurationError(str(folder), f"{who}: stop that one first")
         try:
             os.pwrite(lock, ZERO_DIGEST.hex().encode(), 0)
         except OSError as error:
@@ -64,15 +65,16 @@ def _begin(folder: Path, lock: int) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[Digest | None]:
-    """For a process that erases or restores, beside which no other does and none begins to serve: None if none serves.
+    """For a process that erases, restores or wraps, beside which no other does and none begins to serve: None if none serves.
 
     While one serves, keccak256 of the commitments of the one share that it has in memory; zero if it did not say.
-    `ConfigurationError` if another process erases or restores in the folder.
+    `ConfigurationError` if another process erases, restores or wraps in the folder.
     """
     # Beside who serves, the lock of that one keeps nobody apart.
     with _opened(folder / CHANGING) as changing:
         if not _locked(changing, folder / CHANGING):
-            raise ConfigurationError(str(folder), "another process erases or restores in it: run this again when that ended")
+            who = "another process erases, restores or wraps in it"
+            raise ConfigurationError(str(folder), f"{who}: run this again when that ended")
         with _opened(folder / LOCK) as lock:
             yield None if _locked(lock, folder / LOCK) else _said(lock)
 

@@ -65,7 +65,12 @@ class LocalSigner:
     """A secp256k1 key in this process; never printed."""
 
     def __init__(self, secret: bytes) -> None:
-        self._key = PrivateKey(secret)
+        """`ValueError` if that is no private key: 32 bytes that are neither 0 nor the curve's order or more."""
+        try:
+            self._key = PrivateKey(secret)
+        except ValidationError:
+            # Not the cause: its text has the number.
+            raise ValueError("not a private key of secp256k1") from None
         self.address: Address = address(self._key.public_key.to_address())
 
     def __repr__(self) -> str:

@@ -42,7 +42,7 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
         load_signer(path)
 
 
-@pytest.mark.parametrize("content", [b"0x12", b"", b"zz" * 32, b"{}", b"\xff" * 32, b"0x" + b"00" * 32])
+@pytest.mark.parametrize("content", [b"0x12", b"", b"zz" * 32, b"{}", b"\xff" * 32, b"0x" + b"00" * 32, b"ff" * 32])
 def test_a_file_without_a_key_is_refused_without_quoting_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key"
     path.write_bytes(content)

@@ -14,8 +14,9 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
+from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
 from bytewise.service.secret import write_secret
-from kms import accounts, backup, keyring
+from kms import accounts, backup, keyring, tenancy
 from kms.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
 from kms.backup import back_up, restore
 from kms.sealing import STORAGE_KEY, Sealing, open_sealer, verify_same_key
@@ -135,6 +136,30 @@ def test_a_wrap_that_was_killed_while_it_sealed_the_account_is_gone_on_with(
             accounts.seal_account(folder, open_sealer(folder))
     assert not accounts.seal_account(folder, open_sealer(folder)) or moment == "sealed"
     assert not (folder / OPEN_KEY).exists() and accounts.signer(folder).secret == key
+
+
+@pytest.mark.parametrize("number", ["00" * 32, "ff" * 32])
+@pytest.mark.parametrize("sealed", [True, False])
+def test_an_open_key_that_is_no_key_is_named_and_left_as_it_is(fresh: World, number: str, sealed: bool) -> None:
+    folder = folder_of(fresh)
+    if not sealed:
+        (folder / SEALED_KEY).unlink()
+    write_secret(folder / OPEN_KEY, number.encode())
+    with pytest.raises(ConfigurationError, match=r"signing\.key: not a private key of secp256k1") as caught:
+        accounts.seal_account(folder, open_sealer(folder))
+    assert str(2**256 - 1) not in str(caught.value)
+    assert (folder / OPEN_KEY).read_text() == number and (folder / SEALED_KEY).exists() == sealed
+
+
+def test_one_process_at_a_time_wraps(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_of(fresh)
+    key = as_before(folder)
+    monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(config(fresh, 1))])
+    with tenancy.alone(folder):
+        assert kms.__main__.main() == EXIT_BUG
+        assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
+    assert kms.__main__.main() == EXIT_CLEAN
+    assert accounts.signer(folder).secret == key
 
 
 def test_an_open_key_of_another_account_is_left_as_it_is(fresh: World) -> None:

@@ -42,7 +42,7 @@ def test_nobody_begins_to_serve_while_shares_are_erased_beside_who_served(tmp_pa
     with tenancy.alone(tmp_path) as served:
         assert served == keccak256(b"new shares")
         first.close()
-        with pytest.raises(ConfigurationError, match="erases in it"), tenancy.serving(tmp_path):
+        with pytest.raises(ConfigurationError, match="or erases, restores or wraps in it"), tenancy.serving(tmp_path):
             raise AssertionError("two")
     with tenancy.serving(tmp_path):
         pass
@@ -128,7 +128,7 @@ def test_one_process_serves_from_a_folder_and_none_begins_while_another_erases(t
 
 def test_one_process_erases_or_restores_at_a_time_also_beside_one_that_serves(tmp_path: Path) -> None:
     with tenancy.serving(tmp_path), tenancy.alone(tmp_path):
-        with pytest.raises(ConfigurationError, match="another process erases or restores in it: run this again"):
+        with pytest.raises(ConfigurationError, match="another process erases, restores or wraps in it: run this again"):
             tenancy.alone(tmp_path).__enter__()
     with tenancy.alone(tmp_path) as said:
         assert said is None
