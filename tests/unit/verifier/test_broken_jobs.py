@@ -11,7 +11,7 @@ from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.messages import Outcome
 from tests.unit.kms.test_promises import FAR, signed
 from tests.unit.verifier import bench as b
-from tests.unit.verifier.test_keeper import kept
+from tests.unit.verifier.test_keeper import SHORT_S, kept
 from verifier import frames
 from verifier.enclave import keeper
 from verifier.enclave.apart import Ready
@@ -28,7 +28,7 @@ def test_a_process_that_was_given_a_job_gets_no_other_one_and_no_more_time() -> 
             frames.send(line, said)
         threading.Event().wait()
 
-    with kept(stays, limit_s=3) as enclave:
+    with kept(stays, SHORT_S) as enclave:
         with pytest.raises(TryAgain):
             enclave.judge()
         assert enclave.judge().outcome == Outcome.EXECUTED
