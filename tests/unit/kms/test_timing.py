@@ -5,6 +5,7 @@ share has; what caches, power or a statistic over millions of answers tell, it c
 """
 
 import os
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -26,13 +27,16 @@ Act = Callable[[int], object]
 
 
 def difference(act: Act) -> float:
-    """How much longer the dense share takes in the median, relative; both in turns, so that the machine's moods fall on both."""
+    """How much longer the dense share takes in the median, relative; in any order, so that the machine's moods fall on both.
+
+    Time of this thread on a processor: what others take from it is a multiple of what is asked about.
+    """
     seconds: dict[int, list[float]] = {SPARSE: [], DENSE: []}
     for _ in range(ROUNDS):
-        for share, found in seconds.items():
-            started = time.perf_counter()
+        for share in random.sample(list(seconds), 2):
+            started = time.thread_time()
             act(share)
-            found.append(time.perf_counter() - started)
+            seconds[share].append(time.thread_time() - started)
     return statistics.median(seconds[DENSE]) / statistics.median(seconds[SPARSE]) - 1
 
 
