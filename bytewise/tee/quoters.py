@@ -38,6 +38,7 @@ def open_quoter(
         mode.enter_production()
         hardware = ConfigfsQuoter(endorsements)
         if hardware.type is not evidence:
+            hardware.close()
             raise ConfigurationError("evidence", f"this machine attests by {hardware.type.value}, not {evidence.value}")
         atexit.register(hardware.close)
         return hardware

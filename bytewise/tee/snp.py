@@ -114,7 +114,7 @@ def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
 
 
 def _verify_chain(root: bytes, ask: x509.Certificate, vcek: x509.Certificate, now: int) -> None:
-    for name, issued, key in (("ASK", ask, _rsa_key(root)), ("VCEK", vcek, ask.public_key())):
+    for name, issued, key in (("ASK", ask, _root_key(root)), ("VCEK", vcek, ask.public_key())):
         _verify_issued(name, key, issued.signature, issued.tbs_certificate_bytes)
         if now < issued.not_valid_before_utc.timestamp():
             raise EvidenceFromFuture(f"{name} is valid from {issued.not_valid_before_utc:%Y-%m-%d}")
@@ -135,7 +135,7 @@ def _verify_issued(name: str, key: object, signature: bytes, signed: bytes) -> N
 
 def _verify_list(rule: PlatformRule, ask: x509.Certificate, data: bytes, now: int) -> int:
     crl = _list(data)
-    _verify_issued("revocation list", _rsa_key(rule.root), crl.signature, crl.tbs_certlist_bytes)
+    _verify_issued("revocation list", _root_key(rule.root), crl.signature, crl.tbs_certlist_bytes)
     issued, ends = int(crl.last_update_utc.timestamp()), crl.next_update_utc
     if issued > now + CLOCK_SKEW_S:
         raise EvidenceFromFuture(f"revocation list is of {crl.last_update_utc:%Y-%m-%d}")
@@ -203,11 +203,8 @@ def _list(der: bytes) -> x509.CertificateRevocationList:
     return read_list(der)
 
 
-def _rsa_key(root: bytes) -> rsa.RSAPublicKey:
+def _root_key(root: bytes) -> object:
     try:
-        key = serialization.load_der_public_key(root)
+        return serialization.load_der_public_key(root)
     except ValueError:
         raise UntrustedRoot("root key does not parse") from None
-    if not isinstance(key, rsa.RSAPublicKey):
-        raise UntrustedRoot("root key is not RSA")
-    return key

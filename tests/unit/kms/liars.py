@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bytewise.protocol.ceremony_log import Body, Commit, Complaint, Confirm, Consent, Deal, Hand, Join, Judgement
+from bytewise.protocol.digests import Label
 from bytewise.protocol.keys import Partial
 from bytewise.protocol.units import Blob, Digest
 from kms.curve import GENERATOR, encode_point, encode_scalar, random_scalar
@@ -12,6 +13,7 @@ from kms.dkg.complaints import complain
 from kms.dkg.dealing import Opening, commitment_digest, deal, prepare
 from kms.dkg.member import _deal_secret
 from kms.dkg.sealing import handing, seal
+from kms.schnorr import prove_log
 from kms.shares import evaluate
 from tests.unit.kms.ceremonies import Meddling, Party, Town
 from tests.unit.kms.sealers import sealed_garbage, spying, with_sealed
@@ -117,10 +119,12 @@ _CRAFTED: dict[tuple[Digest, int], Opening] = {}
 def _craft(town: Town, index: int, make: str) -> Opening:
     threshold, ceremony = town.plan.threshold, town.state.id
     constant = random_scalar(os.urandom)
-    if make == "low":
-        return prepare(ceremony, index, constant, threshold - 1, os.urandom)
-    if make == "high":
-        return prepare(ceremony, index, constant, threshold + 1, os.urandom)
+    if make in ("low", "high"):
+        # The proof is of the threshold that the plan has: nothing but the number of commitments is wrong.
+        other = prepare(ceremony, index, constant, threshold + (1 if make == "high" else -1), os.urandom)
+        statement = ceremony, index, threshold, *other.commitments
+        e, f = prove_log(Label.CEREMONY_KNOWLEDGE, constant, os.urandom, *statement)
+        return replace(other, e=encode_scalar(e), f=encode_scalar(f))
     good = prepare(ceremony, index, constant, threshold, os.urandom)
     if make == "identity":
         return replace(good, commitments=(IDENTITY, *good.commitments[1:]))

@@ -13,7 +13,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import EnvelopeDoesNotOpen, EnvelopeProofBad, MalformedValue
 from bytewise.protocol.seal import BUCKETS, Envelope, envelope_hash
 from bytewise.protocol.units import U64, Blob, Digest
-from kms.curve import GENERATOR, ORDER, decode_point, encode_point, second_generator
+from kms.curve import GENERATOR, ORDER, decode_point, encode_point, encode_scalar, second_generator
 from kms.envelope import (
     MAX_ENVELOPE_BYTES,
     open_with_point,
@@ -87,6 +87,15 @@ def changed(envelope: Envelope) -> dict[str, Envelope]:
 def test_an_envelope_with_one_changed_member_is_refused(name: str) -> None:
     with pytest.raises(EnvelopeProofBad):
         verify_envelope(encode(changed(sealed())[name]), CONTEXT, RECEIPT)
+
+
+def test_a_proof_of_nothing_is_no_proof() -> None:
+    """Its maker knows the ephemeral key, and chooses a response that makes both witnesses the identity."""
+    ephemeral, e = 987654321, 7
+    enc, ubar = encode_point(GENERATOR * ephemeral), encode_point(second_generator() * ephemeral)
+    forged = replace(sealed(), enc=enc, ubar=ubar, e=encode_scalar(e), f=encode_scalar(ephemeral * e))
+    with pytest.raises(EnvelopeProofBad, match="degenerate proof"):
+        verify_envelope(encode(forged), CONTEXT, RECEIPT)
 
 
 def test_a_copied_envelope_fails_under_the_context_of_another_receipt() -> None:

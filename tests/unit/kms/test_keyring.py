@@ -90,3 +90,19 @@ def test_a_share_of_another_ceremony_does_not_fit_the_commitments(fresh: World, 
 def test_a_held_share_does_not_show_itself(world: World) -> None:
     held = keyring.open_share(world.settings.shards[0].folder, world.document)
     assert str(held.scalar()) not in repr(held) and not hasattr(held, "__dict__")
+
+
+def test_a_document_or_certificate_that_cannot_be_read_is_named(fresh: World) -> None:
+    document, folder = fresh.settings.out_file, fresh.settings.shards[0].folder
+    document.write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match=r"epoch\.json"):
+        keyring.load_document(document)
+    (folder / "tls.pem").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"tls\.pem: UnicodeDecodeError"):
+        keyring.certificate(folder)
+    for path in (document, folder / "tls.pem"):
+        path.unlink()
+    with pytest.raises(ConfigurationError, match=r"epoch\.json: .*No such file"):
+        keyring.load_document(document)
+    with pytest.raises(ConfigurationError, match=r"tls\.pem: FileNotFoundError"):
+        keyring.certificate(folder)

@@ -8,7 +8,7 @@ import pytest
 
 from bytewise.protocol.appraisal import GpuUse
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors import ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors import ConfigurationError, ReleaseLogBroken, TryAgain
 from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.units import U64
@@ -161,3 +161,10 @@ def test_a_shard_that_is_always_busy_has_no_more_time_than_one_that_is_slow(
         with pytest.raises(TryAgain, match="of waiting"):
             pages_of(client, 1, 20.0)(0)
         assert client.asked == 2
+
+
+def test_a_mark_that_was_altered_is_named(copy: LogCopy) -> None:
+    copy.folder.mkdir()
+    copy.mark.write_bytes(b"soon")
+    with pytest.raises(ConfigurationError, match=r"\.seen: is not as it was kept: remove it"):
+        copy.seen_at()

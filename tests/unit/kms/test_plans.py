@@ -12,7 +12,7 @@ from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.units import U64
 from bytewise.storage.migrate import migrate
-from kms.dkg.conduct import agreed_plan
+from kms.dkg.conduct import agreed_plan, make_plan
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import offices
@@ -67,10 +67,44 @@ def test_a_folder_that_is_not_there_is_named_before_anything_begins(settings: Ce
     assert not settings.plan_file.exists()
 
 
-@pytest.mark.parametrize("changed", [{"epoch": U64(0)}, {"assurance": "bogus"}])
-def test_no_settings_are_of_epoch_0_or_of_another_assurance(settings: CeremonySettings, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"epoch": U64(0)}, {"assurance": "bogus"}, {"phase_s": 0.0}, {"phase_s": 7 * 86_400 + 0.5}, {"phase_s": float("nan")},
+        {"source_version": -1}, {"source_version": 2**32},
+    ],
+)  # fmt: skip
+def test_no_settings_are_of_epoch_0_or_out_of_another_range(settings: CeremonySettings, changed: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(changed))):
         replace(settings, **changed)
+
+
+def test_a_plan_file_is_of_one_ceremony_and_a_source_of_the_epoch_of_the_settings(
+    settings: CeremonySettings, tmp_path: Path
+) -> None:
+    _agree(settings)
+    with pytest.raises(ConfigurationError, match="is of another ceremony; give each its own file"):
+        _agree(replace(settings, epoch=U64(4)))
+    document = World(tmp_path).document
+    source, renewing = tmp_path / "epoch.json", replace(settings, entries=(), source_file=tmp_path / "epoch.json")
+    assert make_plan(replace(renewing, epoch=document.record.epoch), Purpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom)
+    for path, epoch, words in (
+        (source, U64(2), "is of key epoch 1"),
+        (None, U64(1), "missing: the epoch document"),
+        (tmp_path / "none.json", U64(1), "No such file"),
+        (settings.plan_file, U64(1), "plan"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            make_plan(replace(renewing, source_file=path, epoch=epoch), Purpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom)
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "No such file"), (b"{}", "entry-1")])
+def test_an_entry_that_is_none_is_named(settings: CeremonySettings, content: bytes | None, words: str) -> None:
+    path = settings.plan_file.parent / "entry-1.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=words):
+        _agree(replace(settings, entries=(path, *settings.entries[1:])))
 
 
 def test_a_database_that_does_not_open_is_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kms import hpke, keyring
 from kms.client import ShardKeySource
 from kms.curve import GENERATOR, decode_point, encode_point
 from kms.dleq import verify_partial
+from kms.keyring import points_of
 from kms.policy import key_domain
 from kms.release import LOOK_S, Shard
 from kms.renewed import SETTLE_S, SharesInForce, as_dealt
@@ -112,6 +113,20 @@ def test_who_has_no_share_that_the_chain_means_is_to_be_asked_again_and_answers_
     assert shard.log(0).entries == ()
     mean(fresh, dealt_again(fresh, 1, suffix="-0c2d"))
     fresh.release(shard, case)
+
+
+def test_a_share_of_another_number_is_not_this_shards(fresh: World) -> None:
+    """Whoever put it into the folder: a shard that answers with it would be called a liar."""
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case)
+    again = dealt_again(fresh, 2, suffix="-0e3f")
+    (other,) = fresh.settings.shards[1].folder.glob("share-1-0e3f.json")
+    moved = keyring.find_share(fresh.settings.shards[1].folder, 1, points_of(again))
+    keyring.seal_share(fresh.settings.shards[0].folder, 1, moved.index, moved.scalar(), "-0e3f")
+    mean(fresh, again)
+    with pytest.raises(StaleBackup, match="ours is number 2 at block 100, and was 1"):
+        fresh.release(shard, case)
+    assert other.exists() and shard.log(0).entries == ()
 
 
 def test_no_share_comes_back_that_the_chain_meant_before(fresh: World) -> None:

@@ -257,3 +257,11 @@ def test_a_key_file_that_is_there_is_kept_only_if_it_is_a_key_of_its_owner_alone
     with pytest.raises(ConfigurationError, match=problem):
         draw_key(tmp_path, Sealing(tmp_path / "own.key"), os.urandom)
     assert (tmp_path / "own.key").read_text() == content
+
+
+def test_what_was_never_wrapped_or_is_no_wrapped_key_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="wrap_command: missing"):
+        wrap_folder(tmp_path, Sealing())
+    (tmp_path / sealing_module.WRAPPED_KEY).write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match=r"storage\.wrapped: .*"):
+        open_sealer(tmp_path, wrapped(tmp_path))

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import httpcore2
 import pytest
 
 from bytewise.protocol.errors import ConfigurationError, TryAgain
 from bytewise.service.clock import monotonic_s
 from kms.shard_client import ShardClient
+from kms.timed_http import Deadline
 from tests.unit.kms.trickling import trickling
 from tests.unit.kms.world import World
 
@@ -31,3 +33,12 @@ def test_an_address_that_is_no_url_is_our_own_mistake(world: World) -> None:
         with ShardClient(replace(world.document.record.shards[0], url=nowhere)) as client, pytest.raises(TryAgain) as told:
             client.call("GET", "/v1/info", b"")
         assert ("not https" in str(told.value)) == (not nowhere.startswith("https:"))
+
+
+def test_a_moment_that_has_come_leaves_no_time() -> None:
+    deadline = Deadline()
+    deadline.start(60)
+    assert 0 < deadline.left() <= 60
+    deadline.start(0)
+    with pytest.raises(httpcore2.ReadTimeout, match="takes too long"):
+        deadline.left()

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue, ShardLied
 from bytewise.protocol.keys import Partial
 from bytewise.protocol.units import Blob, Digest
-from kms.curve import GENERATOR, ORDER, encode_point
+from kms.curve import GENERATOR, ORDER, encode_point, encode_scalar
 from kms.dleq import prove_partial, verify_partial
 from kms.shares import combine, split, verification_key, verify_share
 
@@ -51,6 +52,22 @@ def test_impossible_thresholds_are_refused(shape: tuple[int, int]) -> None:
 def test_partials_of_impossible_shards_do_not_combine(indices: tuple[int, ...]) -> None:
     with pytest.raises(MalformedValue):
         combine({index: BASE for index in indices})
+
+
+def test_a_partial_that_names_another_shard_is_that_shards_lie() -> None:
+    share = 424242
+    given = prove_partial(2, share, BASE, RECEIPT, os.urandom)
+    assert verify_partial(given, 2, GENERATOR * share, BASE, RECEIPT) == BASE * share
+    with pytest.raises(ShardLied, match="index 3"):
+        verify_partial(replace(given, index=3), 2, GENERATOR * share, BASE, RECEIPT)
+
+
+def test_a_proof_of_nothing_is_no_proof() -> None:
+    """Response and challenge that cancel: both witnesses are the identity, which no honest prover has."""
+    share, e = 424242, 7
+    forged = Partial(2, encode_point(BASE * share), encode_scalar(e), encode_scalar(share * e))
+    with pytest.raises(ShardLied, match="degenerate proof"):
+        verify_partial(forged, 2, GENERATOR * share, BASE, RECEIPT)
 
 
 @pytest.mark.parametrize("liars", [s for n in (1, 2, 3) for s in itertools.combinations(range(1, 6), n)])

@@ -188,6 +188,9 @@ def test_what_cannot_be_said_is_refused_and_stops_no_release(fresh: World, monke
         started(fresh, held)
         with tenancy.alone(folder_of(fresh)) as said:
             assert said == ZERO_DIGEST
+    # What the process before this one said must not stand for it.
+    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), tenancy.serving(folder_of(fresh)):
+        raise AssertionError("serves")
 
 
 def _full(_file: int, _data: bytes, _at: int) -> int:

@@ -28,6 +28,7 @@ from bytewise.protocol.evidence import (
     signed_part,
 )
 from bytewise.protocol.units import Blob
+from bytewise.tee import dcap
 from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
@@ -138,6 +139,17 @@ def test_an_older_evaluation_than_the_rule_demands_is_refused(bench: Bench) -> N
         else:
             with pytest.raises(TcbRefused):
                 bench.appraise(data, policy)
+
+
+def test_what_the_library_lets_pass_is_judged_once_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advisories and evaluation numbers are asked twice: a library that forgets them lets nothing in."""
+    data = bench.signed(bench.body, Verdict(advisories=("INTEL-SA-00001",), evaluation=6))
+    policy_of = dcap._policy
+    monkeypatch.setattr(dcap, "_policy", lambda rule, now: policy_of(replace(rule, refused_advisories=(), min_evaluation=1), now))
+    assert bench.appraise(data).claims.evaluation == 6
+    for changes in ({"refused_advisories": ("INTEL-SA-00001",)}, {"min_evaluation": 7}):
+        with pytest.raises(TcbRefused, match=r"advisories .*, evaluation 6"):
+            bench.appraise(data, bench.with_rule(**changes))
 
 
 def test_a_platform_outside_the_list_is_refused(bench: Bench) -> None:

@@ -13,11 +13,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from bytewise.ports import Quoter
 from bytewise.protocol.appraisal import EvidenceType, PlatformRule, TcbStatus
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue, TryAgain
+from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
 from bytewise.protocol.evidence import Collateral, Evidence
 from bytewise.protocol.units import Blob
+from bytewise.tee import quoters
+from bytewise.tee.collateral import from_service
 from bytewise.tee.configfs import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee.snp import verify_report
@@ -146,9 +149,9 @@ def test_a_provider_that_we_cannot_verify_is_named_and_leaves_nothing(
 
 
 def test_without_the_interface_there_is_no_quoter(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="configfs-tsm"):
+    with pytest.raises(ConfigurationError, match="missing: No such file or directory"):
         ConfigfsQuoter(tmp_path, tmp_path / "missing")
-    with pytest.raises(ConfigurationError, match="provider"):
+    with pytest.raises(ConfigurationError, match="provider: No such file or directory"):
         ConfigfsQuoter(tmp_path, pathlib.Path(tmp_path))
 
 
@@ -162,3 +165,55 @@ def test_what_the_kernel_or_the_owner_gives_is_bounded_and_named(kernel: type[Ke
     kernel.report = staticmethod(lambda data: bytes(MAX_OUTPUT_BYTES + 1))
     with pytest.raises(ConfigurationError, match="outblob"):
         quoter.quote(REPORT)
+
+
+def test_a_count_of_writes_that_is_none_and_a_report_that_is_being_made_are_named(kernel: type[Kernel], tmp_path: Path) -> None:
+    class Odd(kernel):  # type: ignore[misc, valid-type]
+        """One attribute is otherwise."""
+
+        odd = "generation"
+
+        def open(self, mode: str = "r", buffering: int = -1, *rest: Any) -> Any:
+            if mode == "rb" and self.name == self.odd == "outblob":
+                raise BlockingIOError
+            return io.BytesIO(b"-1\n") if self.name == self.odd else super().open(mode, buffering, *rest)
+
+    quoter = ConfigfsQuoter(tmp_path, Odd(tmp_path))
+    with pytest.raises(ConfigurationError, match="generation is no number"):
+        quoter.quote(REPORT)
+    Odd.odd = "outblob"
+    with pytest.raises(TryAgain, match="outblob is being made"):
+        quoter.quote(REPORT)
+
+
+def test_an_answer_of_the_service_with_two_signers_or_no_hex_is_malformed(bench: Bench) -> None:
+    collateral, root = bench.evidence.collateral, bench.policy.rules[0].root
+    assert collateral is not None
+    answer = json.loads(service_answer(collateral, root))
+    assert from_service(json.dumps(answer).encode()) == collateral
+    for name, value, words in (
+        ("qe_identity_issuer_chain", answer["pck_crl_issuer_chain"], "two different keys"),
+        ("pck_crl", "zz", "pck_crl is no hex"),
+        ("tcb_info", None, "no tcb_info"),
+    ):
+        with pytest.raises(EvidenceMalformed, match=words):
+            from_service(json.dumps({**answer, name: value}).encode())
+
+
+def test_a_machine_that_attests_otherwise_than_the_settings_say_is_named_and_its_entry_given_back(
+    kernel: type[Kernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+    # This process has the simulator: that production and it exclude each other `test_simulator` shows.
+    monkeypatch.setattr(quoters.mode, "enter_production", lambda: closed.append(True))
+    monkeypatch.setattr(quoters, "ConfigfsQuoter", lambda folder: ConfigfsQuoter(folder, kernel(tmp_path)))
+
+    def simulator(_: Path) -> Quoter:
+        raise AssertionError("hardware was asked for")
+
+    with pytest.raises(ConfigurationError, match="this machine attests by tdx, not snp"):
+        quoters.open_quoter(EvidenceType.SNP, None, tmp_path, simulator)
+    assert closed and not list(tmp_path.iterdir())
+    quoter = quoters.open_quoter(EvidenceType.TDX, None, tmp_path, simulator)
+    assert isinstance(quoter, ConfigfsQuoter) and list(tmp_path.iterdir())
+    quoter.close()

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.appraisal import SignedPolicy
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import EvidenceMalformed, EvidenceRefused, Fault
+from bytewise.protocol.errors import EvidenceExpired, EvidenceMalformed, EvidenceRefused, Fault, TcbRefused
 from bytewise.protocol.evidence import Collateral, Evidence, ResultQuote, SnpCertificates
 from bytewise.protocol.succession import Standing
 from bytewise.protocol.units import Blob
+from bytewise.tee import dcap
 from bytewise.tee.collateral import from_service, issued_at
 from bytewise.tee.dcap import refusal, verify_quote
 from bytewise.tee.gpu import verify_gpu
@@ -64,6 +65,59 @@ def test_claims_of_a_gpu(data: bytes, value: Any, name: str) -> None:
         return
     # What is read as before was either unchanged or only names the device.
     assert value == claims[name] or value in dataclasses.astuple(found)
+
+
+@pytest.mark.parametrize("document", [b'{"a":1.5}', b'{"a":NaN}', b'{"a":[-Infinity]}', b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}'])
+def test_json_that_two_readers_may_read_otherwise_is_not_strict(document: bytes) -> None:
+    with pytest.raises(EvidenceMalformed, match="no strict JSON"):
+        read_object(document, "a document")
+
+
+def test_an_sgx_enclave_and_a_status_that_nobody_knows_are_refused_whatever_the_library_says() -> None:
+    with pytest.raises(EvidenceRefused, match="SGX enclave"):
+        dcap._claims({"report": {"SgxEnclave": {"mr_enclave": "00" * 32}}})
+    with pytest.raises(TcbRefused, match="which we do not know"):
+        dcap._status("Splendid")
+
+
+CHAIN = "x-nvidia-gpu-driver-rim-cert-chain"
+GPU_CHANGES: dict[str, tuple[dict[str, Any], type[EvidenceRefused], str]] = {
+    "no model": ({"hwmodel": None}, EvidenceMalformed, "without hwmodel"),
+    "no name of the device": ({"ueid": ""}, EvidenceMalformed, "without ueid"),
+    "a name without end": ({"ueid": "7" * 101}, EvidenceMalformed, "without ueid"),
+    "no driver": ({"x-nvidia-gpu-driver-version": 7}, EvidenceMalformed, "driver-version"),
+    "no chain": ({CHAIN: None}, EvidenceMalformed, "without driver-rim-cert-chain"),
+    "a chain that is over": ({CHAIN: {"x-nvidia-cert-expiration-date": "1970-01-01T00:00:07Z"}}, EvidenceExpired, "expired"),
+    "a chain without an end": ({CHAIN: {"x-nvidia-cert-expiration-date": None}}, EvidenceMalformed, "when it expires"),
+    "a revoked chain": ({CHAIN: {"x-nvidia-cert-status": "revoked"}}, EvidenceRefused, "x-nvidia-cert-status"),
+    "no word of OCSP": ({CHAIN: {"x-nvidia-cert-ocsp-status": "unknown"}}, EvidenceRefused, "ocsp-status"),
+    "a false word of OCSP": ({CHAIN: {"x-nvidia-cert-ocsp-response-valid": False}}, EvidenceRefused, "response-valid"),
+    "a reason of revocation": ({CHAIN: {"x-nvidia-cert-revocation-reason": 1}}, EvidenceRefused, "revocation-reason"),
+}
+
+
+@pytest.mark.parametrize("name", GPU_CHANGES)
+def test_one_wrong_claim_of_a_gpu_is_refused_by_name(name: str) -> None:
+    changes, error, words = GPU_CHANGES[name]
+    claims: dict[str, Any] = {**GPU_CLAIMS, "eat_nonce": "00" * 32}
+    for member, value in changes.items():
+        claims[member] = {**claims[member], **value} if isinstance(value, dict) else value
+    with pytest.raises(error, match=words):
+        verify_gpu(json.dumps({"claims": [claims]}).encode(), bytes(32), 7)
+
+
+@pytest.mark.parametrize("name", sorted(set(GPU_CLAIMS) - {"eat_nonce"}))
+def test_no_claim_of_a_gpu_may_be_missing(name: str) -> None:
+    claims = {each: value for each, value in {**GPU_CLAIMS, "eat_nonce": "00" * 32}.items() if each != name}
+    with pytest.raises(EvidenceRefused):
+        verify_gpu(json.dumps({"claims": [claims]}).encode(), bytes(32), 0)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_claims_about_another_number_of_gpus_are_refused(count: int) -> None:
+    claims = {**GPU_CLAIMS, "eat_nonce": "00" * 32}
+    with pytest.raises(EvidenceMalformed, match="exactly one GPU"):
+        verify_gpu(json.dumps({"claims": [claims] * count}).encode(), bytes(32), 0)
 
 
 @given(raw | anything.map(lambda value: json.dumps(value).encode()), st.text(max_size=30))

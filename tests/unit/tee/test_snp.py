@@ -1,5 +1,6 @@
 """SNP reports of a synthetic AMD: one change at a time, each refused by its own rule."""
 
+import datetime
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,7 +38,8 @@ from bytewise.protocol.units import U64, U256, Blob, Digest
 from bytewise.tee import fences, snp
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.snp import certificate_time, verify_report
-from tests.unit.tee.amd import CHIP, NOW, TCB, Amd, Guest
+from tests.unit.tee.amd import CHIP, END, NOW, START, TCB, Amd, Guest
+from tests.unit.tee.bench import Bench
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +104,12 @@ def test_a_chain_with_another_link_is_refused(amd: Amd) -> None:
     for chain in (foreign, replace(sound, ask=foreign.ask), replace(sound, vcek=foreign.vcek)):
         with pytest.raises(UntrustedRoot):
             verify_report(rule(amd), amd.report(), chain, NOW)
-    for root in (b"", b"\x30\x00", ec_key()):
-        with pytest.raises(UntrustedRoot):
-            verify_report(rule(amd, root=Blob(root or b"\0")), amd.report(), sound, NOW)
+    for root, words in ((b"\0", "does not parse"), (b"\x30\x00", "does not parse"), (ec_key(), "not RSA")):
+        with pytest.raises(UntrustedRoot, match=words):
+            verify_report(rule(amd, root=Blob(root)), amd.report(), sound, NOW)
+    elliptic = amd.signed("SEV-Milan", "ARK-Milan", ec.generate_private_key(ec.SECP384R1()).public_key(), amd.root, {})
+    with pytest.raises(UntrustedRoot, match="VCEK is issued by a key that is not RSA"):
+        verify_report(rule(amd), amd.report(), replace(sound, ask=Blob(elliptic.public_bytes(Encoding.DER))), NOW)
     with pytest.raises(EvidenceRefused, match="signature"):
         verify_report(rule(amd), other.report(), sound, NOW)
 
@@ -114,7 +119,7 @@ def ec_key() -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-@pytest.mark.parametrize("without", ["2", "3.1", "3.8", "4"])
+@pytest.mark.parametrize("without", ["2", "3.1", "3.2", "3.3", "3.8", "4"])
 def test_a_chip_certificate_without_its_extensions_is_malformed(amd: Amd, without: str) -> None:
     with pytest.raises(EvidenceMalformed):
         verify_report(rule(amd), amd.report(), amd.certificates(without=without), NOW)
@@ -139,6 +144,38 @@ def test_bytes_that_are_no_report_or_certificate_are_malformed(amd: Amd, data: b
         verify_report(rule(amd), data, amd.certificates(), NOW)
     with pytest.raises(EvidenceMalformed):
         verify_report(rule(amd), amd.report(), SnpCertificates(Blob(certificate), Blob(certificate), Blob(b"")), NOW)
+
+
+@pytest.mark.parametrize("name", ["ASK", "VCEK"])
+def test_each_certificate_of_a_chain_has_its_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one of the two is valid for longer at both ends."""
+    start, end = int(START.timestamp()), int(END.timestamp())
+    amd = Amd()
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.unit.tee.amd.START", START - datetime.timedelta(days=1))
+        patch.setattr("tests.unit.tee.amd.END", END + datetime.timedelta(days=1))
+        if name == "VCEK":
+            amd.ask = amd.signed("SEV-Milan", "ARK-Milan", amd.ask_key.public_key(), amd.root, {})
+        else:
+            chain = amd.certificates()
+    if name == "VCEK":
+        chain = amd.certificates()
+    claims = verify_report(rule(amd), amd.report(), chain, start)
+    assert verify_report(rule(amd), amd.report(), chain, end) == claims and claims.expires_at == end
+    assert certificate_time(rule(amd), chain) == start
+    with pytest.raises(EvidenceFromFuture, match=f"{name} is valid from 2026-01-01"):
+        verify_report(rule(amd), amd.report(), chain, start - 1)
+    with pytest.raises(EvidenceExpired, match=f"{name} was valid until 2033-01-01"):
+        verify_report(rule(amd), amd.report(), chain, end + 1)
+
+
+def test_a_report_comes_with_certificates_and_without_collateral(bench: Bench, amd: Amd) -> None:
+    listed = TrustedMeasurement(PlatformKind.SNP, amd_measurement(amd), (Coverage.IMAGE,), "the image", GpuUse.NONE)
+    policy = AppraisalPolicy(U64(1), (U256(1),), (rule(amd),), (listed,), False)
+    both = Evidence(EvidenceType.SNP, Blob(amd.report()), bench.evidence.collateral, amd.certificates(), Blob(b""))
+    for evidence in (both, replace(both, certificates=None), replace(both, certificates=None, collateral=None)):
+        with pytest.raises(EvidenceMalformed, match="snp takes certificates and no collateral"):
+            verify_evidence(policy, encode(evidence), Guest().report_data, NOW, 1)
 
 
 DAY = 86_400

@@ -11,11 +11,14 @@ from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.settings import child_environment
 from verifier.enclave.settings import EnclaveSettings
+from verifier.enclave.wiring import _environment, _require
 
 ROOT = Path(__file__).resolve().parents[3]
 HARDWARE = EnclaveSettings(Path("model"), Path("jobs.sock"), 1, EvidenceType.TDX, endorsements=Path("endorsements"))
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {
+    "a job without time": ({"job_limit_s": 0}, "above zero"),
+    "a job without memory": ({"working_bytes": 0}, "above zero"),
     "hardware without endorsements": ({"endorsements": None}, "endorsements"),
     "a GPU without evidence of its own": ({"device": "cuda"}, "simulated"),
     "simulated without the switch": ({"evidence": EvidenceType.SIMULATED, "chain_id": 31337}, "insecure_accept_simulated"),
@@ -52,3 +55,22 @@ def test_hardware_needs_its_kernel_and_keeps_the_simulator_out() -> None:
     said = ended.stdout.splitlines()
     assert said[0].startswith(b"[R-55] configfs-tsm") and said[1] == b"[]", ended.stderr
     assert ended.returncode == 1 and b"imported in a production process" in ended.stderr
+
+
+def test_a_fence_that_is_required_and_missing_stops_the_start() -> None:
+    """Control: where it is not required it is told, and no more."""
+    _require(HARDWARE, ("no_swap",))
+    required = replace(HARDWARE, require_fences=True)
+    _require(required, ())
+    with pytest.raises(ConfigurationError, match="require_fences: not here: no_swap, bounded"):
+        _require(required, ("no_swap", "bounded"))
+
+
+def test_an_environment_file_that_is_none_is_named(tmp_path: Path) -> None:
+    assert _environment(HARDWARE) is None
+    path = tmp_path / "environment.json"
+    with pytest.raises(ConfigurationError, match=r"environment\.json: No such file"):
+        _environment(replace(HARDWARE, environment_file=path))
+    path.write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match="is no environment"):
+        _environment(replace(HARDWARE, environment_file=path))

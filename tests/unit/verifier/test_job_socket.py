@@ -88,8 +88,10 @@ def test_a_socket_file_of_a_dead_process_is_replaced(place: Path) -> None:
 
 
 def test_a_path_that_does_not_fit_is_a_configuration_error(place: Path) -> None:
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match="path is longer than 107 bytes"):
         server.listen(place / ("x" * 120))
+    with pytest.raises(ConfigurationError, match="socket: No such file"):
+        server.listen(place / "nowhere" / "s")
 
 
 def raw(path: Path) -> socket.socket:

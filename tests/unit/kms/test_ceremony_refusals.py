@@ -1,0 +1,211 @@
+"""Each refusal of a ceremony's rules by itself: what no honest shard says or gets, and what is told of it."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.ceremony import Plan
+from bytewise.protocol.ceremony_log import Complaint, Exchange, ExchangeAnswer, Judgement, say
+from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
+from bytewise.protocol.units import Blob, Digest
+from kms import hpke
+from kms.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
+from kms.dkg import canary
+from kms.dkg.dealing import deal, prepare
+from kms.dkg.member import new_share
+from kms.dkg.result import result_of
+from kms.dkg.scribe import epoch_document, transcript_of
+from kms.dkg.sealing import _info, seal, unseal, verify_sealed
+from kms.dkg.state import Phase
+from kms.shares import split
+from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for, seat
+from tests.unit.kms.liars import HELPERS, IDENTITY
+from tests.unit.kms.offices import Office, brought, offices, plan, scribe_over
+
+CEREMONY = Digest(b"\x0c" * 32)
+
+
+# --- what shares, polynomials and sealed values must be ---
+
+
+def test_the_canary_shows_a_share_of_another_key_whichever_it_is() -> None:
+    secret = random_scalar(os.urandom)
+    shares, commitments = split(secret, 2, 3, os.urandom)
+    key, base = encode_point(commitments[0]), canary.base(CEREMONY)
+    partials = {index: base * share for index, share in shares.items()}
+    assert canary.verify_canary(CEREMONY, key, 2, partials) == partials
+    for index, subset in ((1, "1, 2"), (2, "1, 2"), (3, "2, 3")):
+        with pytest.raises(CeremonyFailed, match=rf"shares \({subset}\) do not open the canary"):
+            canary.verify_canary(CEREMONY, key, 2, partials | {index: base * (shares[index] + 1)})
+    with pytest.raises(CeremonyFailed, match="1 shares, threshold 2"):
+        canary.verify_canary(CEREMONY, key, 2, {1: partials[1]})
+
+
+def test_polynomials_that_cancel_each_other_make_no_key() -> None:
+    agreed = plan_for([party(1), party(2)], 2, 2)
+    first = tuple(GENERATOR * random_scalar(os.urandom) for _ in range(2))
+    with pytest.raises(CeremonyFailed, match="identity"):
+        result_of(agreed, CEREMONY, {1: first, 2: tuple(-each for each in first)}, {})
+
+
+def test_a_sum_of_another_key_than_the_source_has_is_no_result() -> None:
+    held, source = generated(2, 2)
+    agreed = plan_for(held, 2, 2, dealers=dict(enumerate(held, start=1)), source=source)
+    others = {index: tuple(GENERATOR * random_scalar(os.urandom) for _ in range(2)) for index in (1, 2)}
+    with pytest.raises(CeremonyFailed, match="the sum is of another key"):
+        result_of(agreed, CEREMONY, others, {})
+
+
+def test_what_cannot_be_a_sealed_value_names_its_dealer() -> None:
+    secret = random_scalar(os.urandom)
+    key = encode_point(GENERATOR * secret)
+    sound = seal(CEREMONY, 1, 2, 7, key, os.urandom)
+    assert verify_sealed(CEREMONY, 1, sound) == sound
+    for changes, words in (
+        ({"ciphertext": Blob(sound.ciphertext[:-1])}, "has 47 bytes"),
+        ({"ciphertext": Blob(sound.ciphertext + b"\0")}, "has 49 bytes"),
+        ({"enc": IDENTITY}, "P-256 point"),
+        ({"e": Blob(ORDER.to_bytes(32, "big"))}, "not below the group order"),
+        ({"f": Blob(bytes(31))}, "31 bytes"),
+    ):
+        with pytest.raises(DealerLied, match=words):
+            verify_sealed(CEREMONY, 1, replace(sound, **changes))
+    for place in ((Digest(bytes(32)), 1), (CEREMONY, 2)):
+        with pytest.raises(DealerLied, match="does not know the ephemeral key"):
+            verify_sealed(*place, sound)
+
+
+def test_a_value_above_the_group_order_is_no_value() -> None:
+    secret, ephemeral = random_scalar(os.urandom), random_scalar(os.urandom)
+    key, enc = (encode_point(GENERATOR * each) for each in (secret, ephemeral))
+    point = GENERATOR * (secret * ephemeral % ORDER)
+    shared = hpke.shared_secret(point, enc, key)
+    ciphertext = hpke.key_schedule(shared, _info(CEREMONY, 1, 2)).seal(ORDER.to_bytes(32, "big"))
+    sealed = replace(seal(CEREMONY, 1, 2, 7, key, os.urandom), enc=enc, ciphertext=Blob(ciphertext))
+    with pytest.raises(DealerLied, match="its deal to 2 is no scalar"):
+        unseal(CEREMONY, 1, sealed, point, key)
+    with pytest.raises(DealerLied, match="its deal to 2 does not open"):
+        unseal(CEREMONY, 2, sealed, point, key)
+
+
+# --- words that have no place ---
+
+
+def at(phase: Phase, parties: list[Party], agreed: Plan | None = None) -> Town:
+    """These shards, 2 of which make a key if nothing else is agreed, have come so far."""
+    town = Town(agreed or plan_for(parties, 2, 2), parties)
+    while town.state.phase is not phase:
+        for who in town.parties:
+            town.speak(who)
+        town.close()
+    return town
+
+
+def test_who_did_not_commit_deals_nothing() -> None:
+    parties = [party(n) for n in (1, 2, 3)]
+    parties[2].absent = {Phase.JOINING}
+    town = at(Phase.DEALING, parties)
+    opening = prepare(town.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
+    body = deal(town.state.id, town.state.begun, 3, opening, town.state.keys, os.urandom)
+    with pytest.raises(CeremonyRefused, match="who did not commit"):
+        town.post(say(parties[2].signer, town.state.id, body))
+
+
+def test_a_judgement_is_of_who_joined_and_accuses_each_dealer_once() -> None:
+    parties = [party(n) for n in (1, 2, 3)]
+    parties[2].absent = {Phase.JOINING}
+    town = at(Phase.JUDGING, parties)
+    before = town.state
+
+    def complaint(dealer: int) -> Complaint:
+        return Complaint(dealer, encode_point(GENERATOR), encode_scalar(1), encode_scalar(1))
+
+    for accused in ((3,), (9,), (1, 1), (2, 1)):
+        body = Judgement(before.begun, tuple(complaint(each) for each in accused))
+        with pytest.raises(CeremonyRefused, match="judgement of"):
+            town.post(say(parties[0].signer, before.id, body))
+    with pytest.raises(CeremonyRefused, match="judgement of"):
+        town.post(say(parties[2].signer, before.id, Judgement(before.begun, ())))
+    assert town.state == before
+
+
+def test_a_repair_without_its_heir_fails_at_once() -> None:
+    held, source = generated(2, 3)
+    heir = replace(held[0], share=None, absent={Phase.JOINING})
+    agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
+    town = Town(agreed, [*held[1:], heir])
+    for who in town.parties:
+        town.speak(who)
+    town.close()
+    assert town.state.phase is Phase.FAILED and town.state.reason == "the heir did not join"
+
+
+def test_an_heir_to_whom_too_few_handed_their_value_says_how_many() -> None:
+    held, source = generated(2, 3)
+    held[2].meddle, heir = HELPERS["garbage hand"], replace(held[0], share=None)
+    agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
+    town = at(Phase.CONFIRMING, [*held[1:], heir], agreed)
+    assert len(town.state.hands) == 2
+    with pytest.raises(ShareMissing, match="1 of 2 helpers handed their value"):
+        new_share(town.state, heir.member)
+
+
+def test_there_is_no_share_before_a_result_for_a_stranger_or_beside_its_commitments() -> None:
+    parties = [party(n) for n in (1, 2)]
+    early, town = at(Phase.JUDGING, parties), at(Phase.CONFIRMING, parties)
+    result = town.state.result
+    assert result is not None and new_share(town.state, parties[0].member)
+    for state, who in ((early.state, parties[0]), (town.state, party(9))):
+        with pytest.raises(ShareMissing, match=f"none in phase {state.phase.name}"):
+            new_share(state, who.member)
+    other = result._replace(commitments=(result.commitments[0], encode_point(GENERATOR)))
+    with pytest.raises(ShareMissing, match="does not fit the commitments"):
+        new_share(replace(town.state, result=other), parties[0].member)
+    with pytest.raises(CeremonyRefused, match="no transcript in phase JUDGING"):
+        transcript_of(early.state)
+    for state in (early.state, town.state):
+        with pytest.raises(CeremonyRefused, match=f"no document in phase {state.phase.name}"):
+            epoch_document(state)
+
+
+# --- the scribe hears nobody who has another log, or speaks for others ---
+
+
+class Altering:
+    """The way to a shard, of which somebody has taken hold."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self.answered: ExchangeAnswer | None = None
+        self.head: Digest | None = None
+        self.instead: ExchangeAnswer | None = None
+
+    def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
+        self.answered = self._office.exchange(asked, timeout_s)
+        said = self.answered if self.instead is None else replace(self.answered, messages=self.instead.messages)
+        return said if self.head is None else replace(said, head=self.head)
+
+
+def test_a_scribe_hears_no_shard_that_has_another_log(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    link = Altering(shards[0])
+    scribe = scribe_over(tmp_path, plan(shards, 2, 2), {shards[0].signer.address: link})
+    link.head = Digest(bytes(32))
+    assert not scribe.turn() and scribe.state.length == 0
+    assert link.answered is not None and link.answered.messages
+    link.head = None
+    assert scribe.turn() and scribe.state.length == len(link.answered.messages)
+
+
+def test_a_scribe_takes_a_shards_words_from_that_shard_alone(tmp_path: Path) -> None:
+    shards, _ = offices(tmp_path, 2)
+    agreed, own = plan(shards, 2, 2), shards[0].signer.address
+    link = Altering(shards[0])
+    scribe = scribe_over(tmp_path, agreed, {own: link})
+    first, link.instead = (each.exchange(brought(agreed)) for each in shards)
+    assert {each.sender for each in link.instead.messages} == {shards[1].signer.address}
+    assert not scribe.turn() and scribe.state.length == 0
+    link.instead = first
+    assert scribe.turn() and {who for who, _ in scribe.state.said} == {own}
