@@ -1,22 +1,25 @@
 """Anybody may ask for pages of a shard's log: they are made one at a time, and releases wait for none of them."""
 
+import asyncio
 import http.client
 import itertools
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from typing import Any
 
 import pytest
+from fastapi import Request
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.keys import Refusal, ReleaseLog
 from kms import intake
 from kms.enclave_channel import ask, open_channel
-from kms.intake import Turns
+from kms.intake import Intake, Turns
 from kms.release import Shard
 from kms.shard_client import ShardBusy, ShardClient
 from tests.unit.kms.world import World, wait_until
@@ -142,3 +145,27 @@ def ghost(port: int, trusting: ssl.SSLContext) -> Iterator[None]:
         line.sendall(f"GET {LOG} HTTP/1.1\r\nHost: shard\r\n\r\n".encode())
         threading.Event().wait(0.05)
         yield
+
+
+def test_a_body_whose_sender_is_gone_is_nobodys_and_holds_nothing() -> None:
+    """Control: one that came whole is given, and held until it is answered."""
+    held = Intake(most=64)
+
+    def sender(*chunks: bytes, gone: bool) -> Request:
+        waiting = [{"type": "http.request", "body": each, "more_body": True} for each in chunks]
+        waiting.append({"type": "http.disconnect"} if gone else {"type": "http.request", "body": b"", "more_body": False})
+
+        async def receive() -> MutableMapping[str, Any]:
+            return waiting.pop(0)
+
+        return Request({"type": "http", "method": "POST", "headers": []}, receive)
+
+    async def taken(request: Request) -> bytes:
+        async with held.body(request, 16) as body:
+            assert held.held == len(body)
+            return body
+
+    assert asyncio.run(taken(sender(b"ab", b"cd", gone=False))) == b"abcd"
+    with pytest.raises(TryAgain, match="the request ended in the middle"):
+        asyncio.run(taken(sender(b"ab", gone=True)))
+    assert held.held == 0

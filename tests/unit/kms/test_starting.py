@@ -1,0 +1,86 @@
+"""What a shard does not start with: each setting, file or chain that cannot be right is named, one at a time."""
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.ports import Quoter
+from bytewise.protocol.appraisal import EvidenceType
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.units import U256
+from bytewise.service.clock import SystemClock
+from kms.approve import approve
+from kms.serve import build_shard, open_channels
+from kms.settings import ShardSettings
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.test_policies import GOVERNORS, settings
+from tests.unit.kms.world import World, free_port
+
+
+def no_simulator(_platform: Path) -> Quoter:
+    """Whatever is refused is refused before it is asked."""
+    raise AssertionError("a quoter was made")
+
+
+def of_the_simulator(world: World, **changes: Any) -> ShardSettings:
+    """Settings of a shard whose evidence is simulated."""
+    plain = settings(
+        world, evidence=EvidenceType.SIMULATED, platform_file=world.folder / "platform.key", insecure_accept_simulated=True,
+        channel_port=free_port(),
+    )  # fmt: skip
+    return replace(plain, **changes)
+
+
+EVIDENCE: dict[str, tuple[dict[str, Any], int, str]] = {
+    "none": ({"evidence": None}, 31337, "evidence: missing: how is this shard attested"),
+    "simulated in production": ({"production": True}, 31337, "evidence: simulated in production"),
+    "simulated without the switch": ({"insecure_accept_simulated": False}, 31337, "needs insecure_accept_simulated"),
+    "simulated on a real chain": ({}, 1, "simulated on chain 1, which is no test chain"),
+    "hardware without endorsements": ({"evidence": EvidenceType.TDX}, 31337, "tdx needs a folder of endorsements"),
+}
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_a_shard_that_nobody_could_attest_opens_no_channels(fresh: World, name: str) -> None:
+    changes, chain_id, words = EVIDENCE[name]
+    with pytest.raises(ConfigurationError, match=words):
+        open_channels(of_the_simulator(fresh, **changes), fresh.shard(1), chain_id, no_simulator, fresh.clock)
+
+
+def test_a_port_that_somebody_has_is_named_and_a_free_one_is_served(fresh: World) -> None:
+    given, shard = of_the_simulator(fresh), fresh.shard(1)
+    with socket.create_server((given.host, given.channel_port)):
+        with pytest.raises(ConfigurationError, match=f"channel_port: {given.host}:{given.channel_port}: Address already in use"):
+            open_channels(given, shard, 31337, lambda _: fresh.shard_quoter, fresh.clock)
+    open_channels(given, shard, 31337, lambda _: fresh.shard_quoter, fresh.clock).close()
+
+
+FINALITY: dict[str, tuple[dict[str, Any], str]] = {
+    "another": ({"finality": "safe"}, "finality safe"),
+    "none in production": ({"finality": "latest", "production": True}, "finality latest in production"),
+    "no governors in production": ({"production": True, "policy_governors": ()}, "no policy_governors in production"),
+    "a scribe that is no account": ({"scribe": "0x12"}, "malformed address"),
+}
+
+
+@pytest.mark.parametrize("name", FINALITY)
+def test_settings_of_a_shard_that_cannot_be_meant_are_refused(fresh: World, name: str) -> None:
+    changes, words = FINALITY[name]
+    with pytest.raises((ConfigurationError, MalformedValue), match=words):
+        settings(fresh, **changes)
+
+
+def test_a_simulated_epoch_is_served_on_test_chains_alone(fresh: World) -> None:
+    """Control: the same files on the chain that they are for."""
+    fresh.chain.facts = replace(fresh.chain.facts, timestamp=SystemClock().now())
+    (fresh.folder / "plain.json").write_bytes(encode(fresh.policy))
+    for governor in GOVERNORS[:2]:
+        approve(fresh.folder / "plain.json", fresh.folder / "policy.json", governor)
+    real = replace(CONTRACTS, chain_id=U256(1))
+    with pytest.raises(ConfigurationError, match="key epoch: simulated on chain 1"):
+        build_shard(settings(fresh), real, fresh.chain)
+    assert build_shard(settings(fresh), CONTRACTS, fresh.chain).info().index == 1
