@@ -122,8 +122,8 @@ def _craft(town: Town, index: int, make: str) -> Opening:
     if make in ("low", "high"):
         # The proof is of the threshold that the plan has: nothing but the number of commitments is wrong.
         other = prepare(ceremony, index, constant, threshold + (1 if make == "high" else -1), os.urandom)
-        statement = ceremony, index, threshold, *other.commitments
-        e, f = prove_log(Label.CEREMONY_KNOWLEDGE, constant, os.urandom, *statement)
+        statement = ceremony, index, threshold
+        e, f = prove_log(Label.CEREMONY_KNOWLEDGE, constant, os.urandom, *statement, *other.commitments)
         return replace(other, e=encode_scalar(e), f=encode_scalar(f))
     good = prepare(ceremony, index, constant, threshold, os.urandom)
     if make == "identity":

@@ -63,15 +63,15 @@ def test_what_cannot_be_a_sealed_value_names_its_dealer() -> None:
     key = encode_point(GENERATOR * secret)
     sound = seal(CEREMONY, 1, 2, 7, key, os.urandom)
     assert verify_sealed(CEREMONY, 1, sound) == sound
-    for changes, words in (
-        ({"ciphertext": Blob(sound.ciphertext[:-1])}, "has 47 bytes"),
-        ({"ciphertext": Blob(sound.ciphertext + b"\0")}, "has 49 bytes"),
-        ({"enc": IDENTITY}, "P-256 point"),
-        ({"e": Blob(ORDER.to_bytes(32, "big"))}, "not below the group order"),
-        ({"f": Blob(bytes(31))}, "31 bytes"),
+    for wrong, words in (
+        (replace(sound, ciphertext=Blob(sound.ciphertext[:-1])), "has 47 bytes"),
+        (replace(sound, ciphertext=Blob(sound.ciphertext + b"\0")), "has 49 bytes"),
+        (replace(sound, enc=IDENTITY), "P-256 point"),
+        (replace(sound, e=Blob(ORDER.to_bytes(32, "big"))), "not below the group order"),
+        (replace(sound, f=Blob(bytes(31))), "31 bytes"),
     ):
         with pytest.raises(DealerLied, match=words):
-            verify_sealed(CEREMONY, 1, replace(sound, **changes))
+            verify_sealed(CEREMONY, 1, wrong)
     for place in ((Digest(bytes(32)), 1), (CEREMONY, 2)):
         with pytest.raises(DealerLied, match="does not know the ephemeral key"):
             verify_sealed(*place, sound)

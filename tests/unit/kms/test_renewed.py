@@ -215,6 +215,25 @@ def test_a_later_block_alone_or_an_answer_between_two_others_brings_no_share_bac
         fresh.release(shard, case)
 
 
+def test_other_shares_of_the_version_in_doubt_are_a_doubt_of_their_own(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time for which one set was shown is no other set's."""
+    hands = Hands(monkeypatch)
+    case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
+    third = dealt_again(fresh, 1, suffix="-0c2d")
+    fresh.chain.open(case)
+    for commitments in (first, second):
+        mean(fresh, commitments)
+        fresh.release(shard, case)
+    for commitments in (first, third):
+        mean(fresh, commitments, version=0)
+        pass_blocks(fresh)
+        with pytest.raises(TryAgain, match="was shown before"):
+            fresh.release(shard, case)
+        hands.now += SETTLE_S
+    pass_blocks(fresh)
+    fresh.release(shard, case)
+
+
 def test_info_says_which_shares_are_served_and_whether_the_chain_means_them(
     fresh: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,10 @@ class Client:
         assert self.tls.recv(1) == b"!"
         return self
 
+    def hang_up(self) -> None:
+        """Gone, without a word."""
+        self._socket.close()
+
 
 class Resuming(TlsSession):
     """Our session as it would be with the library's defaults: tickets and one context for all connections."""
@@ -167,3 +171,12 @@ def test_both_ends_export_the_same_secret_and_no_other_session_does() -> None:
 
 def test_keys_are_on_p256() -> None:
     assert isinstance(EphemeralKey(0).key.curve, ec.SECP256R1)
+
+
+def test_what_is_sent_to_who_is_gone_is_not_called_sent() -> None:
+    client = Client(client_context(EphemeralKey(SystemClock().now()))).run()
+    session, until = client.server.result(), monotonic_s() + PATIENCE_S
+    client.hang_up()
+    with pytest.raises(ChannelBroken, match="BrokenPipeError"):
+        session.write(b"x" * 2**20, until)
+    session.close()

@@ -19,7 +19,7 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError, EvidenceMalformed, MalformedValue, TryAgain
 from bytewise.protocol.evidence import Collateral, Evidence
 from bytewise.protocol.units import Blob
-from bytewise.tee import quoters
+from bytewise.tee import mode, quoters
 from bytewise.tee.collateral import from_service
 from bytewise.tee.configfs import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.dcap import verify_quote
@@ -205,7 +205,7 @@ def test_a_machine_that_attests_otherwise_than_the_settings_say_is_named_and_its
 ) -> None:
     closed: list[bool] = []
     # This process has the simulator: that production and it exclude each other `test_simulator` shows.
-    monkeypatch.setattr(quoters.mode, "enter_production", lambda: closed.append(True))
+    monkeypatch.setattr(mode, "enter_production", lambda: closed.append(True))
     monkeypatch.setattr(quoters, "ConfigfsQuoter", lambda folder: ConfigfsQuoter(folder, kernel(tmp_path)))
 
     def simulator(_: Path) -> Quoter:
