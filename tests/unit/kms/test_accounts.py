@@ -115,6 +115,23 @@ def test_an_open_key_is_not_sealed_under_another_key_than_the_folders(fresh: Wor
     assert accounts.seal_account(folder, open_sealer(folder)) and accounts.signer(folder).secret == key
 
 
+def test_wrap_seals_no_account_under_a_key_file_that_is_not_the_folders(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Control: the same settings with the folder's own key in that file."""
+    folder = folder_of(fresh)
+    key, settings, elsewhere = as_before(folder), config(fresh, 1), tmp_path / "elsewhere.key"
+    write_secret(elsewhere, (b"\x07" * 32).hex().encode())
+    settings.write_text(settings.read_text() + f'storage_key_file = "{elsewhere}"\n')
+    monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
+    assert kms.__main__.main() != 0
+    assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
+    elsewhere.unlink()
+    shutil.copy(folder / STORAGE_KEY, elsewhere)
+    assert kms.__main__.main() == 0
+    assert accounts.signer(folder).secret == key and not (folder / OPEN_KEY).exists()
+
+
 @pytest.mark.parametrize("moment", ["sealed", "wiped", "done"])
 def test_a_wrap_that_was_killed_while_it_sealed_the_account_is_gone_on_with(
     fresh: World, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -1,6 +1,7 @@
 """An auditor's copy of a log: two runs at once, what a shard says twice, and logs that are long."""
 
 import fcntl
+import os
 import threading
 import time
 
@@ -168,3 +169,22 @@ def test_a_mark_that_was_altered_is_named(copy: LogCopy) -> None:
     copy.mark.write_bytes(b"soon")
     with pytest.raises(ConfigurationError, match=r"\.seen: is not as it was kept: remove it"):
         copy.seen_at()
+
+
+def test_what_a_copy_has_is_on_the_disk_before_it_says_that_it_is_whole(
+    world: World, logged: Entries, copy: LogCopy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut is what tells: so the calls are watched."""
+    synced, sync = list[tuple[str, bool]](), os.fsync
+
+    def watched(file: int) -> None:
+        synced.append((os.path.basename(os.readlink(f"/proc/self/fd/{file}")), copy.mark.exists()))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    copy.extend(paged(logged), DOMAIN)
+    assert set(synced) == {(copy.path.name, False)} and copy.mark.exists()
+    synced.clear()
+    with pytest.raises(ReleaseLogBroken):
+        copy.extend(paged((*logged[:2], grounded(world, logged[2], gpu=GpuUse.NONE))), DOMAIN)
+    assert synced == [(copy.path.with_suffix(".contradicts").name, True)]

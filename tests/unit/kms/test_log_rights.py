@@ -1,6 +1,7 @@
 """Releases judged beside the chain: whether they were somebody's right, and still were when they were made."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,26 @@ def test_an_audit_that_came_too_late_or_by_who_was_in_no_pool_is_found(world: Wo
     court.clock, court.pool = NOW, ZERO_DIGEST
     (found,) = judge((entry,), court, SEEN).wrong
     assert f"{VOTER.address} is not drawn" in found
+
+
+@pytest.mark.parametrize("changes", [{"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}], ids=["round", "subject"])
+def test_an_audit_whose_ticket_names_something_else_is_found(world: World, logged: Entries, changes: dict[str, Any]) -> None:
+    """No honest shard takes such a ticket: under another subject or round one audit would count as many."""
+    court, right = Court(world.chain), logged[2].right
+    assert right is not None and judge(logged[2:], court, SEEN) == Judged()
+    (found,) = judge((replace(logged[2], right=replace(right, ticket=replace(right.ticket, **changes))),), court, SEEN).wrong
+    assert "an audit's subject is its receipt, its round 0" in found
+
+
+def test_an_audit_whose_batch_was_not_yet_drawn_when_it_was_decided_is_found(
+    world: World, logged: Entries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest block has the beacon, and the block of the record's time had none."""
+    court = Court(world.chain)
+    header = world.chain.batches[0]
+    monkeypatch.setattr(court, "numbers_at", lambda timestamp, block: range(header.block, header.block + 1))
+    (found,) = judge(logged[2:], court, SEEN).wrong
+    assert f"at block {header.block}, when it was decided" in found and "no batch 0 or no beacon" in found
 
 
 def test_a_time_that_no_block_has_is_found_and_a_block_that_the_node_forgot_judges_nothing(world: World, logged: Entries) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from bytewise.cli.keys import _agreed
 from bytewise.protocol.ceremony import Purpose
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, MalformedValue
 from bytewise.protocol.units import U64
 from bytewise.storage.migrate import migrate
-from kms.dkg.conduct import agreed_plan, make_plan
+from kms.dkg.conduct import agreed_plan, concluded, make_plan
 from kms.settings import CeremonySettings
 from tests.unit.kms.ceremonies import SCRIBE
 from tests.unit.kms.offices import offices
@@ -105,6 +105,16 @@ def test_an_entry_that_is_none_is_named(settings: CeremonySettings, content: byt
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=words):
         _agree(replace(settings, entries=(path, *settings.entries[1:])))
+
+
+def test_a_database_of_another_schema_is_named_before_anything_begins(settings: CeremonySettings, tmp_path: Path) -> None:
+    _agree(settings)
+    elsewhere = replace(settings, database_url=f"sqlite:///{tmp_path / 'empty.sqlite'}")
+    with pytest.raises(ConfigurationError, match="database: revision None, expected"):
+        concluded(elsewhere)
+    migrate(elsewhere.database_url)
+    with pytest.raises(CeremonyFailed, match="stands in JOINING"):
+        concluded(elsewhere)
 
 
 def test_a_database_that_does_not_open_is_named(tmp_path: Path) -> None:

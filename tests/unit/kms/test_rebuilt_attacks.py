@@ -138,6 +138,24 @@ def test_bytes_that_were_not_sealed_so_are_no_share(spoil: Callable[[bytes], byt
         rebuilt.take(sealed_share(5, Digest(b"\1" * 32), to), to, info, 1, GENERATOR * 5)
 
 
+@pytest.mark.parametrize("lied", [True, False])
+def test_a_share_that_is_not_used_is_erased_at_once(monkeypatch: pytest.MonkeyPatch, lied: bool) -> None:
+    """Whoever takes it has only the error: the buffer is out of reach, and what was in it must not be there."""
+    buffers, opened = list[tuple[bytearray, bytes]](), hpke.open_from_transport_into
+    info, to = Digest(bytes(32)), TransportKey(*hpke.transport_keypair(os.urandom))
+
+    def watched(secret: bytes, public_key: bytes, said: bytes, sealed: bytes, buffer: bytearray) -> None:
+        opened(secret, public_key, said, sealed, buffer)
+        buffers.append((buffer, bytes(buffer)))
+        if not lied:
+            raise MalformedValue("sealed message", "does not open")
+
+    monkeypatch.setattr(hpke, "open_from_transport_into", watched)
+    with pytest.raises(ShardLied if lied else MalformedValue):
+        rebuilt.take(sealed_share(6, info, to), to, info, 1, GENERATOR * 5)
+    assert buffers == [(bytearray(32), (6).to_bytes(32))]
+
+
 def test_a_log_in_which_a_share_passes_for_a_partial_or_the_other_way_round_is_broken(world: World, fresh: World) -> None:
     for each, lie in ((world, Decision.RELEASED), (fresh, Decision.SHARE_RELEASED)):
         shard = giving(each, 2)[1]

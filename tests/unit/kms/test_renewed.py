@@ -215,8 +215,9 @@ def test_a_later_block_alone_or_an_answer_between_two_others_brings_no_share_bac
         fresh.release(shard, case)
 
 
-def test_other_shares_of_the_version_in_doubt_are_a_doubt_of_their_own(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time for which one set was shown is no other set's."""
+@pytest.mark.parametrize("same", ["version", "shares"])
+def test_what_was_in_doubt_otherwise_is_in_doubt_anew(fresh: World, monkeypatch: pytest.MonkeyPatch, same: str) -> None:
+    """The time for which one set of shares was shown as one version is no other set's, and no other version's."""
     hands = Hands(monkeypatch)
     case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
     third = dealt_again(fresh, 1, suffix="-0c2d")
@@ -224,8 +225,8 @@ def test_other_shares_of_the_version_in_doubt_are_a_doubt_of_their_own(fresh: Wo
     for commitments in (first, second):
         mean(fresh, commitments)
         fresh.release(shard, case)
-    for commitments in (first, third):
-        mean(fresh, commitments, version=0)
+    for commitments, version in ((first, 0), (third, 0) if same == "version" else (first, 1)):
+        mean(fresh, commitments, version=version)
         pass_blocks(fresh)
         with pytest.raises(TryAgain, match="was shown before"):
             fresh.release(shard, case)

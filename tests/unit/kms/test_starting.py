@@ -14,9 +14,10 @@ from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
 from kms.approve import approve
-from kms.serve import build_shard, open_channels
+from kms.serve import build_desk, build_shard, open_channels
 from kms.settings import ShardSettings
 from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.test_policies import GOVERNORS, settings
 from tests.unit.kms.world import World, free_port
 
@@ -84,3 +85,10 @@ def test_a_simulated_epoch_is_served_on_test_chains_alone(fresh: World) -> None:
     with pytest.raises(ConfigurationError, match="key epoch: simulated on chain 1"):
         build_shard(settings(fresh), real, fresh.chain)
     assert build_shard(settings(fresh), CONTRACTS, fresh.chain).info().index == 1
+
+
+def test_a_database_of_another_schema_is_named(fresh: World) -> None:
+    given = settings(fresh, scribe=GOVERNORS[0].address)
+    assert build_desk(given, CONTRACTS, OneEpoch())
+    with pytest.raises(ConfigurationError, match="database: revision None, expected"):
+        build_desk(replace(given, database_url=f"sqlite:///{fresh.folder / 'empty.sqlite'}"), CONTRACTS, OneEpoch())
