@@ -10,6 +10,7 @@ import pytest
 from bytewise.cli.keys import _agreed
 from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, MalformedValue
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
 from bytewise.storage.migrate import migrate
 from kms.dkg.conduct import agreed_plan, concluded, make_plan
@@ -83,8 +84,13 @@ def test_a_plan_file_is_of_one_ceremony_and_a_source_of_the_epoch_of_the_setting
     settings: CeremonySettings, tmp_path: Path
 ) -> None:
     _agree(settings)
-    with pytest.raises(ConfigurationError, match="is of another ceremony; give each its own file"):
-        _agree(replace(settings, epoch=U64(4)))
+    for asked, purpose, scribe in (
+        (replace(settings, epoch=U64(4)), Purpose.GENERATE, SCRIBE),
+        (settings, Purpose.RESHARE, SCRIBE),
+        (settings, Purpose.GENERATE, LocalSigner(b"\x78" * 32)),
+    ):
+        with pytest.raises(ConfigurationError, match="is of another ceremony; give each its own file"):
+            agreed_plan(asked, purpose, CONTRACTS, scribe, os.urandom)
     document = World(tmp_path).document
     source, renewing = tmp_path / "epoch.json", replace(settings, entries=(), source_file=tmp_path / "epoch.json")
     assert make_plan(replace(renewing, epoch=document.record.epoch), Purpose.RESHARE, CONTRACTS, SCRIBE.address, os.urandom)
