@@ -5,6 +5,7 @@
 It is a program of its own and imports nothing of ours. FAULT makes it one that goes wrong in the named way.
 """
 
+import base64
 import os
 import sys
 import time
@@ -35,8 +36,10 @@ def main() -> int:
         case ["long"]:
             sys.stdout.write("x" * 20_000)
             return 0
-        case ["open"]:
-            print(given.hex())
+        case ["open", form]:
+            print({"hex": given.hex(), "HEX": given.hex().upper(), "base64": base64.b64encode(given).decode()}.get(form, ""))
+            sys.stdout.flush()
+            os.write(1, given if form == "bytes" else b"")
             return 0
     box = Fernet(Path(key_file).read_bytes())
     sys.stdout.buffer.write(box.encrypt(given) if verb == "wrap" else box.decrypt(given))

@@ -183,7 +183,7 @@ WRONG_WRAPS = {
     "failing": (TryAgain, r"wrap_command \(.*\) is unavailable: it ended with exit code 3; run it by hand"),
     "silent": (ConfigurationError, "it must print its result on stdout"),
     "long": (ConfigurationError, "it printed 20000 bytes"),
-    "open": (ConfigurationError, "it wraps nothing"),
+    **{f"open {form}": (ConfigurationError, "it wraps nothing") for form in ("bytes", "hex", "HEX", "base64")},
 }
 WRONG_UNWRAPS = {
     "failing": (TryAgain, r"unwrap_command \(.*\) is unavailable: it ended with exit code 3; run it by hand"),
