@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Blob, Digest
 from chain.access import Chain
+from chain.artifacts import Reason
 from chain.calls import Act, measured
 from chain.dealings import with_dealings
 from chain.epochs import ASSURANCE
@@ -100,8 +101,15 @@ def retire_epoch(
 
 
 def _do(client: Chain, network: Network, curator: LocalSigner, act: Act, timeout_s: float) -> None:
-    """Tries an act, and sends it if the chain would take it."""
-    send_all(client, [measured(client, network, curator, act)], timeout_s)
+    """Tries an act, and sends it if the chain would take it; `ConfigurationError` for an account that may not."""
+    try:
+        call = measured(client, network, curator, act)
+    except ChainReverted as error:
+        if isinstance(error.values[-1], Reason) and error.values[-1].name == "AccessManagedUnauthorized":
+            why = f"{curator.address} is not the curator of this network: name the curator's key file (--key). Nothing was sent"
+            raise ConfigurationError(str(act), why) from None
+        raise
+    send_all(client, [call], timeout_s)
 
 
 def _with(network: Network, document: EpochDocument) -> Network:

@@ -1,6 +1,7 @@
 """Custom errors of the contracts as rules of ours, for people and for callers that act on what went wrong."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from bytewise.protocol.errors import (
@@ -51,13 +52,21 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any]], BytewiseError]] = {
     "BadSignature": lambda v: BadSignature("signature", v.get("voter") or v.get("operator") or v["verifier"], v["recovered"]),
     "BadProof": lambda v: MerkleProofMismatch("the receipt", v["root"]),
     "SequenceGap": lambda v: SequenceBroken("the caller", v["have"], v["want"]),
-    "RetentionNotOver": lambda v: TooEarly(f"the end of key epoch {v['epoch']}", v["until"], "earlier"),
+    "RetentionNotOver": lambda v: TooEarly(f"the end of key epoch {v['epoch']}", _moment(v["until"]), "earlier"),
     "EpochNotOpen": lambda v: UnknownKeyEpoch(v["keyEpoch"]),
     "ParamOutOfBounds": lambda v: MalformedValue("parameter", f"{_text(v['key'])} is outside its bounds"),
     "StaticLawBroken": lambda v: MalformedValue(
         "parameter", f"{_text(v['limit'])} of {v['have']} s is below the longest dispute, {v['longest']} s"
     ),
 }
+
+
+def _moment(unix_s: int) -> str:
+    """A time of the chain for people, who wait for it by days."""
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"second {unix_s}"
 
 
 def _text(word: str) -> str:

@@ -1,14 +1,18 @@
 """`python -m kms serve --config FILE`, `erase` (every share of the epoch but the one that the chain means), `wrap` (the key in
 the folder's storage.key is kept wrapped by the settings' wrap_command instead, if they have one, and a signing.key of before
 ADR 176 is sealed; both files are wiped), and `approve` (a governor's signature under an appraisal policy). `bytewise kms init`
-makes a shard's folder and its settings."""
+makes a shard's folder and its settings.
+
+Exit codes: 0 done, or stopped by a signal; 5 a node or the key service does not answer: the same command may succeed later;
+6 refused, for it would harm; 64 asked wrongly: the same command never succeeds; 70 we are wrong."""
 
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from bytewise.ports import Quoter
-from bytewise.protocol.errors import BytewiseError
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, StaleBackup, Unavailable
 from bytewise.protocol.network import Network
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
@@ -30,10 +34,19 @@ from kms.sealing import open_sealer, verify_same_key, wrap_folder
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, ShardSettings
 
+EXITS = ((StaleBackup, 6), (ConfigurationError, 64), (Unavailable, 5))
+"""What an error ends the process with: the codes of `bytewise` (`bytewise.cli.exits`). Of any other it is `EXIT_BUG`."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(64, f"{self.prog}: error: {message}\n")
+
 
 def main() -> int:
     """Runs one command; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m kms", description=__doc__)
+    parser = _Parser(prog="python -m kms", description=__doc__)
     parser.add_argument("command", choices=("erase", "serve", "wrap", "approve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
@@ -43,7 +56,7 @@ def main() -> int:
         return run(given.config)
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
-        return EXIT_BUG
+        return next((code for kind, code in EXITS if isinstance(error, kind)), EXIT_BUG)
 
 
 def _approve(config: Path) -> int:

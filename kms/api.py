@@ -14,8 +14,9 @@ from fastapi.concurrency import run_in_threadpool
 from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import BytewiseError, Fault, NotCanonical, Unavailable
+from bytewise.service import telemetry
 from kms.dkg.desk import Desk
-from kms.intake import Intake, Turns, server_config
+from kms.intake import Intake, Turns, listening, server_config
 from kms.refusals import refusal
 from kms.release import Shard
 
@@ -70,8 +71,14 @@ def _add_records(app: FastAPI, shard: Shard) -> None:
 
 
 def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> None:
-    """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean."""
-    uvicorn.Server(server_config(app, host, port, certificate, key)).run()
+    """Serves over TLS until SIGTERM or SIGINT; the caller installed handlers for them, so that the process exits clean.
+
+    `ConfigurationError` for an address, certificate or key that cannot be had.
+    """
+    config = server_config(app, host, port, certificate, key)
+    with listening("port", host, port) as socket:
+        telemetry.log("kms.serving", host=host, port=port)
+        uvicorn.Server(config).run([socket])
 
 
 def _number(request: Request, name: str) -> int | None:

@@ -16,6 +16,7 @@ from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.signing import Signer, recover
 from bytewise.protocol.succession import Times, first_standing, succeed
 from bytewise.protocol.units import hex0x
+from bytewise.service.files import replace_file
 
 T = TypeVar("T")
 
@@ -23,7 +24,8 @@ T = TypeVar("T")
 def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
     """The policy of `policy_file` with the signatures that `out_file` has already and ours, written to `out_file`.
 
-    `ConfigurationError` for files that cannot be read, or if `out_file` is about another policy.
+    `ConfigurationError` for files that cannot be read or written, or if `out_file` is about another policy. What others signed
+    is never lost.
     """
     policy = _read(AppraisalPolicy, policy_file)
     given = _read(SignedPolicy, out_file) if out_file.exists() else SignedPolicy(policy, ())
@@ -32,7 +34,7 @@ def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
     digest = approval_digest(policy)
     others = [each for each in given.signatures if recover(digest, each) != signer.address]
     signed = SignedPolicy(policy, (*others, signer.sign(digest)))
-    out_file.write_bytes(encode(signed))
+    replace_file(out_file, encode(signed))
     return signed
 
 

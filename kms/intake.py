@@ -5,6 +5,7 @@ has asyncio's 60 seconds there, and nobody counts it: so here a connection has i
 """
 
 import asyncio
+import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from bytewise.protocol.ceremony_log import MAX_EXCHANGE_BYTES
-from bytewise.protocol.errors import TooLarge, TryAgain
+from bytewise.protocol.errors import ConfigurationError, TooLarge, TryAgain
 
 HANDSHAKE_S = 10.0
 """For a TLS handshake, from the connection to its end."""
@@ -185,10 +186,23 @@ class Turns:
             self._free.release()
 
 
+def listening(setting: str, host: str, port: int) -> socket.socket:
+    """A listening socket at the place that a setting names; `ConfigurationError` with the setting if it cannot be had."""
+    try:
+        return socket.create_server((host, port))
+    except (OSError, OverflowError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine, and a free port") from None
+
+
 def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Config:
-    """How a shard's application is served."""
+    """How a shard's application is served; `ConfigurationError` for a certificate or key that cannot be right."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificate, key)
+    try:
+        tls.load_cert_chain(certificate, key)
+    except OSError as error:
+        why = "one of them is missing, altered or of another shard; restore them from a backup (`bytewise kms restore`)"
+        raise ConfigurationError(f"{certificate.name}, {key.name}", f"{error.strerror}: {why}") from None
     return uvicorn.Config(
         app, host=host, port=port, log_config=None, access_log=False, lifespan="off",
         http=cast(type[asyncio.Protocol], partial(Threshold, tls)), ws="none", h11_max_incomplete_event_size=MAX_HEADER_BYTES,

@@ -28,6 +28,10 @@ from kms.files import DRAFT, wipe, wipe_draft, write_whole
 from kms.sealing import IN_FOLDER, Sealer, Sealing, draw_key, open_sealer
 from kms.shares import verify_share
 
+_NO_SHARE = (
+    "is epoch_file the document of this shard's epoch? If the share is lost, restore a backup (`bytewise kms restore`); or move "
+    "epoch_file away, start the shard, have the others repair it (`bytewise kms repair`), and put epoch_file back"
+)
 _HEAD_BYTES = 12
 """Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
 TLS_KEY, TLS_CERTIFICATE = "tls.key", "tls.pem"
@@ -105,7 +109,7 @@ def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Se
 
     A share from before a resharing, out of a backup for example, fits no commitments but its own.
     """
-    problem = ConfigurationError(f"share-{epoch}.json", "missing")
+    problem = ConfigurationError(f"share of key epoch {epoch}", f"the folder has none: {_NO_SHARE}")
     sealer = sealer or open_sealer(folder)
     for path in _share_files(folder, epoch):
         try:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import secrets
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from kms.chain_view import KeyView
 from kms.closed import close_process
 from kms.dkg.authority import CeremonyView, Trust
 from kms.dkg.desk import Desk, Holding
+from kms.intake import listening
 from kms.listener import ChannelServer
 from kms.policy import key_domain
 from kms.release import Shard
@@ -112,7 +112,10 @@ def serve_shard(
         clock, has_epoch = ForwardClock(SystemClock(), _went_back), settings.epoch_file.exists()
         # Before its first epoch a shard has nothing to serve and may only help to make a key.
         shard = build_shard(settings, contracts, view, held, clock) if has_epoch or desk is None else None
-        if shard is not None:
+        if shard is None:
+            do = "after the ceremony put its document there, and restart"
+            telemetry.log("kms.awaits_epoch", scribe=settings.scribe, epoch_file=str(settings.epoch_file), do=do)
+        else:
             stack.callback(open_channels(settings, shard, contracts.chain_id, simulator, clock).close)
         serve(build_app(shard, desk), settings.host, settings.port, folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
     return EXIT_CLEAN
@@ -127,11 +130,7 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
     given = settings.evidence, settings.platform_file, settings.endorsements
     verify_attestation(*given, settings.insecure_accept_simulated, chain_id)
     end = End(shard.terms(), open_quoter(*given, simulator), shard.signer, clock, secrets.token_bytes)
-    try:
-        listening = socket.create_server((settings.host, settings.channel_port))
-    except OSError as error:
-        raise ConfigurationError("channel_port", f"{settings.host}:{settings.channel_port}: {error.strerror}") from None
-    return ChannelServer(shard, end, listening)
+    return ChannelServer(shard, end, listening("channel_port", settings.host, settings.channel_port))
 
 
 def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:

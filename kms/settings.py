@@ -9,6 +9,7 @@ from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.suites import is_key_epoch
 from bytewise.protocol.units import U64, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
+from bytewise.service.settings import DatabaseUrl
 from kms.sealing import LIMIT_S, Sealing
 
 
@@ -46,7 +47,7 @@ class CeremonySettings:
     """Address book of the network."""
     scribe_key_file: Path
     """Key file of the account that keeps the log."""
-    database_url: str
+    database_url: DatabaseUrl
     """The scribe's own database; `bytewise kms` migrates it."""
     plan_file: Path
     """The signed plan: written before the ceremony begins, and gone on with if it is there."""
@@ -95,7 +96,7 @@ class ShardSettings:
     """Appraisal policy, canonical JSON: signed (`SignedPolicy`) where there are governors, plain otherwise."""
     network_file: Path
     """Address book of the network."""
-    database_url: str
+    database_url: DatabaseUrl
     """This shard's own database; the starter migrates it."""
     channel_port: int
     """TCP port of its attested channels, at the same address."""

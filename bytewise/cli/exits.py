@@ -16,6 +16,7 @@ from bytewise.protocol.errors import (
     SecondVote,
     SharesUnproven,
     StaleBackup,
+    TooEarly,
     Unavailable,
     UnsupportedModel,
 )
@@ -69,7 +70,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     if isinstance(error, CeremonyFailed):
         return (
             Exit.INCONCLUSIVE,
-            "Nothing changed. Look at the reason, leave out who was named, and try again with another plan file.",
+            "Nothing changed. Look at the reason: start who was silent, or leave out who was named, and begin again with another "
+            "plan file.",
         )
     if isinstance(error, SharesUnproven):
         return (
@@ -78,6 +80,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
             "file. Or name exactly these shards by `--without`, and see that they get their shares: the ceremony's own command, "
             "run again, brings the end to who had joined; `bytewise kms repair` gives any a share, but not in a hybrid epoch.",
         )
+    if isinstance(error, TooEarly):
+        return Exit.UNAVAILABLE, "Nothing was sent. The same command succeeds from then on."
     if isinstance(error, Unavailable):
         return Exit.UNAVAILABLE, "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later."
     return Exit.INTERNAL, "Please report this with the command that you ran."

@@ -274,6 +274,8 @@ def _becoming(folder: Path) -> Iterator[Path]:
     try:
         yield draft
         os.rename(draft, folder)
+    except OSError as error:
+        raise ConfigurationError(str(folder), f"{error.strerror}: nothing was made") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NewType, TypeVar, cast
 
 from bytewise.protocol import encoding, units
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault
@@ -20,6 +20,10 @@ from bytewise.service.files import shown_name
 from bytewise.service.secret import Secret
 
 T = TypeVar("T")
+
+DatabaseUrl = NewType("DatabaseUrl", str)
+"""URL of a database. The file of a relative one, `sqlite:///name`, is beside the settings file, as every relative path is:
+wherever a command is run, it is the same database."""
 
 PREFIX = "BYTEWISE__"
 """Every variable with this prefix must name a setting; others are not ours."""
@@ -143,11 +147,21 @@ def _scalar(kind: Any, value: Any, folder: Path) -> Any:
     text = _exactly(str, value)
     if kind is Path:
         return folder / text
+    if kind is DatabaseUrl:
+        return _database_beside(folder, text)
     if kind is units.Address:
         return units.address(text)
     if kind is units.Digest:
         return units.digest(units.unhex(text))
     return units.unhex(text) if kind is units.Blob else text
+
+
+def _database_beside(folder: Path, url: str) -> str:
+    scheme, slashes, name = url.partition(":///")
+    # An empty name and `:memory:` are no files, nor is what begins with `file:`, which SQLite reads itself.
+    if not scheme.startswith("sqlite") or not slashes or not name or name.startswith((":", "file:")):
+        return url
+    return f"{scheme}{slashes}{folder / name}"
 
 
 def _exactly(kind: type, value: Any) -> Any:

@@ -51,15 +51,31 @@ def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS) -> Engine:
 
 
 def check_revision(engine: Engine) -> str:
-    """The schema revision, if it is the one this code knows; otherwise `ConfigurationError`."""
+    """The schema revision, if it is the one this code knows; otherwise `ConfigurationError`.
+
+    Nobody is told to make a new database where one was lost: a log that begins again contradicts what its actor signed.
+    """
+    found: str | None
     try:
         with engine.connect() as connection:
             found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
-    except SQLAlchemyError:
-        found = None
-    if found != HEAD:
-        raise ConfigurationError("database", f"revision {found}, expected {HEAD}: run `python -m bytewise.storage migrate`")
-    return HEAD
+    except SQLAlchemyError as error:
+        found = f"none ({cause_of(error)})"
+    if found == HEAD:
+        return HEAD
+    url = engine.url.render_as_string(hide_password=True)
+    do = f"`python -m bytewise.storage migrate --url {url}`"
+    if found is not None and not found.startswith("none"):
+        raise ConfigurationError("database", f"{url} has revision {found}, expected {HEAD}: run {do}")
+    why = f"{url} has no revision, {found or 'none'}: it is missing, empty, none of ours, or cannot be opened and written"
+    advice = "Name the right one, or bring its newest copy back: what was signed is in it"
+    raise ConfigurationError("database", f"{why}. {advice}. Only a new actor's is made, by {do}")
+
+
+def cause_of(error: SQLAlchemyError) -> str:
+    """What the database itself said, one line: no such table, disk full, connection refused."""
+    said = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
+    return (said.splitlines() or [""])[0][:160]
 
 
 @contextmanager

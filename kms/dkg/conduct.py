@@ -103,12 +103,16 @@ def conduct(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> C
 
 
 def concluded(settings: CeremonySettings) -> Ceremony:
-    """A ceremony that is done, recomputed from plan and stored log; else `CeremonyFailed`."""
+    """A ceremony that is done, recomputed from plan and stored log; else `CeremonyFailed`, or `ConfigurationError` of one
+    that puts nothing in force."""
     plan = verify_plan(_read(SignedPlan, settings.plan_file))
     kept = _records(settings).find(plan.digest)
     state = replay(plan, kept.log if kept else ())
+    if plan.heir is not None:
+        raise ConfigurationError(settings.plan_file.name, "is of a repair, which puts nothing in force: its heir has its share")
     if state.phase is not Phase.DONE:
-        raise CeremonyFailed(plan.digest.hex()[:16], state.reason or f"stands in {state.phase.name}")
+        unfinished = f"it has not ended, and stands in {state.phase.name}: run the command that makes it to its end first"
+        raise CeremonyFailed(plan.digest.hex()[:16], state.reason or unfinished)
     return state
 
 

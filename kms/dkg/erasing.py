@@ -22,6 +22,10 @@ from kms.dkg.authority import CeremonyView, is_over
 from kms.files import replace_whole
 from kms.sealing import IN_FOLDER, Sealer, Sealing, open_sealer
 
+_NOT_MEANT = (
+    "the chain has other commitments than the epoch file: put the newest document of this epoch there; nothing was erased"
+)
+
 ERASED = "erased"
 """How a ceremony ended whose shares nobody wants any more."""
 
@@ -47,7 +51,7 @@ def erase(
     moved = on_chain.version > 0 and signer.address not in on_chain.shards
     kept = ZERO_DIGEST if over or moved else digests.keccak256(on_chain.commitments)
     if kept != ZERO_DIGEST and on_chain.commitments != b"".join(document.commitments):
-        raise ConfigurationError(f"key epoch {epoch}", "the chain has other commitments than the epoch file")
+        raise ConfigurationError(f"key epoch {epoch}", _NOT_MEANT)
     with tenancy.alone(folder) as served:
         _verify_unserved(folder, kept, served)
         said = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import resource
 import shlex
 import stat
 import sys
@@ -92,6 +93,22 @@ def test_a_folder_that_exists_is_left_as_it_is(init: Init, tmp_path: Path) -> No
     before = {path.name: path.read_bytes() for path in (tmp_path / "shard").iterdir()}
     assert init("shard", "--simulated") == Exit.USAGE
     assert {path.name: path.read_bytes() for path in (tmp_path / "shard").iterdir()} == before
+
+
+@pytest.mark.parametrize("most", [100, 100_000])
+def test_a_full_disk_is_named_and_leaves_nothing(
+    init: Init, tmp_path: Path, capsys: pytest.CaptureFixture[str], most: int
+) -> None:
+    """With room for no more than the keys the database is not written, with less not even these."""
+    before, limits = sorted(tmp_path.iterdir()), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+    try:
+        code = init("shard", "--simulated")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    said = " ".join(capsys.readouterr().err.split())
+    assert code == Exit.USAGE and ("cannot be written: " if most > 1000 else "File too large: nothing was made") in said
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_the_key_that_seals_shares_is_elsewhere_or_wrapped_if_that_is_asked_for_now_or_later(
@@ -209,6 +226,5 @@ def test_what_fails_on_the_way_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(key_init, "migrate", full)
-    with pytest.raises(OSError, match="No space left"):
-        init("shard", "--simulated", *key)
+    assert init("shard", "--simulated", *key) == Exit.USAGE
     assert [path.name for path in tmp_path.iterdir()] == ["network.json"]

@@ -7,8 +7,10 @@ import pytest
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
+from bytewise.service.settings import load_settings
 from chain.book import write_network
 from chain.keys import devnet_signer, save_signer
+from kms.settings import CeremonySettings
 from tests.unit.verifier.town import NETWORK
 
 CEREMONY = """
@@ -80,3 +82,12 @@ def test_a_folder_in_the_place_of_a_file_has_a_name(folder: Path, capsys: pytest
     for given in (["status", "--network", "."], ["dkg", "--config", "."], ["retire", "1", "--key", "."]):
         assert main(["kms", *given]) == Exit.USAGE
         assert ".: Is a directory" in said(capsys)
+
+
+def test_the_scribe_has_one_log_wherever_its_command_is_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan and key lie beside the settings; a log that did not would be begun again, and convict the scribe."""
+    (folder / "dkg.toml").write_text(CEREMONY.format(epoch=1, version=0))
+    monkeypatch.chdir("/")
+    settings = load_settings(CeremonySettings, folder / "dkg.toml")
+    assert settings.database_url == f"sqlite:///{folder / 'scribe.sqlite'}"
+    assert settings.plan_file == folder / "plan.json"

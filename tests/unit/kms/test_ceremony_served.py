@@ -17,6 +17,7 @@ from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, Configurat
 from bytewise.protocol.jobs import Contracts
 from bytewise.protocol.units import U64, U256, Address
 from bytewise.service.clock import monotonic_s
+from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
 from kms import keyring
 from kms.api import build_app
@@ -64,7 +65,8 @@ def settings_for(folder: Path, shards: list[Office], name: str) -> CeremonySetti
         (each.folder / "entry.json").write_bytes(encode(keyring.entry(each.folder, each.url, CHANNEL)))
     return CeremonySettings(
         epoch=U64(3), threshold=2, quorum=2, reveal_budget=1, assurance="simulated", phase_s=20.0,
-        network_file=folder / "unused", scribe_key_file=folder / "unused", database_url=f"sqlite:///{folder / 'scribe.sqlite'}",
+        network_file=folder / "unused", scribe_key_file=folder / "unused",
+        database_url=DatabaseUrl(f"sqlite:///{folder / 'scribe.sqlite'}"),
         plan_file=folder / f"{name}.plan", out_file=folder / f"{name}.json",
         entries=tuple(each.folder / "entry.json" for each in shards),
     )  # fmt: skip
@@ -82,7 +84,7 @@ def shards(tmp_path: Path) -> list[Office]:
 def test_a_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     signed = agreed_plan(settings, Purpose.GENERATE, CONTRACTS, SCRIBE, os.urandom)
-    with pytest.raises(CeremonyFailed):
+    with pytest.raises(CeremonyFailed, match="it has not ended, and stands in JOINING: run the command"):
         concluded(settings)
     with serving(shards):
         state = conduct(settings, signed, SCRIBE)

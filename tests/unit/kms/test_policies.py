@@ -23,7 +23,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.succession import ADDITION_DELAY_S, MAX_APART_S, Standing
 from bytewise.protocol.units import U64, Digest
 from bytewise.service.clock import ForwardClock, SystemClock
-from bytewise.service.settings import child_environment
+from bytewise.service.settings import DatabaseUrl, child_environment
 from kms.approve import approve, changes
 from kms.keyring import POLICY_HISTORY
 from kms.release import Shard
@@ -55,7 +55,7 @@ def settings(world: World, **changes: object) -> ShardSettings:
     plain = ShardSettings(
         host="127.0.0.1", port=1, folder=folder, epoch_file=world.folder / "epoch.json",
         policy_file=world.folder / "policy.json", network_file=Path("unused"),
-        database_url=f"sqlite:///{folder / 'kms.sqlite'}", channel_port=2, audits_per_epoch=9, production=False, rpc_url="http://127.0.0.1:1",
+        database_url=DatabaseUrl(f"sqlite:///{folder / 'kms.sqlite'}"), channel_port=2, audits_per_epoch=9, production=False, rpc_url="http://127.0.0.1:1",
         policy_governors=tuple(each.address for each in GOVERNORS), policy_threshold=2,
     )  # fmt: skip
     return replace(plain, **changes)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
+from bytewise.service.settings import DatabaseUrl
 from kms.approve import approve
 from kms.serve import build_desk, build_shard, open_channels
 from kms.settings import ShardSettings
@@ -90,5 +91,5 @@ def test_a_simulated_epoch_is_served_on_test_chains_alone(fresh: World) -> None:
 def test_a_database_of_another_schema_is_named(fresh: World) -> None:
     given = settings(fresh, scribe=GOVERNORS[0].address)
     assert build_desk(given, CONTRACTS, OneEpoch())
-    with pytest.raises(ConfigurationError, match="database: revision None, expected"):
-        build_desk(replace(given, database_url=f"sqlite:///{fresh.folder / 'empty.sqlite'}"), CONTRACTS, OneEpoch())
+    with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty.sqlite has no revision"):
+        build_desk(replace(given, database_url=DatabaseUrl(f"sqlite:///{fresh.folder / 'empty.sqlite'}")), CONTRACTS, OneEpoch())

@@ -9,7 +9,7 @@ import pytest
 from bytewise.protocol.errors import BadRequest, ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.secret import Secret, read_secret, write_secret
-from bytewise.service.settings import load_settings
+from bytewise.service.settings import DatabaseUrl, load_settings
 
 FIVE = U64(5)
 
@@ -148,3 +148,29 @@ def test_a_secret_does_not_show_itself() -> None:
     assert secret == Secret(b"hunter2hunter2") and secret != Secret(b"x")
     with pytest.raises(ConfigurationError):
         pickle.dumps(secret)
+
+
+@dataclass(frozen=True)
+class Keeper:
+    database_url: DatabaseUrl
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sqlite:///keeper.sqlite", "sqlite:///{folder}/keeper.sqlite"),
+        ("sqlite:///../keeper.sqlite", "sqlite:///{folder}/../keeper.sqlite"),
+        ("sqlite:////var/keeper.sqlite", "sqlite:////var/keeper.sqlite"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("sqlite://", "sqlite://"),
+        ("postgresql+psycopg://host/keeper", "postgresql+psycopg://host/keeper"),
+    ],
+)
+def test_a_relative_database_is_beside_the_file_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
+) -> None:
+    """From wherever the process is started: another database would be another log."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    loaded = load_settings(Keeper, write(tmp_path, f'database_url = "{given}"'))
+    assert loaded.database_url == meant.format(folder=tmp_path)

@@ -1,0 +1,112 @@
+"""What `python -m kms` says to who runs it, and to who supervises it, where it cannot start or do what it was asked."""
+
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.appraisal import SignedPolicy
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.settings import DatabaseUrl
+from bytewise.storage.engine import check_revision, open_database
+from chain.keys import devnet_signer
+from kms import keyring
+from kms.__main__ import main
+from kms.api import build_app, serve
+from kms.approve import approve
+from tests.unit.kms.world import World
+
+SETTINGS = """
+host = "127.0.0.1"
+port = 7001
+channel_port = 7002
+folder = "."
+epoch_file = "epoch.json"
+policy_file = "policy.json"
+network_file = "network.json"
+database_url = "sqlite:///kms.sqlite"
+audits_per_epoch = 10
+production = false
+rpc_url = "http://127.0.0.1:1"
+"""
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["kms", *words])
+    return main()
+
+
+def test_a_supervisor_can_tell_what_never_helps_from_what_may_help_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "serve.toml"
+    for command in ("serve", "erase", "wrap", "approve"):
+        assert run(monkeypatch, command, "--config", str(path)) == 64
+    path.write_text(SETTINGS.replace("channel_port", "chanel_port"))
+    assert run(monkeypatch, "serve", "--config", str(path)) == 64
+    assert "chanel_port: unknown setting; channel_port: missing" in capfd.readouterr().err
+    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    path.write_text(SETTINGS + 'wrap_command = ["false"]\nunwrap_command = ["cat"]\n')
+    assert run(monkeypatch, "wrap", "--config", str(path)) == 5
+    assert "wrap_command (false) is unavailable" in capfd.readouterr().err
+
+
+def test_a_command_that_is_none_is_asked_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["serv", "--config", "x"], ["serve"]):
+        with pytest.raises(SystemExit) as ended:
+            run(monkeypatch, *words)
+        assert ended.value.code == 64
+
+
+@pytest.mark.parametrize("port", ["taken", "65536", "-1"])
+def test_a_place_that_cannot_be_had_is_named_with_its_setting(tmp_path: Path, port: str) -> None:
+    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        number = other.getsockname()[1] if port == "taken" else int(port)
+        with pytest.raises(ConfigurationError, match=f"port: 127.0.0.1:{number}: .* and a free port"):
+            serve(build_app(None), "127.0.0.1", number, tmp_path / keyring.TLS_CERTIFICATE, tmp_path / keyring.TLS_KEY)
+
+
+@pytest.mark.parametrize("name", [keyring.TLS_KEY, keyring.TLS_CERTIFICATE])
+@pytest.mark.parametrize("how", ["missing", "altered"])
+def test_a_certificate_or_its_key_that_is_not_right_is_named(tmp_path: Path, name: str, how: str) -> None:
+    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    if how == "missing":
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_text("x")
+    with pytest.raises(ConfigurationError, match=r"tls.pem, tls.key: .*bytewise kms restore"):
+        serve(build_app(None), "127.0.0.1", 0, tmp_path / keyring.TLS_CERTIFICATE, tmp_path / keyring.TLS_KEY)
+
+
+def test_a_folder_without_its_share_is_told_how_it_gets_one(fresh: World) -> None:
+    folder = fresh.settings.shards[0].folder
+    keyring.erase_all(folder, 1)
+    with pytest.raises(ConfigurationError, match=r"share of key epoch 1: the folder has none.*kms restore.*move epoch_file away"):
+        keyring.open_share(folder, fresh.document)
+
+
+def test_nobody_is_told_to_make_a_new_database_in_place_of_the_one_that_is_lost(tmp_path: Path) -> None:
+    """A release log that begins again contradicts what the shard signed."""
+    missing = DatabaseUrl(f"sqlite:///{tmp_path / 'kms.sqlite'}")
+    with pytest.raises(ConfigurationError) as told:
+        check_revision(open_database(missing))
+    said = str(told.value)
+    assert f"{missing} has no revision, none (no such table: alembic_version): it is missing, empty" in said
+    assert "bring its newest copy back: what was signed is in it" in said
+    assert f"Only a new actor's is made, by `python -m bytewise.storage migrate --url {missing}`" in said
+
+
+def test_a_signature_that_cannot_be_written_is_no_fault_of_ours_and_loses_none_of_the_others(
+    tmp_path: Path, fresh: World
+) -> None:
+    policy, out = tmp_path / "policy.json", tmp_path / "signed.json"
+    policy.write_bytes(encode(fresh.policy))
+    approve(policy, out, devnet_signer(31337, 0))
+    with pytest.raises(ConfigurationError, match=r"nowhere/signed.json: No such file or directory: name a file in a folder"):
+        approve(policy, tmp_path / "nowhere" / "signed.json", devnet_signer(31337, 1))
+    approve(policy, out, devnet_signer(31337, 1))
+    assert len(decode(SignedPolicy, out.read_bytes()).signatures) == 2
