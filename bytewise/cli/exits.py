@@ -43,6 +43,9 @@ class Exit(enum.IntEnum):
     """Asked wrongly: an option, a file, a setting."""
 
 
+_FAILED = "Nothing changed. Look at the reason: start who was silent, or leave out who was named, and begin again with another plan file."
+
+
 def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     """The exit code of an error that ends a verb, and what to do next."""
     if isinstance(error, ProtectionMissing | SecondVote):
@@ -68,11 +71,7 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     if isinstance(error, CannotExecute):
         return Exit.UNAVAILABLE, "Is the path of the artifact right, and is there memory for the model?"
     if isinstance(error, CeremonyFailed):
-        return (
-            Exit.INCONCLUSIVE,
-            "Nothing changed. Look at the reason: start who was silent, or leave out who was named, and begin again with another "
-            "plan file.",
-        )
+        return Exit.INCONCLUSIVE, _FAILED
     if isinstance(error, SharesUnproven):
         return (
             Exit.INCONCLUSIVE,

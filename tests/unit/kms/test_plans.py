@@ -12,6 +12,7 @@ from bytewise.protocol.ceremony import Purpose
 from bytewise.protocol.errors import CeremonyFailed, ConfigurationError, MalformedValue
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64
+from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
 from kms.dkg.conduct import agreed_plan, concluded, make_plan
 from kms.settings import CeremonySettings
@@ -115,8 +116,8 @@ def test_an_entry_that_is_none_is_named(settings: CeremonySettings, content: byt
 
 def test_a_database_of_another_schema_is_named_before_anything_begins(settings: CeremonySettings, tmp_path: Path) -> None:
     _agree(settings)
-    elsewhere = replace(settings, database_url=f"sqlite:///{tmp_path / 'empty.sqlite'}")
-    with pytest.raises(ConfigurationError, match="database: revision None, expected"):
+    elsewhere = replace(settings, database_url=DatabaseUrl(f"sqlite:///{tmp_path / 'empty.sqlite'}"))
+    with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty\.sqlite has no revision"):
         concluded(elsewhere)
     migrate(elsewhere.database_url)
     with pytest.raises(CeremonyFailed, match="stands in JOINING"):
