@@ -17,6 +17,9 @@ TIMEOUT_S = 5.0
 MAX_ANSWER_BYTES = 64 * 1024
 """Most that an answer has where the caller does not say otherwise."""
 
+NO_PAGE = "status 404"
+"""What `ShardRefused` says of a shard that answers, and has nothing at this path."""
+
 _FAILURES = (
     httpcore2.ConnectionNotAvailable,
     httpcore2.NetworkError,

@@ -43,7 +43,7 @@ class Exit(enum.IntEnum):
     """Asked wrongly: an option, a file, a setting."""
 
 
-_FAILED = "Nothing changed. Look at the reason: start who was silent, or leave out who was named, and begin again with another plan file."
+_FAILED = "Nothing changed. See the reason: start who was silent, leave out who was named, begin again with another plan file."
 
 
 def exit_for(error: BytewiseError) -> tuple[Exit, str]:

@@ -10,18 +10,20 @@ from bytewise.cli.labels import warn
 from bytewise.cli.terminal import plain
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import Fault, Unavailable
+from bytewise.protocol.errors import Fault, ShardRefused, Unavailable
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys import EpochDocument, EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.suites import kind_of, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Digest
 from chain.reader import DocketReader
-from kms.shard_client import ShardClient
+from kms.shard_client import NO_PAGE, ShardClient
 
 SERVED = (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED)
 """States in which shards must answer."""
 
 _NOTHING = "nothing"
+
+_AWAITS = "serves no epoch yet: its operator puts the epoch's document at its epoch_file, and starts it again"
 
 Ask = Callable[[ShardRecord], ShardInfo]
 """What a shard says of itself; a `Fault` or `Unavailable` if it does not."""
@@ -118,7 +120,9 @@ def _said(shard: ShardRecord, epoch: int, policy: Digest, ask: Ask, chains: Sequ
     except Unavailable:
         return _NOTHING, False
     except Fault as error:
-        return f"refuses: {error}", True
+        # A shard without an epoch has no such page.
+        is_idle = isinstance(error, ShardRefused) and error.values[-1] == NO_PAGE
+        return _AWAITS if is_idle else f"refuses: {error}", True
     for wrong, says in (
         ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),
         (info.epoch != epoch, f"serves key epoch {info.epoch}"),

@@ -16,6 +16,7 @@ from bytewise.protocol.keys import EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
+from bytewise.service import telemetry
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
 from chain.access import Chain
@@ -166,6 +167,7 @@ def _ceremony(config: Path, purpose: Purpose, dry: bool) -> None:
     if dry:
         print(json.dumps(_agreed(signed.plan), indent=2))
         return
+    telemetry.configure("kms-scribe")
     migrate(settings.database_url)
     state = conduct(settings, signed, signer)
     print(json.dumps(_told(state), indent=2))

@@ -76,9 +76,14 @@ def replay(plan: Plan, log: tuple[Message, ...]) -> Ceremony:
 
 def is_complete(state: Ceremony) -> bool:
     """Whether everybody who can still speak in this phase has spoken: the scribe need not wait longer."""
+    return not silent(state)
+
+
+def silent(state: Ceremony) -> tuple[str, ...]:
+    """Addresses of the shards who can still speak in this phase and have not said all."""
     kinds = closing.EXPECTED.get(state.phase, ())
     awaited = ((seat.address, kind) for kind, seats in kinds for seat in seats(state) if seat.address not in state.lies)
-    return all(each in state.said for each in awaited)
+    return tuple(dict.fromkeys(address for address, kind in awaited if (address, kind) not in state.said))
 
 
 _STEPS: Mapping[tuple[Phase, type], Callable[[Ceremony, Message, Any], Ceremony]] = {

@@ -29,7 +29,7 @@ from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.ceremonies import Ceremonies
 from kms.curve import encode_point
-from kms.dkg.ceremony import apply, is_complete, replay
+from kms.dkg.ceremony import apply, is_complete, replay, silent
 from kms.dkg.state import Ceremony, Phase, getting, newcomers
 
 ENDED = (Phase.DONE, Phase.FAILED)
@@ -59,6 +59,7 @@ class Scribe:
         self._log = list(records.open(self.signed, b"").log)
         self.heads = list(accumulate(self._log, next_head, initial=plan.digest))
         self._lengths = dict.fromkeys(links, 0)
+        self._failed: dict[Address, str] = {}
         self.state: Ceremony = replay(plan, tuple(self._log))
 
     def run(self, phase_s: float, pause_s: float, clock: Callable[[], float], wait: Callable[[float], object]) -> Ceremony:
@@ -68,9 +69,13 @@ class Scribe:
         """
         while self.state.phase not in ENDED:
             until, phase = clock() + phase_s, self.state.phase
+            telemetry.log("kms.scribe_phase", phase=phase.name, waits_for=len(silent(self.state)), waits_s=phase_s)
             while self.state.phase is phase:
                 spoken = self.turn(until, clock)
                 if is_complete(self.state) or clock() >= until:
+                    if left := silent(self.state):
+                        urls = [seat.url for address, seat in seats(self.state.plan).items() if address in left]
+                        telemetry.log("kms.scribe_waited", phase=phase.name, silent=urls)
                     self._post(say(self._signer, self.state.id, Close(phase, self.state.head)))
                 elif not spoken:
                     wait(pause_s)
@@ -94,10 +99,18 @@ class Scribe:
             answer = link.exchange(bring(self._signer, self.signed, length, page, self.heads[length]), timeout_s)
             self._verify_same_log(address, answer)
         except BytewiseError as error:
-            telemetry.log_error("kms.scribe_exchange_failed", error, shard=address)
+            self._fails(address, error)
             return False
+        if self._failed.pop(address, None) is not None:
+            telemetry.log("kms.scribe_reached", shard=address)
         self._lengths[address] = answer.length
         return any([self._hear(address, message) for message in answer.messages])
+
+    def _fails(self, address: Address, error: BytewiseError) -> None:
+        """Says why an exchange failed, once until that changes: it is tried several times a second, for minutes."""
+        if self._failed.get(address) != str(error):
+            self._failed[address] = str(error)
+            telemetry.log_error("kms.scribe_exchange_failed", error, shard=address)
 
     def _page(self, first: int) -> tuple[Message, ...]:
         page: list[Message] = []

@@ -159,15 +159,6 @@ def test_an_epoch_is_retired_when_no_dispute_can_need_its_key_and_not_before(sit
     assert site.kms("retire", "7", *key) == Exit.USAGE
 
 
-@pytest.mark.e2e
-def test_who_is_not_the_curator_hears_that_and_of_no_fault_of_ours(site: Site) -> None:
-    site.next_epoch()
-    site.anvil.pass_time(DEVNET.times.key_retention + 1)
-    save_signer(site.folder / "other.key", signer(5))
-    assert site.kms("retire", "1", "--key", str(site.folder / "other.key")) == Exit.USAGE
-    assert f"{signer(5).address} is not the curator of this network: name the curator's key file" in site.said()
-
-
 def signatures(site: Site, document: EpochDocument, version: int, transcript: Digest) -> Signed:
     """As the shards of a ceremony sign."""
     return vouched(site.network.epochs_domain, document, site.world.signers(), version, transcript)

@@ -1,0 +1,45 @@
+"""What `bytewise kms` says to people where nothing is broken: a shard waits for its operator, a key is somebody else's."""
+
+import threading
+
+import pytest
+import uvicorn
+
+from bytewise.cli.exits import Exit
+from chain.keys import save_signer
+from chain.params import DEVNET
+from kms import keyring
+from kms.api import build_app
+from kms.intake import server_config
+from tests.devnet import signer
+from tests.unit.cli.test_kms import Site, site
+from tests.unit.kms.world import wait_until
+
+__all__ = ["site"]
+
+
+@pytest.mark.e2e
+def test_status_says_of_a_shard_that_waits_for_its_epoch_what_it_waits_for(site: Site) -> None:
+    """After every ceremony all shards do, until their operators give them the document."""
+    one = site.world.document.record.shards[0]
+    folder, (host, _, port) = site.world.settings.shards[0].folder, one.url.removeprefix("https://").partition(":")
+    config = server_config(build_app(None), host, int(port), folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started, timeout_s=20)
+        assert site.kms("status") == Exit.MISMATCH
+    finally:
+        server.should_exit = True
+        thread.join(20)
+    assert "key epoch 1: shard 1 serves no epoch yet: its operator puts the epoch's document at its epoch_file" in site.said()
+
+
+@pytest.mark.e2e
+def test_who_is_not_the_curator_hears_that_and_of_no_fault_of_ours(site: Site) -> None:
+    site.next_epoch()
+    site.anvil.pass_time(DEVNET.times.key_retention + 1)
+    save_signer(site.folder / "other.key", signer(5))
+    assert site.kms("retire", "1", "--key", str(site.folder / "other.key")) == Exit.USAGE
+    assert f"{signer(5).address} is not the curator of this network: name the curator's key file" in site.said()

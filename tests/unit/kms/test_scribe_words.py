@@ -1,0 +1,51 @@
+"""What a scribe tells the person who waits for its ceremony: where it stands, and for whom it waits; not the same twice."""
+
+from pathlib import Path
+
+import pytest
+
+from kms.dkg.ceremony import silent
+from kms.dkg.state import Phase
+from tests.unit.kms.offices import Office, Turns, offices, plan, scribe_of
+
+
+class Returning(Turns):
+    """Turns after some of which a shard is there."""
+
+    def __init__(self, shard: Office, after: int) -> None:
+        super().__init__()
+        self._shard, self._left = shard, after
+
+    def wait(self, seconds: float) -> None:
+        self._left -= 1
+        self._shard.away = self._left > 0
+        super().wait(seconds)
+
+
+def test_who_is_silent_is_named_when_the_phase_ends_and_not_at_every_try(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards, _ = offices(tmp_path, 3)
+    shards[2].away = True
+    scribe = scribe_of(tmp_path, plan(shards, 2, 3), shards)
+    turns = Turns()
+    state = scribe.run(50.0, 1.0, turns.clock, turns.wait)
+    assert state.phase is Phase.FAILED and state.reason == "2 receivers, 3 needed"
+    captured = capsys.readouterr().err
+    assert captured.count("kms.scribe_exchange_failed") == 1 and turns.clock() >= 50
+    assert f'"phase":"JOINING","silent":["{shards[2].url}"]' in captured
+    assert '"phase":"JOINING","waits_for":3,"waits_s":50.0' in captured
+
+
+def test_every_phase_is_told_when_it_begins_and_who_comes_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shards, _ = offices(tmp_path, 2)
+    shards[1].away = True
+    turns = Returning(shards[1], 3)
+    scribe = scribe_of(tmp_path, plan(shards, 2, 2), shards)
+    assert set(silent(scribe.state)) == {each.signer.address for each in shards}
+    state = scribe.run(50.0, 1.0, turns.clock, turns.wait)
+    assert state.phase is Phase.DONE and silent(state) == ()
+    captured = capsys.readouterr().err
+    for phase in (Phase.JOINING, Phase.DEALING, Phase.JUDGING, Phase.CONFIRMING):
+        assert captured.count(f'"phase":"{phase.name}","waits_for":2') == 1
+    assert captured.count("kms.scribe_reached") == 1 and "kms.scribe_waited" not in captured
