@@ -51,8 +51,11 @@ def changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
 
 
 def read_policy(path: Path) -> AppraisalPolicy:
-    """The policy of a file."""
-    return _read(AppraisalPolicy, path)
+    """The policy of a file, bare or with its signatures, as shards have it."""
+    try:
+        return _read(SignedPolicy, path).policy
+    except ConfigurationError:
+        return _read(AppraisalPolicy, path)
 
 
 def _line(entry: PlatformRule | TrustedMeasurement) -> str:

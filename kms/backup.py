@@ -31,7 +31,15 @@ from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, op
 
 NONCE_BYTES = 12
 _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\.sealed")
-_NAMES = (STORAGE_KEY, WRAPPED_KEY, accounts.SEALED_KEY, keyring.TLS_KEY, keyring.TLS_CERTIFICATE, keyring.POLICY_HISTORY)
+_NAMES = (
+    STORAGE_KEY,
+    WRAPPED_KEY,
+    accounts.SEALED_KEY,
+    keyring.TLS_KEY,
+    keyring.TLS_CERTIFICATE,
+    keyring.POLICY_HISTORY,
+    keyring.ENTRY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class Backup:
     made_at: U64
     """Unix seconds, the shard's clock."""
     files: tuple[BackupFile, ...]
-    """Keys, sealed shares, erasure statements, the newest appraisal policy."""
+    """Keys, sealed shares, erasure statements, the newest appraisal policy, the shard's public entry."""
     logs: tuple[LogMark, ...]
     """Of every key epoch with a record."""
 

@@ -35,6 +35,8 @@ _NO_SHARE = (
 _HEAD_BYTES = 12
 """Of a sealed share, stored by themselves: the nonce of the first sealer that there was."""
 TLS_KEY, TLS_CERTIFICATE = "tls.key", "tls.pem"
+ENTRY = "entry.json"
+"""What others must know of the shard, as `bytewise kms init` wrote it; public."""
 SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
 """Folder in the shard's, where a restore has its files until it knows which the chain means."""

@@ -27,7 +27,7 @@ from kms.sealing import IN_FOLDER, LIMIT_S, Sealing
 from kms.settings import ShardSettings
 
 RPC_URLS = [RPC_URL]
-SETTINGS, ENTRY, DATABASE = "serve.toml", "entry.json", "shard.sqlite"
+SETTINGS, DATABASE = "serve.toml", "shard.sqlite"
 AUDITS_PER_EPOCH = 1000
 """For a start: what it costs is one proven partial each."""
 
@@ -158,7 +158,8 @@ def init(
     address_book(network)
     account = make_folder(folder.absolute(), choices)
     print(
-        f"shard {account} in {folder}: give {folder / ENTRY} to the scribe, then python -m kms serve --config {folder / SETTINGS}"
+        f"shard {account} in {folder}: give {folder / keyring.ENTRY} to the scribe, "
+        f"then python -m kms serve --config {folder / SETTINGS}"
     )
 
 
@@ -177,7 +178,7 @@ def make_folder(folder: Path, choices: Choices) -> str:
     with _key_elsewhere(folder, choices.sealing.key_file), _becoming(folder) as draft:
         keyring.enrol(draft, choices.url, secrets.token_bytes, choices.sealing)
         entry = keyring.entry(draft, choices.url, choices.channel)
-        (draft / ENTRY).write_bytes(encode(entry))
+        (draft / keyring.ENTRY).write_bytes(encode(entry))
         (draft / SETTINGS).write_text(text)
         load_settings(ShardSettings, draft / SETTINGS)
         migrate(f"sqlite:///{draft / DATABASE}")

@@ -44,10 +44,11 @@ def print_progress(looked: Looked) -> None:
 
 def _print_rows(record: EpochRecord, rows: list[dict[str, Any]]) -> None:
     title = f"release logs of key epoch {record.epoch}, assurance {record.assurance}"
-    console, table = Console(), Table(title=title, title_justify="left")
+    # In a terminal of 80 characters nothing may be cut off: what is newest is a date.
+    console, table = Console(), Table(title=title, title_justify="left", padding=0)
     headings = ("shard", "versions", "records", "released", "refused", "without ticket", "without grounds", "newest")
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "newest" else "right")
+        table.add_column(heading, justify="left" if heading == "newest" else "right", overflow="fold")
     for row in rows:
         newest = moment(row["newest"]) if row["newest"] else ""
         cells = {**row, "versions": ", ".join(map(str, row["versions"])), "newest": newest}

@@ -10,6 +10,7 @@ from sqlalchemy import delete, update
 
 from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
+from bytewise.cli.office import moment
 from bytewise.protocol.appraisal import Role
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.encoding import encode
@@ -91,6 +92,16 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert f"opened by {VOTER.address}: {dispute}; shards [1, 2] of version 0 released, 2 are needed" in site.said()
     assert site.log("show", hex0x(other.id)) == Exit.NOT_FOUND
+
+
+@pytest.mark.e2e
+def test_a_narrow_terminal_cuts_off_no_date(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with site.world.serving(*site.shards.items()):
+        site.opened()
+        assert site.log("verify") == Exit.OK
+    said = site.said()
+    assert "…" not in said and all(part in said for part in moment(NOW).split(" ", 1))
 
 
 @pytest.mark.e2e

@@ -10,13 +10,15 @@ import pytest
 from bytewise.protocol.appraisal import SignedPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.engine import check_revision, open_database
 from chain.keys import devnet_signer
 from kms import keyring
 from kms.__main__ import main
 from kms.api import build_app, serve
-from kms.approve import approve
+from kms.approve import approve, read_policy
+from kms.backup import back_up, restore
 from tests.unit.kms.world import World
 
 SETTINGS = """
@@ -110,3 +112,23 @@ def test_a_signature_that_cannot_be_written_is_no_fault_of_ours_and_loses_none_o
         approve(policy, tmp_path / "nowhere" / "signed.json", devnet_signer(31337, 1))
     approve(policy, out, devnet_signer(31337, 1))
     assert len(decode(SignedPolicy, out.read_bytes()).signatures) == 2
+
+
+def test_what_changes_is_told_against_the_policy_that_shards_have_signed_or_bare(tmp_path: Path, fresh: World) -> None:
+    bare, signed = tmp_path / "policy.json", tmp_path / "signed.json"
+    bare.write_bytes(encode(fresh.policy))
+    approve(bare, signed, devnet_signer(31337, 0))
+    assert read_policy(signed) == read_policy(bare) == fresh.policy
+    signed.write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match=r"signed.json: .*missing fields"):
+        read_policy(signed)
+
+
+def test_a_backup_has_the_entry_without_which_the_shard_is_in_no_new_plan(tmp_path: Path, fresh: World) -> None:
+    folder, records = fresh.settings.shards[0].folder, fresh.records(1)
+    (folder / keyring.ENTRY).write_bytes(b"entry")
+    key, out = secrets.token_bytes(32), tmp_path / "shard.backup"
+    back_up(folder, out, key, records, SystemClock(), secrets.token_bytes)
+    (folder / keyring.ENTRY).unlink()
+    restore(out, key, folder, records, None)
+    assert (folder / keyring.ENTRY).read_bytes() == b"entry"
