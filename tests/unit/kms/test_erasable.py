@@ -1,9 +1,12 @@
 """Arithmetic in buffers against the same with integers, at every corner, and what it leaves of them."""
 
+from typing import Any, ClassVar
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kms import erasable
 from kms.curve import GENERATOR, ORDER
 from kms.erasable import erase, interpolate, is_canonical, times
 from kms.shares import combine_values, evaluate
@@ -49,3 +52,24 @@ def test_erasing_overwrites_the_buffer_that_others_see() -> None:
     with memoryview(secret) as view:
         erase(secret, bytearray())
         assert bytes(view) == bytes(32)
+
+
+class Seen(bytearray):
+    """A buffer that somebody keeps an eye on."""
+
+    made: ClassVar[list["Seen"]] = []
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        Seen.made.append(self)
+
+
+@pytest.mark.parametrize("value", [1, ORDER - 1, ORDER, 2**256 - 1])
+def test_nothing_that_is_made_on_the_way_is_left(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences, products and sums of secrets are as good as these."""
+    monkeypatch.setattr(erasable, "bytearray", Seen, raising=False)
+    Seen.made = []
+    assert is_canonical(buffer(value)) == (value < ORDER)
+    assert Seen.made and not any(any(each) for each in Seen.made)
+    total = interpolate({1: buffer(7), 2: buffer(ORDER - 3), 5: buffer(ORDER - 1)})
+    assert any(total) and [each for each in Seen.made if any(each)] == [total]

@@ -4,6 +4,7 @@ import fcntl
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -188,3 +189,12 @@ def test_what_a_copy_has_is_on_the_disk_before_it_says_that_it_is_whole(
     with pytest.raises(ReleaseLogBroken):
         copy.extend(paged((*logged[:2], grounded(world, logged[2], gpu=GpuUse.NONE))), DOMAIN)
     assert synced == [(copy.path.with_suffix(".contradicts").name, True)]
+
+
+def test_the_log_of_another_shard_or_epoch_is_no_copy_of_this_one(world: World, logged: Entries, copy: LogCopy) -> None:
+    """Well signed, in its place, and somebody else's: a shard that has none of its own to show."""
+    another = world.document.record.shards[1].address
+    for other in (replace(copy, shard=another), replace(copy, epoch=2)):
+        with pytest.raises(ReleaseLogBroken, match=f"record 0 is by {copy.shard} for key epoch 1"):
+            other.extend(paged(logged), DOMAIN)
+        assert other.read(DOMAIN) == ((), START) and not other.seen_at()

@@ -98,6 +98,11 @@ def test_a_shard_whose_node_fell_far_behind_records_nothing_until_it_has_caught_
     fresh.chain.facts = replace(now, timestamp=NOW - LAG_S - 1)
     with pytest.raises(TryAgain, match=f"{LAG_S + 1} s older than the newest date on record"):
         fresh.release(shard, cases[1])
+    # A refusal is a record, too.
+    expired = fresh.ticket(cases[1], expires_at=U64(now.clock))
+    with pytest.raises(TryAgain, match=f"{LAG_S + 1} s older than the newest date on record"):
+        fresh.release(shard, cases[1], ticket=expired)
+    assert len(shard.log(0).entries) == 1
     fresh.chain.facts = replace(now, timestamp=NOW - LAG_S)
     fresh.release(shard, cases[1])
     entries = shard.log(0).entries

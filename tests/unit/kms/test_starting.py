@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from bytewise.ports import Quoter
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError, MalformedValue
+from bytewise.protocol.errors import ConfigurationError, MalformedValue, StoreCorrupt
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl
+from bytewise.storage.engine import open_database, writing
+from bytewise.storage.tables_keys import ReleaseRow
 from kms.approve import approve
 from kms.serve import build_desk, build_shard, open_channels
 from kms.settings import ShardSettings
@@ -26,6 +29,14 @@ from tests.unit.kms.world import World, free_port
 def no_simulator(_platform: Path) -> Quoter:
     """Whatever is refused is refused before it is asked."""
     raise AssertionError("a quoter was made")
+
+
+def approved(world: World) -> None:
+    """The world's policy as a file that governors signed, and a chain whose time is the machine's."""
+    world.chain.facts = replace(world.chain.facts, timestamp=SystemClock().now())
+    (world.folder / "plain.json").write_bytes(encode(world.policy))
+    for governor in GOVERNORS[:2]:
+        approve(world.folder / "plain.json", world.folder / "policy.json", governor)
 
 
 def of_the_simulator(world: World, **changes: Any) -> ShardSettings:
@@ -78,10 +89,7 @@ def test_settings_of_a_shard_that_cannot_be_meant_are_refused(fresh: World, name
 
 def test_a_simulated_epoch_is_served_on_test_chains_alone(fresh: World) -> None:
     """Control: the same files on the chain that they are for."""
-    fresh.chain.facts = replace(fresh.chain.facts, timestamp=SystemClock().now())
-    (fresh.folder / "plain.json").write_bytes(encode(fresh.policy))
-    for governor in GOVERNORS[:2]:
-        approve(fresh.folder / "plain.json", fresh.folder / "policy.json", governor)
+    approved(fresh)
     real = replace(CONTRACTS, chain_id=U256(1))
     with pytest.raises(ConfigurationError, match="key epoch: simulated on chain 1"):
         build_shard(settings(fresh), real, fresh.chain)
@@ -89,7 +97,23 @@ def test_a_simulated_epoch_is_served_on_test_chains_alone(fresh: World) -> None:
 
 
 def test_a_database_of_another_schema_is_named(fresh: World) -> None:
+    approved(fresh)
     given = settings(fresh, scribe=GOVERNORS[0].address)
-    assert build_desk(given, CONTRACTS, OneEpoch())
+    empty = replace(given, database_url=DatabaseUrl(f"sqlite:///{fresh.folder / 'empty.sqlite'}"))
+    assert build_desk(given, CONTRACTS, OneEpoch()) and build_shard(given, CONTRACTS, fresh.chain)
     with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty.sqlite has no revision"):
-        build_desk(replace(given, database_url=DatabaseUrl(f"sqlite:///{fresh.folder / 'empty.sqlite'}")), CONTRACTS, OneEpoch())
+        build_desk(empty, CONTRACTS, OneEpoch())
+    with pytest.raises(ConfigurationError, match=r"database: sqlite:.*empty.sqlite has no revision"):
+        build_shard(empty, CONTRACTS, fresh.chain)
+
+
+def test_a_shard_does_not_go_on_with_a_log_that_was_tampered_with(fresh: World) -> None:
+    """It would sign records that follow what it never signed."""
+    approved(fresh)
+    fresh.chain.open(case := fresh.case())
+    fresh.release(build_shard(settings(fresh), CONTRACTS, fresh.chain), case)
+    build_shard(settings(fresh), CONTRACTS, fresh.chain)
+    with writing(open_database(settings(fresh).database_url)) as connection:
+        connection.execute(update(ReleaseRow).values(signature=bytes(65)))
+    with pytest.raises(StoreCorrupt, match="release records"):
+        build_shard(settings(fresh), CONTRACTS, fresh.chain)

@@ -83,6 +83,13 @@ def test_two_programs_of_one_tree_measure_differently(tree: Path) -> None:
     assert measure(tree, "app.__main__") != measure(tree, "app.one")
 
 
+def test_two_entries_of_the_same_modules_are_two_programs(tree: Path) -> None:
+    for name, other in (("left", "right"), ("right", "left")):
+        (tree / "app" / f"{name}.py").write_text(f"import app.{other}\n")
+    assert closure(tree, "app.left") == closure(tree, "app.right")
+    assert measure(tree, "app.left") != measure(tree, "app.right")
+
+
 def test_a_tree_without_entry_or_constraints_cannot_be_measured(tree: Path) -> None:
     with pytest.raises(ConfigurationError):
         measure(tree, "app.nothing")
