@@ -3,16 +3,20 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bytewise.protocol.ceremony import Plan
 from bytewise.protocol.ceremony_log import Complaint, Exchange, ExchangeAnswer, Judgement, say
 from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
-from bytewise.protocol.units import Blob, Digest
+from bytewise.protocol.keys import EpochOnChain
+from bytewise.protocol.suites import rebuilt_epoch
+from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 from kms import hpke
 from kms.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
 from kms.dkg import canary
+from kms.dkg.authority import Trust, verify_authority
 from kms.dkg.dealing import deal, prepare
 from kms.dkg.member import new_share
 from kms.dkg.result import result_of
@@ -20,9 +24,9 @@ from kms.dkg.scribe import epoch_document, transcript_of
 from kms.dkg.sealing import _info, seal, unseal, verify_sealed
 from kms.dkg.state import Phase
 from kms.shares import split
-from tests.unit.kms.ceremonies import Party, Town, generated, party, plan_for, seat
+from tests.unit.kms.ceremonies import KEY_EPOCHS, SCRIBE, Party, Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import HELPERS, IDENTITY
-from tests.unit.kms.offices import Office, brought, offices, plan, scribe_over
+from tests.unit.kms.offices import NO_EPOCH, Office, brought, offices, plan, scribe_over
 
 CEREMONY = Digest(b"\x0c" * 32)
 
@@ -168,6 +172,54 @@ def test_there_is_no_share_before_a_result_for_a_stranger_or_beside_its_commitme
     for state in (early.state, town.state):
         with pytest.raises(CeremonyRefused, match=f"no document in phase {state.phase.name}"):
             epoch_document(state)
+
+
+# --- what a shard takes part in ---
+
+
+class NoEpoch:
+    """A chain that has no epoch yet."""
+
+    def key_epoch(self, epoch: int) -> EpochOnChain:
+        return NO_EPOCH
+
+    def is_open_for_disputes(self, epoch: int) -> bool:
+        return False
+
+
+TRUST = Trust(31337, KEY_EPOCHS, SCRIBE.address, frozenset(), simulated=True)
+FOREIGN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "another chain": ({"chain_id": U256(1)}, {}, "is of another network"),
+    "another contract": ({"key_epochs": Address("0x" + "e2" * 20)}, {}, "is of another network"),
+    "another scribe": ({"scribe": party(9).signer.address}, {}, "not by the scribe of our settings"),
+    "another assurance": ({"assurance": "splendid"}, {}, "is splendid"),
+    "simulated in production": ({}, {"simulated": False}, "is simulated"),
+    "a key that is rebuilt": ({"epoch": U64(rebuilt_epoch(1))}, {}, "release_shares is not set"),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_shard_has_no_part_in_a_plan_that_its_operator_did_not_mean(name: str) -> None:
+    """Also where nobody asked before who keeps the plan. Control: the plan as it is."""
+    changes, otherwise, words = FOREIGN[name]
+    parties = [party(n) for n in (1, 2)]
+    sound = plan_for(parties, 2, 2)
+    assert verify_authority(sound, TRUST, parties[0].signer.address, NoEpoch()) == sound
+    with pytest.raises(CeremonyRefused, match=words):
+        verify_authority(replace(sound, **changes), replace(TRUST, **otherwise), parties[0].signer.address, NoEpoch())
+
+
+def test_every_seat_of_a_plan_is_a_part_in_it_and_nobody_else_has_one() -> None:
+    held, source = generated(2, 3)
+    heir = party(7)
+    mending = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
+    moving = plan_for([party(8), heir], 2, 2, dealers=dict(enumerate(held, start=1)), source=source)
+    for agreed, who in ((mending, heir), (mending, held[1]), (moving, held[0]), (moving, heir)):
+        with pytest.raises(CeremonyRefused, match="is NONE"):  # it is the chain that is asked next
+            verify_authority(agreed, TRUST, who.signer.address, NoEpoch())
+    for agreed, who in ((mending, held[0]), (moving, party(9))):
+        with pytest.raises(CeremonyRefused, match="has no seat for us"):
+            verify_authority(agreed, TRUST, who.signer.address, NoEpoch())
 
 
 # --- the scribe hears nobody who has another log, or speaks for others ---

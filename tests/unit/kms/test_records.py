@@ -4,7 +4,9 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import ScalarSelect, delete, insert, select, text, update
@@ -13,14 +15,15 @@ from sqlalchemy.orm import aliased
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import StoreCorrupt
 from bytewise.protocol.keys import Decision, ReleaseLog
-from bytewise.protocol.units import Digest
+from bytewise.protocol.messages import TicketKind
+from bytewise.protocol.units import U8, U16, U64, Digest
 from bytewise.service.settings import child_environment
 from bytewise.storage import releases
 from bytewise.storage.engine import open_database, writing
-from bytewise.storage.releases import ReleaseRecords
+from bytewise.storage.releases import ReleaseRecords, right_id
 from bytewise.storage.tables_keys import ReleaseRow
 from kms.policy import key_domain
-from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.memory_chain import CONTRACTS, OTHER_VOTER
 from tests.unit.kms.world import World
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -153,3 +156,16 @@ def test_releases_in_parallel_leave_one_chain_without_gap(fresh: World) -> None:
     assert failures == []
     assert fresh.records(1).verify_chain(1).next_index == len(cases)
     assert {Digest(e.record.receipt_id) for e in shard.log(0).entries} == {case.id for case in cases}
+
+
+def test_a_right_is_named_by_what_it_is_to_and_not_by_who_opens(world: World) -> None:
+    """Limits are counted by this name: what it left out, two rights would use up together."""
+    ticket = world.ticket(world.case())
+    others: tuple[dict[str, Any], ...] = (
+        {"kind": U8(TicketKind.AUDIT)}, {"subject": ticket.receipt_id}, {"round": U16(2)}, {"receipt_id": ticket.subject},
+        {"voter": OTHER_VOTER.address},
+    )  # fmt: skip
+    names = {right_id(ticket), *(right_id(replace(ticket, **changes)) for changes in others)}
+    assert len(names) == 1 + len(others)
+    again = replace(ticket, instance=Digest(bytes(32)), transport_key_hash=Digest(bytes(32)), expires_at=U64(1))
+    assert right_id(again) == right_id(ticket)

@@ -178,17 +178,20 @@ def test_who_registers_or_deposits_once_the_beacon_is_known_is_not_drawn(fresh: 
 
 
 def test_the_audit_budget_survives_a_restart_and_never_refuses_a_seat(fresh: World) -> None:
-    first, second, shard = fresh.case(1), fresh.case(2), fresh.shard(1, audits=1)
+    first, second, third = (fresh.case(seq) for seq in (1, 2, 3))
+    shard = fresh.shard(1, audits=2)
     proof = fresh.chain.anchor(first)
     ticket = fresh.ticket(first, TicketKind.AUDIT)
     fresh.release(shard, first, ticket=ticket, proof=proof)
     fresh.release(shard, first, ticket=ticket, proof=proof)  # the answer was lost: asking again costs no budget
-    restarted = fresh.shard(1, audits=1)
+    restarted = fresh.shard(1, audits=2)
     proof = fresh.chain.anchor(second)
+    fresh.release(restarted, second, ticket=fresh.ticket(second, TicketKind.AUDIT), proof=proof)
+    proof = fresh.chain.anchor(third)
     with pytest.raises(BudgetSpent):
-        fresh.release(restarted, second, ticket=fresh.ticket(second, TicketKind.AUDIT), proof=proof)
-    fresh.chain.open(second)
-    assert fresh.release(restarted, second).record.decision == Decision.RELEASED
+        fresh.release(restarted, third, ticket=fresh.ticket(third, TicketKind.AUDIT), proof=proof)
+    fresh.chain.open(third)
+    assert fresh.release(restarted, third).record.decision == Decision.RELEASED
 
 
 def test_instances_are_capped_per_seat_and_nobody_uses_up_anothers(fresh: World) -> None:
