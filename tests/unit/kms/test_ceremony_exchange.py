@@ -124,3 +124,21 @@ def refusal_of(call: Callable[[], object]) -> str:
     with pytest.raises(CeremonyRefused) as caught:
         call()
     return str(caught.value)
+
+
+def test_a_stored_log_has_no_gap_and_keeps_each_message(tmp_path: Path) -> None:
+    """The rules ask first; what is on the disk does not hang on them."""
+    shards, _ = offices(tmp_path, 2)
+    agreed, store = plan(shards, 2, 2), shards[0].ceremonies()
+    signed = announce(SCRIBE, agreed)
+    first, second = (each.exchange(brought(agreed)).messages[0] for each in shards)
+    store.open(signed, b"seed")
+    assert store.append(agreed.digest, 0, (first,)) == 1
+    with pytest.raises(LogForked, match="messages from 2 on, we have 1"):
+        store.append(agreed.digest, 2, (second,))
+    for messages in ((second,), (second, first)):
+        with pytest.raises(LogForked, match="message 0 differs"):
+            store.append(agreed.digest, 0, messages)
+    found = store.find(agreed.digest)
+    assert found is not None and found.log == (first,)
+    assert store.append(agreed.digest, 0, (first, second)) == 2
