@@ -141,4 +141,8 @@ def test_a_stored_log_has_no_gap_and_keeps_each_message(tmp_path: Path) -> None:
             store.append(agreed.digest, 0, messages)
     found = store.find(agreed.digest)
     assert found is not None and found.log == (first,)
-    assert store.append(agreed.digest, 0, (first, second)) == 2
+    ends = [sign_head(SCRIBE, signed, n, head_after(agreed.digest, (first, second)[:n])) for n in (1, 2)]
+    for end in reversed(ends):
+        assert store.append(agreed.digest, 0, (first, second)[: end.length], end) == 2
+    found = store.find(agreed.digest)
+    assert found is not None and (found.log, found.end) == ((first, second), ends[1]), "a shorter log ends nothing"

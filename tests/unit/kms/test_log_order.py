@@ -155,3 +155,13 @@ def test_a_shard_whose_own_clock_is_far_behind_says_so_and_serves_once_it_is_rig
         fresh.release(shard, case, ticket=fresh.ticket(case, expires_at=U64(NOW)))
     fresh.release(shard, case)
     assert [each.record.decided_at for each in shard.log(0).entries] == [NOW, NOW]
+
+
+def test_beside_a_date_as_far_ahead_as_is_taken_a_true_block_still_counts(fresh: World) -> None:
+    """The newest final block of an honest node is a quarter of an hour old."""
+    shard, facts, cases = fresh.shard(1), fresh.chain.facts, [fresh.case(seq) for seq in (1, 2)]
+    for case, date in zip(cases, (NOW + AHEAD_S, NOW - 900), strict=True):
+        fresh.chain.open(case)
+        fresh.chain.facts = replace(facts, timestamp=date)
+        fresh.release(shard, case)
+    assert list(out_of_order(shard.log(0).entries)) == []
