@@ -195,3 +195,52 @@ def test_who_is_alone_signals_itself_and_those_that_it_has_to_end() -> None:
     assert set(signals.values()) == {REFUSED, GONE} and set(own) == {"done"}
     signals, _ = said(head + SIGNALLED.format(fence="None"))
     assert not {REFUSED, GONE} & set(signals.values()), "without the fence none is refused (control)"
+
+
+AROUND = """
+def ended(act):
+    pid = os.fork()
+    if pid == 0:
+        act()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def of_i386():
+    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(b"\\xb8\\x14\\0\\0\\0\\xcd\\x80\\xc3")  # mov eax, 20 (getpid); int 0x80; ret
+    ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+print(json.dumps([ended(lambda: libc.syscall(0x40000000 | 39)), ended(of_i386)]))
+"""
+KILLED = -31
+
+
+@pytest.mark.e2e
+def test_who_calls_by_another_architectures_numbers_is_killed() -> None:
+    """They mean other calls than the table's: of x32 above 2^30, of i386 from 1 on. Control: nobody is without the filter, unless
+    the kernel has no such architecture."""
+    plain = said(AROUND)
+    assert plain[0] == 0 and plain[1] in (0, -11)
+    assert said("assert no_sockets(forks=True).missing == ''" + AROUND) == [KILLED, KILLED if plain[1] == 0 else plain[1]]
+
+
+OLDER = """
+os.chdir({folder!r})
+open("there", "w").close()
+{fence}
+def errors(number, *arguments):
+    ctypes.set_errno(0)
+    made = libc.syscall(number, *arguments)
+    if made > 2:
+        os.close(made)
+    return ctypes.get_errno()
+flags = (os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_CREAT, os.O_TRUNC)
+print(json.dumps([errors(435, 0, 0), [errors(2, b"there", each, 0o600) for each in flags]]))
+"""
+
+
+@pytest.mark.e2e
+def test_calls_that_the_library_makes_no_more_are_seen_all_the_same(tmp_path: Path) -> None:
+    """`open`, in whose place it calls `openat`; and `clone3`, of whose flags a filter sees nothing, is not there at all."""
+    cloned, opened = said(OLDER.format(folder=str(tmp_path), fence=""))
+    assert cloned not in (0, errno.ENOSYS, errno.EPERM) and opened == [0] * 5, "the control"
+    fence = "assert no_sockets(forks=True, writes=False).missing == ''"
+    assert said(OLDER.format(folder=str(tmp_path), fence=fence)) == [errno.ENOSYS, [0, *[errno.EPERM] * 4]]
