@@ -90,8 +90,9 @@ def test_a_value_above_the_group_order_is_no_value() -> None:
     sealed = replace(seal(CEREMONY, 1, 2, 7, key, os.urandom), enc=enc, ciphertext=Blob(ciphertext))
     with pytest.raises(DealerLied, match="its deal to 2 is no scalar"):
         unseal(CEREMONY, 1, sealed, point, key)
-    with pytest.raises(DealerLied, match="its deal to 2 does not open"):
-        unseal(CEREMONY, 2, sealed, point, key)
+    for ceremony, dealer, receiver in ((Digest(bytes(32)), 1, 2), (CEREMONY, 2, 2), (CEREMONY, 1, 3)):
+        with pytest.raises(DealerLied, match=f"its deal to {receiver} does not open"):
+            unseal(ceremony, dealer, replace(sealed, receiver=receiver), point, key)
 
 
 # --- words that have no place ---

@@ -11,8 +11,10 @@ import pytest
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.keys import SealedShare
-from bytewise.protocol.units import U64, Blob
-from kms import keyring
+from bytewise.protocol.units import U64, Blob, Digest
+from kms import accounts, keyring
+from kms.dkg import desk
+from kms.sealing import open_sealer
 from tests.dealer import DealSettings, DealShard, deal
 from tests.unit.kms.world import World
 
@@ -106,3 +108,21 @@ def test_a_document_or_certificate_that_cannot_be_read_is_named(fresh: World) ->
         keyring.load_document(document)
     with pytest.raises(ConfigurationError, match=r"tls\.pem: FileNotFoundError"):
         keyring.certificate(folder)
+
+
+def test_what_is_sealed_for_one_thing_opens_as_no_other(world: World) -> None:
+    """Shares, ML-KEM keys, the account and seeds of ceremonies lie under one key: whoever writes files could swap them."""
+    sealer = open_sealer(world.settings.shards[0].folder)
+    names = [(epoch, index) for epoch in (1, 2) for index in (1, 2)]
+    accounts_of = [accounts._bound(each.address) for each in world.document.record.shards]
+    contexts = [
+        *(keyring._bound(*each) for each in names), *(keyring._kem_bound(*each) for each in names), *accounts_of,
+        *(desk._bound(Digest(bytes([n]) * 32)) for n in (1, 2)),
+    ]  # fmt: skip
+    for own in contexts:
+        sealed = sealer.seal(b"secret", own)
+        assert sealer.open(sealed, own).reveal() == b"secret"
+        for other in set(contexts) - {own}:
+            with pytest.raises(ConfigurationError, match="does not open what it sealed"):
+                sealer.open(sealed, other)
+    assert len(set(contexts)) == len(contexts)
