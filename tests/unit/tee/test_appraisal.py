@@ -1,5 +1,6 @@
 """Evidence is accepted only if every single thing about it fits, and each refusal is its own."""
 
+import datetime
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -30,9 +31,12 @@ from bytewise.protocol.evidence import (
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence
+from bytewise.tee.dcap import verify_quote
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
+from bytewise.tee_simulated.root import ROOT_KEY, _load_key, load_root
 from bytewise.tee_simulated.td_quote import TdBody
+from bytewise.tee_simulated.x509 import Authority, revocation_list
 from tests.unit.tee.bench import CHAIN_ID, REPORT, Bench
 
 # --- time ---
@@ -68,6 +72,27 @@ def test_one_date_of_the_collateral_set_forward_is_from_the_future(bench: Bench)
     mixed = replace(bench.evidence, collateral=newer.collateral)
     with pytest.raises(EvidenceFromFuture):
         bench.appraise(encode(mixed))
+
+
+def test_a_platform_key_that_is_not_valid_yet_is_told_from_one_of_another_root(bench: Bench) -> None:
+    later = bench.quoter_at(bench.now + 1000).evidence(bench.body)
+    assert bench.evidence.collateral is not None
+    with pytest.raises(EvidenceFromFuture, match="a certificate is valid from"):
+        verify_quote(bench.policy.rules[0], later.quote, bench.evidence.collateral, bench.now)
+
+
+def test_a_revoked_authority_of_platform_keys_is_named(bench: Bench) -> None:
+    """Control: a list of the root's that names somebody else."""
+    root = Authority(load_root(bench.folder / "root"), _load_key((bench.folder / "root" / ROOT_KEY).read_bytes()))
+    start, end = (datetime.datetime.fromtimestamp(bench.now + each, datetime.UTC) for each in (0, LIFETIME_S))
+    own = bench.platform.pck_ca.certificate.serial_number
+    rule, sound = bench.policy.rules[0], bench.evidence.collateral
+    assert sound is not None
+    assert verify_quote(
+        rule, bench.evidence.quote, replace(sound, root_crl=revocation_list(root, start, end, (own + 1,))), bench.now
+    )
+    with pytest.raises(TcbRefused, match="the authority of platform keys was revoked"):
+        verify_quote(rule, bench.evidence.quote, replace(sound, root_crl=revocation_list(root, start, end, (own,))), bench.now)
 
 
 # --- what the quote says ---

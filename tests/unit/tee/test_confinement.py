@@ -267,3 +267,20 @@ class _Answering:
 def _refusing() -> _Answering:
     """That of a machine that allows nothing."""
     return _Answering(-1)
+
+
+ORPHANED = """
+def ended(parent):
+    pid = os.fork()
+    if pid == 0:
+        die_with_parent(parent(), signal.SIGKILL)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(json.dumps([ended(os.getppid), ended(os.getpid)]))
+"""
+
+
+@pytest.mark.e2e
+def test_who_comes_too_late_to_be_told_of_its_parents_end_ends_at_once() -> None:
+    """The parent may be gone before the kernel is asked; then another is the parent. Control: one that is still there."""
+    assert said(ORPHANED) == [0, -signal.SIGKILL]
