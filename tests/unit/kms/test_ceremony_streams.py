@@ -1,0 +1,122 @@
+"""Randomness of a shard in a ceremony has the name of all that it is used for: no nonce or ephemeral key is used twice."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from bytewise.protocol.errors import DealerLied, ShardLied
+from bytewise.protocol.units import Blob, Digest
+from bytewise.service.secret import Secret
+from kms.curve import GENERATOR, Rng, decode_point, encode_point
+from kms.dkg import member
+from kms.dkg.complaints import complain, judge
+from kms.dkg.sealing import seal
+from kms.dkg.state import Phase
+from kms.dkg.streams import stream
+from tests.unit.kms.ceremonies import Town, generated, party, plan_for, seat
+from tests.unit.kms.liars import ALL
+
+Name = tuple[bytes | int, ...]
+CEREMONY, OTHER = Digest(b"\x0c" * 32), Digest(b"\x0d" * 32)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> list[Name]:
+    """Of all streams that are opened from now on."""
+    seen: list[Name] = []
+
+    def watched(seed: Secret, *name: bytes | int) -> Rng:
+        seen.append(name)
+        return stream(seed, *name)
+
+    monkeypatch.setattr(member, "stream", watched)
+    return seen
+
+
+def spoken(town: Town, until: Phase) -> None:
+    """The ceremony up to a phase."""
+    while town.state.phase is not until:
+        for who in town.parties:
+            town.speak(who)
+        town.close()
+
+
+def named(names: list[Name], what: bytes, act: Callable[[], object]) -> list[Name]:
+    """The streams of one kind that an act opens."""
+    names.clear()
+    act()
+    return [each for each in names if len(each) > 1 and each[1] == what]
+
+
+def test_a_deal_is_drawn_for_this_polynomial_and_these_receivers(names: list[Name]) -> None:
+    """In another log of the ceremony, with other deal keys, nothing of it is the same."""
+    parties = [party(n) for n in (1, 2, 3)]
+    town = Town(plan_for(parties, 2, 2), parties)
+    spoken(town, Phase.DEALING)
+    who, state = parties[1].member, town.state
+    (name,) = named(names, b"deal", lambda: member.due(state, who))
+    opening = member._opening(state, who, state.plan.dealers[1])
+    assert name == (state.id, b"deal", *opening.commitments, 1, state.keys[1], 2, state.keys[2], 3, state.keys[3])
+    (polynomial,) = named(names, b"polynomial", lambda: member.due(state, who))
+    assert polynomial == (state.id, b"polynomial", 2)
+    others = replace(state, keys={**state.keys, 3: encode_point(GENERATOR)})
+    first, second = (member.due(each, who)[0] for each in (state, others))
+    assert {each.enc for each in first.sealed}.isdisjoint(each.enc for each in second.sealed)  # type: ignore[union-attr]
+
+
+def test_a_complaint_and_a_confirmation_are_drawn_for_what_they_prove(names: list[Name]) -> None:
+    parties = [party(n) for n in (1, 2, 3)]
+    parties[0].meddle = ALL["wrong share"]
+    town = Town(plan_for(parties, 2, 2), parties)
+    spoken(town, Phase.JUDGING)
+    state, victim = town.state, parties[2].member
+    (name,) = named(names, b"complaint", lambda: member.due(state, victim))
+    assert name == (state.id, b"complaint", 1, state.deals[1].sealed[2].enc)
+    spoken(town, Phase.CONFIRMING)
+    state, result = town.state, town.state.result
+    assert result is not None
+    (name,) = named(names, b"confirm", lambda: member.due(state, victim))
+    assert name == (state.id, b"confirm", result.transcript, 3)
+
+
+def test_a_hand_is_drawn_for_this_result_and_this_heir(names: list[Name]) -> None:
+    held, source = generated(2, 3)
+    heir = replace(held[0], share=None)
+    agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
+    town = Town(agreed, [*held[1:], heir])
+    spoken(town, Phase.HANDING)
+    state, result = town.state, town.state.result
+    assert result is not None and state.heir_key is not None
+    (name,) = named(names, b"hand", lambda: member.due(state, held[1].member))
+    assert name == (state.id, b"hand", result.transcript, state.heir_key)
+
+
+def test_streams_of_other_names_or_seeds_have_nothing_in_common() -> None:
+    one, other = Secret(b"\x01" * 32), Secret(b"\x02" * 32)
+    drawn = [
+        stream(*each)(64) for each in ((one, CEREMONY, b"a"), (other, CEREMONY, b"a"), (one, OTHER, b"a"), (one, CEREMONY, b"b"))
+    ]
+    blocks = [each[at : at + 32] for each in drawn for at in (0, 32)]
+    assert len(set(blocks)) == 8
+    again = stream(one, CEREMONY, b"a")
+    assert again(10) + again(54) != drawn[0] and stream(one, CEREMONY, b"a")(64) == drawn[0]
+
+
+@pytest.mark.parametrize("what", ["ceremony", "dealer", "receiver"])
+def test_a_complaint_proves_its_own_ceremony_dealer_and_receiver_alone(what: str) -> None:
+    """The same deal key in another ceremony, or another dealer's deal: its point is shown by whoever copies the complaint."""
+    secret = 424242
+    key = encode_point(GENERATOR * secret)
+    sealed = seal(CEREMONY, 1, 2, 7, key, lambda size: bytes([7]) * size)
+    polynomial = [GENERATOR * 5, GENERATOR]  # 7 at 2: a good deal
+    said = complain(CEREMONY, 1, sealed, secret, lambda size: bytes([9]) * size)
+    assert judge(CEREMONY, said, sealed, key, polynomial) is None
+    wrong = judge(CEREMONY, said, replace(sealed, ciphertext=Blob(bytes(48))), key, polynomial)
+    assert isinstance(wrong, DealerLied)
+    found = {
+        "ceremony": lambda: judge(OTHER, said, sealed, key, polynomial),
+        "dealer": lambda: judge(CEREMONY, replace(said, dealer=3), sealed, key, polynomial),
+        "receiver": lambda: judge(CEREMONY, said, replace(sealed, receiver=3), key, polynomial),
+    }[what]()
+    assert isinstance(found, ShardLied) and decode_point(said.point) == decode_point(sealed.enc) * secret
