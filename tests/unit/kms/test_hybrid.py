@@ -220,3 +220,34 @@ def test_no_single_byte_can_be_changed(at: int, value: int) -> None:
     if bytes(changed) != DATA:
         with pytest.raises(EnvelopeProofBad):
             verified(bytes(changed))
+
+
+ELSEWHERE = {
+    "context": PLACE._replace(context=Digest(b"\x09" * 32)),
+    "epoch": PLACE._replace(key_epoch=PLACE.key_epoch + 1),
+}
+
+
+@pytest.mark.parametrize("what", ["secret", "context", "epoch", "index", "share"])
+def test_a_part_is_of_one_secret_place_and_shard(what: str) -> None:
+    """What encapsulates a share comes of the PSK: without it, everybody could; and no part is good anywhere else."""
+    secret, place, key = bytes(32), ELSEWHERE.get(what, PLACE), TO.keys[0]
+    plain = hybrid._part(secret, 1, 7, key, PLACE)
+    other = hybrid._part(
+        b"\x01" * 32 if what == "secret" else secret, 2 if what == "index" else 1, 8 if what == "share" else 7, key, place
+    )
+    assert (other.kem != plain.kem) == (what != "share")
+    assert other.sealed != plain.sealed
+    assert (other.commitment != plain.commitment) == (what != "secret")
+    assert (hybrid._info(1, plain.kem, PLACE) != hybrid._info(2 if what == "index" else 1, plain.kem, place)) == (
+        what in ("context", "epoch", "index")
+    )
+    assert hybrid._info(1, plain.kem, PLACE) != hybrid._info(1, plain.kem[:-1], PLACE)
+
+
+def test_an_envelope_has_one_part_at_least_and_no_more_than_there_can_be_shards() -> None:
+    part = verified().parts[0]
+    for count in (0, MAX_SHARDS + 1):
+        with pytest.raises(MalformedValue, match=f"{count} of them"):
+            hybrid.verify_sizes([part] * count)
+    assert len(hybrid.verify_sizes([part] * MAX_SHARDS)) == MAX_SHARDS

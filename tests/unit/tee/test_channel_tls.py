@@ -13,7 +13,7 @@ from OpenSSL import SSL
 from bytewise.protocol.errors import ChannelBroken, ChannelRefused
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee.ephemeral import EphemeralKey
-from bytewise.tee.tls import TlsSession
+from bytewise.tee.tls import TlsSession, _seconds_left
 from tests.unit.tee.channels import PATIENCE_S, Task
 
 
@@ -180,3 +180,9 @@ def test_what_is_sent_to_who_is_gone_is_not_called_sent() -> None:
     with pytest.raises(ChannelBroken, match="BrokenPipeError"):
         session.write(b"x" * 2**20, until)
     session.close()
+
+
+def test_no_time_is_left_once_it_has_come() -> None:
+    assert 0 < _seconds_left(monotonic_s() + PATIENCE_S) <= PATIENCE_S
+    with pytest.raises(ChannelBroken, match="out of time"):
+        _seconds_left(monotonic_s())
