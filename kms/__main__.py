@@ -38,6 +38,10 @@ EXITS = ((StaleBackup, 6), (ConfigurationError, 64), (Unavailable, 5))
 """What an error ends the process with: the codes of `bytewise` (`bytewise.cli.exits`). Of any other it is `EXIT_BUG`."""
 
 
+EXIT_INTERRUPTED = 130
+"""After Ctrl-C, as shells have it."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -54,6 +58,9 @@ def main() -> int:
     try:
         run = {"erase": _erase, "serve": _serve, "wrap": _wrap, "approve": _approve}[given.command]
         return run(given.config)
+    except KeyboardInterrupt:
+        telemetry.log("kms.interrupted", do="the same command goes on where it was")
+        return EXIT_INTERRUPTED
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
         return next((code for kind, code in EXITS if isinstance(error, kind)), EXIT_BUG)

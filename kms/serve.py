@@ -11,8 +11,9 @@ from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.jobs import Contracts, EpochRecord
 from bytewise.protocol.keys import EpochDocument, EpochState
+from bytewise.protocol.release_log import LogHead
 from bytewise.protocol.succession import Standing, Times, first_standing
-from bytewise.protocol.units import address
+from bytewise.protocol.units import Address, address
 from bytewise.service import telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.schedule import EXIT_CLEAN, stop_on_signals
@@ -58,13 +59,14 @@ def build_shard(
     engine = open_database(settings.database_url)
     check_revision(engine)
     records = ReleaseRecords(engine, key_domain(contracts))
-    records.verify_chain(document.record.epoch)
     sealer = open_sealer(settings.folder, settings.sealing)
+    signer = accounts.signer(settings.folder, sealer)
+    _verify_own(records, document.record.epoch, signer.address)
     return Shard(
         document=document,
         share=keyring.open_share(settings.folder, document, sealer),
         find=functools.partial(keyring.find_share, settings.folder, document.record.epoch, sealer=sealer),
-        signer=accounts.signer(settings.folder, sealer),
+        signer=signer,
         contracts=contracts,
         appraisal=standing,
         view=view,
@@ -143,6 +145,16 @@ def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:
     if on_chain.state is not EpochState.NONE and on_chain.commitments != b"".join(document.commitments):
         raise StaleBackup("epoch file", f"the chain means version {on_chain.version} of the shares of key epoch {epoch}")
     return document
+
+
+def _verify_own(records: ReleaseRecords, epoch: int, shard: Address) -> LogHead:
+    """The head of the release log, if it is whole and the shard's own: one that goes on from another's is nobody's."""
+    head = records.verify_chain(epoch)
+    for signed in records.page(epoch, max(head.next_index - 1, 0)):
+        if signed.record.shard != shard:
+            why = f"has the release log of {signed.record.shard}, and the folder is of {shard}: name the database of this folder"
+            raise ConfigurationError("database_url", why)
+    return head
 
 
 def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing:

@@ -1,8 +1,12 @@
 """What `python -m kms` says to who runs it, and to who supervises it, where it cannot start or do what it was asked."""
 
+import json
 import secrets
+import signal
 import socket
+import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from bytewise.protocol.appraisal import SignedPolicy
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.clock import SystemClock
-from bytewise.service.settings import DatabaseUrl
+from bytewise.service.settings import DatabaseUrl, child_environment
 from bytewise.storage.engine import check_revision, open_database
 from chain.keys import devnet_signer
 from kms import keyring
@@ -19,7 +23,11 @@ from kms.__main__ import main
 from kms.api import build_app, serve
 from kms.approve import approve, read_policy
 from kms.backup import back_up, restore
-from tests.unit.kms.world import World
+from kms.serve import build_shard
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.test_policies import settings
+from tests.unit.kms.test_process import ROOT
+from tests.unit.kms.world import World, wait_until
 
 SETTINGS = """
 host = "127.0.0.1"
@@ -54,6 +62,22 @@ def test_a_supervisor_can_tell_what_never_helps_from_what_may_help_later(
     path.write_text(SETTINGS + 'wrap_command = ["false"]\nunwrap_command = ["cat"]\n')
     assert run(monkeypatch, "wrap", "--config", str(path)) == 5
     assert "wrap_command (false) is unavailable" in capfd.readouterr().err
+
+
+@pytest.mark.e2e
+def test_who_interrupts_a_command_sees_no_fault_of_ours_and_loses_nothing(tmp_path: Path) -> None:
+    keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    begun = tmp_path / "begun"
+    wrap = ["sh", "-c", f"touch {begun}; sleep 60"]
+    (tmp_path / "serve.toml").write_text(SETTINGS + f'wrap_command = {json.dumps(wrap)}\nunwrap_command = ["cat"]\n')
+    words = [sys.executable, "-m", "kms", "wrap", "--config", str(tmp_path / "serve.toml")]
+    process = subprocess.Popen(words, cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE)
+    wait_until(begun.exists, timeout_s=60)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and b"kms.interrupted" in said and b"Traceback" not in said
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 def test_a_command_that_is_none_is_asked_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,3 +156,18 @@ def test_a_backup_has_the_entry_without_which_the_shard_is_in_no_new_plan(tmp_pa
     (folder / keyring.ENTRY).unlink()
     restore(out, key, folder, records, None)
     assert (folder / keyring.ENTRY).read_bytes() == b"entry"
+
+
+def test_a_shard_does_not_go_on_with_the_release_log_of_another(fresh: World) -> None:
+    """Its own signatures behind another's records would look like a log that it altered."""
+    case = fresh.case()
+    fresh.chain.open(case)
+    fresh.release(fresh.shard(2), case)
+    own, other = fresh.document.record.shards[:2]
+    given = settings(fresh, policy_governors=(), policy_threshold=0)
+    (fresh.folder / "epoch.json").write_bytes(encode(fresh.document))
+    (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
+    assert build_shard(given, CONTRACTS, fresh.chain).info().index == 1
+    database = DatabaseUrl(f"sqlite:///{fresh.settings.shards[1].folder / 'kms.sqlite'}")
+    with pytest.raises(ConfigurationError, match=f"database_url: has the release log of {other.address}.* is of {own.address}"):
+        build_shard(replace(given, database_url=database), CONTRACTS, fresh.chain)
