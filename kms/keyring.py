@@ -111,7 +111,9 @@ def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Se
 
     A share from before a resharing, out of a backup for example, fits no commitments but its own.
     """
-    problem = ConfigurationError(f"share of key epoch {epoch}", f"the folder has none: {_NO_SHARE}")
+    erased = [path.name for path in folder.glob(f"erasure-{epoch}-v*-none.json")]
+    why = f"it was erased, as {erased[0]} says, and does not come back" if erased else _NO_SHARE
+    problem = ConfigurationError(f"share of key epoch {epoch}", f"the folder has none: {why}")
     sealer = sealer or open_sealer(folder)
     for path in _share_files(folder, epoch):
         try:

@@ -15,6 +15,7 @@ from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.network import Network
 from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import Digest, hex0x
 from chain.access import Chain
 from kms.log_copy import LogCopy, copies_in
 from kms.log_holders import SharesHistory
@@ -69,6 +70,9 @@ def verify(
     court = court_of(known)
     found = judged(looked, court, tell if rpc else _tell_nobody)
     print_found(record, found, court.failure, output)
+    others = sorted({each.record.epoch for each in book.epochs} - {record.epoch})
+    if others and not epoch:
+        typer.echo(f"not looked at, for this is the newest key epoch: {others}; --epoch names one of them", err=True)
     raise typer.Exit(worst([court.exit, *(code for each in found for code in each.exits)]))
 
 
@@ -87,20 +91,45 @@ def show(
     under several of its own. Where shards released to several seats that many together, it says so: they would have to collude.
     In a key epoch whose key enclaves rebuild, a share opens every receipt, whichever it was released for.
 
+    A receipt is of one key epoch: without `--epoch` that in whose copies it has a record, else the newest.
+
     Exit codes: 0 shown, 3 whether it was opened cannot be told from these copies, 4 not opened and no record of this receipt,
     5 the node does not answer, 64 asked wrongly, or no copies: run `bytewise kms log verify` first.
     """
     book, wanted = address_book(network), receipt_argument(receipt)
-    record = _epoch(book, epoch)
+    found, unread = _copies_with(book, logs, wanted)
+    record = _epoch(book, epoch or found)
     history = known_of(book, record, _client(book, rpc)).history
     kept = list(_kept(book, history, record.epoch, logs))
     if not any(each.seen_at or each.entries for each in kept):
-        raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: `bytewise kms log verify` fetches them")
+        do = "`bytewise kms log verify` fetches them; --epoch names another"
+        raise ConfigurationError(str(logs), f"has no log of key epoch {record.epoch}: {do}")
     story = story_of(wanted, history, kept, is_rebuilt(record.epoch))
     print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)
-    if story.untold:
+    elsewhere = unread if not (epoch or found) else []
+    if elsewhere:
+        do = "fetch their logs (`verify --epoch`), or name the receipt's own (its `keyEpoch`) by --epoch"
+        typer.echo(f"cannot tell: the receipt may be of key epoch {elsewhere}, of which there is no copy; {do}", err=True)
+    if story.untold or elsewhere:
         raise typer.Exit(Exit.INCONCLUSIVE)
     raise typer.Exit(Exit.OK if story.records else Exit.NOT_FOUND)
+
+
+def _copies_with(book: Network, logs: Path, receipt: Digest) -> tuple[int, list[int]]:
+    """The key epoch in whose copies a receipt is named, 0 if in none; and those of which there is no copy.
+
+    Nothing is verified here: it only says where to look.
+    """
+    unread: list[int] = []
+    named, wanted = 0, hex0x(receipt).encode()
+    for epoch in sorted(each.record.epoch for each in book.epochs):
+        copies = [each for each in copies_in(logs, epoch) if each.path.is_file()]
+        if any(wanted in each.path.read_bytes() for each in copies):
+            named = epoch
+        # Of a shard that released nothing there is only when its log was read.
+        if not copies and not any(logs.glob(f"releases-{epoch}-0x*.seen")):
+            unread.append(epoch)
+    return named, unread
 
 
 def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iterator[Kept]:

@@ -95,6 +95,31 @@ def test_who_opened_a_receipt_when_why_and_under_which_evidence(site: Site) -> N
 
 
 @pytest.mark.e2e
+def test_a_receipt_is_found_in_the_key_epoch_that_it_is_of_whichever_is_the_newest(site: Site) -> None:
+    """After a rotation the copies of the epoch before tell of it, and nobody says of it that it was not opened."""
+    newer = replace(site.world.document, record=replace(site.world.document.record, epoch=U64(2)))
+    with site.world.serving(*site.shards.items()):
+        case, other = site.opened(), site.world.case(2)
+        assert site.log("verify") == Exit.OK
+        (site.folder / "network.json").write_bytes(encode(replace(NETWORK, epochs=(site.world.document, newer))))
+        site.said()
+        assert site.log("show", hex0x(case.id)) == Exit.OK
+        assert f"opened by {VOTER.address}" in site.said()
+        assert site.log("show", hex0x(other.id)) == Exit.USAGE
+        assert "has no log of key epoch 2: `bytewise kms log verify` fetches them; --epoch names another" in " ".join(
+            site.said().split()
+        )
+        assert site.log("verify") == Exit.OK
+        assert "not looked at, for this is the newest key epoch: [1]; --epoch names one of them" in site.said()
+    assert (site.log("show", hex0x(case.id)), site.log("show", hex0x(other.id))) == (Exit.OK, Exit.NOT_FOUND)
+    for path in (site.folder / "logs").glob("releases-1-*"):
+        path.unlink()
+    site.said()
+    assert site.log("show", hex0x(case.id)) == Exit.INCONCLUSIVE
+    assert "the receipt may be of key epoch [1], of which there is no copy" in site.said()
+
+
+@pytest.mark.e2e
 def test_a_narrow_terminal_cuts_off_no_date(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with site.world.serving(*site.shards.items()):

@@ -113,6 +113,9 @@ def test_a_folder_without_its_share_is_told_how_it_gets_one(fresh: World) -> Non
     keyring.erase_all(folder, 1)
     with pytest.raises(ConfigurationError, match=r"share of key epoch 1: the folder has none.*kms restore.*move epoch_file away"):
         keyring.open_share(folder, fresh.document)
+    (folder / "erasure-1-v0-none.json").write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=r"the folder has none: it was erased, as erasure-1-v0-none.json says"):
+        keyring.open_share(folder, fresh.document)
 
 
 def test_nobody_is_told_to_make_a_new_database_in_place_of_the_one_that_is_lost(tmp_path: Path) -> None:
