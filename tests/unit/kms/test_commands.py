@@ -16,7 +16,8 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl, child_environment
-from bytewise.storage.engine import check_revision, open_database
+from bytewise.storage.__main__ import main as migrate_main
+from bytewise.storage.engine import HEAD, check_revision, open_database
 from chain.keys import devnet_signer
 from kms import keyring
 from kms.__main__ import main
@@ -174,3 +175,13 @@ def test_a_shard_does_not_go_on_with_the_release_log_of_another(fresh: World) ->
     database = DatabaseUrl(f"sqlite:///{fresh.settings.shards[1].folder / 'kms.sqlite'}")
     with pytest.raises(ConfigurationError, match=f"database_url: has the release log of {other.address}.* is of {own.address}"):
         build_shard(replace(given, database_url=database), CONTRACTS, fresh.chain)
+
+
+def test_a_database_that_cannot_be_made_is_named_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, nowhere = (f"sqlite:///{tmp_path / name / 'kms.sqlite'}" for name in ("", "nowhere"))
+    monkeypatch.setattr(sys, "argv", ["storage", "migrate", "--url", made, "--url", nowhere])
+    assert migrate_main() == 64
+    assert "database: does not open: make the folder of its file" in capsys.readouterr().err
+    assert check_revision(open_database(made)) == HEAD
