@@ -5,15 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import DealerLied, ShardLied
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
-from kms.curve import GENERATOR, Rng, decode_point, encode_point
-from kms.dkg import member
+from kms.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
+from kms.dkg import canary, member
 from kms.dkg.complaints import complain, judge
+from kms.dkg.dealing import commitment_digest, prepare
+from kms.dkg.result import result_of
 from kms.dkg.sealing import seal
 from kms.dkg.state import Phase
 from kms.dkg.streams import stream
+from kms.schnorr import knows_log
 from tests.unit.kms.ceremonies import Town, generated, party, plan_for, seat
 from tests.unit.kms.liars import ALL
 
@@ -120,3 +124,55 @@ def test_a_complaint_proves_its_own_ceremony_dealer_and_receiver_alone(what: str
         "receiver": lambda: judge(CEREMONY, said, replace(sealed, receiver=3), key, polynomial),
     }[what]()
     assert isinstance(found, ShardLied) and decode_point(said.point) == decode_point(sealed.enc) * secret
+
+
+# --- digests that everybody computes again ---
+
+POINTS = tuple(encode_point(GENERATOR * n) for n in (3, 5, 7))
+SCALARS = tuple(Blob(bytes([n]) * 32) for n in (1, 2, 3))
+
+
+def test_a_commitment_is_to_every_member_of_its_opening() -> None:
+    """What it left out a dealer could choose after it has seen the others' commitments."""
+    said = (CEREMONY, 1, POINTS[:2], *SCALARS[:2])
+    others = [
+        (OTHER, 1, POINTS[:2], *SCALARS[:2]), (CEREMONY, 2, POINTS[:2], *SCALARS[:2]), (CEREMONY, 1, POINTS[1:], *SCALARS[:2]),
+        (CEREMONY, 1, POINTS[:1], *SCALARS[:2]), (CEREMONY, 1, POINTS, *SCALARS[:2]), (CEREMONY, 1, POINTS[:2], *SCALARS[1:]),
+        (CEREMONY, 1, POINTS[:2], SCALARS[0], SCALARS[2]), (CEREMONY, 1, POINTS[:2], SCALARS[2], SCALARS[1]),
+    ]  # fmt: skip
+    digests = [commitment_digest(*each) for each in (said, *others)]
+    assert len(set(digests)) == len(digests)
+    # Nor can a commitment pass for the first part of the proof behind it.
+    assert commitment_digest(CEREMONY, 1, (POINTS[0], SCALARS[0]), SCALARS[1], SCALARS[2]) not in digests
+
+
+def test_a_transcript_is_of_log_polynomials_and_plan() -> None:
+    """Who signs it signs all that the ceremony did until then."""
+    parties = [party(n) for n in (1, 2)]
+    agreed = plan_for(parties, 2, 2)
+    rows = {1: (GENERATOR * 3, GENERATOR * 5), 2: (GENERATOR * 7, GENERATOR * 11)}
+    plain = result_of(agreed, CEREMONY, rows, {})
+    assert result_of(agreed, CEREMONY, rows, {}) == plain
+    for head, polynomials in ((OTHER, rows), (CEREMONY, {**rows, 2: (GENERATOR * 7, GENERATOR * 13)}), (CEREMONY, {1: rows[1]})):
+        assert result_of(agreed, head, polynomials, {}).transcript != plain.transcript
+    assert canary.base(plain.transcript) != canary.base(CEREMONY)
+
+
+@pytest.mark.parametrize("what", ["ceremony", "dealer", "threshold", "commitments"])
+def test_a_dealers_proof_is_good_for_its_own_deal_alone(what: str) -> None:
+    opening = prepare(CEREMONY, 1, 42, 2, lambda size: bytes([3]) * size)
+    e, f = decode_scalar(opening.e), decode_scalar(opening.f)
+    statement = [CEREMONY, 1, 2, *opening.commitments]
+    point = decode_point(opening.commitments[0])
+    assert knows_log(Label.CEREMONY_KNOWLEDGE, point, e, f, *statement)
+    match what:
+        case "ceremony":
+            statement[0] = OTHER
+        case "dealer":
+            statement[1] = 2
+        case "threshold":
+            statement[2] = 3
+        case _:
+            statement[4] = POINTS[2]
+    assert not knows_log(Label.CEREMONY_KNOWLEDGE, point, e, f, *statement)
+    assert not knows_log(Label.CEREMONY_EPHEMERAL, point, e, f, CEREMONY, 1, 2, *opening.commitments)
