@@ -7,6 +7,7 @@ import pytest
 
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors import DealerLied, ShardLied
+from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob, Digest
 from bytewise.service.secret import Secret
 from kms.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
@@ -67,6 +68,13 @@ def test_a_deal_is_drawn_for_this_polynomial_and_these_receivers(names: list[Nam
     others = replace(state, keys={**state.keys, 3: encode_point(GENERATOR)})
     first, second = (member.due(each, who)[0] for each in (state, others))
     assert {each.enc for each in first.sealed}.isdisjoint(each.enc for each in second.sealed)  # type: ignore[union-attr]
+
+
+def test_each_key_that_a_shard_joins_with_has_a_stream_of_its_own(names: list[Name]) -> None:
+    parties = [party(n) for n in (1, 2)]
+    town = Town(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
+    assert named(names, b"kem key", lambda: member.due(town.state, parties[0].member)) == [(town.state.id, b"kem key")]
+    assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
 
 
 def test_a_complaint_and_a_confirmation_are_drawn_for_what_they_prove(names: list[Name]) -> None:
