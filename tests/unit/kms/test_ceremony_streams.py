@@ -71,7 +71,7 @@ def test_a_deal_is_drawn_for_this_polynomial_and_these_receivers(names: list[Nam
 
 
 def test_each_key_that_a_shard_joins_with_has_a_stream_of_its_own(names: list[Name]) -> None:
-    parties = [party(n) for n in (1, 2)]
+    parties = [party(n) for n in (1, 2, 3)]
     town = Town(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
     assert named(names, b"kem key", lambda: member.due(town.state, parties[0].member)) == [(town.state.id, b"kem key")]
     assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
