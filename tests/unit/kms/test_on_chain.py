@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors import ConfigurationError, NoKey
+from bytewise.protocol.errors import ConfigurationError, NoKey, TryAgain
 from bytewise.protocol.keys import ReleaseLog
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.release_log import START, verify_log
@@ -84,6 +84,8 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
     assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).drawing is None
     unknown = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0)
     assert unknown.case is None
+    with pytest.raises(TryAgain, match="no key epoch 9 at block"):
+        view.read(on_chain.ticket(TicketKind.AUDIT, key_epoch=U64(9)), 0)
 
 
 @pytest.mark.e2e

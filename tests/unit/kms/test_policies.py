@@ -274,3 +274,12 @@ def test_a_clock_that_was_ahead_once_stays_there_and_says_so() -> None:
     clock = ForwardClock(Steps(100, 9_000, 105, 110, 8_950, 120), told.append)
     assert [clock.now() for _ in range(6)] == [100, 9_000, 9_000, 9_000, 9_000, 9_000]
     assert told == [8_895, 8_880]
+
+
+def test_a_policy_file_that_is_not_there_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"policy\.json: No such file"):
+        approve(tmp_path / "policy.json", tmp_path / "signed.json", GOVERNORS[0])
+    (tmp_path / "policy.json").write_bytes(b"{}")
+    with pytest.raises(ConfigurationError, match=r"policy\.json"):
+        approve(tmp_path / "policy.json", tmp_path / "signed.json", GOVERNORS[0])
+    assert [each.name for each in tmp_path.iterdir()] == ["policy.json"]
