@@ -142,11 +142,10 @@ SCALARS = tuple(Blob(bytes([n]) * 32) for n in (1, 2, 3))
 
 def test_a_commitment_is_to_every_member_of_its_opening() -> None:
     """What it left out a dealer could choose after it has seen the others' commitments."""
-    said = (CEREMONY, 1, POINTS[:2], *SCALARS[:2])
-    others = [
-        (OTHER, 1, POINTS[:2], *SCALARS[:2]), (CEREMONY, 2, POINTS[:2], *SCALARS[:2]), (CEREMONY, 1, POINTS[1:], *SCALARS[:2]),
-        (CEREMONY, 1, POINTS[:1], *SCALARS[:2]), (CEREMONY, 1, POINTS, *SCALARS[:2]), (CEREMONY, 1, POINTS[:2], *SCALARS[1:]),
-        (CEREMONY, 1, POINTS[:2], SCALARS[0], SCALARS[2]), (CEREMONY, 1, POINTS[:2], SCALARS[2], SCALARS[1]),
+    said = (CEREMONY, 1, POINTS[:2], SCALARS[0], SCALARS[1])
+    others: list[tuple[Digest, int, tuple[Blob, ...], Blob, Blob]] = [
+        (OTHER, *said[1:]), (CEREMONY, 2, *said[2:]), (CEREMONY, 1, POINTS[1:], *said[3:]), (CEREMONY, 1, POINTS[:1], *said[3:]),
+        (CEREMONY, 1, POINTS, *said[3:]), (*said[:3], SCALARS[2], SCALARS[1]), (*said[:4], SCALARS[2]),
     ]  # fmt: skip
     digests = [commitment_digest(*each) for each in (said, *others)]
     assert len(set(digests)) == len(digests)
@@ -170,7 +169,7 @@ def test_a_transcript_is_of_log_polynomials_and_plan() -> None:
 def test_a_dealers_proof_is_good_for_its_own_deal_alone(what: str) -> None:
     opening = prepare(CEREMONY, 1, 42, 2, lambda size: bytes([3]) * size)
     e, f = decode_scalar(opening.e), decode_scalar(opening.f)
-    statement = [CEREMONY, 1, 2, *opening.commitments]
+    statement: list[bytes | int] = [CEREMONY, 1, 2, *opening.commitments]
     point = decode_point(opening.commitments[0])
     assert knows_log(Label.CEREMONY_KNOWLEDGE, point, e, f, *statement)
     match what:
