@@ -15,7 +15,7 @@ from kms.dkg import canary, member
 from kms.dkg.complaints import complain, judge
 from kms.dkg.dealing import commitment_digest, prepare
 from kms.dkg.result import result_of
-from kms.dkg.sealing import seal
+from kms.dkg.sealing import handing, seal
 from kms.dkg.state import Phase
 from kms.dkg.streams import stream
 from kms.schnorr import knows_log
@@ -163,6 +163,7 @@ def test_a_transcript_is_of_log_polynomials_and_plan() -> None:
     for head, polynomials in ((OTHER, rows), (CEREMONY, {**rows, 2: (GENERATOR * 7, GENERATOR * 13)}), (CEREMONY, {1: rows[1]})):
         assert result_of(agreed, head, polynomials, {}).transcript != plain.transcript
     assert canary.base(plain.transcript) != canary.base(CEREMONY)
+    assert len({handing(CEREMONY, CEREMONY), handing(CEREMONY, OTHER), handing(OTHER, CEREMONY)}) == 3
 
 
 @pytest.mark.parametrize("what", ["ceremony", "dealer", "threshold", "commitments"])
