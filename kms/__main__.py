@@ -4,7 +4,8 @@ ADR 176 is sealed; both files are wiped), and `approve` (a governor's signature 
 makes a shard's folder and its settings.
 
 Exit codes: 0 done, or stopped by a signal; 5 a node or the key service does not answer: the same command may succeed later;
-6 refused, for it would harm; 64 asked wrongly: the same command never succeeds; 70 we are wrong."""
+6 refused, for it would harm; 64 asked wrongly: a setting, a file, or
+another process in the folder must change first; 70 we are wrong; 130 interrupted."""
 
 import argparse
 import sys

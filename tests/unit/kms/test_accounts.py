@@ -14,7 +14,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
+from bytewise.service.schedule import EXIT_CLEAN
 from bytewise.service.secret import write_secret
 from kms import accounts, backup, keyring, tenancy
 from kms.accounts import OPEN_KEY, SEALED_KEY, SealedAccount
@@ -173,7 +173,7 @@ def test_one_process_at_a_time_wraps(fresh: World, monkeypatch: pytest.MonkeyPat
     key = as_before(folder)
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(config(fresh, 1))])
     with tenancy.alone(folder):
-        assert kms.__main__.main() == EXIT_BUG
+        assert kms.__main__.main() == 64
         assert (folder / OPEN_KEY).exists() and not (folder / SEALED_KEY).exists()
     assert kms.__main__.main() == EXIT_CLEAN
     assert accounts.signer(folder).secret == key
