@@ -119,7 +119,8 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
         "another dealer than the chain's": plan(shards, 2, 2, dealers=numbered([shards[0], stranger]), source=source),
         "another key": plan(shards, 2, 2, dealers=numbered(shards), source=other_key),
         "a new key for an epoch that has one": plan(shards, 2, 2),
-        "our seat with another certificate": replace(same, dealers=seats, receivers=seats),
+        "our seat as a dealer with another certificate": replace(same, dealers=seats),
+        "our seat as a receiver with another certificate": replace(same, receivers=seats),
     }
 
 
