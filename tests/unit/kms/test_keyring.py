@@ -126,3 +126,16 @@ def test_what_is_sealed_for_one_thing_opens_as_no_other(world: World) -> None:
             with pytest.raises(ConfigurationError, match="does not open what it sealed"):
                 sealer.open(sealed, other)
     assert len(set(contexts)) == len(contexts)
+
+
+@pytest.mark.parametrize("name", ["share-1.json", "share-1.draft", "share-1-0a1b.draft", "kem-1-0a1b.sealed", "kem-1-0a1b.draft"])
+def test_what_a_restore_or_a_crash_left_of_shares_goes_with_them(fresh: World, name: str) -> None:
+    """With its file's name a draft opens, and so does the copy of a restore that died."""
+    folder = fresh.settings.shards[0].folder
+    restoring = folder / keyring.RESTORING
+    restoring.mkdir()
+    left = [restoring / name, *([folder / name] if name.endswith(".draft") else [])]
+    for path in left:
+        path.write_bytes(b"sealed")
+    keyring.erase_all(folder, 1)
+    assert not any(path.exists() for path in left) and not list(folder.glob("share-1*"))
