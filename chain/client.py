@@ -31,6 +31,10 @@ def reading_answer(what: str) -> Iterator[None]:
         raise TryAgain("chain", f"{what}: broken answer ({type(error).__name__})") from error
 
 
+class OtherChain(ConfigurationError):
+    """The node is on another chain than who asks it."""
+
+
 class Block(NamedTuple):
     """A block's header, as far as we need it."""
 
@@ -175,7 +179,7 @@ class ChainClient:
         with reading_answer("eth_chainId"):
             found = quantity(raw)
         if found != self.chain_id:
-            raise ConfigurationError("chain", f"the node is on chain {found}, not {self.chain_id}")
+            raise OtherChain("chain", f"the node is on chain {found}, not {self.chain_id}")
         self._checked = True
 
     def _request(self, method: str, params: Sequence[Any]) -> Any:

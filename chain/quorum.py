@@ -8,12 +8,12 @@ settings: a URL may hold a key.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, NoAgreement, RpcRefused, Unavailable
+from bytewise.protocol.errors import BytewiseError, ChainReverted, ConfigurationError, NoAgreement, RpcRefused, Unavailable
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from chain.artifacts import Log, View
-from chain.client import Block, ChainClient, Inclusion, at_hash
+from chain.client import Block, ChainClient, Inclusion, OtherChain, at_hash
 from chain.rest import Rest
 
 T = TypeVar("T")
@@ -152,12 +152,12 @@ class QuorumClient:
     def _agreed(self, what: str, ask: Callable[[ChainClient], T], key: Callable[[T], Any] = lambda value: value) -> list[T]:
         """Values of the first quorum whose keys are equal; their common refusal, raised; or `NoAgreement`."""
         said: dict[int, Said[T]] = {}
-        silent: dict[int, str] = {}
+        silent: dict[int, BytewiseError] = {}
         for rest in self._order():
             try:
                 said[rest.place] = rest.ask(lambda node: _hear(node, ask, key))
             except (Unavailable, ConfigurationError) as error:
-                silent[rest.place] = type(error).__name__
+                silent[rest.place] = error
                 continue
             alike = [each for each in said.values() if each.key == said[rest.place].key]
             if len(alike) == self._quorum:
@@ -166,23 +166,30 @@ class QuorumClient:
                     raise alike[0].refusal
                 return [each.value for each in alike]  # type: ignore[misc]
         self._report(what, list(said) if len(said) >= self._quorum else [])
-        raise NoAgreement(what, self._quorum, _who(said, silent))
+        raise self._disagreement(what, said, silent)
 
     def _each(self, what: str, ask: Callable[[ChainClient], T], least: int = 0) -> list[T]:
         """Answers of all endpoints that are awake, and of resting ones if those are too few; `NoAgreement` below a quorum, or
         below `least`."""
         heard: list[T] = []
-        silent: dict[int, str] = {}
+        silent: dict[int, BytewiseError] = {}
         for rest in self._order():
             if rest.rests and len(heard) >= self._quorum:
                 break
             try:
                 heard.append(rest.ask(ask))
             except (Unavailable, ConfigurationError) as error:
-                silent[rest.place] = type(error).__name__
+                silent[rest.place] = error
         if len(heard) < (least or self._quorum):
-            raise NoAgreement(what, self._quorum, _who({}, silent))
+            raise self._disagreement(what, {}, silent)
         return heard
+
+    def _disagreement(self, what: str, said: Mapping[int, Said[Any]], silent: Mapping[int, BytewiseError]) -> BytewiseError:
+        """`NoAgreement`, unless a quorum is on another chain: then that is the error, as with one endpoint."""
+        elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
+        if len(elsewhere) >= self._quorum:
+            return elsewhere[0]
+        return NoAgreement(what, self._quorum, _who(said, {place: type(each).__name__ for place, each in silent.items()}))
 
     def _order(self) -> list[Rest]:
         """Who is awake first, the quicker before the slower: a slow endpoint is waited for only where it is needed."""

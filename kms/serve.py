@@ -11,7 +11,6 @@ from bytewise.protocol.appraisal import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
 from bytewise.protocol.jobs import Contracts, EpochRecord
 from bytewise.protocol.keys import EpochDocument, EpochState
-from bytewise.protocol.release_log import LogHead
 from bytewise.protocol.succession import Standing, Times, first_standing
 from bytewise.protocol.units import Address, address
 from bytewise.service import telemetry
@@ -147,14 +146,13 @@ def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:
     return document
 
 
-def _verify_own(records: ReleaseRecords, epoch: int, shard: Address) -> LogHead:
-    """The head of the release log, if it is whole and the shard's own: one that goes on from another's is nobody's."""
+def _verify_own(records: ReleaseRecords, epoch: int, shard: Address) -> None:
+    """That the release log is whole and the shard's own: one that goes on from another's is nobody's."""
     head = records.verify_chain(epoch)
     for signed in records.page(epoch, max(head.next_index - 1, 0)):
         if signed.record.shard != shard:
             why = f"has the release log of {signed.record.shard}, and the folder is of {shard}: name the database of this folder"
             raise ConfigurationError("database_url", why)
-    return head
 
 
 def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing:

@@ -14,6 +14,7 @@ from bytewise.protocol.units import ZERO_ADDRESS
 from bytewise.service.clock import SystemClock
 from chain.access import Chain
 from chain.book import verify_code
+from chain.client import OtherChain
 from chain.dealings import dealings
 from chain.reader import DocketReader
 from kms.log_copy import LogCopy, client_of, pages_of
@@ -102,10 +103,13 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
 
 
 def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """The same; by the book, and with the reason, where the chain cannot be asked. A label in doubt is still an error."""
+    """The same; by the book, and with the reason, where the chain cannot be asked.
+
+    A label in doubt is still an error, and so is a node on another chain: if the book is wrong, no signature fits its shard.
+    """
     try:
         return known_of(book, record, client)
-    except _LabelInDoubt:
+    except (_LabelInDoubt, OtherChain):
         raise
     except (ConfigurationError, Fault, Unavailable) as error:
         return Known(history_in(book, record), failure=error)

@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.protocol.errors import ChainReverted, NoAgreement, RpcRefused, TryAgain
 from chain.artifacts import Reason, interface
-from chain.client import ChainClient
+from chain.client import ChainClient, OtherChain
 from chain.fees import fees_at
 from chain.rest import FIRST_REST_S, LONGEST_REST_S, Rest
 from chain.transactions import Call, sign
@@ -114,7 +114,10 @@ def test_a_node_of_another_chain_is_no_endpoint(square: Square) -> None:
     square.endpoints[0].change = lies("eth_chainId", lambda result: "0x5")
     assert square.everything(square.chain) == square.everything(square.alone)
     square.endpoints[1].change = lies("eth_chainId", lambda result: "0x5")
-    with pytest.raises(NoAgreement, match="endpoint 0: ConfigurationError; endpoint 1: ConfigurationError"):
+    with pytest.raises(OtherChain, match="the node is on chain 5, not 31337"):
+        square.client().head()
+    square.endpoints[1].change = lies("eth_chainId", lambda result: "none")
+    with pytest.raises(NoAgreement, match="endpoint 0: OtherChain; endpoint 1: "):
         square.client().head()
 
 

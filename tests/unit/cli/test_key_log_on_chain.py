@@ -9,7 +9,7 @@ from bytewise.cli.__main__ import main
 from bytewise.cli.exits import Exit
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.units import U256, hex0x
 from bytewise.service.clock import SystemClock
 from chain.book import write_network
 from chain.dealings import dealings
@@ -96,3 +96,24 @@ def test_under_a_label_that_chain_and_book_do_not_share_nothing_is_told(site: Si
         assert site.kms("log", *verb, *copies) == Exit.USAGE
         said = site.said()
         assert "is sev-snp in the book, simulated on the chain: get the new book" in said and "shows no log" not in said
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_where_book_and_node_are_of_two_chains_no_shard_is_accused(site: Site, nodes: int) -> None:
+    """Signatures are of one chain: under the book of another none is of its shard. Control: so it is without a node."""
+    case, client = site.world.case(), site.anvil.client
+    site.world.chain.open(case)
+    site.world.chain.facts = replace(site.world.chain.facts, timestamp=client.head().timestamp)
+    shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
+    for _, shard in shards[:2]:
+        site.world.release(shard, case)
+    write_network(site.folder / "network.json", replace(site.network, chain_id=U256(31338)))
+    verify = ["kms", "log", "verify", "--network", str(site.folder / "network.json"), "--logs", str(site.folder / "logs")]
+    # A quorum is of different endpoints.
+    names = [site.anvil.url, site.anvil.url.replace("127.0.0.1", "localhost")][:nodes]
+    with site.world.serving(*shards):
+        assert main([*verify, *(word for each in names for word in ("--rpc", each))]) == Exit.USAGE
+        said = site.said()
+        assert "the node is on chain 31337, not 31338" in said and "shard 1" not in said
+        assert main(verify) == Exit.MISMATCH
