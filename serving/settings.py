@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
+from bytewise.service.settings import DatabaseUrl
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class Limits:
 class OperatorSettings:
     """The whole file."""
 
-    database_url: str
+    database_url: DatabaseUrl
     """`sqlite:///FILE` or `postgresql+psycopg://…`, migrated by the starter."""
     listen: Listen
     model: Model

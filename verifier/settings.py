@@ -9,6 +9,7 @@ from bytewise.protocol.decide_audits import WatchPolicy
 from bytewise.protocol.decide_demands import DemandPolicy
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
+from bytewise.service.settings import DatabaseUrl
 
 
 class Role(enum.StrEnum):
@@ -44,7 +45,7 @@ class NodeSettings:
     """Address book."""
     key_file: Path
     """Account key: 32 bytes in hex, readable by the owner only."""
-    database: str
+    database: DatabaseUrl
     """SQLAlchemy URL of its own migrated database."""
     journal_key_file: Path
     """Ed25519 key of the journal; made at the first start."""

@@ -25,7 +25,7 @@ from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from bytewise.service import telemetry
-from bytewise.service.settings import load_settings
+from bytewise.service.settings import DatabaseUrl, load_settings
 from bytewise.storage.migrate import migrate
 from chain.book import write_network
 from chain.keys import save_signer
@@ -107,7 +107,7 @@ class Answered:
         migrate(f"sqlite:///{folder / 'node.db'}")
         save_signer(folder / "account.key", VERIFIERS[0])
         settings = NodeSettings(
-            role, self.site.folder / "network.json", folder / "account.key", f"sqlite:///{folder / 'node.db'}",
+            role, self.site.folder / "network.json", folder / "account.key", DatabaseUrl(f"sqlite:///{folder / 'node.db'}"),
             folder / "journal.key", (self.site.da_url,), rpc_url=self.site.anvil.url, enclave_socket=folder / "s", audits=False,
             challenges=False, ready_file=folder / "ready",
         )  # fmt: skip

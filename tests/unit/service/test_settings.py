@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -10,6 +11,9 @@ from bytewise.protocol.errors import BadRequest, ConfigurationError
 from bytewise.protocol.units import U64, Address, Digest
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.settings import DatabaseUrl, load_settings
+from kms.settings import CeremonySettings, ShardSettings
+from serving.settings import OperatorSettings
+from verifier.settings import NodeSettings
 
 FIVE = U64(5)
 
@@ -174,3 +178,8 @@ def test_a_relative_database_is_beside_the_file_that_names_it(
     monkeypatch.chdir(tmp_path / "elsewhere")
     loaded = load_settings(Keeper, write(tmp_path, f'database_url = "{given}"'))
     assert loaded.database_url == meant.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize("settings", [ShardSettings, CeremonySettings, OperatorSettings, NodeSettings])
+def test_every_database_of_a_settings_file_is_beside_it(settings: type) -> None:
+    assert [kind for name, kind in get_type_hints(settings).items() if name.startswith("database")] == [DatabaseUrl]
