@@ -189,7 +189,7 @@ class Turns:
 def listening(setting: str, host: str, port: int) -> socket.socket:
     """A listening socket at the place that a setting names; `ConfigurationError` with the setting if it cannot be had."""
     try:
-        return socket.create_server((host, port))
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
         why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine, and a free port") from None

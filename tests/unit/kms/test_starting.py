@@ -1,5 +1,6 @@
 """What a shard does not start with: each setting, file or chain that cannot be right is named, one at a time."""
 
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.engine import open_database, writing
 from bytewise.storage.tables_keys import ReleaseRow
 from kms.approve import approve
+from kms.intake import listening
 from kms.serve import build_desk, build_shard, open_channels
 from kms.settings import ShardSettings
 from tests.unit.kms.memory_chain import CONTRACTS
@@ -70,6 +72,15 @@ def test_a_port_that_somebody_has_is_named_and_a_free_one_is_served(fresh: World
         with pytest.raises(ConfigurationError, match=f"channel_port: {given.host}:{given.channel_port}: Address already in use"):
             open_channels(given, shard, 31337, lambda _: fresh.shard_quoter, fresh.clock)
     open_channels(given, shard, 31337, lambda _: fresh.shard_quoter, fresh.clock).close()
+
+
+def test_an_address_of_ipv6_is_listened_at() -> None:
+    try:
+        with listening("port", "::1", 0) as found:
+            assert found.family == socket.AF_INET6
+    except ConfigurationError as error:
+        # A machine without IPv6.
+        assert re.search("Cannot assign requested address|not supported by protocol", str(error)), error
 
 
 FINALITY: dict[str, tuple[dict[str, Any], str]] = {
