@@ -5,9 +5,9 @@ from pathlib import Path
 
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
-from bytewise.protocol.errors import ConfigurationError
+from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.suites import is_key_epoch
-from bytewise.protocol.units import U64, Address, Digest, address
+from bytewise.protocol.units import U64, ZERO_ADDRESS, Address, Digest, address
 from bytewise.service.endpoints import Endpoints, rpc_endpoints
 from bytewise.service.settings import DatabaseUrl
 from kms.sealing import LIMIT_S, Sealing
@@ -146,8 +146,10 @@ class ShardSettings:
             raise ConfigurationError("shard", f"finality {self.finality} in production")
         if self.production and not self.policy_governors:
             raise ConfigurationError("shard", "no policy_governors in production")
-        if self.scribe:
-            address(self.scribe)
+        try:
+            address(self.scribe or ZERO_ADDRESS)
+        except MalformedValue:
+            raise ConfigurationError("scribe", f"{self.scribe[:60]} is no account: 0x and 40 hex digits, or empty") from None
         # Whatever is wrong with them is said at the start.
         _ = self.rpc, self.sealing
 
