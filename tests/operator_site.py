@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 
-from bytewise.cli.demo.loopback import free_ports
+from bytewise.cli.demo.ports import free_ports
 from bytewise.inference import artifact as artifacts
 from bytewise.inference.convert import convert
 from bytewise.inference.determinism import environment

@@ -21,15 +21,3 @@ def ensure_up() -> None:
             fcntl.ioctl(handle, _SET_FLAGS, struct.pack("16sh14s", b"lo", flags | _UP, b""))
         except PermissionError:
             raise ConfigurationError("loopback", "is down; bring it up with `ip link set lo up`") from None
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bytewise.cli.demo.loopback import free_ports
 from bytewise.cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
+from bytewise.cli.demo.ports import free_ports
 
 HOST = "127.0.0.1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.cli.__main__ import main
-from bytewise.cli.demo.loopback import free_ports
+from bytewise.cli.demo.ports import free_ports
 from bytewise.cli.exits import Exit
 from bytewise.cli.keys import _told
 from bytewise.protocol.encoding import encode

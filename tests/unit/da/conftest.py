@@ -1,7 +1,6 @@
 """A store as a real process on a free port, or the proxy that `BYTEWISE_DA_URL` names."""
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -11,18 +10,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from bytewise.cli.demo.ports import free_ports
 from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment, developer_variable
 from tests.source import ROOT
 
 START_TIMEOUT_S = 60.0
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_healthy(url: str, process: "subprocess.Popen[bytes]") -> None:
@@ -40,7 +33,7 @@ def wait_until_healthy(url: str, process: "subprocess.Popen[bytes]") -> None:
 
 def run_store(folder: Path, **extra: str) -> Iterator[str]:
     """The URL of a store that lives as long as the generator; asserts its exit code."""
-    port = free_port()
+    [port] = free_ports(1)
     config = folder / "da.toml"
     lines = [f'directory = "blobs"\nport = {port}\n', *(f"{name} = {value}\n" for name, value in extra.items())]
     config.write_text("".join(lines))

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from bytewise.cli.demo.ports import free_ports
 from bytewise.da.client import DaClient
 from bytewise.da.conventions import MAX_PAYLOAD_BYTES, Verdict, certificate_of, classify, locator_of
 from bytewise.protocol.errors import BadCertificate, CallerError, ConfigurationError, FailOver, TryAgain
-from tests.unit.da.conftest import free_port
 
 LIMIT_S = 20.0
 
@@ -36,7 +36,7 @@ def client(*urls: str, timeout_s: float = LIMIT_S) -> DaClient:
 
 
 def nowhere() -> str:
-    return f"http://127.0.0.1:{free_port()}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from bytewise.cli.demo.loopback import free_ports
+from bytewise.cli.demo.ports import free_ports
 from bytewise.protocol.ceremony import Plan
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import Address

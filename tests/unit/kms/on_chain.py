@@ -28,8 +28,8 @@ from kms.client import ShardKeySource
 from tests.anvil import Anvil
 from tests.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_force, pump, reader, seed_passed, sender, signer, word
 from tests.unit.kms.memory_chain import Case
-from tests.unit.kms.test_process import answers, config
-from tests.unit.kms.world import ENVIRONMENT, World, wait_until
+from tests.unit.kms.test_process import config, wait_for_answers
+from tests.unit.kms.world import ENVIRONMENT, World
 from tests.vouched import key_in_force
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -127,7 +127,7 @@ def serving(
         with logs[index].open("ab") as log:
             processes[index] = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)
     try:
-        wait_until(lambda: all(answers(on_chain.world, i) for i in indices), timeout_s=120)
+        wait_for_answers(on_chain.world, processes, timeout_s=120)
         yield processes
     finally:
         for process in processes.values():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.cli.__main__ import main
+from bytewise.cli.demo.ports import free_ports
 from bytewise.cli.exits import Exit
 from bytewise.protocol.ceremony import ShardEntry, SignedPlan
 from bytewise.protocol.encoding import decode, encode
@@ -37,7 +38,7 @@ from kms.shares import combine_values
 from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import founded, reader, signer
 from tests.e2e.memory import in_files, in_memory, scalar_forms, sees_closed, verify_closed
-from tests.unit.kms.world import free_port, wait_until
+from tests.unit.kms.world import wait_until
 
 pytestmark = pytest.mark.skipif(not library_variables(("BYTEWISE_SOAK_KMS",)), reason="BYTEWISE_SOAK_KMS is not set")
 
@@ -59,7 +60,8 @@ class Shards:
 
     def enrol(self, number: int, epoch_file: str = "epoch.json") -> ShardEntry:
         """`bytewise kms init`; the epoch file is beside the shards' folders."""
-        folder, url, channel = self.of(number), f"https://127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        folder, (port, channel_port) = self.of(number), free_ports(2)
+        url, channel = f"https://127.0.0.1:{port}", f"127.0.0.1:{channel_port}"
         network = ["--network", str(self.folder / "network.json"), "--rpc", self.anvil.url, "--scribe", self.scribe.address]
         assert main(["kms", "init", str(folder), "--url", url, "--channel", channel, *network, "--simulated"]) == Exit.OK
         text = (folder / "serve.toml").read_text().replace('finality = "finalized"', 'finality = "latest"')
@@ -87,6 +89,7 @@ class Shards:
     def answers(self, number: int, serving: bool) -> bool:
         """Whether a shard is there, and whether it serves the epoch."""
         entry = self.entries[number]
+        assert self.processes[number].poll() is None, (number, (self.of(number) / "log.txt").read_text())
         try:
             with ShardClient(
                 ShardRecord(number, entry.address, entry.url, entry.channel, entry.certificate, Blob(b"")), 2

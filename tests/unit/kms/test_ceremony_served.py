@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from bytewise.cli.demo.loopback import free_ports
+from bytewise.cli.demo.ports import free_ports
 from bytewise.protocol.ceremony import Purpose, SignedPlan
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import CeremonyFailed, CeremonyRefused, ConfigurationError

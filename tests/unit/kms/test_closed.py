@@ -19,8 +19,8 @@ from chain.book import write_network
 from kms import accounts, keyring
 from kms.files import read_key
 from tests.e2e.memory import scalar_forms, sees_closed, verify_closed
-from tests.unit.kms.test_process import answers, config
-from tests.unit.kms.world import World, wait_until
+from tests.unit.kms.test_process import config, wait_for_answers
+from tests.unit.kms.world import World
 from tests.unit.verifier.town import NETWORK
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,7 +69,7 @@ def aborted(world: World, *program: str) -> tuple[tuple[int, int], list[Path]]:
         preexec_fn=with_cores,
     ) as shard:  # fmt: skip
         try:
-            wait_until(lambda: answers(world, 1), timeout_s=90)
+            wait_for_answers(world, {1: shard}, timeout_s=90)
             limit = psutil.Process(shard.pid).rlimit(resource.RLIMIT_CORE)
             if limit == (0, 0) and not sees_closed():
                 verify_closed(shard.pid)

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,18 @@ def answers(world: World, index: int) -> bool:
         return False
 
 
+def wait_for_answers(world: World, processes: "Mapping[int, subprocess.Popen[bytes]]", timeout_s: float = 60) -> None:
+    """Returns when these shards answer; fails as soon as one has ended, with what it said where that is at hand."""
+
+    def all_answer() -> bool:
+        for index, process in processes.items():
+            log = world.settings.shards[index - 1].folder / "log.txt"
+            assert process.poll() is None, (index, process.stderr.read() if process.stderr else log.exists() and log.read_text())
+        return all(answers(world, index) for index in processes)
+
+    wait_until(all_answer, timeout_s)
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize("epoch", [1, hybrid_epoch(1), rebuilt_epoch(1)])
 def test_two_shard_processes_open_an_envelope_and_stop_cleanly(tmp_path: Path, epoch: int) -> None:
@@ -60,7 +73,7 @@ def test_two_shard_processes_open_an_envelope_and_stop_cleanly(tmp_path: Path, e
         for i in (1, 2)
     ]
     try:
-        wait_until(lambda: all(answers(fresh, i) for i in (1, 2)), timeout_s=60)
+        wait_for_answers(fresh, dict(enumerate(processes, start=1)))
         assert unpad(ShardKeySource(fresh.quoter, rebuilds=is_rebuilt(epoch)).open(fresh.job(case), fresh.secret)) == case.payload
     finally:
         for process in processes:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from bytewise.cli.demo.ports import free_ports
 from bytewise.ports import Quoter
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.encoding import encode
@@ -25,7 +26,7 @@ from kms.settings import ShardSettings
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.offices import OneEpoch
 from tests.unit.kms.test_policies import GOVERNORS, settings
-from tests.unit.kms.world import World, free_port
+from tests.unit.kms.world import World
 
 
 def no_simulator(_platform: Path) -> Quoter:
@@ -45,7 +46,7 @@ def of_the_simulator(world: World, **changes: Any) -> ShardSettings:
     """Settings of a shard whose evidence is simulated."""
     plain = settings(
         world, evidence=EvidenceType.SIMULATED, platform_file=world.folder / "platform.key", insecure_accept_simulated=True,
-        channel_port=free_port(),
+        channel_port=free_ports(1)[0],
     )  # fmt: skip
     return replace(plain, **changes)
 

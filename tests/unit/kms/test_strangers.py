@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bytewise.cli.demo.ports import free_ports
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import NotCanonical, TryAgain
 from bytewise.protocol.keys import Refusal
@@ -19,7 +20,7 @@ from kms import intake
 from kms.api import build_app
 from kms.intake import MAX_HEADER_BYTES, Intake, server_config
 from tests.unit.kms.offices import Office, offices
-from tests.unit.kms.world import free_port, wait_until
+from tests.unit.kms.world import wait_until
 
 PATIENCE_S = 60.0
 SHORT_S = 0.5
@@ -35,7 +36,7 @@ class Place(NamedTuple):
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
     """A shard that takes part in ceremonies."""
-    return offices(tmp_path_factory.mktemp("office"), 1, base=free_port() - 1)[0][0]
+    return offices(tmp_path_factory.mktemp("office"), 1, base=free_ports(1)[0] - 1)[0][0]
 
 
 @contextlib.contextmanager

@@ -28,9 +28,9 @@ from kms.keyring import points_of
 from kms.release import Shard
 from kms.renewed import as_dealt, shares_in_force
 from tests.unit.kms.offices import OneEpoch
-from tests.unit.kms.test_process import answers, config
+from tests.unit.kms.test_process import config, wait_for_answers
 from tests.unit.kms.test_renewed import dealt_again, mean
-from tests.unit.kms.world import World, wait_until
+from tests.unit.kms.world import World
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -204,7 +204,7 @@ def test_a_serving_process_holds_its_folder_until_it_ends_however_it_ends(fresh:
     module = [sys.executable, "-m", "tests.unit.kms.shard_process", str(config(fresh, 1))]
     process = subprocess.Popen(module, cwd=ROOT, env=child_environment(), stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: answers(fresh, 1), timeout_s=60)
+        wait_for_answers(fresh, {1: process})
         assert erased(fresh, chain_of(fresh)).statement.erased == 0, "it has the share that the chain means, and no other"
         with pytest.raises(ConfigurationError, match="a process serves"):
             erased(fresh, chain_of(fresh, state=EpochState.RETIRED))

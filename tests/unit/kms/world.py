@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
+from bytewise.cli.demo.ports import free_ports
 from bytewise.protocol import sortition
 from bytewise.protocol.appraisal import AppraisalPolicy
 from bytewise.protocol.encoding import encode
@@ -88,7 +89,7 @@ class World:
         self.quoter, self.shard_quoter = (
             SimulatedQuoter(platform, program(entry), SystemClock()) for entry in (ENTRY, SHARD_ENTRY)
         )
-        self.ports, self.channel_ports = ([free_port() for _ in range(count)] for _ in range(2))
+        self.ports, self.channel_ports = free_ports(count), free_ports(count)
         shards = tuple(
             DealShard(folder / f"shard-{n}", f"https://127.0.0.1:{port}", f"127.0.0.1:{channel}")
             for n, port, channel in zip(range(1, count + 1), self.ports, self.channel_ports, strict=True)
@@ -273,13 +274,6 @@ def wait_until(condition: object, timeout_s: float = 60.0) -> None:
             return
         threading.Event().wait(0.02)
     raise AssertionError("condition did not come true in time")
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_drawn(case: Case, beacon: Digest) -> bool:

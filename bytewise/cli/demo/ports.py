@@ -1,0 +1,56 @@
+"""Ports for the processes of a network on one machine, handed out before the processes exist."""
+
+import functools
+import itertools
+import socket
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from bytewise.protocol.errors import ConfigurationError
+
+_HOST = "127.0.0.1"
+
+_FIRST, _END, _BLOCK = 10_000, 32_768, 512
+"""Below those that Linux takes by itself, for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
+
+
+class _Block(NamedTuple):
+    claim: socket.socket
+    """Bound to the first port of the block until this process ends; so no other process has the block."""
+    rest: Iterator[int]
+    """The other ports, over and over."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different.
+
+    They come again only after hundreds of others, and no other process that asks here gets them, so that each may be bound
+    later. Of ports that the kernel chooses neither is true: it may choose one again as soon as the probe is closed.
+    `ConfigurationError` if there are not as many.
+    """
+    found = list(itertools.islice(filter(_is_free, itertools.islice(_own().rest, _BLOCK - 1)), count))
+    if len(found) < count:
+        raise ConfigurationError("ports", f"{len(found)} of {_HOST} are free where {count} are needed: end processes left over")
+    return found
+
+
+@functools.cache
+def _own() -> _Block:
+    for first in range(_FIRST, _END - _BLOCK, _BLOCK):
+        claim = socket.socket()
+        try:
+            claim.bind((_HOST, first))
+        except OSError:
+            claim.close()
+            continue
+        return _Block(claim, itertools.cycle(range(first + 1, first + _BLOCK)))
+    raise ConfigurationError("ports", f"none from {_FIRST} to {_END} of {_HOST} is free: end processes left over")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((_HOST, port))
+        except OSError:
+            return False
+        return True

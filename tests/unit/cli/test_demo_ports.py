@@ -1,0 +1,87 @@
+"""Ports that are handed out before anybody binds them are still there when somebody does."""
+
+import itertools
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from bytewise.cli.demo import ports
+from bytewise.cli.demo.ports import free_ports
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.settings import child_environment
+from tests.source import ROOT
+
+OF_THE_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""First and last port that it chooses by itself."""
+
+HAND_OUT = "from bytewise.cli.demo.ports import free_ports; print(*free_ports(20), flush=True); input()"
+
+
+def test_none_of_the_next_hundreds_is_the_same() -> None:
+    # The kernel, asked for any port again and again, gives one of some 14,000: of 3,333 worlds of six ports five had one twice.
+    found = [port for _ in range(100) for port in free_ports(4)]
+    assert len(set(found)) == 400
+
+
+def test_none_is_one_that_the_kernel_gives_to_a_connection() -> None:
+    first, last = map(int, OF_THE_KERNEL.read_text().split())
+    assert not {port for port in free_ports(50) if first <= port <= last} or first < 32768
+
+
+def test_two_processes_get_none_of_the_same_ports() -> None:
+    own = set(free_ports(20))
+    command, pipe = [sys.executable, "-c", HAND_OUT], subprocess.PIPE
+    others = [subprocess.Popen(command, cwd=ROOT, env=child_environment(), stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+    try:
+        asked = [set(map(int, each.stdout.readline().split())) for each in others if each.stdout is not None]
+    finally:
+        for each in others:
+            each.communicate("\n", timeout=60)
+    assert [each.returncode for each in others] == [0, 0]
+    assert [len(each) for each in asked] == [20, 20] and all(not a & b for a, b in itertools.combinations([own, *asked], 2))
+
+
+def test_a_port_on_which_somebody_listens_is_not_handed_out() -> None:
+    with ExitStack() as stack:
+        taken = {stack.enter_context(socket.create_server(("127.0.0.1", port))).getsockname()[1] for port in free_ports(5)}
+        with anew():
+            found = set(free_ports(450))
+    assert len(found) == 450 and not found & taken
+
+
+@contextmanager
+def anew() -> Iterator[None]:
+    """As in a process that has handed out none yet, and has the same block."""
+    before = ports._own()
+    before.claim.close()
+    ports._own.cache_clear()
+    try:
+        yield
+    finally:
+        ports._own().claim.close()
+        ports._own.cache_clear()
+
+
+@pytest.mark.parametrize("count", [512, 100_000])
+def test_more_ports_than_there_are_end_with_a_word_to_the_user(count: int) -> None:
+    with pytest.raises(ConfigurationError, match=rf"ports: \d+ of 127.0.0.1 are free where {count} are needed: end processes"):
+        free_ports(count)
+
+
+def test_where_every_block_is_another_process_s_the_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with anew(), ExitStack() as stack:
+        [port] = free_ports(1)
+        stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        monkeypatch.setattr(ports, "_FIRST", port)
+        monkeypatch.setattr(ports, "_END", port + ports._BLOCK + 1)
+        ports._own.cache_clear()
+        with pytest.raises(
+            ConfigurationError, match=r"ports: none from \d+ to \d+ of 127.0.0.1 is free: end processes left over"
+        ):
+            free_ports(1)
+        monkeypatch.undo()
