@@ -21,12 +21,13 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, StaleBackup
 from bytewise.protocol.keys import EpochOnChain, EpochState
-from bytewise.protocol.units import U64, Address, Blob, Digest
+from bytewise.protocol.units import U64, Address, Blob
 from bytewise.storage.releases import ReleaseRecords
 from kms import accounts, keyring, tenancy
 from kms.curve import Rng
 from kms.dkg.authority import CeremonyView, is_over
 from kms.files import create, wipe, write_whole
+from kms.log_mark import LogMark, read_marks, verify_marks
 from kms.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, Sealing, open_sealer
 
 NONCE_BYTES = 12
@@ -50,18 +51,6 @@ class BackupFile:
     """Its name there."""
     content: Blob = field(repr=False)
     """All of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogMark:
-    """How far the release log of one key epoch was."""
-
-    epoch: U64
-    """Key epoch."""
-    index: U64
-    """Of the newest record."""
-    digest: Digest
-    """EIP-712 digest of that record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,11 @@ class Restored(NamedTuple):
 
 
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
-    """Writes the sealed file, which must not exist; the shard may be running. `key` has 32 bytes."""
+    """Writes the sealed file, which must not exist; the shard may be running. `key` has 32 bytes.
+
+    `StaleBackup` if the database lacks what the shard signed: the file would let its keys come back beside that one.
+    """
+    verify_marks(read_marks(folder), records)
     shard, logs = accounts.address_of(folder), tuple(_marks(records))
     files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
     made = Backup(shard, U64(clock.now()), files, logs)
@@ -163,11 +156,8 @@ def _verify_vacant(draft: Path, folder: Path, names: tuple[str, ...]) -> Path:
 
 def _verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
     for mark in backup.logs:
-        have = records.verify_chain(mark.epoch)
-        if have.next_index <= mark.index:
-            raise StaleBackup("database", f"its log of key epoch {mark.epoch} ends before record {mark.index}, which was signed")
-        if records.digest_of(mark.epoch, mark.index) != mark.digest:
-            raise StaleBackup("database", f"its record {mark.index} of key epoch {mark.epoch} is another than was signed")
+        records.verify_chain(mark.epoch)
+    verify_marks(backup.logs, records)
     return backup
 
 

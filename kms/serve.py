@@ -31,6 +31,7 @@ from kms.dkg.authority import CeremonyView, Trust
 from kms.dkg.desk import Desk, Holding
 from kms.intake import listening
 from kms.listener import ChannelServer
+from kms.log_mark import MarkFile
 from kms.policy import key_domain
 from kms.release import Shard
 from kms.sealing import open_sealer
@@ -46,7 +47,8 @@ def build_shard(
 ) -> Shard:
     """The shard of these settings, which tells `held` what share it has in memory. `clock`: by default the machine's.
 
-    `ConfigurationError` for any file, key, policy or epoch that cannot be right.
+    `ConfigurationError` for any file, key, policy or epoch that cannot be right, `StaleBackup` for a release log that lacks what
+    the shard signed.
     """
     if settings.production:
         mode.enter_production()
@@ -57,10 +59,12 @@ def build_shard(
     standing = _standing(settings, contracts.chain_id, view)
     engine = open_database(settings.database_url)
     check_revision(engine)
-    records = ReleaseRecords(engine, key_domain(contracts))
+    marks = MarkFile(settings.folder, key_domain(contracts))
+    records = ReleaseRecords(engine, key_domain(contracts), marks.recorded)
     sealer = open_sealer(settings.folder, settings.sealing)
     signer = accounts.signer(settings.folder, sealer)
     _verify_own(records, document.record.epoch, signer.address)
+    marks.begin(records)
     return Shard(
         document=document,
         share=keyring.open_share(settings.folder, document, sealer),

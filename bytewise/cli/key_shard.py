@@ -55,7 +55,7 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
     not in the file: replicate it by its own means, for without its log the keys cannot come back. Make a backup after every
     ceremony.
 
-    Exit codes: 0 written, 64 asked wrongly.
+    Exit codes: 0 written, 6 the database lacks what the shard signed, 64 asked wrongly.
     """
     settings = load_settings(ShardSettings, config)
     records = _records(settings, address_book(settings.network_file))

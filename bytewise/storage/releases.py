@@ -53,7 +53,9 @@ class Usage(NamedTuple):
 class ReleaseRecords:
     """The release records of one shard; `domain` is that of `KeyEpochs`."""
 
-    def __init__(self, engine: Engine, domain: Domain) -> None:
+    def __init__(self, engine: Engine, domain: Domain, recorded: Callable[[SignedRelease], None] = lambda _: None) -> None:
+        """`recorded` is told of each record once it is committed."""
+        self._recorded = recorded
         self._engine = engine
         self._domain = domain
         self._dated: dict[int, tuple[int, int]] = {}
@@ -71,6 +73,7 @@ class ReleaseRecords:
                 insert_if_absent(connection, InstanceRow, right_id=right, instance=ticket.instance)
                 if ticket.kind == TicketKind.AUDIT.value and not usage.instances:
                     _count_audit(connection, epoch)
+        self._recorded(signed)
         return signed
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
@@ -99,8 +102,7 @@ class ReleaseRecords:
             except ReleaseLogBroken as error:
                 raise StoreCorrupt("release records", str(error)) from None
             newest = max(newest, *(each.record.decided_at for each in entries))
-        with reading(self._engine) as connection:
-            stored = self._head(connection, epoch)
+        stored = self.head(epoch)
         if stored != head:
             raise StoreCorrupt("release records", f"head is {stored.next_index}, records end at {head.next_index}")
         self._dated[epoch] = head.next_index, newest
@@ -110,6 +112,11 @@ class ReleaseRecords:
         """Key epochs with a record."""
         with reading(self._engine) as connection:
             return tuple(connection.execute(select(ReleaseRow.epoch).distinct().order_by(ReleaseRow.epoch)).scalars())
+
+    def head(self, epoch: int) -> LogHead:
+        """The head of an epoch's records, as stored."""
+        with reading(self._engine) as connection:
+            return self._head(connection, epoch)
 
     def digest_of(self, epoch: int, index: int) -> Digest | None:
         """EIP-712 digest of a record, as stored; None if there is none."""

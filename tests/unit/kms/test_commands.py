@@ -65,6 +65,11 @@ def test_a_supervisor_can_tell_what_never_helps_from_what_may_help_later(
     assert "wrap_command (false) is unavailable" in capfd.readouterr().err
 
 
+def interruptible() -> None:
+    """As in a terminal: what a shell put into the background ignores the signal, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.e2e
 def test_who_interrupts_a_command_sees_no_fault_of_ours_and_loses_nothing(tmp_path: Path) -> None:
     keyring.enrol(tmp_path, "https://127.0.0.1:1", secrets.token_bytes)
@@ -73,7 +78,7 @@ def test_who_interrupts_a_command_sees_no_fault_of_ours_and_loses_nothing(tmp_pa
     wrap = ["sh", "-c", f"touch {begun}; sleep 60"]
     (tmp_path / "serve.toml").write_text(SETTINGS + f'wrap_command = {json.dumps(wrap)}\nunwrap_command = ["cat"]\n')
     words = [sys.executable, "-m", "kms", "wrap", "--config", str(tmp_path / "serve.toml")]
-    process = subprocess.Popen(words, cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE)
+    process = subprocess.Popen(words, cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE, preexec_fn=interruptible)
     wait_until(begun.exists, timeout_s=60)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
