@@ -115,6 +115,7 @@ def restore(
     """
     backup = open_backup(file, key)
     _verify_logs(backup, records)
+    verify_marks(read_marks(folder), records)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tenancy.alone(folder) as served, _drafted(folder / keyring.RESTORING) as draft:
         if served is not None:

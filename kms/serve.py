@@ -151,12 +151,13 @@ def verify_meant(document: EpochDocument, view: CeremonyView) -> EpochDocument:
 
 
 def _verify_own(records: ReleaseRecords, epoch: int, shard: Address) -> None:
-    """That the release log is whole and the shard's own: one that goes on from another's is nobody's."""
-    head = records.verify_chain(epoch)
-    for signed in records.page(epoch, max(head.next_index - 1, 0)):
-        if signed.record.shard != shard:
-            why = f"has the release log of {signed.record.shard}, and the folder is of {shard}: name the database of this folder"
-            raise ConfigurationError("database_url", why)
+    """That the release log is whole, and all of the database the shard's own: a log that goes on from another's is nobody's."""
+    records.verify_chain(epoch)
+    for each in records.epochs():
+        for whose in {signed.record.shard for signed in records.page(each, records.head(each).next_index - 1)}:
+            if whose != shard:
+                why = f"has the release log of {whose}, and the folder is of {shard}: name the database of this folder"
+                raise ConfigurationError("database_url", why)
 
 
 def _standing(settings: ShardSettings, chain_id: int, view: KeyView) -> Standing:

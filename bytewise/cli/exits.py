@@ -57,8 +57,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     if isinstance(error, StaleBackup):
         return (
             Exit.REFUSED,
-            "Nothing was changed. Take a newer backup or epoch file, or the newer database; or restore `--without-shares`, and "
-            "have the others give the shard its share (`bytewise kms repair`).",
+            "Nothing was changed. Take the newest backup, epoch file or database that there is. Where only shares are stale, "
+            "restore `--without-shares`, and have the others give the shard its share (`bytewise kms repair`).",
         )
     if isinstance(error, CeremonyRefused):
         return Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."

@@ -1,9 +1,10 @@
 """Ports for the processes of a network on one machine, handed out before the processes exist."""
 
+import errno
 import functools
 import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from bytewise.protocol.errors import ConfigurationError
@@ -11,7 +12,8 @@ from bytewise.protocol.errors import ConfigurationError
 _HOST = "127.0.0.1"
 
 _FIRST, _END, _BLOCK = 10_000, 32_768, 512
-"""Below those that Linux takes by itself, for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
+"""Below those that Linux takes by itself where nobody set it otherwise, for outgoing connections and for port 0 (ip(7),
+`ip_local_port_range`)."""
 
 
 class _Block(NamedTuple):
@@ -36,21 +38,30 @@ def free_ports(count: int) -> list[int]:
 
 @functools.cache
 def _own() -> _Block:
-    for first in range(_FIRST, _END - _BLOCK, _BLOCK):
+    return _claim(range(_FIRST, _END - _BLOCK, _BLOCK))
+
+
+def _claim(firsts: Iterable[int]) -> _Block:
+    for first in firsts:
         claim = socket.socket()
-        try:
-            claim.bind((_HOST, first))
-        except OSError:
-            claim.close()
-            continue
-        return _Block(claim, itertools.cycle(range(first + 1, first + _BLOCK)))
-    raise ConfigurationError("ports", f"none from {_FIRST} to {_END} of {_HOST} is free: end processes left over")
+        if _binds(claim, first):
+            return _Block(claim, itertools.cycle(range(first + 1, first + _BLOCK)))
+        claim.close()
+    raise ConfigurationError("ports", f"all blocks from {_FIRST} to {_END} of {_HOST} are taken: end processes left over")
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-        return True
+        # As servers do, to which a connection that has just ended is no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return _binds(probe, port)
+
+
+def _binds(probe: socket.socket, port: int) -> bool:
+    try:
+        probe.bind((_HOST, port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise ConfigurationError("ports", f"{_HOST}:{port}: {error.strerror}") from None
+        return False
+    return True

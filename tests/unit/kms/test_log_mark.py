@@ -1,13 +1,14 @@
 """A shard whose database was lost, or went back, does not start beside what it signed."""
 
 import contextlib
+import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import Connection, Engine, delete, update
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError, StaleBackup
@@ -17,10 +18,11 @@ from bytewise.storage.engine import open_database, writing
 from bytewise.storage.releases import ReleaseRecords
 from bytewise.storage.tables_keys import ReleaseRow
 from kms import log_mark
-from kms.backup import back_up
+from kms.backup import back_up, restore
+from kms.files import replace_whole
 from kms.log_mark import FILE, LogMarks, MarkFile, read_marks
 from kms.policy import key_domain
-from kms.release import Shard
+from kms.release import ADMISSIONS, Shard
 from tests.unit.kms.memory_chain import CONTRACTS
 from tests.unit.kms.test_policies import start
 from tests.unit.kms.world import World, empty_database
@@ -69,18 +71,34 @@ def copied(database: Path, to: Path) -> None:
         one.backup(other)
 
 
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """The shard's monotonic clock, which this moves."""
+    time = [100.0]
+    monkeypatch.setattr(log_mark, "monotonic_s", lambda: time[0])
+
+    def passed(more: float) -> None:
+        time[0] += more
+
+    return passed
+
+
 GONE: dict[str, tuple[Callable[[World], None], str]] = {
-    "lost": (lost, "its log of key epoch 1 ends before record 1, which was signed: bring the newest copy"),
+    "lost": (lost, "its log of key epoch 1 ends before record 1, which was signed: name this folder's database in database_url"),
     "an older copy": (lambda world: drop(world, 1), "its log of key epoch 1 ends before record 1, which was signed"),
     "another log": (forked, "its record 1 of key epoch 1 is another than was signed"),
 }
 
 
 @pytest.mark.parametrize("how", GONE)
-def test_a_shard_whose_log_lacks_what_it_signed_does_not_start_again(fresh: World, how: str) -> None:
+def test_a_shard_whose_log_lacks_what_it_signed_does_not_start_again(
+    fresh: World, how: str, seconds: Callable[[float], None]
+) -> None:
     change, words = GONE[how]
-    release(fresh, started(fresh), 1, 2)
-    release(fresh, started(fresh), 3)  # what was there at a start is marked
+    shard = started(fresh)
+    release(fresh, shard, 1)
+    seconds(1)
+    release(fresh, shard, 2)
     change(fresh)
     with pytest.raises(StaleBackup, match=words):
         started(fresh)
@@ -106,22 +124,42 @@ def test_the_first_record_is_marked_before_its_answer(fresh: World) -> None:
         started(fresh)
 
 
-def test_a_shard_that_runs_for_months_marks_some_of_its_records(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_burst_some_records_are_marked_and_after_it_each(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[float], None]
+) -> None:
     monkeypatch.setattr(log_mark, "EVERY", 3)
     shard, marked = started(fresh), list[int]()
-    for number in range(1, 9):
+    for number, later in enumerate((0, 0, 0, 0, 0.9, 0.1, 0, 1, 2), start=1):
+        seconds(later)
         release(fresh, shard, number)
         marked.append(read_marks(folder_of(fresh))[0].index)
-    assert marked == [0, 0, 0, 3, 3, 3, 6, 6]
-    drop(fresh, 6)
-    with pytest.raises(StaleBackup, match="ends before record 6"):
+    assert marked == [0, 0, 0, 3, 3, 5, 5, 7, 8]
+    drop(fresh, 8)
+    with pytest.raises(StaleBackup, match="ends before record 8"):
         started(fresh)
+
+
+def test_a_record_that_was_not_committed_is_not_marked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a shard whose machine stopped in between would never start again, though nobody had an answer."""
+    shard = started(fresh)
+    with monkeypatch.context() as patch:
+        patch.setattr("bytewise.storage.releases.writing", _stopped)
+        with pytest.raises(InterruptedError):
+            release(fresh, shard, 1)
+    assert read_marks(folder_of(fresh)) == ()
+    assert started(fresh).log(0).entries == ()
+
+
+@contextlib.contextmanager
+def _stopped(engine: Engine) -> Iterator[Connection]:
+    with writing(engine) as connection:
+        yield connection
+        raise InterruptedError
 
 
 def test_a_log_that_is_whole_starts_again_and_again_and_from_a_newer_copy(fresh: World, tmp_path: Path) -> None:
     for number in (1, 2, 3):
-        shard = started(fresh)
-        release(fresh, shard, number)
+        release(fresh, started(fresh), number)
     database, copy = folder_of(fresh) / "kms.sqlite", tmp_path / "copy.sqlite"
     copied(database, copy)
     lost(fresh)
@@ -137,6 +175,20 @@ def test_a_shard_of_before_marks_gets_one_at_its_next_start(fresh: World) -> Non
     log: ReleaseLog = started(fresh).log(0)
     [mark] = read_marks(folder_of(fresh))
     assert (mark.epoch, mark.index) == (1, 1) and fresh.records(1).digest_of(1, 1) == mark.digest and len(log.entries) == 2
+
+
+def test_a_start_marks_a_log_that_went_on_without_and_leaves_the_disk_alone_otherwise(
+    fresh: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_mark, "EVERY", 3)
+    release(fresh, started(fresh), 1)
+    # The newest may be of a process that was killed in the middle of it.
+    for count, marked in ((1, 0), (1, 0), (1, 3)):
+        release(fresh, fresh.shard(1), *range(10 * marked + count + 1, 10 * marked + 2 * count + 1))
+        started(fresh)
+        assert [mark.index for mark in read_marks(folder_of(fresh))] == [marked]
+    monkeypatch.setattr(log_mark, "replace_whole", _full)
+    started(fresh)
 
 
 def test_marks_of_other_epochs_stay(fresh: World) -> None:
@@ -156,34 +208,86 @@ def test_marks_that_no_shard_wrote_are_named(fresh: World, content: bytes) -> No
         started(fresh)
 
 
-def test_marks_that_cannot_be_written_keep_a_shard_from_starting_and_no_enclave_from_its_answer(
-    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shard = started(fresh)
-
-    def full(_path: Path, _data: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(log_mark, "replace_whole", full)
-    release(fresh, shard, 1)
-    assert '"event":"kms.log_not_marked","file":"release-log.json","why":"No space left on device"' in capsys.readouterr().err
-    with pytest.raises(ConfigurationError, match=rf"{FILE}: No space left"):
+def test_marks_that_cannot_be_read_are_not_to_be_removed(fresh: World) -> None:
+    (folder_of(fresh) / FILE).mkdir()
+    with pytest.raises(ConfigurationError, match=rf"{FILE}: Is a directory: it must be the shard's own to read and write"):
         started(fresh)
 
 
-def test_a_mark_never_goes_back_whichever_thread_comes_first(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_mark, "EVERY", 1)
+def _full(_path: Path, _data: bytes) -> None:
+    raise OSError(28, "No space left on device")
+
+
+NOT_MARKED = '"event":"kms.log_not_marked","file":"release-log.json","why":"No space left on device"'
+
+
+def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_made_up_for(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shard = started(fresh)
-    cases = [fresh.case(number) for number in range(1, 9)]
+    with monkeypatch.context() as patch:
+        patch.setattr(log_mark, "replace_whole", _full)
+        release(fresh, shard, 1, 2)
+        assert capsys.readouterr().err.count(NOT_MARKED) == 1, "said once, not at each record"
+        with pytest.raises(ConfigurationError, match=rf"{FILE}: No space left"):
+            started(fresh)
+    assert read_marks(folder_of(fresh)) == ()
+    release(fresh, shard, 3)
+    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
+    with monkeypatch.context() as patch:
+        patch.setattr(log_mark, "replace_whole", _full)
+        patch.setattr(log_mark, "SPACING_S", 0)
+        release(fresh, shard, 4)
+        assert capsys.readouterr().err.count(NOT_MARKED) == 1, "it begins again"
+    release(fresh, shard, 5)
+    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2], "what is not due is still not due"
+
+
+def test_marks_of_many_threads_never_go_back(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(log_mark, "EVERY", 1)
+    written = list[int]()
+
+    def slowly(path: Path, data: bytes) -> None:
+        replace_whole(path, data)
+        written.append(decode(LogMarks, data).logs[0].index)
+
+    monkeypatch.setattr(log_mark, "replace_whole", slowly)
+    shard = started(fresh)
+    cases = [fresh.case(number) for number in range(1, 17)]
     for case in cases:
         fresh.chain.open(case)
-    with ThreadPoolExecutor(4) as pool:
-        assert len([pool.submit(fresh.release, shard, case).result() for case in cases]) == 8
-        assert [mark.index for mark in read_marks(folder_of(fresh))] == [7]
+    with ThreadPoolExecutor(ADMISSIONS) as pool:
+        answers = [pool.submit(fresh.release, shard, case) for case in cases]
+    assert len({each.result().record.index for each in answers}) == 16
+    assert written == sorted(written) and written[-1] == 15 and "kms.log_not_marked" not in capsys.readouterr().err
+
+
+def test_a_record_that_comes_late_is_behind_its_mark(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_mark, "SPACING_S", 0)
+    release(fresh, started(fresh), 1, 2, 3)
     marks = MarkFile(folder_of(fresh), key_domain(CONTRACTS))
     marks.begin(fresh.records(1))
-    marks.recorded(fresh.records(1).page(1, 3)[0])
-    assert [mark.index for mark in read_marks(folder_of(fresh))] == [7]
+    marks.recorded(fresh.records(1).page(1, 0)[1])
+    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
+
+
+def test_the_database_of_another_shard_leaves_no_mark(fresh: World) -> None:
+    """Who named it by mistake names the right one, and is served: it signed none of what is there, of whichever epoch."""
+    other = fresh.shard(2)
+    release(fresh, other, 1)
+    own, database = folder_of(fresh) / "kms.sqlite", fresh.settings.shards[1].folder / "kms.sqlite"
+    with writing(open_database(f"sqlite:///{database}")) as connection:
+        connection.execute(update(ReleaseRow).values(epoch=9))
+    fresh.records(1)
+    copied(own, fresh.folder / "right.sqlite")
+    copied(database, own)
+    with pytest.raises(ConfigurationError, match=f"database_url: has the release log of {other.signer.address}"):
+        started(fresh)
+    assert read_marks(folder_of(fresh)) == ()
+    copied(fresh.folder / "right.sqlite", own)
+    assert started(fresh).log(0).entries == ()
 
 
 def test_no_backup_is_made_beside_a_log_that_lacks_what_was_signed(fresh: World) -> None:
@@ -192,8 +296,22 @@ def test_no_backup_is_made_beside_a_log_that_lacks_what_was_signed(fresh: World)
     file = fresh.folder / "shard.backup"
     lost(fresh)
     with pytest.raises(StaleBackup, match="ends before record 0"):
-        back_up(folder_of(fresh), file, KEY, fresh.records(1), SystemClock(), bytes)
+        back_up(folder_of(fresh), file, KEY, fresh.records(1), SystemClock(), os.urandom)
     assert not file.exists()
+
+
+def test_no_key_comes_back_into_a_folder_that_knows_of_more_than_the_database(fresh: World) -> None:
+    """A backup of before the first record knows of none."""
+    folder, file = folder_of(fresh), fresh.folder / "shard.backup"
+    shard = started(fresh)
+    back_up(folder, file, KEY, fresh.records(1), SystemClock(), os.urandom)
+    release(fresh, shard, 1)
+    lost(fresh)
+    for path in set(folder.iterdir()) - {folder / FILE} - set(folder.glob("kms.sqlite*")):
+        path.unlink()
+    with pytest.raises(StaleBackup, match="ends before record 0"):
+        restore(file, KEY, folder, fresh.records(1), None)
+    assert not (folder / "storage.key").exists()
 
 
 def test_the_file_has_nothing_but_marks_and_only_the_owner_reads_it(fresh: World) -> None:

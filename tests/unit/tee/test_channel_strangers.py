@@ -1,5 +1,6 @@
 """An attested channel and ends that are no ends: whatever bytes come, every size is capped and every wait is over in time."""
 
+import contextlib
 import socket
 from collections.abc import Callable
 
@@ -79,11 +80,17 @@ def unknown_kind_of_key(der: bytes) -> bytes:
 
 def negative_serial(der: bytes) -> bytes:
     first = der.index(_VERSION_3) + len(_VERSION_3) + 2
-    return der[:first] + bytes([der[first] | 0x80]) + der[first + 1 :]
+    # Whatever the number was: 0xff and a byte above 0x7f would be no number of DER, which its first byte could do without.
+    return der[:first] + b"\x80" + der[first + 1 :]
 
 
 def odd_tls(peer: socket.socket, alter: Alteration, *, server: bool) -> None:
     """A TLS end with a real key in a patched certificate; OpenSSL does not look at the signature of one that signed itself."""
+    with contextlib.closing(peer):
+        _odd_handshake(peer, alter, server)
+
+
+def _odd_handshake(peer: socket.socket, alter: Alteration, server: bool) -> None:
     own, context = EphemeralKey(SystemClock().now()), SSL.Context(SSL.TLS_METHOD)
     der = own.certificate.public_bytes(Encoding.DER)
     assert alter(der) != der
@@ -98,7 +105,6 @@ def odd_tls(peer: socket.socket, alter: Alteration, *, server: bool) -> None:
         tls.recv(1)
     except SSL.Error:
         pass  # refused, which the other end's error tells better
-    peer.close()
 
 
 @pytest.mark.parametrize("server", [False, True], ids=["accept", "connect"])
