@@ -58,7 +58,7 @@ def test_a_port_on_which_somebody_listens_is_not_handed_out() -> None:
 def test_a_port_whose_last_connection_has_just_ended_is_free() -> None:
     """A server can have it, though TCP waits for what may still be under way."""
     [port] = free_ports(1)
-    with socket.create_server((HOST, port)) as server, socket.create_connection((HOST, port)) as asks:
+    with socket.create_server((HOST, port)) as server, socket.create_connection((HOST, port), timeout=60) as asks:
         server.accept()[0].close()  # first to close: its end waits
         asks.recv(1)
     with socket.socket() as plain, pytest.raises(OSError, match="Address already in use"):

@@ -1,0 +1,117 @@
+"""Marks of a release log: which records are, and that no failure of them harms anybody."""
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, Engine
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors import ConfigurationError
+from bytewise.storage.engine import writing
+from bytewise.storage.releases import ReleaseRecords
+from kms import log_mark
+from kms.files import replace_whole
+from kms.log_mark import FILE, LogMarks, MarkFile, read_marks
+from kms.policy import key_domain
+from kms.release import ADMISSIONS
+from tests.unit.kms.marked import folder_of, full, release, started
+from tests.unit.kms.memory_chain import CONTRACTS
+from tests.unit.kms.world import World
+
+
+def test_a_record_that_was_not_committed_is_not_marked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a shard whose machine stopped in between would never start again, though nobody had an answer."""
+    shard = started(fresh)
+    with monkeypatch.context() as patch:
+        patch.setattr("bytewise.storage.releases.writing", _stopped)
+        with pytest.raises(InterruptedError):
+            release(fresh, shard, 1)
+    assert read_marks(folder_of(fresh)) == ()
+    assert started(fresh).log(0).entries == ()
+
+
+@contextlib.contextmanager
+def _stopped(engine: Engine) -> Iterator[Connection]:
+    with writing(engine) as connection:
+        yield connection
+        raise InterruptedError
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"logs":[]', b'{"logs":[{"epoch":"1"}]}', b"\xff"])
+def test_marks_that_no_shard_wrote_are_named(fresh: World, content: bytes) -> None:
+    release(fresh, started(fresh), 1)
+    (folder_of(fresh) / FILE).write_bytes(content)
+    with pytest.raises(ConfigurationError, match=rf"{FILE}: is not as the shard wrote it .*remove it only if you know"):
+        started(fresh)
+
+
+def test_marks_that_cannot_be_read_are_not_to_be_removed(fresh: World) -> None:
+    (folder_of(fresh) / FILE).mkdir()
+    with pytest.raises(ConfigurationError, match=rf"{FILE}: Is a directory: it must be the shard's own to read and write"):
+        started(fresh)
+
+
+NOT_MARKED = '"event":"kms.log_not_marked","file":"release-log.json","why":"No space left on device"'
+
+
+def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_made_up_for(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard = started(fresh)
+    with monkeypatch.context() as patch:
+        patch.setattr(log_mark, "replace_whole", full)
+        release(fresh, shard, 1, 2)
+        assert capsys.readouterr().err.count(NOT_MARKED) == 1, "said once, not at each record"
+        with pytest.raises(ConfigurationError, match=rf"{FILE}: No space left"):
+            started(fresh)
+    assert read_marks(folder_of(fresh)) == ()
+    release(fresh, shard, 3)
+    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
+    with monkeypatch.context() as patch:
+        patch.setattr(log_mark, "replace_whole", full)
+        patch.setattr(log_mark, "SPACING_S", 0)
+        release(fresh, shard, 4)
+        assert capsys.readouterr().err.count(NOT_MARKED) == 1, "it begins again"
+    release(fresh, shard, 5)
+    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2], "what is not due is still not due"
+
+
+def test_marks_of_many_threads_never_go_back(
+    fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(log_mark, "EVERY", 1)
+    written = list[int]()
+
+    def slowly(path: Path, data: bytes) -> None:
+        replace_whole(path, data)
+        written.append(decode(LogMarks, data).logs[0].index)
+
+    monkeypatch.setattr(log_mark, "replace_whole", slowly)
+    shard = started(fresh)
+    cases = [fresh.case(number) for number in range(1, 17)]
+    for case in cases:
+        fresh.chain.open(case)
+    with ThreadPoolExecutor(ADMISSIONS) as pool:
+        answers = [pool.submit(fresh.release, shard, case) for case in cases]
+    assert len({each.result().record.index for each in answers}) == 16
+    assert written == sorted(written) and written[-1] == 15 and "kms.log_not_marked" not in capsys.readouterr().err
+
+
+def test_a_record_that_comes_late_is_behind_its_mark(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_mark, "SPACING_S", 0)
+    release(fresh, started(fresh), 1, 2, 3)
+    marks = MarkFile(folder_of(fresh), key_domain(CONTRACTS))
+    marks.begin(fresh.records(1))
+    marks.recorded(fresh.records(1).page(1, 0)[1])
+    assert [mark.index for mark in read_marks(folder_of(fresh))] == [2]
+
+
+def test_the_file_has_nothing_but_marks_and_only_the_owner_reads_it(fresh: World) -> None:
+    release(fresh, started(fresh), 1)
+    path = folder_of(fresh) / FILE
+    records: ReleaseRecords = fresh.records(1)
+    [mark] = decode(LogMarks, path.read_bytes()).logs
+    assert mark.digest == records.digest_of(1, 0) and path.stat().st_mode & 0o777 == 0o600
