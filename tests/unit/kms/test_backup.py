@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from bytewise.protocol.errors import ConfigurationError, StaleBackup
+from bytewise.protocol.errors import ConfigurationError, StaleBackup, StoreCorrupt
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from bytewise.service.clock import SystemClock
@@ -231,6 +231,15 @@ def test_keys_never_come_back_beside_a_log_that_contradicts_what_was_signed(
     change(station)
     station.lose()
     with pytest.raises(StaleBackup, match=problem):
+        station.restore()
+    assert station.content() == {}
+
+
+def test_keys_never_come_back_beside_a_log_that_lacks_something_in_its_middle(station: Station) -> None:
+    with writing(open_database(f"sqlite:///{station.folder / 'kms.sqlite'}")) as connection:
+        connection.execute(delete(ReleaseRow).where(ReleaseRow.number == 0))
+    station.lose()
+    with pytest.raises(StoreCorrupt):
         station.restore()
     assert station.content() == {}
 

@@ -136,6 +136,10 @@ def test_marks_of_other_epochs_stay(fresh: World) -> None:
     path.write_bytes(path.read_bytes().replace(b'"epoch":"1"', b'"epoch":"9"'))
     with pytest.raises(StaleBackup, match="its log of key epoch 9 ends before record 0"):
         started(fresh)
+    with writing(open_database(f"sqlite:///{folder_of(fresh) / 'kms.sqlite'}")) as connection:
+        connection.execute(update(ReleaseRow).values(epoch=9))
+    release(fresh, started(fresh), 2)
+    assert [(mark.epoch, mark.index) for mark in read_marks(folder_of(fresh))] == [(1, 0), (9, 0)]
 
 
 def test_the_database_of_another_shard_leaves_no_mark(fresh: World) -> None:

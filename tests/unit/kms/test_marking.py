@@ -1,6 +1,7 @@
 """Marks of a release log: which records are, and that no failure of them harms anybody."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -83,11 +84,14 @@ def test_marks_of_many_threads_never_go_back(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(log_mark, "EVERY", 1)
-    written = list[int]()
+    written, beside = list[int](), list[str]()
 
     def slowly(path: Path, data: bytes) -> None:
+        beside.append("begun")
+        threading.Event().wait(0.05)  # for whoever does not wait for its turn
         replace_whole(path, data)
         written.append(decode(LogMarks, data).logs[0].index)
+        beside.append("ended")
 
     monkeypatch.setattr(log_mark, "replace_whole", slowly)
     shard = started(fresh)
@@ -97,6 +101,7 @@ def test_marks_of_many_threads_never_go_back(
     with ThreadPoolExecutor(ADMISSIONS) as pool:
         answers = [pool.submit(fresh.release, shard, case) for case in cases]
     assert len({each.result().record.index for each in answers}) == 16
+    assert beside == ["begun", "ended"] * len(written), "one after the other"
     assert written == sorted(written) and written[-1] == 15 and "kms.log_not_marked" not in capsys.readouterr().err
 
 
