@@ -121,8 +121,8 @@ def test_a_start_marks_a_log_that_went_on_without_and_leaves_the_disk_alone_othe
     monkeypatch.setattr(log_mark, "EVERY", 3)
     release(fresh, started(fresh), 1)
     # The newest may be of a process that was killed in the middle of it.
-    for count, marked in ((1, 0), (1, 0), (1, 3)):
-        release(fresh, fresh.shard(1), *range(10 * marked + count + 1, 10 * marked + 2 * count + 1))
+    for number, marked in ((2, 0), (3, 0), (4, 3)):
+        release(fresh, fresh.shard(1), number)
         started(fresh)
         assert [mark.index for mark in read_marks(folder_of(fresh))] == [marked]
     monkeypatch.setattr(log_mark, "replace_whole", full)

@@ -61,6 +61,7 @@ NOT_MARKED = '"event":"kms.log_not_marked","file":"release-log.json","why":"No s
 def test_a_mark_that_cannot_be_written_keeps_no_enclave_from_its_answer_and_is_made_up_for(
     fresh: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(log_mark, "monotonic_s", lambda: 100.0)
     shard = started(fresh)
     with monkeypatch.context() as patch:
         patch.setattr(log_mark, "replace_whole", full)
