@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from bytewise.cli.bounded_store import BoundedStore
 from bytewise.da.client import DaClient
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.network import Network
@@ -46,7 +47,7 @@ class Connection(NamedTuple):
     reader: DocketReader
     history: CourtHistory
     documents: RegistryDocuments
-    da: DaClient
+    da: BoundedStore
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Con
     chain = chain_of(rpc, network.chain_id)
     reader = DocketReader(chain, verify_code(chain, network))
     with DaClient(tuple(da), TIMEOUT_S) as client:
-        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
+        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), BoundedStore(client.get))
 
 
 def chain_of(rpc: list[str], chain_id: int) -> Chain:
