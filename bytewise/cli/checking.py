@@ -218,8 +218,8 @@ def rerun(receipt: Receipt, payload: Payload, model: Model) -> Rerun:
     fields = differing_fields(receipt, truth.output.tokens_hash, truth.trace_root)
     if divergence is None:
         return Rerun(None, "", "", fields)
-    shown = [words.text([token]) if token is not None else "" for token in (divergence.expected, divergence.claimed)]
-    return Rerun(divergence, *shown, fields)
+    expected, claimed = (words.text([token]) if token is not None else "" for token in (divergence.expected, divergence.claimed))
+    return Rerun(divergence, expected, claimed, fields)
 
 
 def conclude(checks: list[Check], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
@@ -257,16 +257,18 @@ def check_shown(shown: Comparison, has_words: bool) -> Check:
     return Check("shown answer", UNKNOWN, f"{why}; {told}")
 
 
-def without_da(standing: Standing, reason: str, outcome: Rerun | None) -> Conclusion:
+def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None) -> Conclusion:
     """The same where no list shows that a batch has the receipt: only a dispute, which takes that proof, stands in for it."""
-    if outcome is None and standing.verdict is not Verdict.NONE:
-        return _from_chain(standing)._replace(reason=f"{_from_chain(standing).reason}; {reason}")
-    if outcome is not None and standing.dispute is not None:
-        return Conclusion("VERIFIED", Exit.OK, f"the re-execution gives the same bytes, computation included; {reason}")
-    known = f"the chain alone: {_from_chain(standing).reason}"
-    if outcome is not None:
-        known = "the re-execution gives the same bytes, but nothing shows that a batch has this receipt"
-    return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, f"{reason}; {known}")
+    known = _from_chain(standing)
+    if standing.dispute is not None and outcome is not None:
+        known = conclude([], standing, outcome, None)
+    elif outcome is not None:
+        known = known._replace(reason="the re-execution gives the same bytes, but nothing shows that a batch has this receipt")
+    elif standing.dispute is None:
+        known = known._replace(reason=f"the chain alone: {known.reason}")
+    is_decided = known.exit in (Exit.OK, Exit.MISMATCH) or missing.exit is Exit.NOT_FOUND
+    is_known = standing.dispute is not None and is_decided
+    return (known if is_known else missing)._replace(reason=f"{missing.reason}; {known.reason}")
 
 
 def _mismatch(outcome: Rerun) -> str:

@@ -166,31 +166,31 @@ def _search(connection: Connection, identifier: Digest, choice: Choice | None, b
 
 def _not_found(search: Search) -> Conclusion:
     if search.unread:
-        return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, _unread(search))
-    more = f"; {len(search.faulty)} batches have lists that do not fit ({search.faulty[0]})" if search.faulty else ""
-    return Conclusion("NOT FOUND", Exit.NOT_FOUND, f"no anchored batch has this receipt{more}")
-
-
-def _unread(search: Search) -> str:
-    return f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
+        reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
+        return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, reason)
+    reason = "no anchored batch has this receipt"
+    if search.faulty:
+        reason = f"no list that fits its batch has this receipt; {len(search.faulty)} lists do not fit ({search.faulty[0]})"
+    return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
 
 
 def _look(connection: Connection, identifier: Digest, choice: Choice | None, asked: Asked, bars: Progress) -> Seen:
     search = _search(connection, identifier, choice, bars)
-    if search.found is None and not search.unread:
-        return Seen(identifier, [], _not_found(search))
     standing = checking.chain_standing(connection, search, identifier)
+    if search.found is None and not search.unread and standing.dispute is None:
+        return Seen(identifier, [], _not_found(search))
     if search.found is None:
-        return Seen(identifier, [], checking.without_da(standing, _unread(search), None), standing)
+        return Seen(identifier, [], checking.without_list(standing, _not_found(search), None), standing)
     seen = _verify(connection, search.found, choice, asked, bars, Seen(identifier, [], _not_found(search), standing))
     if search.found.is_listed or seen.end.exit is Exit.MISMATCH:
         return seen
-    return seen._replace(end=checking.without_da(standing, _unread(search), seen.outcome))
+    return seen._replace(end=checking.without_list(standing, _not_found(search), seen.outcome))
 
 
 def _verify(connection: Connection, found: Found, choice: Choice | None, asked: Asked, bars: Progress, seen: Seen) -> Seen:
     """What is seen of a receipt that was found; `seen` has its standing."""
-    assert seen.standing is not None, "read by the caller"
+    standing = seen.standing
+    assert standing is not None, "read by the caller"
     seen = seen._replace(checks=checking.public_checks(connection, found))
     model, failure = None, ""
     if choice is not None and choice.payload is not None:
@@ -204,7 +204,7 @@ def _verify(connection: Connection, found: Found, choice: Choice | None, asked: 
         if model is not None and choice.payload is not None:
             outcome, failure = _rerun(found, choice.payload, model)
             seen = seen._replace(outcome=outcome)
-    end = checking.conclude(seen.checks, seen.standing, seen.outcome, seen.shown)
+    end = checking.conclude(seen.checks, standing, seen.outcome, seen.shown)
     if failure:
         seen.checks.append(Check("re-execution", checking.UNKNOWN, failure))
         end = end._replace(reason=failure) if end.exit is Exit.INCONCLUSIVE else end

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,10 +17,10 @@ from bytewise.cli.__main__ import main
 from bytewise.cli.checking import Model, Standing, conclude, rerun
 from bytewise.inference.profiles import open_engine
 from bytewise.inference.tokenizer import Tokenizer
-from bytewise.protocol.encoding import from_json
-from bytewise.protocol.receipt import SignedReceipt
+from bytewise.protocol.encoding import from_json, to_json
+from bytewise.protocol.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.seal import Payload
-from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
 from bytewise.service.settings import child_environment
 from tests.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
 
@@ -395,6 +396,37 @@ def test_a_service_that_is_down_is_named(run: Run, kept: Kept) -> None:
     assert done.returncode == 5 and "chain" in done.stderr
     code, told = verified(run, kept, da="http://127.0.0.1:9")
     assert code == 5 and "da_unavailable" in told["reason"]
+
+
+@pytest.fixture
+def silent_da() -> Iterator[str]:
+    """A DA proxy that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_verify_reruns_a_saved_answer_while_da_is_away(run: Run, answers: tuple[Kept, ...], silent_da: str) -> None:
+    honest, fraud = answers[3], answers[0]
+    artifact = ("--artifact", str(honest.operator.artifact))
+    code, told = verified(run, honest, "--opening", str(honest.file), *artifact, da=silent_da)
+    assert (code, told["result"]) == (5, "UNAVAILABLE") and "brought nothing in 5 s" in told["reason"]
+    assert "the re-execution gives the same bytes" in told["reason"] and told["shown"]["differences"] == []
+    assert told["chain"]["final"] is None
+    results = {each["name"]: each["result"] for each in told["checks"]}
+    assert results["anchored"] == results["sealed envelope"] == "UNKNOWN" and results["opening"] == "PASS"
+    done = run("verify", str(fraud.file), *artifact, da="http://127.0.0.1:9")
+    assert done.returncode == 2 and "first divergence at token 5" in " ".join(done.stdout.split())
+
+
+def test_a_saved_receipt_of_no_batch_is_not_taken_for_an_anchored_one(run: Run, kept: Kept, tmp_path: Path) -> None:
+    answer = json.loads(kept.file.read_text())
+    receipt = replace(from_json(SignedReceipt, answer["receipt"]["signed"]).receipt, seq=U64(99))
+    name = receipt_id(kept.operator.network.anchor_domain, receipt)
+    signed = SignedReceipt(receipt, kept.operator.account.sign(name), "eigenda:standard:0x03ab")
+    answer["receipt"] |= {"receipt_id": hex0x(name), "signed": to_json(signed)}
+    done = run("verify", saved(answer, tmp_path), "--output", "json", da="http://127.0.0.1:9")
+    told = json.loads(done.stdout)
+    assert done.returncode == 5 and told["checks"] == [] and "no verdict" in told["reason"]
 
 
 @pytest.mark.parametrize(
