@@ -76,7 +76,12 @@ def address_book(file: Path) -> Network:
 
 def receipt_argument(text: str) -> Digest:
     """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    return digest_argument("RECEIPT_ID", text)
+
+
+def digest_argument(name: str, text: str) -> Digest:
+    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
     try:
         return digest(unhex(text.lower()))
     except MalformedValue:
-        raise ConfigurationError("RECEIPT_ID", "must be 0x and 64 hex digits") from None
+        raise ConfigurationError(name, "must be 0x and 64 hex digits") from None

@@ -125,6 +125,8 @@ def show(
 
 
 def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
+    if artifact is not None and not artifact.is_dir():
+        raise ConfigurationError("--artifact", f"{artifact} is no folder: name the one that `bytewise model convert` wrote")
     file = Path(subject)
     if _IDENTIFIER.fullmatch(subject) or not file.is_file():
         try:
