@@ -157,10 +157,11 @@ def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answer
 
 def change(answer: dict[str, Any], member: str, value: Any) -> None:
     """Puts a value in the place of a member of an answer, named as `verify` names it: `choices[0].message.content`."""
-    *way, last = re.findall(r"[^.\[\]]+", member)
+    *way, last = (int(name) if name.isdigit() else name for name in re.findall(r"[^.\[\]]+", member))
+    place: Any = answer
     for name in way:
-        answer = answer[int(name) if name.isdigit() else name]
-    answer[int(last) if last.isdigit() else last] = value  # type: ignore[index]
+        place = place[name]
+    place[last] = value
 
 
 def saved(answer: dict[str, Any], folder: Path) -> str:
