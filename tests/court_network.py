@@ -16,7 +16,7 @@ from chain.client import hex_bytes
 from chain.deploy import created_address
 from chain.headers import header_rlp
 from tests.anvil import CHAIN_ID, Anvil
-from tests.court_world import HONEST, word
+from tests.court_world import HONEST, lies, word
 from tests.devnet import SHARDS, epoch_document, signer
 from tests.vouched import vouched
 
@@ -120,11 +120,11 @@ class CourtNetwork:
         now = self.anvil.client.head().timestamp
         tokens, trace = word(batch_id, HONEST, "tokens"), word(batch_id, HONEST, "trace")
         made = Receipt(
-            operator=operator.address, seq=U64(seq), req_hash=word("request", batch_id), tokens_hash=tokens,
-            out_hash=digests.out_hash(tokens, trace), model_id=self.model, environment=self.environment,
-            gpu_arch=short_text("cpu"), key_epoch=U64(1), envelope_hash=word("envelope", batch_id),
-            issued_at=U64(now), anchor_by=U64(now + 600), mode=U8(Mode.PLAIN), client_mode=U8(ClientMode.DELEGATED),
-            enclave_key=ZERO_ADDRESS, chain_id=U256(CHAIN_ID),
+            operator=operator.address, seq=U64(seq), req_hash=word("request", batch_id),
+            tokens_hash=word("altered") if lies(batch_id) else tokens, out_hash=digests.out_hash(tokens, trace),
+            model_id=self.model, environment=self.environment, gpu_arch=short_text("cpu"), key_epoch=U64(1),
+            envelope_hash=word("envelope", batch_id), issued_at=U64(now), anchor_by=U64(now + 600), mode=U8(Mode.PLAIN),
+            client_mode=U8(ClientMode.DELEGATED), enclave_key=ZERO_ADDRESS, chain_id=U256(CHAIN_ID),
         )  # fmt: skip
         return SignedReceipt(made, operator.sign(receipt_id(self.anchor_domain, made)), "")
 
