@@ -18,7 +18,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode, from_json
 from bytewise.protocol.request import DecodePolicy, Output, Request, TokenLogprobs, choice_seed, execution_hash
-from bytewise.protocol.units import U64
+from bytewise.protocol.units import U64, Digest
 from tests.unit.inference.models import policy, request
 from tests.unit.inference.second_engine import hashes
 from tests.unit.inference.second_engine.hashes import LABELS, TEXT
@@ -111,10 +111,10 @@ def test_leaves_and_draws_are_those_that_the_text_gives(engine: ExactEngine) -> 
     execution = hashes.execution(engine.artifact.model_id, json.loads(encode(asked.decode)), asked.prompt)
     tokens = [*asked.prompt, *answer.output.token_ids]
     path = engine._path
-    rows = path.teacher_force(path.cache(1, len(tokens)), [tokens[:-1]], [len(asked.prompt) - 1])[0]
+    rows = path.teacher_force(path.cache(1, len(tokens)), [tokens[:-1]], [len(asked.prompt) - 1], len(tokens))[0]
     for i, (row, token) in enumerate(zip(rows, answer.output.token_ids, strict=True)):
         assert hashes.leaf(asked.nonce, i, row.row, row.exponent, token) == answer.leaves[i]
         key = hashes.labelled("SAMPLER", 5, execution, i)
-        assert key == digests.labelled(Label.SAMPLER, 5, digests.Digest(execution), i)
+        assert key == digests.labelled(Label.SAMPLER, 5, Digest(execution), i)
         assert row.logits is not None
-        assert choose(row.logits, asked.decode, 5, digests.Digest(execution), i) == token
+        assert choose(row.logits, asked.decode, 5, Digest(execution), i) == token

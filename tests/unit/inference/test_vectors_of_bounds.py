@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bytewise.protocol.encoding import from_json
 from bytewise.protocol.errors import UnsupportedModel
 from tests.unit.inference.second_engine import bounds, files
 from tests.unit.inference.second_engine.bounds import Linear, Lines, Maxima
+from tests.unit.inference.second_engine.hashes import TEXT
 from tests.unit.inference.tiny import tiny, write_checkpoint
 from tests.vectors import make_bounds, make_exact1
 
@@ -36,7 +38,8 @@ def given(vector: dict[str, Any]) -> Maxima:
     """The maxima of a vector."""
     linears = {name: Linear(*(fraction(each[letter]) for letter in "ASb")) for name, each in vector["linears"].items()}
     norms = {name: fraction(gain) for name, gain in vector["norms"].items()}
-    return Maxima(*(fraction(vector[name]) for name in ("embedding", "rotary", "attention_scale")), linears, norms)
+    embedding, table, scale = (fraction(vector[name]) for name in ("embedding", "rotary", "attention_scale"))
+    return Maxima(embedding, table, scale, linears, norms)
 
 
 def test_vectors_of_bounds_have_not_changed(tmp_path: Path) -> None:
@@ -57,6 +60,15 @@ def test_the_second_implementation_gives_every_line_and_the_bound(variant: str) 
     lines = Lines(vector["architecture"], given(vector))
     assert [value for _, value in lines.lines] == [fraction(text) for text in vector["lines"]]
     assert lines.bound() == vector["bound"]
+
+
+def test_lines_have_the_names_of_the_text() -> None:
+    text = TEXT[TEXT.index("### 3.6 ") : TEXT.index("## 4. ")]
+    named = re.findall(r"^    .*\bup\(.*\)   +(\S.*)$", text, re.MULTILINE)
+    ours = [name for vector in MODELS.values() for name, _ in Lines(vector["architecture"], given(vector)).lines]
+    norms = {"N", "post_attention_layernorm", "pre_feedforward_layernorm"}
+    assert set(named) - norms == {name.split(".")[-1] for name in ours} - norms
+    assert len(named) == 19
 
 
 @pytest.mark.parametrize("variant", MODELS)
