@@ -43,6 +43,9 @@ _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     ("by policy", TcbRefused),
     ("eval data number", TcbRefused),
     ("no matching tcb level", TcbRefused),
+    ("current tdx tcb", TcbRefused),
+    ("module tcb level", TcbRefused),
+    ("below minimum required", TcbRefused),
     ("revoked", TcbRefused),
     ("unrecognized tcb status", TcbRefused),
     ("tcb too old", TcbRefused),
@@ -52,6 +55,10 @@ _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     ("decode", EvidenceMalformed),
     ("parse", EvidenceMalformed),
 )
+
+_BODIES = ("TD10", "TD15")
+"""Bodies that are judged, as the library names them. TDX 1.5 adds a second TCB, which the library judges, and a service domain,
+which it refuses. What the extended body adds (devices, service domains) nobody judges."""
 
 _MEASURED = (
     "td_attributes",
@@ -115,9 +122,9 @@ def _collateral(rule: PlatformRule, given: Collateral) -> dcap_qvl.QuoteCollater
 
 
 def _claims(found: dict[str, Any]) -> Claims:
-    report: dict[str, Any] = next(iter(found["report"].values()))
-    if "mr_td" not in report:
-        raise EvidenceRefused("quote of an SGX enclave, not of a trust domain")
+    report = _registers(found["report"])
+    # Of a trust domain that outlived its module the library names what it was launched under; what runs now counts as well.
+    levels = [found["tcb"]["advisory_ids"], (found["platform"]["current_tcb_level"] or {}).get("advisoryIDs", [])]
     registers = [bytes.fromhex(report[name]) for name in _MEASURED]
     simulated = bytes.fromhex(report["mr_config_id"]) == SIMULATED_MARK
     return Claims(
@@ -125,12 +132,23 @@ def _claims(found: dict[str, Any]) -> Claims:
         report_data=bytes.fromhex(report["report_data"]),
         platform_id=Blob(bytes(found["platform"]["pck"]["ppid"])),
         status=_status(found["tcb"]["status"]),
-        advisories=tuple(found["tcb"]["advisory_ids"]),
+        advisories=tuple(dict.fromkeys(each for level in levels for each in level)),
         evaluation=found["tcb"]["eval_data_number"],
         issued_at=max(found["latest_issue_date"], found["qe_iden_latest_issue_date"]),
         expires_at=min(found["earliest_expiration_date"], found["qe_iden_earliest_expiration_date"]),
         simulated=simulated,
     )
+
+
+def _registers(report: dict[str, Any]) -> dict[str, Any]:
+    # The library names the body, and nests what all of them have under what later ones add.
+    ((body, found),) = report.items()
+    if body == "SgxEnclave":
+        raise EvidenceRefused("quote of an SGX enclave, not of a trust domain")
+    if body not in _BODIES:
+        raise EvidenceRefused(f"quote with a body {body[:20]}, of which we do not read everything that it says")
+    inner: dict[str, Any] = found["base"] if body == "TD15" else found
+    return inner
 
 
 def td_measurement(**registers: bytes) -> Digest:

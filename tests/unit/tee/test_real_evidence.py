@@ -2,9 +2,11 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import accumulate
 from pathlib import Path
 
+import dcap_qvl
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -29,15 +31,18 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates
+from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.settings import developer_variable
 from bytewise.tee.appraisal import Appraised, verify_evidence
 from bytewise.tee.collateral import from_service, issued_at
-from bytewise.tee.dcap import verify_quote
+from bytewise.tee.dcap import td_measurement, verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.roots import is_vendor_root
 from bytewise.tee.snp import parse_report, verify_report
+from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.td_quote import TdBody15
+from tests.unit.tee.bench import Bench
 
 CHAIN_ID = 1
 NONCE = bytes.fromhex("11" * 32)
@@ -46,6 +51,10 @@ GPU_TIME = 1_784_207_862
 SNP_TIME = 1_790_000_000
 SNP_TCB = Blob(bytes([4, 0, 0, 0, 0, 0, 0x17, 0xD5]))
 TDX_REPORT_AT, REPORT_SIZE = 48 + 520, 64
+TDX_15_BODY_AT = 48 + 6
+REGISTERS = {
+    "td_attributes", "xfam", "mr_td", "mr_config_id", "mr_owner", "mr_owner_config", "rt_mr0", "rt_mr1", "rt_mr2", "rt_mr3",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +142,24 @@ def test_a_quote_without_matching_tcb_level_is_refused(folder: Path) -> None:
     everything = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
     with pytest.raises(TcbRefused, match="No matching TCB level"):
         verify_quote(tdx_rule(intel_root(quote), statuses=everything), quote, collateral, issued_at(collateral) + 60)
+
+
+def test_the_body_of_a_real_trust_domain_of_tdx_15_is_read(folder: Path, bench: Bench) -> None:
+    """The real quote's platform fits no level of its collateral: what it says is signed again here, by a platform that does."""
+    quote, published = quote_of(folder, "tdx_quote_outdated")
+    sizes = {each.name: len(getattr(TdBody15(), each.name)) for each in fields(TdBody15)}
+    ends = accumulate(sizes.values(), initial=TDX_15_BODY_AT)
+    members = {name: quote[end : end + size] for (name, size), end in zip(sizes.items(), ends, strict=False)}
+    body, modules = TdBody15(**members), json.loads(published.tcb_info)
+    assert quote[48:TDX_15_BODY_AT] == b"\3\0\x88\2\0\0" and quote[TDX_15_BODY_AT:].startswith(body.encoded())
+    given = {name: modules[name] for name in ("tdxModule", "tdxModuleIdentities")}
+    evidence = bench.quoter.evidence(body, Verdict(tcb_info=given))
+    assert evidence.collateral is not None and signed_part(evidence)[48:] == quote[48 : TDX_15_BODY_AT + 648]
+    claims = verify_quote(bench.policy.rules[0], evidence.quote, evidence.collateral, bench.now)
+    said = dcap_qvl.Quote.parse(quote).report
+    registers = {name: getattr(said, name) for name in members if name in REGISTERS}
+    assert claims.measurement == td_measurement(**registers) and claims.report_data == said.report_data
+    assert (claims.status, claims.simulated) == (TcbStatus.UP_TO_DATE, False) and len(registers) == 10 and any(said.mr_td)
 
 
 def test_collateral_of_another_technology_or_platform_is_refused(folder: Path) -> None:
