@@ -83,7 +83,10 @@ def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: 
             bytes(quote), _collateral(rule, collateral), now, _policy(rule, now)
         )
     except (ValueError, OverflowError) as error:
-        refused = refusal(str(error))
+        said = str(error)
+        if "TCB too old" in said:
+            said += f": out_of_date_grace_s of the rule is {rule.out_of_date_grace_s or 0}"
+        refused = refusal(said)
         if isinstance(refused, UntrustedRoot):
             _explain_chain(rule, quote, collateral, now)
         raise refused from None
@@ -98,7 +101,8 @@ def refusal(said: str) -> EvidenceRefused:
 
 
 def _policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
-    policy = dcap_qvl.QuotePolicy.strict(now)
+    grace_s = rule.out_of_date_grace_s or 0
+    policy = dcap_qvl.QuotePolicy.strict(now).platform_grace_period(grace_s).qe_grace_period(grace_s)
     for status in rule.statuses:
         policy = policy.allow_status(status.value)
     return (

@@ -17,7 +17,7 @@ refuse_in_production()
 
 EVALUATION = 1
 """Number of the simulated TCB evaluation."""
-LEVEL_AGE_S = 0
+LEVEL_AGE_S = 30 * 86_400
 """How long before it speaks the vendor dated the level of its platforms."""
 _ZEROS = {"mrsigner": "00" * 48, "attributes": "00" * 8, "attributesMask": "FF" * 8}
 

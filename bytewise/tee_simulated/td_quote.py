@@ -1,4 +1,4 @@
-"""Bytes of a DCAP quote, version 4 or 5, over a trust domain (Intel TDX DCAP Quoting Library API, appendix 3), by simulated keys."""
+"""Bytes of a DCAP quote of a trust domain, version 4 or 5 (Intel TDX DCAP Quoting Library API, appendix 3), simulated."""
 
 import dataclasses
 import datetime
