@@ -132,8 +132,8 @@ class PlatformRule:
     """Oldest accepted collateral (`tdx`, `simulated`) or revocation list (`snp`), seconds since it was issued; 0, for `snp` only:
     no list is asked for."""
     out_of_date_grace_s: int | None = field(default=None, metadata=LATER)
-    """`tdx`, `simulated`: how long what is out of date (the platform, its module or quoting enclave) is accepted, seconds since the
-    date of its TCB level (`tcbDate`), if `statuses` name it; None, as in policies of before this member: not at all."""
+    """`tdx`, `simulated`: how long what is out of date (the platform, its module or quoting enclave) is accepted if `statuses`
+    name it, seconds since the date of its TCB level (`tcbDate`); None, as in policies of before this member: not at all."""
 
     def __post_init__(self) -> None:
         problem = _rule_problem(self)

@@ -35,6 +35,8 @@ class Verdict:
     qe_status: TcbStatus = TcbStatus.UP_TO_DATE
     tcb_info: Mapping[str, object] = field(default_factory=dict)
     """Members of the TCB info that are otherwise."""
+    qe_identity: Mapping[str, object] = field(default_factory=dict)
+    """Members of the QE identity that are otherwise."""
 
 
 def collateral(
@@ -73,7 +75,7 @@ def _qe_identity(said: Verdict, dates: dict[str, object], dated: dict[str, str])
     return {
         "id": "TD_QE", "version": 2, **dates, "miscselect": "00000000", "miscselectMask": "FFFFFFFF",
         "attributes": "11" + "00" * 15, "attributesMask": "FBFFFFFFFFFFFFFF" + "00" * 8, "mrsigner": QE_SIGNER.hex().upper(),
-        "isvprodid": QE_PRODUCT, "tcbLevels": [level],
+        "isvprodid": QE_PRODUCT, "tcbLevels": [level], **said.qe_identity,
     }  # fmt: skip
 
 

@@ -183,6 +183,16 @@ def test_an_sgx_enclave_with_advisories_is_refused_by_status_then_as_no_trust_do
         verify_quote(replace(lenient, refused_advisories=("INTEL-SA-00615",)), quote, collateral, now)
 
 
+def test_a_real_quote_is_refused_beside_an_authority_that_did_not_issue_its_key(folder: Path) -> None:
+    """Control: its own, as published, in the tests above. The other one is Intel's too."""
+    quote, collateral = quote_of(folder, "tdx_quote")
+    others = [quote_of(folder, "sgx_quote")[1].pck_ca, collateral.tcb_signer, intel_root(quote)]
+    assert collateral.pck_ca not in others
+    for authority in others:
+        with pytest.raises(UntrustedRoot, match="authority of platform keys"):
+            verify_quote(tdx_rule(intel_root(quote)), quote, replace(collateral, pck_ca=authority), issued_at(collateral) + 60)
+
+
 def test_real_evidence_under_a_root_that_is_not_intels_is_refused(folder: Path) -> None:
     quote, collateral = quote_of(folder, "tdx_quote")
     root = intel_root(quote)
@@ -219,6 +229,7 @@ def snp(folder: Path) -> tuple[bytes, SnpCertificates]:
 
 def test_a_real_snp_guest_is_accepted_end_to_end(folder: Path) -> None:
     report, certificates = snp(folder)
+    assert x509.load_der_x509_certificate(certificates.vcek).serial_number == 0
     claims = verify_report(snp_rule(), report, certificates, SNP_TIME)
     assert claims.report_data.startswith(b"attest-test-fixture-2026") and claims.status is TcbStatus.UP_TO_DATE
     evidence = encode(Evidence(EvidenceType.SNP, Blob(report), None, certificates, Blob(b"")))
