@@ -36,8 +36,7 @@ CLOCK_SKEW_S = 30
 _EXTENSION = "1.3.6.1.4.1.3704.1."
 _CHIP_ID = x509.ObjectIdentifier(_EXTENSION + "4")
 _OCTETS_OF_CHIP_ID = b"\x04\x40"
-"""Head of the chip id as a DER octet string of 64 bytes, as AMD's description of the certificate has it (57230, 3.1); the
-certificates that we have seen have the bare bytes."""
+"""Head of a chip id as a DER octet string, as newer certificates have it; older ones have the bare 64 bytes."""
 _PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
 _TCB_BYTES = {0: "3.1", 1: "3.2", 6: "3.3", 7: "3.8"}
 """Byte of a TCB version (boot loader, TEE, SNP, microcode) to the extension of a chip's certificate that repeats it."""

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.appraisal import (
-    MAX_OUT_OF_DATE_GRACE_S,
     AppraisalPolicy,
     Coverage,
     EvidenceType,
@@ -168,20 +167,6 @@ def test_a_wider_rule_waits(name: str) -> None:
     wide = replace(RULE, **WIDER[name])  # type: ignore[arg-type]
     standing = succeed(first_standing(FIRST), after(rules=(RULE, wide)), at(NOW))
     assert standing.at(NOW).rules == (RULE,) and standing.at(NOW + ADDITION_DELAY_S).rules == (RULE, wide)
-
-
-def test_a_longer_grace_for_what_is_out_of_date_waits_and_a_shorter_one_counts_at_once() -> None:
-    old = replace(RULE, statuses=(*RULE.statuses, TcbStatus.OUT_OF_DATE))
-    graces = (None, 1, 1000, MAX_OUT_OF_DATE_GRACE_S)
-    for mine in graces:
-        for theirs in graces:
-            rules = [replace(old, out_of_date_grace_s=each) for each in (mine, theirs)]
-            assert narrower(rules[0], rules[1]) == ((mine or 0) <= (theirs or 0))
-    short, long = (replace(old, out_of_date_grace_s=each) for each in (1000, 1001))
-    before = replace(FIRST, rules=(short,))
-    standing = succeed(first_standing(before), after(rules=(short, long)), at(NOW))
-    assert standing.at(NOW).rules == (short,) and standing.at(NOW + ADDITION_DELAY_S).rules == (short, long)
-    assert succeed(first_standing(replace(FIRST, rules=(long,))), after(rules=(short,)), at(NOW)).at(NOW).rules == (short,)
 
 
 def test_a_rule_that_counted_before_is_asked_before_one_that_was_added() -> None:
