@@ -19,6 +19,7 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.units import Blob
 from bytewise.tee.dcap import verify_quote
+from bytewise.tee.fences import verify_simulated
 from bytewise.tee_simulated.collateral import Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, Platform, _load_key, issue, load_root
@@ -165,9 +166,22 @@ def test_a_quoting_enclave_that_is_not_the_vendors_is_refused(bench: Bench, name
 # --- the root of a rule ---
 
 
-@pytest.mark.parametrize("root", [b"root", b"\x30\x00"])
-def test_a_root_that_is_no_certificate_is_the_policys_fault_and_named(bench: Bench, root: bytes) -> None:
-    rule = replace(bench.policy.rules[0], root=Blob(root))
+UNREADABLE: dict[str, Callable[[bytes], bytes]] = {
+    "no certificate": lambda root: b"root",
+    "an empty one": lambda root: b"\x30\x00",
+    "a version that there is not": lambda root: root.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020103"), 1),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_a_root_that_is_no_certificate_is_the_policys_fault_and_named(bench: Bench, name: str) -> None:
+    """By the verifier of quotes, and by the fence behind it."""
+    rule = bench.policy.rules[0]
+    wrong = replace(rule, root=Blob(UNREADABLE[name](rule.root)))
     assert bench.evidence.collateral is not None
+    claims = verify_quote(rule, bench.evidence.quote, bench.evidence.collateral, bench.now)
     with pytest.raises(UntrustedRoot, match="root of the rule does not parse"):
-        verify_quote(rule, bench.evidence.quote, bench.evidence.collateral, bench.now)
+        verify_quote(wrong, bench.evidence.quote, bench.evidence.collateral, bench.now)
+    with pytest.raises(UntrustedRoot, match="not marked as simulated"):
+        verify_simulated(bench.policy, wrong, claims)
+    assert verify_simulated(bench.policy, rule, claims) == claims
