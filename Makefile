@@ -44,7 +44,11 @@ PROVERS_READY := $(PROVERS)/.installed
 # A fuzzer, which sees what the project's own environment has beside it.
 FUZZER := build/fuzz-site
 FUZZER_READY := $(FUZZER)/.installed
-PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
+CPUINFO := /proc/cpuinfo
+# The AMX product of the pinned llama.cpp crashes: where the processor has AMX, it is compiled without.
+NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
+PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
+	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
 .PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
@@ -137,6 +141,7 @@ $(PLOTS_READY): bench/peers.txt
 	@mkdir -p build && test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@grep -v llama-cpp-python bench/peers.txt > $(PEERS)/tools.txt
 	@$(PEERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(PEERS)/tools.txt
+	@$(PEERS)/bin/python -m pip check
 	@touch $@
 
 $(PEERS_READY): bench/peers.txt | $(PLOTS_READY)
