@@ -48,10 +48,12 @@ class Effort:
     @property
     def context(self) -> int:
         """Tokens of the longest sequence of all."""
-        return PROMPT + max(*self.growth, self.long)
+        return PROMPT + max((self.long, *self.growth))
 
 
 FULL = Effort(3, 32, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096))
+SHARED = Effort(5, 32, 256, ((4, 1), (8, 8), (32, 32)), (), ())
+"""The keys alone: what is measured once means nothing on a machine that does other things too."""
 QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,))
 
 
