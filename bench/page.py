@@ -49,7 +49,7 @@ def _keys(results: Results) -> str:
     heads = ["key", *(f"{name}, {model}" for name, _, models in runs for model in models), "target", "met"]
     rows = []
     for key in dict.fromkeys(key for _, _, models in runs for model in models.values() for key in model["keys"]):
-        aim = next((targets[key] for _, targets, _ in runs if key in targets), {})
+        aim: Mapping[str, Any] = next((targets[key] for _, targets, _ in runs if key in targets), {})
         values = [model["keys"].get(key) for _, _, models in runs for model in models.values()]
         good = [value is not None and aim.get("at_least", value) <= value <= aim.get("at_most", value) for value in values]
         wanted = f"at least {aim['at_least']}" if "at_least" in aim else f"at most {aim['at_most']}" if aim else ""
