@@ -26,6 +26,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.units import Digest
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.exit_codes import exit_of
 from bytewise.storage.books import Books
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
@@ -161,6 +162,7 @@ class Operator:
             work.lane.release()
         except BytewiseError as error:
             telemetry.log_error("operator.failed", error)
+            self._exit_code = exit_of(error)
         finally:
             if self._bugs:
                 self._exit_code = schedule.EXIT_BUG
