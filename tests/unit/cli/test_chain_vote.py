@@ -38,7 +38,7 @@ def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> De
 
 
 def test_who_lists_proposals_before_there_are_any_is_told_so(desk: Desk) -> None:
-    assert desk.told("proposals") == [] and re.fullmatch(r"no proposals up to block \d+\n", desk.run("proposals"))
+    assert desk.told("proposals") == [] and re.fullmatch(r"no proposals up to block \d+", desk.run("proposals"))
 
 
 def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: Desk, tmp_path: Path) -> None:
