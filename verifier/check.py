@@ -20,12 +20,14 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.receipt import (
     BatchHeader,
+    ClientMode,
     EmptyLeaf,
     Mode,
     ReceiptList,
     SignedLeaf,
     SignedReceipt,
     batch_leaves,
+    plain_enclave_key,
     receipt_id,
     verify_entry,
     verify_list,
@@ -116,7 +118,11 @@ def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, enviro
         return MalformedValue("locator", entry.locator[:60])
     if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
         return MalformedValue("receipt", "a zero digest")
-    if receipt.mode != Mode.PLAIN.value:
+    if receipt.issued_at > receipt.anchor_by:
+        return MalformedValue("issued_at", f"{receipt.issued_at} is after anchor_by, {receipt.anchor_by}")
+    if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
         # Mode tee needs a co-signature of the operator's enclave, which version 0 has no place for.
-        return MalformedValue("mode", str(receipt.mode))
+        return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
+    if receipt.client_mode not in set(ClientMode):
+        return MalformedValue("client mode", str(receipt.client_mode))
     return None

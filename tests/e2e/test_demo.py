@@ -99,7 +99,7 @@ def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
     assert len(demo.report["facts"]) >= 24 and all(demo.report["facts"].values())
     assert demo.report["money"]["sums"] is True
     assert demo.report["peak_pss_mb"] < 6000
-    assert len(demo.report["disputes"]) == 4, "three frauds and the frivolous one: no other honest receipt is disputed"
+    assert len(demo.report["disputes"]) == 5, "four frauds and the frivolous one: no other honest receipt is disputed"
 
 
 def test_every_actors_journal_is_whole(demo: Run) -> None:

@@ -71,7 +71,7 @@ def demo(
     keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
     report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report.json"),
 ) -> None:
-    """Run a whole network on this machine and watch it catch three frauds.
+    """Run a whole network on this machine and watch it catch four frauds.
 
     One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
     watchtower start as processes of their own. Exit code 0: every fact was read back; 3: some are missing, and named.

@@ -22,6 +22,8 @@ class Claim:
 
     receipt_id: Digest
     """The receipt."""
+    tokens_hash: Digest
+    """What it claims: this and the next."""
     out_hash: Digest
     """What it claims."""
     environment: Digest
@@ -34,6 +36,11 @@ class Claim:
     """Parameters in force when it was anchored."""
     window_end: int
     """Last second to question it."""
+
+    @property
+    def answer(self) -> tuple[Digest, Digest]:
+        """What a vote must have found to be equal."""
+        return self.tokens_hash, self.out_hash
 
 
 @dataclass(frozen=True, slots=True)

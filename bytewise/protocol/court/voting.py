@@ -82,7 +82,7 @@ def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Addr
         raise MalformedValue("certificate", f"{seats} seats of {quorum}")
     checks.new(bool(words), f"round {finding.round}", "every signer has opened its vote")
     mask = sum(found.round.mask(who) for who in words)
-    count = found.round.count.add(said_by(finding), mask.bit_count(), found.claim.out_hash)
+    count = found.round.count.add(said_by(finding), mask.bit_count(), found.claim.answer)
     return court.put(found.with_round(words={**found.round.words, **words}, count=count, certified=mask))
 
 
@@ -115,7 +115,7 @@ def _opened(court: Court, found: Dispute, vote: Vote, quote: bytes) -> Court:
         raise MalformedValue("quote", f"hash {have.hex()} instead of {vote.quote_hash.hex()}")
     word = found.round.words.get(vote.voter, Word())
     words = {**found.round.words, vote.voter: replace(word, said=said)}
-    count = found.round.count.add(said, vote.seat_mask.bit_count(), found.claim.out_hash)
+    count = found.round.count.add(said, vote.seat_mask.bit_count(), found.claim.answer)
     return court.put(found.with_round(words=words, count=count))
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Committee, Phase, Standing, Times, Verdict} from "../src/Types.sol";
+import {Committee, Phase, Receipt, Standing, Times, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Deadlines} from "./Deadlines.sol";
 import {Owing} from "./Owing.sol";
@@ -115,6 +115,7 @@ abstract contract Watch is Owing {
         b.fixed_ = keccak256(
             abi.encode(
                 d.receiptId,
+                d.claimedTokensHash,
                 d.claimedOutHash,
                 d.environment,
                 d.operator,
@@ -170,7 +171,7 @@ abstract contract Watch is Owing {
         returns (Table.Move)
     {
         IDisputes.Tally memory t =
-            recount(id, a.round, d.claimedOutHash, a.seats, disputes.roundOf(id, a.round).committedMask);
+            recount(id, a.round, _signedIn(d.receiptId), a.seats, disputes.roundOf(id, a.round).committedMask);
         IDisputes.Tally memory have = disputes.tallyOf(id, a.round);
         same(keccak256(abi.encode(have)), keccak256(abi.encode(t)), "tally");
         uint256 quorum = params.quorum(d.paramsVersion, a.seats);
@@ -178,6 +179,7 @@ abstract contract Watch is Owing {
         Verdict v = verdictOf(t, quorum);
         bool noKey = v == Verdict.NONE && t.noKey > a.seats - quorum;
         bool rerun = noKey && a.reruns < params.committee(d.paramsVersion).maxReruns;
+        if (v == Verdict.UPHELD) _upheld(id, a.round, d);
         if (v != Verdict.NONE) {
             that(m == Table.Move.DECIDE || m == Table.Move.DECIDE_LAST, "a verdict was passed over");
             same(uint8(b.verdict), uint8(v), "verdict of the count");
@@ -189,6 +191,23 @@ abstract contract Watch is Owing {
             that((m == Table.Move.RERUN) == rerun && m != Table.Move.DECIDE, "rerun or larger");
         }
         return m;
+    }
+
+    /// @dev What won is what the receipt says, in each field that its operator signed of the answer.
+    function _upheld(bytes32 id, uint16 round, IDisputes.Dispute memory d) private view {
+        (bytes32 group,) = largest(id, round, d.key);
+        bytes32[2] memory signed_ = _signedIn(d.receiptId);
+        Said[] memory list = said[id][round];
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].group != group) continue;
+            that(list[i].tokensHash == signed_[0] && list[i].outHash == signed_[1], "upheld beside other tokens");
+        }
+    }
+
+    /// @dev tokensHash and outHash as the operator signed them.
+    function _signedIn(bytes32 receiptId) private view returns (bytes32[2] memory) {
+        Receipt memory r = receipts[placeOf[receiptId]].r;
+        return [r.tokensHash, r.outHash];
     }
 
     /// @dev The earlier verdict stands, or nothing does.

@@ -66,7 +66,7 @@ abstract contract DisputeViews is DisputeVotes {
         Case storage d = _cases[id];
         if (d.phase == Phase.NONE) return out;
         IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
-        (out.receiptId, out.claimedOutHash) = (_receipts[d.index], d.claimed);
+        (out.receiptId, out.claimedTokensHash, out.claimedOutHash) = (_receipts[d.index], d.claimedTokens, d.claimed);
         (out.environment, out.operator, out.keyEpoch) = (batch.environment, batch.operator, batch.keyEpoch);
         (out.challenger, out.batchId, out.openedAt) = (d.challenger, d.batchId, d.openedAt);
         (out.paramsVersion, out.phase, out.level) = (d.paramsVersion, d.phase, d.level);

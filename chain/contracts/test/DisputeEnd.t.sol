@@ -86,6 +86,31 @@ contract DisputeEndTest is Courthouse {
         disputes.finalize(id);
     }
 
+    /// @dev The operator signs both fields, so the true outHash beside other tokens is a lie: once it was upheld and final.
+    function test_false_tokens_beside_the_true_outHash_are_convicted(uint256 salt, bytes32 tokens) public {
+        vm.assume(tokens != "tokens");
+        Receipt memory r = receiptOf(salt);
+        r.tokensHash = tokens;
+        bytes32 id = disputes.disputeId(keccak256(abi.encode(r)));
+        openedFor(r, address(this), disputes.altCommitOf(id, address(this), keyOf(id, 0), SALT));
+        judged(id, 0);
+        decided(id, Verdict.OVERTURNED);
+        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        that(t.equal == 0 && t.lead == 5 && t.leadVerdict == Verdict.OVERTURNED, "not one seat is equal");
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        same(d.key, keyOf(id, 0), "key");
+        same(d.replacement, r.outHash, "the true output stands");
+        disputes.openAlt(id, address(this), SALT);
+        ends(id);
+        for (uint16 seat = 0; seat < 5; ++seat) {
+            (, Standing s) = disputes.standingOf(id, 1, seat);
+            that(s == Standing.RIGHT, "who found it was right");
+        }
+        ISettlement.Account memory a = settlement.accountOf(id);
+        same(a.slashed, params.money(1).slashAmount, "slashed");
+        that(a.toChallengers > a.bonds, "the challenger has its bond, and more");
+    }
+
     function test_nothing_is_counted_or_ended_early(uint256 salt) public {
         bytes32 id = inCommit(salt);
         uint256 end = disputes.roundOf(id, 1).commitEnd;

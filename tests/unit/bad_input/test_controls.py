@@ -33,7 +33,8 @@ from tests.unit.inference.test_matmul import Saturating
 from tests.world import ANCHOR, DISPUTES, signer, word
 
 HONEST, THIEF = signer("honest").address, signer("thief").address
-CLAIM = word("claimed out_hash")
+CLAIM = (word("claimed tokens"), word("claimed out_hash"))
+"""tokens_hash and out_hash of the receipt."""
 
 
 def vote(voter: Address, seat_mask: int) -> Vote:
@@ -70,9 +71,9 @@ def counted(voter: Address, digest: Digest, seats: int) -> RevealedVote:
 
 def test_who_only_heard_the_answer_is_paid_where_no_leaves_are_asked_for_and_not_with_us() -> None:
     """The thief knows tokens hash and trace root, of an earlier round or from a friend, but has no leaves."""
-    naive = tally(15, 2, 3, [counted(HONEST, ZERO_DIGEST, 10), counted(THIEF, ZERO_DIGEST, 5)], CLAIM)
+    naive = tally(15, 2, 3, [counted(HONEST, ZERO_DIGEST, 10), counted(THIEF, ZERO_DIGEST, 5)], *CLAIM)
     assert (naive.verdict, naive.winners) == (Verdict.OVERTURNED, (HONEST, THIEF))
-    ours = tally(15, 2, 3, [counted(HONEST, word("of the leaves"), 10), counted(THIEF, word("invented"), 5)], CLAIM)
+    ours = tally(15, 2, 3, [counted(HONEST, word("of the leaves"), 10), counted(THIEF, word("invented"), 5)], *CLAIM)
     assert (ours.verdict, ours.winners) == (Verdict.OVERTURNED, (HONEST,))
 
 
