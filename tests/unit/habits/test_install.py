@@ -1,4 +1,4 @@
-"""`make install`: the interpreter is checked before anything is downloaded, and an environment of another Python is made again."""
+"""`make install`: the interpreter is checked before a download, and an environment of another Python is made again."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ def checkout(tmp_path: Path) -> Path:
 def interpreter(path: Path, version: str) -> Path:
     """One of another version; it says which, and can do nothing else."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\ncase \"$1\" in -c) echo {version};; *) echo \"$@\" >> {path}.asked; exit 1;; esac\n")
+    path.write_text(f'#!/bin/sh\ncase "$1" in -c) echo {version};; *) echo "$@" >> {path}.asked; exit 1;; esac\n')
     path.chmod(0o755)
     return path
 
