@@ -59,9 +59,13 @@ PROVERS_READY := $(PROVERS)/.installed
 # A fuzzer, which sees what the project's own environment has beside it.
 FUZZER := build/fuzz-site
 FUZZER_READY := $(FUZZER)/.installed
-PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
+CPUINFO := /proc/cpuinfo
+# The AMX product of the pinned llama.cpp crashes: where the processor has AMX, it is compiled without.
+NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
+PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
+	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -152,6 +156,7 @@ $(PLOTS_READY): bench/peers.txt
 	@echo '==> what draws plots, and builds and needs the peers, into $(PEERS) (once)'
 	@grep -v llama-cpp-python bench/peers.txt > $(PEERS)/tools.txt
 	@$(PEERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(PEERS)/tools.txt
+	@$(PEERS)/bin/python -m pip check
 	@touch $@
 
 $(PEERS_READY): bench/peers.txt | $(PLOTS_READY)
@@ -207,6 +212,9 @@ bench-kms: install ## key release by shard processes over attested channels, bes
 	@$(PY) -m bench.kms $(ARGS)
 	@$(PY) -m bench.hybrid
 	@$(PY) -m bench.rebuilt
+
+bench-check: install ## receipts that one core checks in a second, by the size of their batch; writes bench/results/check.json
+	@OMP_NUM_THREADS=1 $(PY) -m bench.check $(ARGS)
 
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)

@@ -1,5 +1,6 @@
 """What members say: commit, reveal, certify (`DisputeVotes.sol`)."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -88,10 +89,11 @@ def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Addr
 
 def _signing(found: Dispute, signers: Sequence[Address]) -> int:
     """Seats of the signers, none of whom committed on the chain."""
+    times = Counter(signers)
     for who in signers:
         if not found.round.mask(who):
             raise NotAMember(who, found.id.hex(), len(found.rounds))
-        if signers.count(who) > 1 or found.round.words.get(who, Word()).commitment != ZERO_DIGEST:
+        if times[who] > 1 or found.round.words.get(who, Word()).commitment != ZERO_DIGEST:
             raise MalformedValue("certificate", f"{who} committed itself, or is named twice")
     return sum(found.round.mask(who).bit_count() for who in signers)
 

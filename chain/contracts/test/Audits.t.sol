@@ -171,7 +171,7 @@ contract AuditsTest is AnchorBase {
         bytes32 id = anchor.receiptId(r);
         for (uint256 who = 0; who < 4; ++who) {
             // What each found is the truth; the first two call it a match.
-            AuditResult memory a = AuditResult(id, verifier(who), who < 2 ? 1 : 2, 0, 0);
+            AuditResult memory a = AuditResult(id, verifier(who), who < 2 ? 1 : 2, 0, uint64(block.timestamp));
             a.commitment = commitment(who, id, matched());
             audits.post(a, signed(VERIFIER_KEY + who, audits.hashAudit(a)), batchId);
         }
@@ -468,6 +468,13 @@ contract AuditsTest is AnchorBase {
             refused(a, sig, 0, err(IAudits.BadAuditResult.selector, result));
             a.result = 1;
         }
+        uint64 anchoredAt = anchor.batch(0).anchoredAt;
+        for (uint256 i = 0; i < 2; ++i) {
+            a.auditedAt = i == 0 ? anchoredAt - 1 : uint64(block.timestamp) + 1;
+            bytes memory untimely = abi.encodeWithSelector(IAudits.BadAuditTime.selector, a.auditedAt, anchoredAt);
+            refused(a, signed(VERIFIER_KEY, audits.hashAudit(a)), 0, untimely);
+        }
+        a.auditedAt = anchoredAt;
         uint256 other = bound(key, 1, type(uint128).max);
         vm.assume(other != VERIFIER_KEY);
         bytes memory foreign = signed(other, audits.hashAudit(a));

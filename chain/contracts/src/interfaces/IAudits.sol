@@ -31,6 +31,8 @@ interface IAudits {
     event PoolFed(uint256 amount, uint256 pool);
 
     error BadAuditResult(uint8 result);
+    /// @notice A result from before its batch was anchored, or from the future.
+    error BadAuditTime(uint64 auditedAt, uint64 anchoredAt);
     /// @notice The epoch of the batch is compromised or unknown: its receipts are not audited.
     error EpochNotOpen(uint64 keyEpoch);
     error NotVerifier(address who);
