@@ -52,7 +52,7 @@ def endpoints(site: Site) -> dict[str, str]:
 
 
 def variables(site: Site, accounts: dict[str, Address]) -> dict[str, str]:
-    """A network by the names that the commands use; files are absolute paths, accounts `ACCOUNT_ADA`, contracts `CONTRACT_LEDGER`."""
+    """A network by the names that the commands use; accounts as `ACCOUNT_ADA`, contracts as `CONTRACT_LEDGER`, files absolute."""
     addresses = read_network(site.network_file).addresses
     cheat = site.of("dishonest")
     found: dict[str, str | Path] = {

@@ -197,7 +197,7 @@ def test_an_enclave_that_comes_back_in_time_still_votes(tmp_path: Path, capsys: 
             member.until_quiet()
         away = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
         town.enclave.running = True
-        town.chain.pass_time(LONGEST_PAUSE_S)
+        town.chain.pass_time(int(LONGEST_PAUSE_S))
         member.until_quiet()
         assert member.vote(dispute) is not None
     assert [each for each in away if each not in ("batch.seen", "receipt.checked")] == ["vote.asked", "enclave.down"]
