@@ -9,10 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from bytewise.cli.demo.ports import free_ports
-from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.clock import monotonic_s
 from bytewise.service.schedule import EXIT_BUG
-from bytewise.storage.books import Books
-from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from chain.reader import DocketReader
 from tests.operator_site import MODEL_NAME, READY_S, Operator, process, running_operator_site, serving, wait_ready
@@ -37,7 +35,7 @@ def post_and_leave(operator: Operator) -> None:
 
 
 def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(operator: Operator) -> None:
-    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    books = operator.books
     config = str(operator.folder / "operator.toml")
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
         wait_ready(operator, child)
@@ -48,7 +46,7 @@ def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(op
         child.kill()
     stored = books.unbatched(1) or books.in_batch(1)
     with serving(operator), operator.http() as http:
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", "x-stainless-retry-count": "1"}
         answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
         assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
         assert books.last_issued() == 1
@@ -79,7 +77,7 @@ def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator
 
 
 def test_an_operator_that_does_not_accept_simulation_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
-    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    books = operator.books
     before = books.last_issued()
     strict = operator.folder / "strict.toml"
     strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))
