@@ -4,6 +4,7 @@ Every receipt goes the whole way: list check, the enclave's vote function on the
 Keys alone are simpler than in a network: the test holds the application key, which t shards are together.
 """
 
+import functools
 import itertools
 import os
 from collections.abc import Sequence
@@ -100,6 +101,9 @@ class LiarsNetwork:
     def __init__(self, anvil: Anvil, folder: Path) -> None:
         self.model = small_artifact(folder / "model", 7)
         self.engine = ExactEngine(self.model)
+        for each in (self.engine, self.engine.second_backend()):
+            # A seat runs them before each conviction; here once is enough for hundreds.
+            each.vectors = functools.cache(each.vectors)  # type: ignore[method-assign]
         self.environment = environment(self.model, container=word("container"), max_new_tokens=64)
         plain = params()
         times = replace(

@@ -118,6 +118,6 @@ def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, enviro
     if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
         # Mode tee needs a co-signature of the operator's enclave, which version 0 has no place for.
         return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
-    if receipt.client_mode not in set(ClientMode):
+    if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
         return MalformedValue("client mode", str(receipt.client_mode))
     return None

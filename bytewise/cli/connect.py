@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from bytewise.cli.bounded_store import BoundedStore
 from bytewise.da.client import DaClient
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.network import Network
@@ -46,7 +47,7 @@ class Connection(NamedTuple):
     reader: DocketReader
     history: CourtHistory
     documents: RegistryDocuments
-    da: DaClient
+    da: BoundedStore
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Con
     chain = chain_of(rpc, network.chain_id)
     reader = DocketReader(chain, verify_code(chain, network))
     with DaClient(tuple(da), TIMEOUT_S) as client:
-        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
+        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), BoundedStore(client.get))
 
 
 def chain_of(rpc: list[str], chain_id: int) -> Chain:
@@ -75,7 +76,12 @@ def address_book(file: Path) -> Network:
 
 def receipt_argument(text: str) -> Digest:
     """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    return digest_argument("RECEIPT_ID", text)
+
+
+def digest_argument(name: str, text: str) -> Digest:
+    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
     try:
         return digest(unhex(text.lower()))
     except MalformedValue:
-        raise ConfigurationError("RECEIPT_ID", "must be 0x and 64 hex digits") from None
+        raise ConfigurationError(name, "must be 0x and 64 hex digits") from None

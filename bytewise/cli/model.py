@@ -113,8 +113,8 @@ def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) ->
 
     Who registers a model should ask this first: loading trusts the bound.
 
-    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 5 there is
-    no artifact.
+    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 64 there
+    is no artifact.
     """
     from bytewise.inference.artifact import load
     from bytewise.inference.proof import verify_bound

@@ -26,7 +26,8 @@ FREQUENCY_PENALTY = 0.8
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
 """The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
 
-STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 40 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
+STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
+"""Who cheats is slashed for each fraud, and serves on if the network stays up."""
 FUNDS_WEI = 100 * ETHER
 """Given to every account by the development chain."""
 

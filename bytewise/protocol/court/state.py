@@ -186,6 +186,8 @@ class Dispute:
     """Rounds that had no key and were held again."""
     verdict: Verdict = Verdict.NONE
     """Of the last conclusive round; final in FINAL."""
+    decided_in: int = 0
+    """Number of that round; 0 without one."""
     appealed: Verdict = Verdict.NONE
     """The verdict that somebody appealed; NONE while nobody did."""
     appeal_end: int = 0

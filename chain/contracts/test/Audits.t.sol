@@ -171,7 +171,7 @@ contract AuditsTest is AnchorBase {
         bytes32 id = anchor.receiptId(r);
         for (uint256 who = 0; who < 4; ++who) {
             // What each found is the truth; the first two call it a match.
-            AuditResult memory a = AuditResult(id, verifier(who), who < 2 ? 1 : 2, 0, 0);
+            AuditResult memory a = AuditResult(id, verifier(who), who < 2 ? 1 : 2, 0, uint64(block.timestamp));
             a.commitment = commitment(who, id, matched());
             audits.post(a, signed(VERIFIER_KEY + who, audits.hashAudit(a)), batchId);
         }

@@ -21,7 +21,8 @@ from bytewise.protocol.units import U8, U64, U256, Decimal, short_text
 from tests.anvil import running_anvil
 from tests.court_world import word
 from tests.devnet import signer
-from tests.liars import PUBLIC, TOKENS, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
+from tests.liars import TOKENS, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
+from tests.unit.verifier.bench import PUBLIC
 
 Names = tuple[str, ...]
 CONVICTIONS = (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)
@@ -187,10 +188,10 @@ def test_a_false_answer_under_the_true_out_hash_is_convicted(liars: LiarsNetwork
 
 def test_a_false_answer_under_an_out_hash_of_its_own_is_convicted(liars: LiarsNetwork) -> None:
     lies = {}
-    for names in singles_and_pairs(output_lies(liars)):
-        told = liars.honest(output=false_output(liars, names))
+    for name in output_lies(liars):
+        told = liars.honest(output=false_output(liars, (name,)))
         claimed = out_hash(told.receipt.tokens_hash, liars.truth.trace_root)
-        lies[names] = replace(told, receipt=replace(told.receipt, out_hash=claimed))
+        lies[name] = replace(told, receipt=replace(told.receipt, out_hash=claimed))
     assert not_convicted(liars, lies) == {}
 
 

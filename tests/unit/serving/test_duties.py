@@ -111,7 +111,7 @@ def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> Non
     owing.scene.issue(1)
     owing.away = True
     batcher = replace(owing.scene.batcher(), blobs=owing)
-    work = Work(batcher, owing.duties(), Nothing(), owing, None, None, Nothing())  # type: ignore[arg-type]
+    work = Work(batcher, owing.duties(), Nothing(), owing, None, Nothing())  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
     answer = ("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9)
@@ -137,7 +137,7 @@ def turns(**errors: BytewiseError) -> tuple[list[str], Work]:
     """The names of the parts in order of their turns, and the work."""
     done: list[str] = []
     batcher, duties, disputes, sender = (Turn(name, done, errors.get(name)) for name in ("batcher", "duties", "disputes", "pump"))
-    return done, Work(batcher, duties, disputes, sender, None, None, Nothing())  # type: ignore[arg-type]
+    return done, Work(batcher, duties, disputes, sender, None, Nothing())  # type: ignore[arg-type]
 
 
 def test_what_is_owed_is_sent_before_anything_else_waits_for_da() -> None:
@@ -160,7 +160,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
-    Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, None, Nothing()).tick()  # type: ignore[arg-type]
+    Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
     assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 1
 
 
