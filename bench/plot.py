@@ -28,7 +28,9 @@ def draw(results: dict[str, Any], out: Path) -> None:
         _ratio(axes[1, 0], models)
         _growth(axes[1, 1], models)
     machine = results["machine"]
-    figure.suptitle(f"{machine['processor']}, {machine['threads']} threads, {machine['date']}: the same weights and token ids")
+    threads = f"{machine['threads']} thread{'s' * (machine['threads'] > 1)}"
+    counted = ", processor time" if machine.get("clock") == "processor" else ""
+    figure.suptitle(f"{machine['processor']}, {threads}{counted}, {machine['date']}: the same weights and token ids")
     figure.savefig(out, dpi=120)
 
 
