@@ -41,8 +41,8 @@ class Chain(Protocol):
         """Events by name in a closed range of blocks, in chain order."""
         ...
 
-    def codes(self, where: Sequence[Address]) -> list[bytes]:
-        """Code at addresses, as of the newest block; empty where there is none."""
+    def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
+        """Code at addresses, as of a block; empty where there is none."""
         ...
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:

@@ -6,6 +6,7 @@ Exit codes: `bytewise.service.exit_codes`.
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,9 @@ from bytewise.service.exit_codes import Parser, exit_of
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import DONE, MISSED, Duties
-from bytewise.storage.engine import check_revision, open_database, writing
+from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.lane import Lane
+from bytewise.storage.lease_keeper import kept_lease
 from bytewise.storage.protection import Protection
 from chain.access import open_chain
 from chain.book import read_network, verify_code
@@ -84,7 +86,13 @@ def export_votes(settings: NodeSettings, file: Path) -> int:
     with _stopped_member(settings) as lane:
         table = Protection(lane.engine, lane.clock)
         count, document = len(table.rows()), table.export()
-    _write_new(file, document)
+        _write_new(file, document)
+        try:
+            lane.renew()
+        except BytewiseError:
+            # A member may have started while we slept, and may have voted since: no file is better than one that lacks a vote.
+            file.unlink()
+            raise
     return count
 
 
@@ -93,7 +101,7 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
     try:
         document = file.read_bytes()
         with _stopped_member(settings) as lane:
-            return Protection(lane.engine, lane.clock).import_votes(document)
+            return Protection(lane.engine, lane.clock, lane).import_votes(document)
     except OSError as error:
         raise ConfigurationError(file.name, error.strerror) from None
     except Fault as error:
@@ -110,18 +118,13 @@ def resume(settings: NodeSettings) -> str:
 
 @contextmanager
 def _stopped_member(settings: NodeSettings) -> Iterator[Lane]:
-    # Who holds the lane is the one process of this account: while we do, no member can start; `held_in` tells if one did.
+    # Who holds the lane's lease is the one process of this account: while we do, no member can start.
     database = open_database(settings.database)
     check_revision(database)
     network, account = read_network(settings.network_file), load_signer(settings.key_file).address
     lane = Lane(database, SystemClock(), network.chain_id, account)
-    lane.acquire()
-    try:
+    with kept_lease(lane, threading.Event(), wait=False):
         yield lane
-        with writing(database) as connection:
-            lane.held_in(connection)
-    finally:
-        lane.release()
 
 
 def _write_new(file: Path, content: bytes) -> None:
@@ -150,8 +153,9 @@ def _parse(given: list[str]) -> argparse.Namespace:
 def _build(world: World) -> Node:
     enclave = world.enclave()
     ballots = Ballots(
-        world.network, world.records, world.da, Duties(world.database, world.clock), Protection(world.database, world.clock),
-        world.journal, world.signer, enclave, world.worker, os.urandom, world.settings.votes,
+        world.network, world.records, world.da, Duties(world.database, world.clock),
+        Protection(world.database, world.clock, world.lane), world.journal, world.signer, enclave, world.worker, os.urandom,
+        world.settings.votes,
     )  # fmt: skip
     auditor = world.auditor(enclave) if world.settings.audits else None
     return world.node(auditor, None, ballots, ballots)

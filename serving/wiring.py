@@ -23,7 +23,8 @@ from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.units import Digest
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.signing import Domain
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import exit_of
@@ -32,15 +33,17 @@ from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
+from bytewise.storage.lease_keeper import kept_lease
 from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from chain.sending import ContractSender, contract_sender
+from serving.answer import NamedReceipt
 from serving.api import Gate, build_api
 from serving.batcher import Batcher
 from serving.chain_view import AllDisputes, OperatorStanding, OwnBatches
-from serving.desk import Desk
+from serving.desk import Desk, Ticket
 from serving.disputes import OwnDisputes
 from serving.duties import Duties
 from serving.openai import Ask
@@ -77,11 +80,19 @@ class Service:
     created: int
     desk: Desk
     watch: Watch
+    context: int
     pipeline: Pipeline
+    books: Books
+    anchor: Domain
 
-    def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
+    def prepare(self, asked: Ticket, ask: Ask) -> Callable[[], bytes]:
         """See `Pipeline.prepare`."""
-        return self.pipeline.prepare(key, ask)
+        return self.pipeline.prepare(asked.name, ask, asked.once)
+
+    def receipt(self, start: bytes) -> NamedReceipt | None:
+        """See `Books.receipt_from`."""
+        found = self.books.receipt_from(start)
+        return None if found is None else (receipt_id(self.anchor, found.receipt), found)
 
     def check_open(self) -> EpochRecord:
         """See `Watch.open`."""
@@ -97,7 +108,6 @@ class Work:
     disputes: OwnDisputes
     sender: ContractSender
     desk: Desk
-    lane: Lane
     stake: OwnStake
 
     def tick(self) -> None:
@@ -156,11 +166,12 @@ class Operator:
 
     def _work(self) -> None:
         try:
-            work = self._open()
-            self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
-            work.desk.close()
-            work.lane.release()
+            with kept_lease(self._lane(), self._stop) as lane:
+                work = self._open(lane)
+                self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
+                work.desk.close()
         except BytewiseError as error:
+            self._exit_code = schedule.EXIT_BUG
             telemetry.log_error("operator.failed", error)
             self._exit_code = exit_of(error)
         finally:
@@ -168,12 +179,17 @@ class Operator:
                 self._exit_code = schedule.EXIT_BUG
             self._server.should_exit = True
 
-    def _open(self) -> Work:
-        settings, clock = self._settings, SystemClock()
+    def _lane(self) -> Lane:
+        """The operator's nonce lane: two processes of one account would sign under each other's numbers."""
+        database = open_database(self._settings.database_url)
+        check_revision(database)
+        network, operator = read_network(self._settings.network.file), load_signer(self._settings.keys.operator_file)
+        return Lane(database, SystemClock(), network.chain_id, operator.address)
+
+    def _open(self, lane: Lane) -> Work:
+        settings, clock, database = self._settings, lane.clock, lane.engine
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
-        database = open_database(settings.database_url)
-        check_revision(database)
         model, environment = settings.model, _environment(settings.model.environment_file)
         # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
         engine = open_engine(
@@ -191,7 +207,6 @@ class Operator:
             anchor=network.anchor_domain,
         )  # fmt: skip
         client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
-        lane = Lane(database, clock, network.chain_id, operator.address)
         reader = DocketReader(client, verify_code(client, network))
         sender = contract_sender(client, network, lane, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
@@ -201,7 +216,7 @@ class Operator:
         orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
         disputes = OwnDisputes(everybody, sender, hands.books, hands.blobs, orders, operator.address, network.anchor_domain)
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
-        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), lane, stake)
+        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), stake)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits
@@ -209,14 +224,18 @@ class Operator:
             operator=hands.operator.address, anchor=hands.anchor, chain=standing, sender=sender, blobs=hands.blobs,
             books=hands.books, journal=hands.journal, watch=hands.watch, clock=hands.clock, max_batch=limits.max_batch,
             anchor_within_s=limits.anchor_within_s, retry_memory_s=limits.retry_memory_s,
+            retry_answers=limits.retry_answers,
         )  # fmt: skip
 
     def _opened(self, offer: Offer, hands: Hands) -> Desk:
         limits, owner = self._settings.limits, hands.operator.address
-        desk = Desk(hands.books.answer, limits.queue, self._bug)
+        desk = Desk(hands.books.answer_from, limits.queue, self._bug)
         network = self._settings.network
         pipeline = Pipeline(offer, hands, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
-        self._gate.service = Service(offer.model_name, owner, hands.clock.now(), desk, hands.watch, pipeline)
+        self._gate.service = Service(
+            offer.model_name, owner, hands.clock.now(), desk, hands.watch, offer.environment.limits.max_context, pipeline,
+            hands.books, hands.anchor,
+        )  # fmt: skip
         telemetry.log("operator.loaded", operator=owner, model_id=offer.model_id)
         return desk
 

@@ -79,7 +79,7 @@ def decline(
 
 @protect.command("export")
 def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
-    """Write every vote of a stopped member to a new file that only you can read."""
+    """Write every vote of a stopped member to a new file that only you can read. If it moves, never start the old one again."""
     from committee.__main__ import export_votes as export
 
     print(f"{export(_member(config), out)} votes written to {out}")

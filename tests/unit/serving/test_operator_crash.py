@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.cli.demo.ports import free_ports
+from bytewise.service.clock import monotonic_s
 from bytewise.service.schedule import EXIT_BUG
-from bytewise.storage.books import Books
-from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from chain.reader import DocketReader
 from tests.operator_site import MODEL_NAME, READY_S, Operator, process, running_operator_site, serving, wait_ready
@@ -36,7 +35,7 @@ def post_and_leave(operator: Operator) -> None:
 
 
 def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(operator: Operator) -> None:
-    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    books = operator.books
     config = str(operator.folder / "operator.toml")
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
         wait_ready(operator, child)
@@ -47,13 +46,23 @@ def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(op
         child.kill()
     stored = books.unbatched(1) or books.in_batch(1)
     with serving(operator), operator.http() as http:
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", "x-stainless-retry-count": "1"}
         answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
         assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
         assert books.last_issued() == 1
         operator.wait_anchored(1)
     reader = DocketReader(operator.anvil.client, operator.network)
     assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
+
+
+def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operator: Operator) -> None:
+    second = operator.folder / "second.toml"
+    settings = (operator.folder / "operator.toml").read_text()
+    second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
+    with serving(operator) as first:
+        with process(operator.folder, "serving", "--config", str(second), exit_code=EXIT_BUG) as child:
+            assert child.wait(60) == EXIT_BUG
+        assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
 
 
 def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator) -> None:
@@ -68,7 +77,7 @@ def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator
 
 
 def test_an_operator_that_does_not_accept_simulation_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
-    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    books = operator.books
     before = books.last_issued()
     strict = operator.folder / "strict.toml"
     strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))

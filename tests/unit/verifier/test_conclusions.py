@@ -1,6 +1,7 @@
 """What a run concludes about a receipt: doubt accuses nobody, and a claim says how far it goes."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,8 @@ LIES = {"neither": (), "tokens": ("tokens_hash",), "computation": ("out_hash",),
 def test_audit_compares_tokens_and_computation_each_by_itself(lies: tuple[str, ...]) -> None:
     truth = WORLD.engine.generate(WORLD.request(1))
     executed = job_result(Outcome.EXECUTED, 0, truth.output.tokens_hash, truth.trace_root)
-    receipt = dataclasses.replace(WORLD.answered(1).receipt, **{name: word("a lie", name) for name in lies})
+    false: dict[str, Any] = {name: word("a lie", name) for name in lies}
+    receipt = dataclasses.replace(WORLD.answered(1).receipt, **false)
     found = conclude(executed, receipt, preflight(record(receipt=receipt)), PROFILE_EXACT_1, word("salt"), NOW)
     named = {"tokens_hash": "tokensHash", "out_hash": "outHash"}
     assert differing_fields(receipt, executed.tokens_hash, executed.trace_root) == tuple(named[name] for name in lies)
