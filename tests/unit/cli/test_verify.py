@@ -39,15 +39,15 @@ class Kept(NamedTuple):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, ...]]:
-    """Three frauds of a dishonest operator, an honest answer, one with two choices, and one with logprobs, all anchored."""
+    """Four frauds of a dishonest operator, an honest answer, one with two choices, and one with logprobs, all anchored."""
     folder = tmp_path_factory.mktemp("verify")
     with running_operator_site(folder) as site:
         other = str(make_artifact(folder, seed=2))
         with serving(site, "adversaries.dishonest_operator", "--other", other), site.http() as http:
             with openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http, timeout=60.0) as api:
-                kept = tuple(keep(site, api, number) for number in range(4))
-                kept += (keep(site, api, 4, n=2), keep(site, api, 5, logprobs=True, top_logprobs=2))
-            site.wait_anchored(7)
+                kept = tuple(keep(site, api, number) for number in range(5))
+                kept += (keep(site, api, 5, n=2), keep(site, api, 6, logprobs=True, top_logprobs=2))
+            site.wait_anchored(8)
         yield kept
 
 
@@ -63,13 +63,13 @@ def keep(site: Operator, api: openai.OpenAI, number: int, **more: Any) -> Kept:
 @pytest.fixture(scope="module")
 def kept(answers: tuple[Kept, ...]) -> Kept:
     """The honest answer."""
-    return answers[3]
+    return answers[4]
 
 
 @pytest.fixture(scope="module")
 def scored(answers: tuple[Kept, ...]) -> Kept:
     """An honest answer with logprobs."""
-    return answers[5]
+    return answers[6]
 
 
 Run = Callable[..., "Done"]
@@ -130,10 +130,12 @@ def test_who_holds_the_opening_and_the_artifact_verifies_the_answer(run: Run, ke
     assert all(check["result"] == "PASS" for check in told["checks"])
 
 
-FRAUDS = [(0, 5, "token"), (1, 0, "model"), (2, 10, "trace")]
+FRAUDS = [(0, 5, "token"), (1, 0, "model"), (2, 10, "trace"), (3, 5, "token")]
 
 
-@pytest.mark.parametrize(("number", "position", "kind"), FRAUDS, ids=["altered token", "other artifact", "forged trace"])
+@pytest.mark.parametrize(
+    ("number", "position", "kind"), FRAUDS, ids=["altered token", "other artifact", "forged trace", "other text"]
+)
 def test_a_fraud_is_named_with_its_first_divergence(
     run: Run, answers: tuple[Kept, ...], number: int, position: int, kind: str
 ) -> None:
@@ -146,17 +148,18 @@ def test_a_fraud_is_named_with_its_first_divergence(
 
 def test_a_divergence_is_told_in_plain_words(run: Run, answers: tuple[Kept, ...]) -> None:
     said = []
-    for fraud in answers[:3]:
+    for fraud in answers[:4]:
         done = run("verify", str(fraud.file), "--artifact", str(fraud.operator.artifact))
         assert done.returncode == 2 and "None" not in done.stdout
         said.append(" ".join(done.stdout.split()))
     assert "first divergence: token 5 (token)" in said[0] and "tokensHash and outHash of the receipt are not what" in said[0]
     assert "all 10 tokens are equal (trace)" in said[2] and "outHash of the receipt is not what" in said[2]
     assert "tokensHash" not in said[2]
+    assert "tokensHash of the receipt is not what" in said[3] and "outHash" not in said[3]
 
 
 def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answers: tuple[Kept, ...]) -> None:
-    several, texts = answers[4], set()
+    several, texts = answers[5], set()
     assert len(several.answer["answers"]) == 2
     for choice in several.answer["answers"]:
         one = several._replace(answer=choice)
@@ -230,17 +233,17 @@ def test_verify_names_an_altered_shown_member(run: Run, scored: Kept, tmp_path: 
 def test_a_saved_answer_is_verified_without_ids(run: Run, kept: Kept, scored: Kept) -> None:
     done = run("verify", str(kept.file), "--artifact", str(kept.operator.artifact))
     assert done.returncode == 0 and "VERIFIED" in done.stdout
-    assert "Keep this, please: 3." in done.stdout, "the prompt is printed"
+    assert "Keep this, please: 4." in done.stdout, "the prompt is printed"
     told = json.loads(run("verify", str(kept.file), "--artifact", str(kept.operator.artifact), "--output", "json").stdout)
     assert told["receipt_id"] == kept.receipt_id and told["shown"]["differences"] == told["shown"]["unchecked"] == []
     with_logprobs = run("verify", str(scored.file), "--artifact", str(kept.operator.artifact), "--output", "json")
     assert with_logprobs.returncode == 0 and json.loads(with_logprobs.stdout)["shown"]["unchecked"] == []
     assert told["shown"]["has_text"] and told["answer"] == kept.answer["choices"][0]["message"]["content"]
-    assert "Keep this, please: 3." in told["prompt"]
+    assert "Keep this, please: 4." in told["prompt"]
 
 
 def test_all_choices_of_a_saved_answer_are_verified_at_once(run: Run, answers: tuple[Kept, ...]) -> None:
-    several = answers[4]
+    several = answers[5]
     done = run("verify", str(several.file), "--artifact", str(several.operator.artifact), "--output", "json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["result"]) == (0, "VERIFIED")
@@ -265,15 +268,15 @@ LIES_ABOUT_CHOICES: dict[str, Any] = {
 def test_verify_names_an_altered_member_of_several_choices(
     run: Run, answers: tuple[Kept, ...], tmp_path: Path, member: str, lie: Any
 ) -> None:
-    answer = json.loads(answers[4].file.read_text())
+    answer = json.loads(answers[5].file.read_text())
     change(answer, member, lie)
-    done = run("verify", saved(answer, tmp_path), "--artifact", str(answers[4].operator.artifact), "--output", "json")
+    done = run("verify", saved(answer, tmp_path), "--artifact", str(answers[5].operator.artifact), "--output", "json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
 
 
 def test_a_choice_without_a_receipt_is_a_difference(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
-    for kept in (answers[3], answers[4]):
+    for kept in (answers[4], answers[5]):
         answer = json.loads(kept.file.read_text())
         answer["choices"].append({**answer["choices"][0], "index": len(answer["choices"])})
         done = run("verify", saved(answer, tmp_path), "--artifact", str(kept.operator.artifact), "--output", "json")
@@ -360,11 +363,11 @@ def test_each_hash_that_an_operator_signs_is_compared_by_itself(kept: Kept) -> N
 
 
 def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
-    several = json.loads(answers[4].file.read_text())
+    several = json.loads(answers[5].file.read_text())
     several["answers"][1]["opening"]["output"]["token_ids"].reverse()
     file = tmp_path / "answer.json"
     file.write_text(json.dumps(several))
-    second = answers[4]._replace(answer=several["answers"][1])
+    second = answers[5]._replace(answer=several["answers"][1])
     code, told = verified(run, second, "--opening", str(file), "--artifact", str(second.operator.artifact))
     assert code == 3 and "record_incomplete" in told["reason"]
 
@@ -424,7 +427,7 @@ def silent_da() -> Iterator[str]:
 
 
 def test_verify_reruns_a_saved_answer_while_da_is_away(run: Run, answers: tuple[Kept, ...], silent_da: str) -> None:
-    honest, fraud = answers[3], answers[0]
+    honest, fraud = answers[4], answers[0]
     artifact = ("--artifact", str(honest.operator.artifact))
     code, told = verified(run, honest, "--opening", str(honest.file), *artifact, da=silent_da)
     assert (code, told["result"]) == (5, "UNAVAILABLE") and "brought nothing in 5 s" in told["reason"]
@@ -459,12 +462,12 @@ def test_asking_wrongly_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -
 def test_a_receipt_is_shown_with_its_batch(run: Run, kept: Kept) -> None:
     done = run("receipt", "show", kept.receipt_id)
     told = json.loads(done.stdout)
-    assert told["receipt"] == kept.answer["receipt"]["signed"]["receipt"] and int(told["batch"]["first_seq"]) <= 4
+    assert told["receipt"] == kept.answer["receipt"]["signed"]["receipt"] and int(told["batch"]["first_seq"]) <= 5
 
 
 def test_status_is_read_from_the_chain_alone(run: Run, kept: Kept) -> None:
     told = json.loads(run("status", "--output", "json").stdout)
-    assert told["money_sums"] is True and sum(batch["count"] for batch in told["batches"]) == 7
+    assert told["money_sums"] is True and sum(batch["count"] for batch in told["batches"]) == 8
     assert (told["key_epoch"], told["assurance"]) == (1, "simulated")
     done = run("status")
     assert done.returncode == 0 and "key epoch 1, assurance simulated, shards open one receipt at a time" in done.stdout
