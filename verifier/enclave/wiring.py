@@ -51,7 +51,8 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
     )  # fmt: skip
     # Before there is a quoter or a socket: a fork has what was there.
     second = _second(settings, loaded)
-    loaded.preload()
+    if loaded.has_library:
+        library()
     simulator = functools.partial(_simulator, loaded.model_id)
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()
