@@ -9,7 +9,7 @@ from bytewise.inference import artifact as artifacts
 from bytewise.inference.artifact import Progress
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import MANIFEST_FILE
-from bytewise.inference.native.library import kernels
+from bytewise.inference.native.library import absence, kernels
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
@@ -53,6 +53,11 @@ def open_engine(
     if isinstance(engine, ExactEngine):
         engine.verify_room(room)
     return engine
+
+
+def torch_instead(path: Path, device: str) -> str | None:
+    """What is logged where an artifact of `exact-1` is run by torch on the processor for want of the C engine; else None."""
+    return None if device != "cpu" or profile_of(path) == PROFILE_PINNED_1 else absence()
 
 
 @dataclass(frozen=True, slots=True)
