@@ -1,6 +1,6 @@
 """What readers and senders need of a chain, whether one node answers (`client`) or several must agree (`quorum`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from bytewise.protocol.units import Address, Digest
@@ -74,7 +74,10 @@ class Chain(Protocol):
         ...
 
 
-def open_chain(urls: Sequence[str], quorum: int, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> Chain:
+def open_chain(
+    urls: Sequence[str], quorum: int, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S,
+    make: Callable[[str, int, float], ChainClient] = ChainClient,
+) -> Chain:  # fmt: skip
     """The chain behind one endpoint, or behind several of which `quorum` must agree (`service.endpoints` checks settings)."""
-    clients = [ChainClient(url, chain_id, timeout_s) for url in urls]
+    clients = [make(url, chain_id, timeout_s) for url in urls]
     return clients[0] if len(clients) == 1 else QuorumClient(clients, quorum)

@@ -1,9 +1,10 @@
 """`python -m verifier --config FILE`: a watchtower, or a verifier that audits without voting. Wires the adapters.
 
 `committee` builds on `World` and adds votes; neither can run a model (design section 2).
+
+Exit codes: `bytewise.service.exit_codes`.
 """
 
-import argparse
 import os
 import sys
 import threading
@@ -16,7 +17,8 @@ from bytewise.protocol.errors import BytewiseError, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
+from bytewise.service.exit_codes import Parser, exit_of
+from bytewise.service.schedule import run_ticks, stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor
@@ -191,7 +193,7 @@ def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop:
 
 def main() -> int:
     """Runs the role that the settings name."""
-    parser = argparse.ArgumentParser(prog="python -m verifier", description=__doc__)
+    parser = Parser(prog="python -m verifier", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     settings = load_settings(NodeSettings, parser.parse_args().config)
     return run(settings.role.value, settings, _build, stop_on_signals())
@@ -209,4 +211,4 @@ if __name__ == "__main__":
         sys.exit(main())
     except BytewiseError as failure:
         telemetry.log_error("start.failed", failure)
-        sys.exit(EXIT_BUG)
+        sys.exit(exit_of(failure))

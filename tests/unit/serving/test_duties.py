@@ -17,6 +17,7 @@ from serving.duties import SUBJECTS_PER_CALL, Duties
 from serving.wiring import Work
 from tests import dockets
 from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+from tests.work import calls
 
 DEADLINE = 77
 
@@ -172,6 +173,25 @@ def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
     assert (what, signed, batch_id, deadline) == ("anchor", late[1], 0, DEADLINE)
     leaf = batch_leaf(receipt_id(ANCHOR, late[1].receipt), late[1].receipt.seq)
     assert verify_batch_proof(owing.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
+
+
+def test_all_that_is_demanded_of_one_batch_is_shown_with_one_tree(owing: Owing) -> None:
+    names = [receipt_id(ANCHOR, each.receipt) for each in owing.publish(3, anchored_at=NOW + WITHIN_S + 1)]
+    hashed = []
+    for count in (1, 3):
+        owing.anchors, duties = set(names[:count]), owing.duties()
+        hashed.append(calls(duties.step, "keccak"))
+    assert hashed[0] == hashed[1] and len(owing.said) == 1 + 3
+
+
+def test_as_many_demanded_lists_cost_as_much_each(owing: Owing) -> None:
+    work = []
+    for count in (40, 160):
+        owing.batches = [
+            dockets.anchored(i, OPERATOR.address, list_demanded=True, list_deadline=dockets.NOW) for i in range(count)
+        ]
+        work.append(calls(owing.duties().step, "<genexpr>") / count)
+    assert work[1] <= 1.1 * work[0]
 
 
 def test_of_receipts_in_time_nobody_is_asked_whether_they_were_anchored(owing: Owing) -> None:
