@@ -1,15 +1,26 @@
 """What the client gets: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep."""
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import BadRequest
 from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.seal import Payload
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Digest, hex0x
 from serving.recipe import Words
+
+RECEIPT_HEADER = "x-bytewise-receipt"
+"""Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
+NamedReceipt = tuple[Digest, SignedReceipt]
+"""A receipt and its id."""
+
+_COMPLETION = "chatcmpl-"
+_NAME = re.compile(f"0x([0-9a-f]{{64}})|{_COMPLETION}([0-9a-f]{{32}})")
 
 
 def completion(
@@ -41,21 +52,34 @@ def public_members(receipt_id: Digest, signed: SignedReceipt, environment: Envir
     """The members of an answer that its receipt and the chain alone determine, plain JSON data."""
     receipt = signed.receipt
     return {
-        "id": "chatcmpl-" + receipt_id.hex()[:32],
+        "id": _COMPLETION + receipt_id.hex()[:32],
         "object": "chat.completion",
         "created": receipt.issued_at,
         "system_fingerprint": fingerprint(environment),
-        "receipt": {
-            "receipt_id": hex0x(receipt_id),
-            "req_hash": hex0x(receipt.req_hash),
-            "out_hash": hex0x(receipt.out_hash),
-            "tokens_hash": hex0x(receipt.tokens_hash),
-            "sig": hex0x(signed.signature),
-            "signed": to_json(signed),
-        },
+        "receipt": _receipt(receipt_id, signed),
         "eigendalink": signed.locator,
         "assurance": assurance,
     }
+
+
+def receipt_ids(answer: bytes) -> list[str]:
+    """Ids of the receipts of an answer's choices, in order, 0x-hex."""
+    whole = json.loads(answer)
+    return [str(each["receipt"]["receipt_id"]) for each in whole.get("answers", [whole])]
+
+
+def receipt_body(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
+    """Answer of `GET /v1/receipts/{id}`: what is public of an answer, as the answer says it."""
+    return {"object": "receipt", **_receipt(identifier, signed), "eigendalink": signed.locator}
+
+
+def name_start(name: str) -> bytes:
+    """With what the id of a receipt begins that is asked for by its own id or by the id of its completion; else `BadRequest`."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        wanted = f"must be a receipt id (0x and 64 hex digits) or a completion id ({_COMPLETION} and 32), in lower case"
+        raise BadRequest("id", wanted)
+    return bytes.fromhex(found[1] or found[2])
 
 
 def fingerprint(environment: Environment) -> str:
@@ -75,6 +99,18 @@ def shown_tokens(request: Request, output: Output) -> tuple[int, ...]:
     """Tokens of an answer, without the stop token that ended it."""
     tokens = output.token_ids
     return tokens[:-1] if tokens and tokens[-1] in request.decode.stop_tokens else tokens
+
+
+def _receipt(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
+    receipt = signed.receipt
+    return {
+        "receipt_id": hex0x(identifier),
+        "req_hash": hex0x(receipt.req_hash),
+        "out_hash": hex0x(receipt.out_hash),
+        "tokens_hash": hex0x(receipt.tokens_hash),
+        "sig": hex0x(signed.signature),
+        "signed": to_json(signed),
+    }
 
 
 def _logprobs(output: Output, shown: int, words: Words) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The HTTP edge: `/v1/chat/completions`, `/v1/models`, `/health`, `/version`. Every error has the OpenAI envelope.
+"""The HTTP edge: `/v1/chat/completions`, `/v1/models`, `/v1/receipts`, `/health`, `/version`. Errors have OpenAI's envelope.
 
 The body is read and parsed here, not by FastAPI's models: numbers must stay the decimals that the client wrote, and every
 refusal must name its parameter in the envelope that the official client understands.
@@ -14,13 +14,14 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from bytewise.protocol.errors import BadRequest, BytewiseError, OutsideLimits, TryAgain, Unavailable
+from bytewise.protocol.errors import BytewiseError, TryAgain
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
-from serving.desk import Desk, request_key
+from serving.answer import RECEIPT_HEADER, NamedReceipt, name_start, receipt_body, receipt_ids
+from serving.desk import Desk, Ticket, ticket
 from serving.numbers import parse_json
-from serving.openai import Ask, error_body, models_body, read_ask
+from serving.openai import Ask, models_body, read_ask
+from serving.refusals import Late, Refusal, error_body, failure, refusal
 
 NO_RETRY = {"x-should-retry": "false"}
 """Read by the official client: a receipt exists, so do not ask again."""
@@ -45,12 +46,21 @@ class Counter(Protocol):
         ...
 
     @property
+    def context(self) -> int:
+        """Most tokens of a prompt and its answer."""
+        ...
+
+    @property
     def desk(self) -> Desk:
         """Queue."""
         ...
 
-    def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
+    def prepare(self, asked: Ticket, ask: Ask) -> Callable[[], bytes]:
         """The work that answers; errors of the request now, not then."""
+        ...
+
+    def receipt(self, start: bytes) -> NamedReceipt | None:
+        """The receipt of ours whose id begins so."""
         ...
 
     def check_open(self) -> EpochRecord:
@@ -64,11 +74,15 @@ class Gate:
     def __init__(self) -> None:
         self.service: Counter | None = None
 
-    def ready(self) -> EpochRecord:
-        """The key epoch of the service; `TryAgain` before it is ready or while it may not accept."""
+    def loaded(self) -> Counter:
+        """The service; `TryAgain` before it is ready."""
         if self.service is None:
             raise TryAgain("operator", "the model is being loaded")
-        return self.service.check_open()
+        return self.service
+
+    def ready(self) -> EpochRecord:
+        """The key epoch of the service; `TryAgain` before it is ready or while it may not accept."""
+        return self.loaded().check_open()
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
@@ -90,10 +104,13 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
 
     @app.get("/v1/models")
     async def models() -> Response:
-        service = gate.service
-        if service is None:
-            raise TryAgain("operator", "the model is being loaded")
-        return JSONResponse(models_body(service.model_name, service.created, service.owner))
+        service = gate.loaded()
+        return JSONResponse(models_body(service.model_name, service.created, service.owner, service.context))
+
+    @app.get("/v1/receipts/{name}")
+    async def receipt(name: str) -> Response:
+        # Public, as it is in the operator's list on DA; what opens it is only in the answer.
+        return _told(name, await to_thread.run_sync(gate.loaded().receipt, name_start(name)))
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
@@ -103,28 +120,35 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
             # Shielded: a client that goes away must not cancel the work that another waiter has joined.
             answer = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), answer_timeout_s)
         except TimeoutError:
-            raise TryAgain("answer", f"not within {answer_timeout_s:.0f} s; ask again for the same answer") from None
-        return Response(answer, media_type="application/json", headers=NO_RETRY)
+            raise Late("answer", f"not within {answer_timeout_s:.0f} s; a retry (see docs/api.md) waits for it") from None
+        headers = NO_RETRY | {RECEIPT_HEADER: ", ".join(receipt_ids(answer))}
+        return Response(answer, media_type="application/json", headers=headers)
 
     return app
 
 
+def _told(name: str, found: NamedReceipt | None) -> Response:
+    if found is None:
+        body = error_body(f"this operator signed no receipt {name}", "invalid_request_error", "id", "receipt_not_found")
+        return JSONResponse(body, 404)
+    return JSONResponse(receipt_body(*found))
+
+
 def _accept(gate: Gate, request: Request, body: bytes) -> Any:
     ask = read_ask(parse_json(body))
-    if gate.service is None:
-        raise TryAgain("operator", "the model is being loaded")
-    service = gate.service
+    service = gate.loaded()
     if ask.model != service.model_name:
         raise HTTPException(404, f"the model `{ask.model[:80]}` does not exist; this operator serves `{service.model_name}`")
-    headers = request.headers
-    key = request_key(body, headers.get("authorization", ""), headers.get("idempotency-key", ""))
+    names = ("authorization", "idempotency-key", "x-stainless-retry-count")
+    authorization, key, retries = (request.headers.get(name, "") for name in names)
+    asked = ticket(body, authorization, request.client.host if request.client else "", key, retries)
 
     def prepare() -> Callable[[], bytes]:
         # Only new work needs an open operator: a remembered answer is given whatever the chain says now.
         service.check_open()
-        return service.prepare(key, ask)
+        return service.prepare(asked, ask)
 
-    return service.desk.submit(key, prepare)
+    return service.desk.submit(asked, prepare)
 
 
 async def _read_body(request: Request, most: int) -> bytes:
@@ -147,31 +171,25 @@ async def _name_request(request: Request, call_next: Callable[[Request], Awaitab
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     unknown_model = error.status_code == 404 and request.url.path == "/v1/chat/completions"
-    param, code = ("model", "model_not_found") if unknown_model else (None, None)
+    unknown_url = error.status_code == 404 and not unknown_model
+    param, code = ("model", "model_not_found") if unknown_model else (None, "unknown_url" if unknown_url else None)
     body = error_body(str(error.detail), "invalid_request_error", param, code)
     return JSONResponse(body, error.status_code, headers=error.headers)
 
 
 async def _our_error(_request: Request, error: BytewiseError) -> Response:
     telemetry.count("bytewise_requests_failed_total", error=type(error).__name__)
-    if isinstance(error, BadRequest):
-        param, why = str(error.values[0]), str(error.values[1])
-        named = None if param == "body" else param
-        return JSONResponse(error_body(f"{param}: {why}", "invalid_request_error", named, "invalid_value"), 400)
-    if isinstance(error, OutsideLimits):
-        return JSONResponse(error_body(str(error), "invalid_request_error", "messages", "context_length_exceeded"), 400)
-    if isinstance(error, Unavailable):
-        return JSONResponse(error_body(str(error), "server_error", None, "unavailable"), 503, {"retry-after": "1"})
-    telemetry.log_error("request.failed", error)
-    return _internal()
+    known = refusal(error)
+    if known is None:
+        telemetry.log_error("request.failed", error)
+    return _refused(known or failure())
 
 
 async def _other_error(_request: Request, error: Exception) -> Response:
     telemetry.count("bytewise_requests_failed_total", error=type(error).__name__)
     telemetry.log_error("request.failed", error)
-    return _internal()
+    return _refused(failure())
 
 
-def _internal() -> Response:
-    body = error_body("the operator failed; nothing was published for this request", "server_error", None, "internal_error")
-    return JSONResponse(body, 500)
+def _refused(said: Refusal) -> Response:
+    return JSONResponse(said.body, said.status, said.headers)

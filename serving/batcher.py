@@ -71,6 +71,7 @@ class Batcher:
     max_batch: int
     anchor_within_s: int
     retry_memory_s: int
+    retry_answers: int
 
     def tick(self) -> None:
         """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent.
@@ -89,7 +90,8 @@ class Batcher:
             self._publish(waiting, standing)
         # What a waiting receipt's answer says of its expiry is needed until it is anchored.
         left = (*waiting, *unanchored(self.books))
-        kept_from = min([self.clock.now() - self.retry_memory_s, *(each.receipt.issued_at for each in left)])
+        for_retries = max(self.clock.now() - self.retry_memory_s, self.books.answered_since(self.retry_answers))
+        kept_from = min([for_retries, *(each.receipt.issued_at for each in left)])
         self.books.forget_answers(kept_from)
 
     def _finish_anchored(self, standing: Standing) -> None:

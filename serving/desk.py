@@ -1,84 +1,182 @@
 """The queue before the one engine thread, and the memory that gives a retried request its one receipt.
 
-The official client retries a POST on a lost answer without any idempotency header (`ecosystem.md` 5.3). So the name of a request
-is its body: while it is in flight, or its answer is remembered, the same body from the same caller gets the same answer.
+Who asks twice wants two answers, unless the second is a retry: it has the idempotency key of the first, or the count of retries
+that the official client sends (it has no key of its own, `ecosystem.md` 5.3). A retry gets the answer of the first, and waits
+for it where it is being computed.
 """
 
+import re
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
-from bytewise.protocol.digests import Label, labelled, sha256
-from bytewise.protocol.errors import Bug, TryAgain
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.errors import BadRequest, Bug, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
+from serving.refusals import Busy, Code
+
+MAX_KEY_CHARACTERS = 255
+"""Of an idempotency key."""
+MOST_OWED = 1024
+"""Names of refused requests that are remembered; one that is forgotten may be given an equal request's answer."""
+
+_HALF = 16
+_RETRIES = re.compile("[0-9]{1,9}")
 
 
-def request_key(body: bytes, authorization: str, idempotency_key: str) -> Digest:
-    """Name of a request: caller, body, and the caller's own idempotency key where it wants two answers to one body."""
-    caller = sha256(authorization.encode("utf-8", "surrogateescape"))
-    return labelled(Label.RETRY, caller, idempotency_key.encode("utf-8", "surrogateescape"), body)
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What tells one request from another."""
+
+    name: Digest
+    """Who asks for what. With an idempotency key the first half says who and which key, the second what is asked."""
+    once: bool
+    """Whether it has an idempotency key: under one key there is one answer."""
+    retry: int
+    """How often the client has asked before; 0: never."""
+
+    @property
+    def start(self) -> bytes:
+        """What its name has in common with the names of all requests that it may not be confused with."""
+        return self.name[:_HALF] if self.once else self.name
+
+
+def ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> Ticket:
+    """The ticket of a request: its bytes, three headers (`x-stainless-retry-count` is the last), and the client's address.
+
+    An idempotency key belongs to an API key, wherever that is used from; to the address of who has none. A retry without a key is
+    one of the same API key, address and bytes. `BadRequest` for a key that is too long.
+    """
+    caller = [text.encode("utf-8", "surrogateescape") for text in (authorization, address)]
+    retry = int(retries) if _RETRIES.fullmatch(retries) else 0
+    if not idempotency_key:
+        return Ticket(labelled(Label.RETRY, *caller, body), once=False, retry=retry)
+    if len(idempotency_key) > MAX_KEY_CHARACTERS:
+        raise BadRequest("Idempotency-Key", f"is longer than {MAX_KEY_CHARACTERS} characters")
+    who = b"api key" + caller[0] if authorization else b"address" + caller[1]
+    key = labelled(Label.RETRY, who, idempotency_key.encode("utf-8", "surrogateescape"))
+    return Ticket(Digest(key[:_HALF] + labelled(Label.RETRY, body)[:_HALF]), once=True, retry=retry)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A request that waits for the engine's thread, or is in it."""
+
+    ticket: Ticket
+    future: Future[bytes]
+    retry: int
+    """The last retry that waits for it: of equal runs, each has the retries of one client."""
 
 
 class Desk:
-    """Accepts work for the engine thread; joins equal requests; bounded."""
+    """Accepts work for the engine thread; gives retries what they ask for; bounded."""
 
     def __init__(
-        self, remembered: Callable[[Digest], bytes | None], queue_limit: int, on_bug: Callable[[BaseException], None]
+        self,
+        remembered: Callable[[bytes], tuple[Digest, bytes] | None],
+        queue_limit: int,
+        on_bug: Callable[[BaseException], None],
     ) -> None:
+        """`remembered` finds the answer of a request by the start of its name, and says the whole name."""
         self._remembered = remembered
         self._limit = queue_limit
         self._on_bug = on_bug
         self._lock = threading.Lock()
-        self._in_flight: dict[Digest, Future[bytes]] = {}
+        self._runs: list[_Run] = []
+        self._owed: OrderedDict[Digest, int] = OrderedDict()
         # One thread: the engine takes one request at a time, and receipt numbers are given in the order of signing.
         self._executor = ThreadPoolExecutor(1, "engine")
 
-    def submit(self, key: Digest, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
-        """The future answer of the request named `key`.
+    def submit(self, asked: Ticket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
+        """The future answer of a request.
 
         `prepare()` checks the request here and now (its errors are raised at once) and returns the work for the engine thread.
-        `TryAgain` when the queue is full; nothing was accepted then.
+        `Busy` when the queue is full, `BadRequest` for a key that names another request; nothing was accepted then.
         """
         with self._lock:
-            known = self._known(key)
+            new = self._is_new(asked)
+            known = None if new else self._known(asked)
         if known is not None:
             return known
-        work = prepare()
-        with self._lock:
-            known = self._known(key)
-            if known is not None:
-                return known
-            if len(self._in_flight) >= self._limit:
-                telemetry.count("bytewise_requests_refused_total", reason="queue")
-                raise TryAgain("queue", f"{self._limit} requests are waiting")
-            future = self._executor.submit(work)
-            self._in_flight[key] = future
-        future.add_done_callback(lambda done: self._finished(key, done))
-        return future
+        try:
+            return self._begin(asked, new, prepare())
+        except Unavailable:
+            self._owe(asked)
+            raise
 
     def close(self) -> None:
         """Finishes what runs, cancels what waits."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def _known(self, key: Digest) -> Future[bytes] | None:
+    def _begin(self, asked: Ticket, new: bool, work: Callable[[], bytes]) -> Future[bytes]:
+        with self._lock:
+            known = None if new else self._known(asked)
+            if known is not None:
+                return known
+            if len(self._runs) >= self._limit:
+                telemetry.count("bytewise_requests_refused_total", reason="queue")
+                raise Busy("queue", f"{self._limit} requests are waiting")
+            run = _Run(asked, self._executor.submit(work), asked.retry)
+            self._runs.append(run)
+        run.future.add_done_callback(lambda done: self._finished(run, done))
+        return run.future
+
+    def _is_new(self, asked: Ticket) -> bool:
+        # Under the lock. What was refused was not answered: its retry must not take the answer of an equal request.
+        if asked.once or asked.retry == 0:
+            return not asked.once
+        owed = self._owed.pop(asked.name, 0)
+        if owed > 1:
+            self._owed[asked.name] = owed - 1
+        return owed > 0
+
+    def _owe(self, asked: Ticket) -> None:
+        if asked.once:
+            return
+        with self._lock:
+            self._owed[asked.name] = self._owed.pop(asked.name, 0) + 1
+            while len(self._owed) > MOST_OWED:
+                self._owed.popitem(last=False)
+
+    def _known(self, asked: Ticket) -> Future[bytes] | None:
         # Under the lock. An answer is stored before its future ends, so it is found in one place or the other.
-        if key in self._in_flight:
+        run = self._running(asked)
+        if run is not None:
             telemetry.count("bytewise_requests_joined_total", how="in_flight")
-            return self._in_flight[key]
-        answer = self._remembered(key)
-        if answer is None:
+            run.retry = max(run.retry, asked.retry)
+            return run.future
+        found = self._remembered(asked.start)
+        if found is None:
             return None
+        _verify_same(asked, found[0])
         telemetry.count("bytewise_requests_joined_total", how="remembered")
         done: Future[bytes] = Future()
-        done.set_result(answer)
+        done.set_result(found[1])
         return done
 
-    def _finished(self, key: Digest, done: "Future[bytes]") -> None:
+    def _running(self, asked: Ticket) -> _Run | None:
+        # One that has ended is no longer waited for: it failed, or its answer is remembered.
+        alive = [run for run in reversed(self._runs) if not run.future.done()]
+        equal = [run for run in alive if run.ticket.once == asked.once and run.ticket.start == asked.start]
+        for run in equal:
+            _verify_same(asked, run.ticket.name)
+        return next((run for run in equal if run.retry < asked.retry), equal[0] if equal else None)
+
+    def _finished(self, run: _Run, done: "Future[bytes]") -> None:
         with self._lock:
-            self._in_flight.pop(key, None)
+            self._runs.remove(run)
         if done.cancelled():
             return
         error = done.exception()
+        if error is not None:
+            self._owe(run.ticket)
         if isinstance(error, Bug):
             self._on_bug(error)
+
+
+def _verify_same(asked: Ticket, name: Digest) -> None:
+    if name != asked.name:
+        raise BadRequest("Idempotency-Key", "was sent with another body: a new request needs a new key", Code.KEY_REUSED)

@@ -20,6 +20,7 @@ from bytewise.protocol.request import (
 )
 from bytewise.protocol.units import Decimal, decimal, fraction
 from serving.numbers import NumberText, canonical_decimal
+from serving.refusals import Code
 
 ANY_OBJECT = '{"type":"object"}'
 """Schema of the response format `json_object`."""
@@ -35,7 +36,7 @@ def integer(body: Body, name: str, least: int, most: int) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadRequest(name, "must be an integer")
+        raise BadRequest(name, "must be an integer", Code.INVALID_TYPE)
     if not least <= value <= most:
         raise BadRequest(name, f"must be from {least} to {most}")
     return value
@@ -59,8 +60,10 @@ def stop_strings(body: Body) -> tuple[str, ...]:
     """`stop`: a text or a list of texts."""
     value = body.get("stop", [])
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
-        raise BadRequest("stop", "must be a text or a list of texts, none of them empty")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise BadRequest("stop", "must be a text or a list of texts", Code.INVALID_TYPE)
+    if not all(texts):
+        raise BadRequest("stop", "has an empty text")
     if len(texts) > MAX_STOP_STRINGS:
         raise BadRequest("stop", f"has {len(texts)} texts, at most {MAX_STOP_STRINGS} are supported")
     if any(len(text.encode()) > MAX_STOP_BYTES for text in texts):
@@ -72,7 +75,7 @@ def logit_bias(body: Body) -> tuple[tuple[int, Decimal], ...]:
     """`logit_bias`: an object from token ids to numbers from -100 to 100."""
     value = body.get("logit_bias", {})
     if not isinstance(value, dict):
-        raise BadRequest("logit_bias", "must be an object from token ids to numbers")
+        raise BadRequest("logit_bias", "must be an object from token ids to numbers", Code.INVALID_TYPE)
     if len(value) > MAX_BIASES:
         raise BadRequest("logit_bias", f"has {len(value)} tokens, at most {MAX_BIASES} are supported")
     found = []
@@ -88,7 +91,7 @@ def logprobs(body: Body) -> int | None:
     """How many alternatives to list for each token, or None for no logprobs: `logprobs` and `top_logprobs`."""
     wanted, most = body.get("logprobs", False), integer(body, "top_logprobs", 0, MAX_TOP_LOGPROBS)
     if not isinstance(wanted, bool):
-        raise BadRequest("logprobs", "must be true or false")
+        raise BadRequest("logprobs", "must be true or false", Code.INVALID_TYPE)
     if most is not None and not wanted:
         raise BadRequest("top_logprobs", "needs logprobs to be true")
     return (most or 0) if wanted else None
@@ -110,7 +113,7 @@ def grammar(body: Body) -> str | None:
     if not isinstance(wrapper.get("strict", True), bool | None) or not isinstance(wrapper.get("name"), str):
         raise BadRequest("response_format.json_schema", "needs a text as name and, if any, true or false as strict")
     if not isinstance(wrapper.get("schema"), dict):
-        raise BadRequest("response_format.json_schema.schema", "must be an object")
+        raise BadRequest("response_format.json_schema.schema", "must be an object", Code.INVALID_TYPE)
     text = _json(wrapper["schema"])
     if len(text.encode()) > MAX_GRAMMAR_BYTES:
         raise BadRequest("response_format.json_schema.schema", f"is longer than {MAX_GRAMMAR_BYTES} bytes")

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors import BadRequest, NotCanonical
 from bytewise.protocol.units import Decimal, decimal
+from serving.refusals import Code
 
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _LONGEST_NUMBER = 64
@@ -42,7 +43,7 @@ def parse_json(body: bytes) -> Any:
 def canonical_decimal(param: str, value: object) -> Decimal:
     """The number as a canonical decimal string; `BadRequest` names the parameter if it is no number or needs over 30 digits."""
     if isinstance(value, bool) or not isinstance(value, int | NumberText):
-        raise BadRequest(param, "must be a number")
+        raise BadRequest(param, "must be a number", Code.INVALID_TYPE)
     text = str(value)
     parts = _NUMBER.fullmatch(text)
     if parts is None or len(text) > _LONGEST_NUMBER:

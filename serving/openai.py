@@ -12,6 +12,7 @@ from bytewise.protocol.errors import BadRequest
 from bytewise.protocol.units import Decimal
 from serving import knobs
 from serving.numbers import NumberText, canonical_decimal
+from serving.refusals import Code
 
 MAX_SEED = 2**63 - 1
 """OpenAI's seed is an int64; ours is never negative."""
@@ -23,6 +24,12 @@ _UNDERSTOOD = frozenset(
     "model messages max_tokens max_completion_tokens temperature top_p top_k min_p repetition_penalty presence_penalty "
     "frequency_penalty logit_bias stop logprobs top_logprobs response_format n seed user".split()
 )
+_UNSUPPORTED = frozenset(
+    "audio function_call functions metadata modalities moderation parallel_tool_calls prediction prompt_cache_key "
+    "prompt_cache_options prompt_cache_retention reasoning_effort safety_identifier service_tier stream_options tool_choice "
+    "tools verbosity web_search_options".split()
+)
+"""What else OpenAI's chat completions have; a name that is in none of these is unknown."""
 MAX_CHOICES = 8
 """Most choices of one answer: they are computed one after the other, and each has a receipt."""
 
@@ -67,9 +74,9 @@ def read_ask(value: Any) -> Ask:
         _refuse_unless_neutral(name, body[name])
     model = body.get("model")
     if not isinstance(model, str) or not model:
-        raise BadRequest("model", "must be the name of a model (see GET /v1/models)")
+        raise BadRequest("model", "must be the name of a model (see GET /v1/models)", _missing_or_type(model))
     if not isinstance(body.get("user", ""), str):
-        raise BadRequest("user", "must be a string")
+        raise BadRequest("user", "must be a string", Code.INVALID_TYPE)
     return Ask(
         model=model,
         messages=_messages(body.get("messages")),
@@ -90,41 +97,45 @@ def read_ask(value: Any) -> Ask:
     )
 
 
-def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """The OpenAI error envelope: the official client reads exactly these four members."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
-def models_body(name: str, created: int, owner: str) -> dict[str, Any]:
-    """Answer of `GET /v1/models`."""
-    return {"object": "list", "data": [{"id": name, "object": "model", "created": created, "owned_by": owner}]}
+def models_body(name: str, created: int, owner: str, context: int) -> dict[str, Any]:
+    """Answer of `GET /v1/models`; `context_length`, most tokens of prompt and answer, is an extension."""
+    model = {"id": name, "object": "model", "created": created, "owned_by": owner, "context_length": context}
+    return {"object": "list", "data": [model]}
 
 
 def _refuse_unless_neutral(name: str, value: object) -> None:
     neutral = _NEUTRAL.get(name)
     if neutral is None:
-        raise BadRequest(name[:60], "is not supported by this server")
+        raise BadRequest(name[:60], "is not supported by this server", Code.UNSUPPORTED if name in _UNSUPPORTED else Code.UNKNOWN)
     plain = str(canonical_decimal(name, value)) if isinstance(value, NumberText) else value
     if not any(plain == each and isinstance(plain, bool) == isinstance(each, bool) for each in neutral):
         advice = f"only {neutral[0]!r} is supported".replace("False", "false")
-        raise BadRequest(name, advice + (": this server does not stream" if name == "stream" else ""))
+        raise BadRequest(name, advice + (": this server does not stream" if name == "stream" else ""), Code.UNSUPPORTED_VALUE)
+
+
+def _missing_or_type(value: object) -> Code:
+    # Of what must be a text or a list that is not empty.
+    if value is None:
+        return Code.MISSING
+    return Code.INVALID_VALUE if value in ("", []) else Code.INVALID_TYPE
 
 
 def _messages(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, list) or not value:
-        raise BadRequest("messages", "must be a list with at least one message")
+        raise BadRequest("messages", "must be a list with at least one message", _missing_or_type(value))
     return tuple(_message(f"messages[{i}]", item) for i, item in enumerate(value))
 
 
 def _message(where: str, value: object) -> tuple[str, str]:
     if not isinstance(value, dict):
-        raise BadRequest(where, "must be an object with role and content")
+        raise BadRequest(where, "must be an object with role and content", Code.INVALID_TYPE)
     unknown = sorted(name for name, item in value.items() if item is not None and name not in ("role", "content"))
     if unknown:
-        raise BadRequest(f"{where}.{unknown[0][:60]}", "is not supported by this server")
+        raise BadRequest(f"{where}.{unknown[0][:60]}", "is not supported by this server", Code.UNSUPPORTED)
     role = value.get("role")
     if role not in _ROLES:
-        raise BadRequest(f"{where}.role", "must be one of " + ", ".join(_ROLES))
+        code = _missing_or_type(role) if not isinstance(role, str) else Code.UNSUPPORTED_VALUE
+        raise BadRequest(f"{where}.role", "must be one of " + ", ".join(_ROLES), code)
     # `developer` is OpenAI's newer name of the same role; chat templates know the older one.
     return ("system" if role == "developer" else role), _content(f"{where}.content", value.get("content"))
 
@@ -133,11 +144,11 @@ def _content(where: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise BadRequest(where, "must be a string or a list of text parts")
+        raise BadRequest(where, "must be a string or a list of text parts", _missing_or_type(value))
     texts = []
     for i, part in enumerate(value):
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-            raise BadRequest(f"{where}[{i}]", "only parts of type text are supported")
+            raise BadRequest(f"{where}[{i}]", "only parts of type text are supported", Code.UNSUPPORTED_VALUE)
         if part.keys() != {"type", "text"}:
             raise BadRequest(f"{where}[{i}]", "has members other than type and text")
         texts.append(part["text"])

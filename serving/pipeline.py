@@ -1,7 +1,7 @@
 """One answer: run, receipt, seal, put on DA, sign and store, answer (design section 5), all in the engine's thread.
 
 The order makes a crash harmless at every point: until the one transaction that stores number, signed receipt and answer together,
-nothing signed has left the process (at worst a ciphertext that no receipt names lies on DA); after it, the same request gets
+nothing signed has left the process (at worst a ciphertext that no receipt names lies on DA); after it, a retry gets
 the stored answer, and the batcher publishes the receipt. Several choices are several receipts, stored together or not at all.
 """
 
@@ -72,15 +72,15 @@ class Pipeline:
         self._accept_simulated = accept_simulated
         self._accept_rebuilt = accept_rebuilt
 
-    def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
-        """The work that answers the request named `key`; `BadRequest` or `TryAgain` before any work is done."""
+    def prepare(self, key: Digest, ask: Ask, once: bool = True) -> Callable[[], bytes]:
+        """The work that answers the request named `key`, which is done once or again; `BadRequest` or `TryAgain` before it."""
         hands = self._hands
         standing, _ = self._open()
         request, _ = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp, standing.pause_s)
         asked = make_choices(request, ask.choices, hands.gateway, hands.rng)
-        return lambda: self._answer(key, asked)
+        return lambda: self._answer(key, asked, once)
 
-    def _answer(self, key: Digest, asked: list[tuple[Request, Blob]]) -> bytes:
+    def _answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
         hands = self._hands
         generated = [hands.engine.generate(request) for request, _ in asked]
         # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
@@ -95,7 +95,7 @@ class Pipeline:
             self._seal(Payload(request, each.output, signature), each, first + i, standing, epoch)
             for i, ((request, signature), each) in enumerate(zip(asked, generated, strict=True))
         ]
-        return self._issue(key, sealed, epoch.assurance)
+        return self._issue(key, sealed, epoch.assurance, once)
 
     def _open(self) -> tuple[Standing, EpochRecord]:
         """See `Watch.open`; `TryAgain` also while a receipt of another key epoch, environment or model is not anchored.
@@ -117,7 +117,7 @@ class Pipeline:
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
         return Sealed(payload, receipt, envelope, hands.blobs.put(envelope))
 
-    def _issue(self, key: Digest, sealed: list[Sealed], assurance: str) -> bytes:
+    def _issue(self, key: Digest, sealed: list[Sealed], assurance: str, once: bool) -> bytes:
         hands, issued, answers = self._hands, [], []
         for each in sealed:
             identifier = receipt_id(hands.anchor, each.receipt)
@@ -127,7 +127,7 @@ class Pipeline:
             answers.append(completion(identifier, signed, each.payload, self._offer.environment, hands.words, assurance))
             issued.append(Issued(identifier, signed, each.envelope, encode(answers[-1])))
         response = encode(several(answers)) if len(answers) > 1 else issued[0].response
-        hands.books.issue(key, [replace(issued[0], response=response), *issued[1:]])
+        hands.books.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
         for kept in issued:
             telemetry.count("bytewise_receipts_signed_total")
             telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=assurance)

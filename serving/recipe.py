@@ -15,6 +15,7 @@ from bytewise.protocol.seal import client_digest
 from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Blob, Digest
 from serving.openai import Ask
+from serving.refusals import Code
 
 Rng = Callable[[int], bytes]
 """Random bytes, injected: `os.urandom` in the service."""
@@ -78,7 +79,7 @@ def make_request(
     most = MAX_LOGPROBS // (1 if ask.logprobs is None else ask.logprobs + 1)
     wanted = ask.max_new_tokens if ask.max_new_tokens is not None else min(room, limits.max_new_tokens, most)
     if room < 1 or wanted > room:
-        raise BadRequest("messages", f"{len(prompt)} prompt tokens and {max(wanted, 1)} new ones exceed {limits.max_context}")
+        raise BadRequest("messages", _too_long(limits.max_context, len(prompt), max(wanted, 1)), Code.CONTEXT)
     if wanted > limits.max_new_tokens:
         raise BadRequest("max_completion_tokens", f"is {wanted}, this server allows {limits.max_new_tokens}")
     if ask.logprobs is not None and wanted > most:
@@ -111,6 +112,14 @@ def make_choices(request: Request, count: int, client: Signer, rng: Rng) -> list
     """Requests, with signatures, of `count` choices: the request itself, then others with seeds and nonces of their own."""
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
     return [(each, client.sign(client_digest(each.req_hash, each.chain_id))) for each in (request, *others)]
+
+
+def _too_long(context: int, prompt: int, new: int) -> str:
+    # In OpenAI's words, which clients look for where they do not look at the code.
+    return (
+        f"This model's maximum context length is {context} tokens. However, your messages resulted in {prompt} tokens, and the "
+        f"answer may have {new}: shorten the messages or lower max_completion_tokens"
+    )
 
 
 def _verify_words(ask: Ask, words: Words) -> None:

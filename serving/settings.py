@@ -88,11 +88,13 @@ class Limits:
     tick_s: float = 2.0
     """How often the chain is read and batches are built."""
     queue: int = 16
-    """Most requests in flight; more are answered 503."""
+    """Most requests in flight; more are answered 429."""
     answer_timeout_s: float = 600.0
     """How long a client is kept waiting: the official client's own read timeout."""
     retry_memory_s: int = 900
     """How long an answer is remembered for a retry: above the official client's read timeout of 600 s."""
+    retry_answers: int = 10_000
+    """How many answers are remembered for retries; older ones, to the second, are forgotten first."""
     anchor_within_s: int = 300
     """Promised time from signing to anchoring (`anchorBy`)."""
     request_ttl_s: int = 7200
@@ -106,7 +108,8 @@ class Limits:
         if self.request_ttl_s < 2 * self.anchor_within_s:
             # A request that expires before its batch is anchored is a defect of the record, and would be slashed.
             raise ConfigurationError("request_ttl_s", "must be at least twice anchor_within_s")
-        if min(self.queue, self.max_batch, self.max_body_bytes, self.anchor_within_s, self.retry_memory_s) < 1:
+        sizes = (self.queue, self.max_batch, self.max_body_bytes, self.anchor_within_s, self.retry_memory_s, self.retry_answers)
+        if min(sizes) < 1:
             raise ConfigurationError("limits", "must be positive")
 
 

@@ -16,14 +16,15 @@ from typing import Any
 import uvicorn
 
 from bytewise.da.client import DaClient
-from bytewise.inference.profiles import AnyEngine, open_engine
+from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.units import Digest
+from bytewise.protocol.receipt import receipt_id
+from bytewise.protocol.signing import Domain
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import exit_of
@@ -38,17 +39,18 @@ from chain.book import read_network, verify_code
 from chain.keys import load_signer
 from chain.reader import DocketReader
 from chain.sending import ContractSender, contract_sender
+from serving.answer import NamedReceipt
 from serving.api import Gate, build_api
 from serving.batcher import Batcher
 from serving.chain_view import AllDisputes, OperatorStanding, OwnBatches
-from serving.desk import Desk
+from serving.desk import Desk, Ticket
 from serving.disputes import OwnDisputes
 from serving.duties import Duties
 from serving.openai import Ask
 from serving.own_stake import OwnStake
 from serving.pipeline import Hands, Pipeline
 from serving.recipe import Offer
-from serving.settings import OperatorSettings
+from serving.settings import Model, OperatorSettings
 from serving.standing import Watch
 from serving.warm_up import warm_up
 
@@ -78,11 +80,19 @@ class Service:
     created: int
     desk: Desk
     watch: Watch
+    context: int
     pipeline: Pipeline
+    books: Books
+    anchor: Domain
 
-    def prepare(self, key: Digest, ask: Ask) -> Callable[[], bytes]:
+    def prepare(self, asked: Ticket, ask: Ask) -> Callable[[], bytes]:
         """See `Pipeline.prepare`."""
-        return self.pipeline.prepare(key, ask)
+        return self.pipeline.prepare(asked.name, ask, asked.once)
+
+    def receipt(self, start: bytes) -> NamedReceipt | None:
+        """See `Books.receipt_from`."""
+        found = self.books.receipt_from(start)
+        return None if found is None else (receipt_id(self.anchor, found.receipt), found)
 
     def check_open(self) -> EpochRecord:
         """See `Watch.open`."""
@@ -181,11 +191,7 @@ class Operator:
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
         model, environment = settings.model, _environment(settings.model.environment_file)
-        # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
-        engine = open_engine(
-            model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
-            room=environment.limits.max_context,
-        )  # fmt: skip
+        engine = _engine(model, environment)
         offer, words = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.keys.gateway_file)
         telemetry.log("operator.warm", tokens=warm_up(engine, offer, words, gateway))
@@ -214,14 +220,18 @@ class Operator:
             operator=hands.operator.address, anchor=hands.anchor, chain=standing, sender=sender, blobs=hands.blobs,
             books=hands.books, journal=hands.journal, watch=hands.watch, clock=hands.clock, max_batch=limits.max_batch,
             anchor_within_s=limits.anchor_within_s, retry_memory_s=limits.retry_memory_s,
+            retry_answers=limits.retry_answers,
         )  # fmt: skip
 
     def _opened(self, offer: Offer, hands: Hands) -> Desk:
         limits, owner = self._settings.limits, hands.operator.address
-        desk = Desk(hands.books.answer, limits.queue, self._bug)
+        desk = Desk(hands.books.answer_from, limits.queue, self._bug)
         network = self._settings.network
         pipeline = Pipeline(offer, hands, limits.anchor_within_s, network.accept_simulated, network.accept_rebuilt)
-        self._gate.service = Service(offer.model_name, owner, hands.clock.now(), desk, hands.watch, pipeline)
+        self._gate.service = Service(
+            offer.model_name, owner, hands.clock.now(), desk, hands.watch, offer.environment.limits.max_context, pipeline,
+            hands.books, hands.anchor,
+        )  # fmt: skip
         telemetry.log("operator.loaded", operator=owner, model_id=offer.model_id)
         return desk
 
@@ -229,6 +239,17 @@ class Operator:
         telemetry.log_error("operator.bug", error)
         self._bugs = True
         self._stop.set()
+
+
+def _engine(model: Model, environment: Environment) -> AnyEngine:
+    slower = torch_instead(model.artifact, model.device)
+    if slower is not None:
+        telemetry.log("engine.torch", why=slower)
+    # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
+    return open_engine(
+        model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
+        room=environment.limits.max_context,
+    )  # fmt: skip
 
 
 def _environment(path: Path) -> Environment:

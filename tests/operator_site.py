@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -22,8 +23,10 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST
-from bytewise.service.clock import monotonic_s
+from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.settings import child_environment
+from bytewise.storage.books import Books
+from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from chain.book import write_network
 from chain.deploy import Joiner, Proposed, deploy, environment_proposal, join, put_in_force, survey
@@ -83,6 +86,11 @@ class Operator:
         """Its database."""
         return f"sqlite:///{self.folder / 'operator.db'}"
 
+    @property
+    def books(self) -> Books:
+        """Its books, as a reader of its database sees them."""
+        return Books(open_database(self.database_url), SystemClock(), self.account.address)
+
     def log(self, module: str = "serving") -> str:
         """The end of a process's log, for assertion messages."""
         return (self.folder / f"{module}.log").read_text()[-2000:]
@@ -98,6 +106,11 @@ class Operator:
         """A client that trusts this operator's certificate and no other."""
         context = ssl.create_default_context(cafile=str(self.folder / "tls.pem"))
         return httpx2.Client(verify=context, timeout=60.0, trust_env=False)
+
+
+def body(text: str, **knobs: Any) -> dict[str, Any]:
+    """A short chat request."""
+    return {"model": MODEL_NAME, "messages": [{"role": "user", "content": text}], "max_tokens": 6} | knobs
 
 
 def make_artifact(folder: Path, seed: int = 1) -> Path:
@@ -132,11 +145,13 @@ def running_operator_site(folder: Path, seconds_per_block: int | None = 1) -> It
 
 
 @contextmanager
-def process(folder: Path, module: str, *arguments: str, exit_code: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
+def process(
+    folder: Path, module: str, *arguments: str, exit_code: int = 0, root: Path = ROOT
+) -> Iterator["subprocess.Popen[bytes]"]:
     """`python -m module …` until the block ends; its exit code after SIGTERM is asserted, unless it has ended before."""
     with (folder / f"{module}.log").open("ab") as log:
         command = [sys.executable, "-m", module, *arguments]
-        child = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stdout=log, stderr=log)
+        child = subprocess.Popen(command, cwd=root, env=child_environment(), stdout=log, stderr=log)
     try:
         yield child
     finally:

@@ -69,8 +69,8 @@ class FollowingReader(DocketReader):
         record = super().epoch(epoch, block)
         if self.epoch_on_chain(epoch, block).version == 0:
             return record
-        final = self.client.head("finalized").number
-        if final < self.network.deploy_block:
+        final = self.final()
+        if final is None:
             return record
         meant = self.epoch_on_chain(epoch, final).commitments
         return as_dealt(record, meant) if meant else record

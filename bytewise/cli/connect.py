@@ -17,6 +17,7 @@ from chain.access import Chain, open_chain
 from chain.book import read_network, verify_code
 from chain.documents import RegistryDocuments
 from chain.history import CourtHistory
+from chain.read_ahead import ReadAheadClient
 from chain.reader import DocketReader
 
 TIMEOUT_S = 20.0
@@ -64,6 +65,12 @@ def chain_of(rpc: list[str], chain_id: int) -> Chain:
     """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for one that is named twice."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S)
+
+
+def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
+    """The same for reads of numbered blocks that are fetched many at a time (`chain.read_ahead`)."""
+    urls, quorum = rpc_endpoints("", tuple(rpc), 0)
+    return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)
 
 
 def address_book(file: Path) -> Network:

@@ -1,7 +1,7 @@
 """An operator's books: receipt numbers, signed receipts, remembered answers and batches.
 
 Taking the number, storing the signed receipt and storing the answer are one transaction: no number is lost or used twice, and a
-client that asks again gets the receipt it has, never a second one (design section 5).
+client that retries gets the receipt it has, never a second one (ADR 192).
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,21 +55,32 @@ class Books:
         """Number of the last signed receipt; 0 before the first."""
         return self.next_seq() - 1
 
-    def issue(self, key: Digest, issued: Sequence[Issued]) -> None:
+    def issue(self, key: Digest, issued: Sequence[Issued], once: bool = True) -> None:
         """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
 
-        The first response is what the request named `key` gets again; those of further choices are kept for their receipts.
+        The first response is what a retry of the request named `key` gets; those of further choices are kept for their receipts.
+        So is an earlier answer to that name, unless the request is answered `once`: `StoreCorrupt` then.
         """
         with writing(self._engine) as connection:
             alone(connection, "receipt sequence")
+            if not once:
+                _keep_for_its_receipt(connection, key)
             for choice, each in enumerate(issued):
                 # A second answer under one key would be a second receipt for one request: the unique key forbids it.
-                self._issue_one(connection, labelled(Label.RETRY, key, choice) if choice else key, each)
+                self._issue_one(connection, labelled(Label.RETRY, each.identifier) if choice else key, each)
 
-    def answer(self, key: Digest) -> bytes | None:
-        """The answer given to the request named `key`, if it is remembered."""
+    def answer_from(self, start: bytes) -> tuple[Digest, bytes] | None:
+        """Name of the one request whose name begins so, and the answer that a retry of it gets, if it is remembered."""
+        query = select(AnswerRow.request_key, AnswerRow.response).where(AnswerRow.request_key.between(*_span(start)))
         with reading(self._engine) as connection:
-            return connection.execute(select(AnswerRow.response).where(AnswerRow.request_key == key)).scalar_one_or_none()
+            found = connection.execute(query).one_or_none()
+        return None if found is None else (Digest(found.request_key), found.response)
+
+    def answered_since(self, count: int) -> int:
+        """Unix second at which the oldest of the `count` newest remembered answers was stored; 0 where there are fewer."""
+        query = select(AnswerRow.created_at).order_by(AnswerRow.created_at.desc()).offset(count - 1).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar_one_or_none() or 0
 
     def answers_to(self, identifiers: Sequence[Digest]) -> Mapping[Digest, bytes]:
         """The answers that hold these receipts, of those that are remembered. All answers are looked at, once."""
@@ -84,7 +95,11 @@ class Books:
 
     def receipt(self, identifier: Digest) -> SignedReceipt | None:
         """One receipt of ours."""
-        found = self._signed(IssuedRow.receipt_id == identifier)
+        return self.receipt_from(identifier)
+
+    def receipt_from(self, start: bytes) -> SignedReceipt | None:
+        """The receipt of ours whose id begins so; at least half of it, so that there is one at most."""
+        found = self._signed(IssuedRow.receipt_id.between(*_span(start)))
         return found[0] if found else None
 
     def envelope(self, identifier: Digest) -> bytes | None:
@@ -155,3 +170,16 @@ class Books:
         query = select(IssuedRow.signed).where(*conditions).order_by(IssuedRow.seq).limit(limit)
         with reading(self._engine) as connection:
             return tuple(encoding.decode(SignedReceipt, raw) for raw in connection.execute(query).scalars())
+
+
+def _span(start: bytes) -> tuple[bytes, bytes]:
+    """The first and the last digest that begin so."""
+    return start.ljust(32, b"\x00"), start.ljust(32, b"\xff")
+
+
+def _keep_for_its_receipt(connection: Connection, key: Digest) -> None:
+    """Takes the name from an answer; its receipt still has it."""
+    answered = AnswerRow.request_key == key
+    identifier = connection.execute(select(AnswerRow.receipt_id).where(answered)).scalar_one_or_none()
+    if identifier is not None:
+        connection.execute(update(AnswerRow).where(answered).values(request_key=labelled(Label.RETRY, identifier)))

@@ -56,10 +56,10 @@ class Client:
         self._model = model
 
     def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
-        """Asks; keeps the opening in the folder. `repeat` posts the same body again, as a retry would."""
+        """Asks; keeps the opening in the folder. `repeat` posts the same body again, as the retry of a lost answer."""
         reply = self._post(question)
         receipt = reply["receipt"]["receipt_id"]
-        same = self._post(question)["receipt"]["receipt_id"] == receipt if repeat else None
+        same = self._post(question, retry=1)["receipt"]["receipt_id"] == receipt if repeat else None
         opening = folder / f"{receipt}.json"
         opening.write_text(json.dumps(reply["opening"], separators=(",", ":"), sort_keys=True))
         usage = reply["usage"]
@@ -70,7 +70,7 @@ class Client:
             reply["choices"][0]["message"]["content"] or "",
         )  # fmt: skip
 
-    def _post(self, question: Question) -> dict[str, Any]:
+    def _post(self, question: Question, retry: int = 0) -> dict[str, Any]:
         try:
             reply = self._api.chat.completions.create(
                 model=self._model,
@@ -80,6 +80,7 @@ class Client:
                 top_p=question.top_p,
                 frequency_penalty=FREQUENCY_PENALTY,
                 seed=question.seed,
+                extra_headers={"x-stainless-retry-count": str(retry)},
             )
         except openai.OpenAIError as error:
             raise TryAgain(f"operator {self._operator}", str(error)[:200]) from None

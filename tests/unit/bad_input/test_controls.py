@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from adversaries.engines import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact
+from adversaries.engines import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.inference import self_test
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
@@ -153,6 +153,13 @@ def test_an_altered_token_passes_who_compares_traces_only_and_not_us(court: Cour
     altered = AltersOneToken(court.engine).generate(request)
     assert same_trace(altered, truth) and not same_tokens(altered, truth)
     assert court.engine.verify(request, altered.output, altered.out_hash).divergence is not None
+
+
+def test_other_text_passes_who_compares_out_hash_only_and_not_us(court: Court) -> None:
+    request, truth = court.honest
+    shown = ShowsAnotherText(court.engine).generate(request)
+    assert shown.out_hash == truth.out_hash and not same_tokens(shown, truth)
+    assert court.engine.verify(request, shown.output, shown.out_hash).divergence is not None
 
 
 def test_a_truncated_answer_passes_who_compares_claimed_tokens_only_and_not_us(court: Court) -> None:

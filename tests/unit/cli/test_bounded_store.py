@@ -26,7 +26,11 @@ def test_a_store_that_never_answers_is_asked_once() -> None:
 
 
 def test_errors_of_the_store_are_its_own_and_blobs_cost_no_patience() -> None:
-    answers = {"blob": b"bytes", "bad": BadCertificate("bad", "418"), "busy": FailOver("proxy", "busy")}
+    answers: dict[str, bytes | Exception] = {
+        "blob": b"bytes",
+        "bad": BadCertificate("bad", "418"),
+        "busy": FailOver("proxy", "busy"),
+    }
 
     def get(locator: str) -> bytes:
         found = answers[locator]

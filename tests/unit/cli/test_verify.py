@@ -144,6 +144,17 @@ def test_a_fraud_is_named_with_its_first_divergence(
     assert kind == "trace" or told["divergence"]["expected"] != told["divergence"]["claimed"]
 
 
+def test_a_divergence_is_told_in_plain_words(run: Run, answers: tuple[Kept, ...]) -> None:
+    said = []
+    for fraud in answers[:3]:
+        done = run("verify", str(fraud.file), "--artifact", str(fraud.operator.artifact))
+        assert done.returncode == 2 and "None" not in done.stdout
+        said.append(" ".join(done.stdout.split()))
+    assert "first divergence: token 5 (token)" in said[0] and "tokensHash and outHash of the receipt are not what" in said[0]
+    assert "all 10 tokens are equal (trace)" in said[2] and "outHash of the receipt is not what" in said[2]
+    assert "tokensHash" not in said[2]
+
+
 def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answers: tuple[Kept, ...]) -> None:
     several, texts = answers[4], set()
     assert len(several.answer["answers"]) == 2
@@ -157,10 +168,11 @@ def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answer
 
 def change(answer: dict[str, Any], member: str, value: Any) -> None:
     """Puts a value in the place of a member of an answer, named as `verify` names it: `choices[0].message.content`."""
-    *way, last = re.findall(r"[^.\[\]]+", member)
+    *way, last = (int(name) if name.isdigit() else name for name in re.findall(r"[^.\[\]]+", member))
+    place: Any = answer
     for name in way:
-        answer = answer[int(name) if name.isdigit() else name]
-    answer[int(last) if last.isdigit() else last] = value  # type: ignore[index]
+        place = place[name]
+    place[last] = value
 
 
 def saved(answer: dict[str, Any], folder: Path) -> str:
@@ -360,6 +372,12 @@ def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], 
 def test_the_table_says_the_same(run: Run, kept: Kept) -> None:
     done = run("verify", kept.receipt_id, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
     assert done.returncode == 0 and "VERIFIED" in done.stdout
+    assert "accepted for good" in done.stdout and "not yet: its challenge window is open" in " ".join(done.stdout.split())
+
+
+def test_an_artifact_that_is_not_there_is_asked_wrongly(run: Run, kept: Kept) -> None:
+    done = run("verify", str(kept.file), "--artifact", "nowhere")
+    assert done.returncode == 64 and "nowhere is no folder" in " ".join(done.stderr.split())
 
 
 def test_without_the_right_to_open_the_end_is_inconclusive(run: Run, kept: Kept) -> None:

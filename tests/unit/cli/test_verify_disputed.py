@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from bytewise.cli.__main__ import main
+from bytewise.cli.checking import chain_standing
+from bytewise.cli.connect import connected
+from bytewise.cli.finding import Found, Search
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.units import Digest, hex0x
 from chain.book import write_network
 from tests.anvil import Anvil
 from tests.court_session import TRUE, Court
-from tests.devnet import OPERATORS, batch, mine, word
+from tests.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
+from verifier.check import CheckedReceipt
 
 NOWHERE = "http://127.0.0.1:9"
 Words = tuple[Digest, Digest]
@@ -56,4 +60,14 @@ def test_a_verdict_is_told_from_the_chain_while_da_is_away(
     assert f"{verdict}: " in told and "da_unavailable" in told and "None" not in told
     assert main([*asked, "--output", "json"]) == code
     state = json.loads(capsys.readouterr().out)
+    with connected(tmp_path / "network.json", [anvil.url], [NOWHERE]) as connection:
+        (header, *_), head = connection.reader.batches(0, connection.reader.head()), connection.reader.head()
+        checked = CheckedReceipt(
+            receipt_id(court.network.anchor_domain, receipt), court.batch.entries[0], court.batch.proofs[0], None
+        )
+        search = Search(Found(header, checked, ENVIRONMENT, head), (), (), head)
+        standing = chain_standing(connection, search, checked.receipt_id)
+    # Of a receipt whose list is read: one that was upheld has its window still.
+    words = "never: the receipt is void" if verdict == "OVERTURNED" else "not yet: its challenge window is open"
+    assert (standing.final, standing.open_reason) == (False, words)
     assert (state["result"], state["chain"]["verdict"], state["chain"]["final"]) == (verdict, verdict, None)

@@ -49,27 +49,16 @@ class Scene:
     crash: bool = False
     closed: list[tuple[int, int]] = field(default_factory=list)
     epoch: int = 1
+    retry_answers: int = 100
     watch: Watch = field(default_factory=lambda: Watch(60.0, lambda: 0.0))
 
     def now(self) -> int:
         return self.timestamp
 
     def read(self) -> Standing:
-        return Standing(
-            1,
-            self.timestamp,
-            devnet.epoch_document(self.epoch).record,
-            not any(since <= self.timestamp < until for since, until in self.closed),
-            True,
-            True,
-            self.last_seq,
-            True,
-            100,
-            PRICE,
-            self.most,
-            paused=False,
-            pause_s=0,
-        )
+        epoch, closed = devnet.epoch_document(self.epoch).record, any(a <= self.timestamp < b for a, b in self.closed)
+        last, most = self.last_seq, self.most
+        return Standing(1, self.timestamp, epoch, not closed, True, True, last, True, 100, PRICE, most, paused=False, pause_s=0)
 
     def lost_since(self, moment: int, standing: Standing) -> int:
         return sum(max(0, min(until, standing.timestamp) - max(since, moment)) for since, until in self.closed)
@@ -109,6 +98,7 @@ class Scene:
         return Batcher(
             operator=OPERATOR.address, anchor=ANCHOR, chain=self, sender=self, blobs=self, books=self.books,
             journal=journal, watch=self.watch, clock=self, max_batch=3, anchor_within_s=WITHIN_S, retry_memory_s=50,
+            retry_answers=self.retry_answers,
         )  # fmt: skip
 
 
@@ -219,13 +209,28 @@ def test_remembered_answers_are_dropped_after_their_time(scene: Scene) -> None:
     key = labelled(Label.RETRY, 1)
     scene.timestamp += 49
     scene.batcher().tick()
-    assert scene.books.answer(key) is not None
+    assert scene.books.answer_from(key) is not None
     scene.timestamp += 2
     scene.batcher().tick()
-    assert scene.books.answer(key) is not None, "its receipt still waits, so its expiry matters"
+    assert scene.books.answer_from(key) is not None, "its receipt still waits, so its expiry matters"
     scene.last_seq = 1
     scene.batcher().tick()
-    assert scene.books.answer(key) is None
+    assert scene.books.answer_from(key) is None
+
+
+def test_of_many_answers_the_newest_are_remembered_and_those_that_wait_to_be_anchored(scene: Scene) -> None:
+    def remembered() -> list[int]:
+        return [seq for seq in range(1, scene.books.next_seq()) if scene.books.answer_from(labelled(Label.RETRY, seq))]
+
+    scene.retry_answers = 2
+    for _ in range(4):
+        scene.issue(1)
+        scene.timestamp += 1
+    scene.batcher().tick()
+    assert remembered() == [1, 2, 3, 4]
+    scene.last_seq = 3
+    scene.batcher().tick()
+    assert remembered() == [3, 4]
 
 
 def test_who_waited_long_for_free_stake_anchors_after_the_top_up(scene: Scene) -> None:
@@ -235,7 +240,7 @@ def test_who_waited_long_for_free_stake_anchors_after_the_top_up(scene: Scene) -
     for _ in range(2):
         scene.timestamp += WITHIN_S
         scene.batcher().tick()
-    assert scene.sent == [] and scene.books.answer(labelled(Label.RETRY, 1)) is not None
+    assert scene.sent == [] and scene.books.answer_from(labelled(Label.RETRY, 1)) is not None
     scene.most = 100
     scene.batcher().tick()
     assert [header.count for header in scene.sent] == [2] and scene.deadlines == [NOW + TTL_S - WITHIN_S // 2]
@@ -280,7 +285,8 @@ def test_a_receipt_without_its_answer_is_held_to_its_own_promise(scene: Scene) -
     scene.issue(1)
     (signed,) = scene.books.unbatched(1)
     assert expiry_of(signed, None) == signed.receipt.anchor_by
-    assert expiry_of(signed, scene.books.answer(labelled(Label.RETRY, 1))) == NOW + TTL_S
+    identifier = receipt_id(ANCHOR, signed.receipt)
+    assert expiry_of(signed, scene.books.answers_to([identifier])[identifier]) == NOW + TTL_S
 
 
 def test_a_request_that_would_expire_before_its_promise_is_not_signed() -> None:

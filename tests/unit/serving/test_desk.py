@@ -1,37 +1,64 @@
-"""The queue: equal requests are one, the queue is bounded, a bug is told."""
+"""The queue: a retry gets the answer that it repeats, other requests their own; the queue is bounded, a bug is told."""
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 from bytewise.protocol.errors import BadRequest, NotExact, TryAgain
 from bytewise.protocol.units import Digest
-from serving.desk import Desk, request_key
+from serving.desk import MAX_KEY_CHARACTERS, Desk, Ticket, ticket
+from serving.refusals import Busy
 
-KEY = Digest(b"k" * 32)
 WAIT_S = 60.0
 
 
+def asked(body: str = "hi", retry: int = 0, key: str = "", who: str = "Bearer x", address: str = "10.0.0.1") -> Ticket:
+    """The ticket of a request."""
+    return ticket(body.encode(), who, address, key, str(retry))
+
+
 class Kitchen:
-    """Work that waits until it is let go, and a memory of finished answers."""
+    """Work that waits until it is let go and answers with its own number, and a memory of finished answers."""
 
     def __init__(self) -> None:
         self.memory: dict[Digest, bytes] = {}
         self.go = threading.Event()
-        self.runs = 0
+        self.begun = 0
         self.bugs: list[BaseException] = []
-        self.desk = Desk(self.memory.get, 2, self.bugs.append)
+        self.desk = Desk(self.remembered, 4, self.bugs.append)
 
-    def work(self, key: Digest, answer: bytes) -> Callable[[], Callable[[], bytes]]:
+    def remembered(self, start: bytes) -> tuple[Digest, bytes] | None:
+        return next(((name, answer) for name, answer in self.memory.items() if name.startswith(start)), None)
+
+    def submit(self, wanted: Ticket) -> Future[bytes]:
+        def prepare() -> Callable[[], bytes]:
+            self.begun += 1
+            answer = b"%d" % self.begun
+
+            def run() -> bytes:
+                assert self.go.wait(WAIT_S)
+                self.memory[wanted.name] = answer
+                return answer
+
+            return run
+
+        return self.desk.submit(wanted, prepare)
+
+    def fail(self, wanted: Ticket, error: Exception) -> None:
+        """A request whose work fails."""
+
         def run() -> bytes:
-            assert self.go.wait(WAIT_S)
-            self.runs += 1
-            self.memory[key] = answer
-            return answer
+            raise error
 
-        return lambda: run
+        with pytest.raises(type(error)):
+            self.desk.submit(wanted, lambda: run).result(WAIT_S)
+
+    def served(self, wanted: Ticket) -> bytes:
+        """The answer, after all work was let go."""
+        self.go.set()
+        return self.submit(wanted).result(WAIT_S)
 
 
 @pytest.fixture
@@ -42,57 +69,106 @@ def kitchen() -> Iterator[Kitchen]:
     made.desk.close()
 
 
-def test_equal_requests_in_flight_are_one_run(kitchen: Kitchen) -> None:
+def test_who_asks_again_gets_another_answer_and_whose_answer_was_lost_gets_it(kitchen: Kitchen) -> None:
+    assert [kitchen.served(asked(retry=retry)) for retry in (0, 0, 1, 2, 0, 1)] == [b"1", b"2", b"2", b"2", b"3", b"3"]
+
+
+def test_equal_requests_at_once_have_an_answer_each_and_so_have_their_retries(kitchen: Kitchen) -> None:
+    first = [kitchen.submit(asked()) for _ in range(3)]
+    again = [[kitchen.submit(asked(retry=retry)) for _ in range(3)] for retry in (1, 2)]
+    kitchen.go.set()
+    answers = [future.result(WAIT_S) for future in first]
+    assert sorted(answers) == [b"1", b"2", b"3"]
+    assert all(sorted(future.result(WAIT_S) for future in each) == answers for each in again)
+
+
+def test_the_retry_of_a_refused_request_gets_no_equal_requests_answer(kitchen: Kitchen) -> None:
+    held = [kitchen.submit(asked()) for _ in range(4)]
+    for _ in range(2):
+        with pytest.raises(Busy):
+            kitchen.submit(asked())
+    kitchen.go.set()
+    assert {future.result(WAIT_S) for future in held} == {b"1", b"2", b"3", b"4"}
+    assert {kitchen.served(asked(retry=1)) for _ in range(2)} == {b"7", b"8"}, "5 and 6 were refused"
+    assert kitchen.served(asked(retry=1)) == b"8"
+
+
+def test_the_retry_of_a_failed_request_gets_no_equal_requests_answer(kitchen: Kitchen) -> None:
+    kitchen.fail(asked(), TryAgain("da", "down"))
+    assert kitchen.served(asked()) == b"1" and kitchen.served(asked(retry=1)) == b"2"
+
+
+def test_a_key_has_one_answer_however_often_and_wherever_it_is_sent(kitchen: Kitchen) -> None:
     with ThreadPoolExecutor(8) as pool:
-        futures = list(pool.map(lambda _: kitchen.desk.submit(KEY, kitchen.work(KEY, b"a")), range(8)))
+        futures = list(pool.map(lambda i: kitchen.submit(asked(key="k", address=f"10.0.0.{i}")), range(8)))
         kitchen.go.set()
-    assert [future.result(WAIT_S) for future in futures] == [b"a"] * 8 and kitchen.runs == 1
+    assert len({future.result(WAIT_S) for future in futures}) == 1 and len(kitchen.memory) == 1
+    assert kitchen.served(asked(key="k")) == futures[0].result()
+
+
+def test_a_key_of_another_body_is_refused_while_it_runs_and_as_long_as_it_is_remembered(kitchen: Kitchen) -> None:
+    running = kitchen.submit(asked(key="k"))
+    for _ in range(2):
+        with pytest.raises(BadRequest, match="another body"):
+            kitchen.submit(asked("other", key="k"))
+        kitchen.go.set()
+        running.result(WAIT_S)
+    kitchen.memory.clear()
+    assert kitchen.served(asked("other", key="k")) == b"2", "nothing was left of what was refused"
+
+
+def test_keys_and_retries_are_of_their_caller(kitchen: Kitchen) -> None:
+    callers = [("Bearer x", "10.0.0.1"), ("Bearer y", "10.0.0.1"), ("", "10.0.0.1"), ("", "10.0.0.2")]
+    for key, body in (("k", "hi"), ("", "hi")):
+        answers = [kitchen.served(asked(body, key=key, who=who, address=address)) for who, address in callers]
+        assert len(set(answers)) == 4
+        again = [kitchen.served(asked(body, 1, key, who, address)) for who, address in callers]
+        assert again == answers
 
 
 def test_a_remembered_answer_is_given_without_a_run_or_a_check(kitchen: Kitchen) -> None:
-    kitchen.memory[KEY] = b"old"
-
     def refuse() -> Callable[[], bytes]:
         raise TryAgain("operator", "closed")
 
-    assert kitchen.desk.submit(KEY, refuse).result(WAIT_S) == b"old" and kitchen.runs == 0
+    for wanted in (asked(retry=1), asked(key="k")):
+        kitchen.memory[wanted.name] = b"old"
+        assert kitchen.desk.submit(wanted, refuse).result(WAIT_S) == b"old"
 
 
 def test_a_full_queue_refuses_new_requests_and_still_joins_old_ones(kitchen: Kitchen) -> None:
-    keys = [Digest(bytes([i]) * 32) for i in range(3)]
-    held = [kitchen.desk.submit(key, kitchen.work(key, b"x")) for key in keys[:2]]
-    with pytest.raises(TryAgain):
-        kitchen.desk.submit(keys[2], kitchen.work(keys[2], b"x"))
-    assert kitchen.desk.submit(keys[0], kitchen.work(keys[0], b"y")) is held[0]
+    held = [kitchen.submit(asked(str(i), key=str(i) if i % 2 else "")) for i in range(4)]
+    for key in ("", "k"):
+        with pytest.raises(Busy):
+            kitchen.submit(asked("new", key=key))
+    assert kitchen.submit(asked("0", retry=1)) is held[0] and kitchen.submit(asked("1", key="1")) is held[1]
     kitchen.go.set()
-    assert [future.result(WAIT_S) for future in held] == [b"x", b"x"]
+    assert [future.result(WAIT_S) for future in held] == [b"1", b"2", b"3", b"4"]
+    assert kitchen.served(asked("new", key="k")) == b"7", "a refused request used up no key"
 
 
 def test_a_refused_request_leaves_no_trace(kitchen: Kitchen) -> None:
     def refuse() -> Callable[[], bytes]:
         raise BadRequest("messages", "too long")
 
-    with pytest.raises(BadRequest):
-        kitchen.desk.submit(KEY, refuse)
-    kitchen.go.set()
-    assert kitchen.desk.submit(KEY, kitchen.work(KEY, b"fresh")).result(WAIT_S) == b"fresh"
+    for wanted in (asked(), asked(key="k")):
+        with pytest.raises(BadRequest):
+            kitchen.desk.submit(wanted, refuse)
+    assert kitchen.served(asked("other", key="k")) == b"1"
 
 
 def test_a_failed_run_is_forgotten_and_only_a_bug_ends_the_process(kitchen: Kitchen) -> None:
-    def failing(error: Exception) -> Callable[[], Callable[[], bytes]]:
-        def run() -> bytes:
-            raise error
-
-        return lambda: run
-
-    for error, bugs in ((TryAgain("da", "down"), 0), (NotExact("row"), 1)):
-        with pytest.raises(type(error)):
-            kitchen.desk.submit(KEY, failing(error)).result(WAIT_S)
-        assert len(kitchen.bugs) == bugs
-    kitchen.go.set()
-    assert kitchen.desk.submit(KEY, kitchen.work(KEY, b"fresh")).result(WAIT_S) == b"fresh"
+    bug = NotExact("row")
+    for error in (TryAgain("da", "down"), bug):
+        kitchen.fail(asked(key="k"), error)
+    assert kitchen.served(asked(key="k")) == b"1"
+    kitchen.desk.close()
+    assert kitchen.bugs == [bug]
 
 
-def test_a_request_is_named_by_caller_body_and_idempotency_key() -> None:
-    names = {request_key(body, who, own) for body in (b"a", b"b") for who in ("", "x") for own in ("", "1")}
-    assert len(names) == 8
+def test_a_count_that_is_no_number_is_no_retry_and_too_long_a_key_is_refused() -> None:
+    for count in ("", "-1", "1.0", "٣", "x", "9" * 10):
+        assert ticket(b"", "", "", "", count).retry == 0
+    assert ticket(b"", "", "", "", "12").retry == 12
+    assert ticket(b"", "", "", "k" * MAX_KEY_CHARACTERS, "").once
+    with pytest.raises(BadRequest, match="longer than"):
+        ticket(b"", "", "", "k" * (MAX_KEY_CHARACTERS + 1), "")

@@ -2,13 +2,17 @@
 
 from typing import Any
 
+import httpx2
+import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 
-from bytewise.protocol.errors import BadRequest
+from bytewise.protocol.errors import BadRequest, BytewiseError, NotExact, TryAgain
 from serving.numbers import parse_json
 from serving.openai import read_ask
+from serving.refusals import Busy, Code, Late, failure, refusal
 
 GOOD: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -117,6 +121,77 @@ def test_a_schema_keeps_its_order_and_its_numbers() -> None:
 )  # fmt: skip
 def test_a_knob_with_parts_is_refused_by_the_part(knob: dict[str, Any], where: str) -> None:
     assert refused(GOOD | knob) == where
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"zzz": 1}, "unknown_parameter"), ({"tools": [{}]}, "unsupported_parameter"), ({"stream": True}, "unsupported_value"),
+        ({"model": None}, "missing_required_parameter"), ({"messages": None}, "missing_required_parameter"),
+        ({"messages": [{"content": "x"}]}, "missing_required_parameter"), ({"model": 7}, "invalid_type"),
+        ({"messages": "hi"}, "invalid_type"), ({"messages": ["hi"]}, "invalid_type"), ({"messages": []}, "invalid_value"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "unsupported_value"), ({"seed": "7"}, "invalid_type"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "unsupported_value"), ({"seed": -1}, None),
+        ({"messages": [{"role": "user", "content": "x", "name": "bob"}]}, "unsupported_parameter"), ({"n": 9}, None),
+        ({"temperature": "1"}, "invalid_type"), ({"temperature": 3}, None), ({"stop": 5}, "invalid_type"), ({"stop": ""}, None),
+        ({"logprobs": 1}, "invalid_type"), ({"logit_bias": []}, "invalid_type"), ({"user": 5}, "invalid_type"),
+    ],
+)  # fmt: skip
+def test_a_refusal_has_the_code_that_openai_gives_it(change: dict[str, Any], code: str | None) -> None:
+    with pytest.raises(BadRequest) as caught:
+        read_ask(GOOD | change)
+    said = refusal(caught.value)
+    assert said is not None and said.status == 400
+    error = said.body["error"]
+    assert error["code"] == (code or "invalid_value") and error["type"] == "invalid_request_error" and error["param"]
+
+
+def test_every_parameter_of_the_official_client_is_told_from_an_unknown_one() -> None:
+    for name in {*CompletionCreateParamsBase.__annotations__, "stream"} - {"model", "messages"}:
+        try:
+            read_ask(GOOD | {name: "anything"})
+        except BadRequest as error:
+            assert error.values[2:] != (Code.UNKNOWN,), name
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind", "code", "again"),
+    [
+        (Busy("queue", "16 requests are waiting"), 429, "rate_limit_error", "rate_limit_exceeded", True),
+        (Late("answer", "not within 600 s"), 503, "service_unavailable_error", "server_is_overloaded", True),
+        (TryAgain("chain", "no fresh block was read"), 503, "service_unavailable_error", "unavailable", True),
+        (BadRequest("body", "not valid JSON"), 400, "invalid_request_error", None, False),
+        (BadRequest("n", "must be from 1 to 8"), 400, "invalid_request_error", "invalid_value", False),
+        (BadRequest("messages", "too long", Code.CONTEXT), 400, "invalid_request_error", "context_length_exceeded", False),
+        (
+            BadRequest("Idempotency-Key", "another", Code.KEY_REUSED),
+            422,
+            "invalid_request_error",
+            "idempotency_key_reused",
+            False,
+        ),
+    ],
+)
+def test_the_official_client_reads_every_refusal_and_asks_again_where_that_may_help(
+    error: BytewiseError, status: int, kind: str, code: str | None, again: bool
+) -> None:
+    said, asked = refusal(error), []
+    assert said is not None
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.headers["x-stainless-retry-count"])
+        return httpx2.Response(said.status, json=said.body, headers=said.headers | {"retry-after": "0.001"} if again else {})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer), timeout=60.0)
+    with openai.OpenAI(base_url="http://x/v1", api_key="x", http_client=http, max_retries=1, timeout=60.0) as client:
+        with pytest.raises(openai.APIStatusError) as caught:
+            client.chat.completions.create(**GOOD)
+    assert (caught.value.status_code, caught.value.type, caught.value.code) == (status, kind, code)
+    assert asked == (["0", "1"] if again else ["0"]) and ("retry-after" in said.headers) == again
+
+
+def test_our_own_failure_is_no_refusal() -> None:
+    assert refusal(NotExact("row")) is None and failure().body["error"]["code"] == "server_error"
 
 
 @pytest.mark.parametrize("missing", ["model", "messages"])

@@ -1,21 +1,22 @@
 """What a killed operator leaves behind: one receipt for one request, and no number lost."""
 
 import json
+import shutil
 import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bytewise.cli.demo.ports import free_ports
-from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.inference.native.library import kernels
+from bytewise.service.clock import monotonic_s
 from bytewise.service.schedule import EXIT_BUG
-from bytewise.storage.books import Books
-from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from chain.reader import DocketReader
-from tests.operator_site import MODEL_NAME, READY_S, Operator, process, running_operator_site, serving, wait_ready
+from tests.operator_site import MODEL_NAME, READY_S, ROOT, Operator, process, running_operator_site, serving, wait_ready
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def post_and_leave(operator: Operator) -> None:
 
 
 def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(operator: Operator) -> None:
-    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    books = operator.books
     config = str(operator.folder / "operator.toml")
     with process(operator.folder, "serving", "--config", config, exit_code=-signal.SIGKILL) as child:
         wait_ready(operator, child)
@@ -48,7 +49,7 @@ def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(op
         child.kill()
     stored = books.unbatched(1) or books.in_batch(1)
     with serving(operator), operator.http() as http:
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", "x-stainless-retry-count": "1"}
         answer = http.post(f"{operator.url}/v1/chat/completions", content=BODY, headers=headers).json()
         assert answer["receipt"]["signed"]["signature"] == "0x" + stored[0].signature.hex()
         assert books.last_issued() == 1
@@ -67,6 +68,23 @@ def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operato
         assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
 
 
+def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operator, tmp_path: Path) -> None:
+    config = str(operator.folder / "operator.toml")
+    with process(operator.folder, "serving", "--config", config) as child:
+        wait_ready(operator, child)
+    assert "engine.torch" not in operator.log() or not kernels()
+    written = len((operator.folder / "serving.log").read_text())
+    for package in ("bytewise", "serving", "chain", "kms"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "_engine*")
+        )
+    with process(operator.folder, "serving", "--config", config, root=tmp_path) as child:
+        wait_ready(operator, child)
+    lines = (operator.folder / "serving.log").read_text()[written:].splitlines()
+    (told,) = [json.loads(line) for line in lines if "engine.torch" in line]
+    assert "no C engine" in told["why"] and "make install" in told["why"]
+
+
 def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator) -> None:
     config = operator.folder / "operator.toml"
     other = operator.folder / "restored.toml"
@@ -79,7 +97,7 @@ def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator
 
 
 def test_an_operator_that_does_not_accept_simulation_seals_nothing_to_a_simulated_epoch(operator: Operator) -> None:
-    books = Books(open_database(operator.database_url), SystemClock(), operator.account.address)
+    books = operator.books
     before = books.last_issued()
     strict = operator.folder / "strict.toml"
     strict.write_text((operator.folder / "operator.toml").read_text().replace("accept_simulated = true", ""))

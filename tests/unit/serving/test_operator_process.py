@@ -1,8 +1,6 @@
 """The official client against a real operator process, a real chain and a real DA store."""
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +14,10 @@ from bytewise.protocol.opening import verify_opening
 from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, verify_list, verify_receipt
 from bytewise.protocol.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
-from bytewise.service.clock import SystemClock
-from bytewise.storage.books import Books
-from bytewise.storage.engine import open_database
 from chain.reader import DocketReader
 from kms.curve import decode_point
 from kms.envelope import open_with_point, verify_receipt_envelope
-from tests.operator_site import MODEL_NAME, SECRET, Operator, running_operator_site, serving
-
-
-@pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    with running_operator_site(tmp_path_factory.mktemp("operator")) as site, serving(site):
-        yield site
-
-
-@pytest.fixture
-def client(operator: Operator) -> Iterator[openai.OpenAI]:
-    with (
-        operator.http() as http,
-        openai.OpenAI(base_url=f"{operator.url}/v1", api_key="x", http_client=http, timeout=60.0) as api,
-    ):
-        yield api
+from tests.operator_site import MODEL_NAME, SECRET, Operator, body
 
 
 def ask(client: openai.OpenAI, text: str, **knobs: Any) -> Any:
@@ -97,9 +77,9 @@ def test_one_seed_is_one_answer_and_another_caller_gets_its_own_receipt(operator
 
 
 def test_every_choice_has_a_receipt_of_its_own_and_is_verified_alone(operator: Operator, client: openai.OpenAI) -> None:
-    seq, knobs = books(operator).next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
+    seq, knobs = operator.books.next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
     reply = ask(client, "Choose.", n=3, **knobs)
-    assert [choice.index for choice in reply.choices] == [0, 1, 2] and books(operator).next_seq() == seq + 3
+    assert [choice.index for choice in reply.choices] == [0, 1, 2] and operator.books.next_seq() == seq + 3
     assert len({choice.message.content for choice in reply.choices}) == 3
     answers = reply.model_extra["answers"]
     assert reply.usage.completion_tokens == sum(each["usage"]["completion_tokens"] for each in answers)
@@ -137,40 +117,6 @@ def test_a_stop_string_is_cut_from_the_text_and_kept_in_the_receipt(operator: Op
     assert kept == text + stop
 
 
-def test_the_same_post_again_gets_the_same_bytes_and_no_second_receipt(operator: Operator, client: openai.OpenAI) -> None:
-    first = client.chat.completions.with_raw_response.create(**body("Again."))
-    again = client.chat.completions.with_raw_response.create(**body("Again."))
-    assert first.content == again.content
-    assert first.headers["x-should-retry"] == again.headers["x-should-retry"] == "false"
-    assert first.headers["x-request-id"] != again.headers["x-request-id"]
-
-
-def test_an_idempotency_key_of_its_own_asks_for_a_second_answer(operator: Operator, client: openai.OpenAI) -> None:
-    receipts = {
-        client.chat.completions.create(**body("Twice."), extra_headers={"Idempotency-Key": key}).model_extra["receipt"][
-            "receipt_id"
-        ]
-        for key in ("a", "b", "a")
-    }
-    assert len(receipts) == 2
-
-
-def test_identical_posts_in_flight_together_share_one_receipt(operator: Operator, client: openai.OpenAI) -> None:
-    before = books(operator).next_seq()
-    with ThreadPoolExecutor(6) as pool:
-        replies = list(pool.map(lambda _: client.chat.completions.create(**body("Together.")), range(6)))
-    assert len({reply.model_extra["receipt"]["receipt_id"] for reply in replies}) == 1
-    assert books(operator).next_seq() == before + 1
-
-
-def body(text: str, **knobs: Any) -> dict[str, Any]:
-    return {"model": MODEL_NAME, "messages": [{"role": "user", "content": text}], "max_tokens": 6} | knobs
-
-
-def books(operator: Operator) -> Books:
-    return Books(open_database(operator.database_url), SystemClock(), operator.account.address)
-
-
 def schema(wanted: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wanted, "strict": True}}
 
@@ -206,14 +152,14 @@ MALFORMED: list[Case] = [
 @pytest.mark.parametrize("case", MALFORMED, ids=[case[0] for case in MALFORMED])
 def test_a_malformed_request_gets_the_openai_envelope_and_publishes_nothing(operator: Operator, case: Case) -> None:
     _, data, headers, status, param = case
-    seq, blobs = books(operator).next_seq(), _blobs(operator)
+    seq, blobs = operator.books.next_seq(), _blobs(operator)
     with operator.http() as http:
         answer = http.post(f"{operator.url}/v1/chat/completions", content=data, headers=headers)
     assert answer.status_code == status
     error = answer.json()["error"]
     assert error.keys() == {"message", "type", "param", "code"} and error["param"] == param and error["message"]
     assert answer.headers["x-request-id"].startswith("req_")
-    assert books(operator).next_seq() == seq
+    assert operator.books.next_seq() == seq
     # The batcher may have put a list of earlier receipts meanwhile, but no envelope: envelopes come one to a receipt.
     assert len(_blobs(operator)) <= len(blobs) + 1
 
@@ -226,6 +172,13 @@ def test_the_client_understands_the_errors(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, "x", n=30)
     assert (caught.value.param, caught.value.type, caught.value.code) == ("n", "invalid_request_error", "invalid_value")
+    with pytest.raises(openai.BadRequestError) as long:
+        ask(client, "x" * 600)
+    assert (long.value.param, long.value.code) == ("messages", "context_length_exceeded")
+    assert "maximum context length is 512 tokens" in long.value.message
+    with pytest.raises(openai.BadRequestError) as full:
+        ask(client, "x" * 470, max_tokens=64)
+    assert (full.value.param, full.value.code) == ("messages", "context_length_exceeded")
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(**body("x") | {"model": "other"})
     assert missing.value.code == "model_not_found"
@@ -234,7 +187,7 @@ def test_the_client_understands_the_errors(client: openai.OpenAI) -> None:
 def test_while_the_store_fails_nothing_is_signed_and_the_same_request_succeeds_later(
     operator: Operator, client: openai.OpenAI
 ) -> None:
-    seq = books(operator).next_seq()
+    seq = operator.books.next_seq()
     set_store_failing(operator, True)
     try:
         with pytest.raises(openai.InternalServerError) as caught:
@@ -242,7 +195,7 @@ def test_while_the_store_fails_nothing_is_signed_and_the_same_request_succeeds_l
     finally:
         set_store_failing(operator, False)
     assert caught.value.status_code == 503 and caught.value.code == "unavailable"
-    assert books(operator).next_seq() == seq
+    assert operator.books.next_seq() == seq
     assert client.chat.completions.create(**body("Later.")).model_extra["receipt"]["signed"]["receipt"]["seq"] == str(seq)
 
 
@@ -263,9 +216,11 @@ def test_no_log_line_and_no_journal_entry_holds_a_prompt_or_an_answer(operator: 
 
 
 def test_models_version_and_unknown_routes(operator: Operator, client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == [MODEL_NAME]
+    listed = list(client.models.list())
+    assert [(model.id, (model.model_extra or {})["context_length"]) for model in listed] == [(MODEL_NAME, 512)]
     with operator.http() as http:
         assert http.get(f"{operator.url}/version").json()["profile"] == "exact-1"
         for method, path, status in (("GET", "/v1/nothing", 404), ("GET", "/v1/chat/completions", 405)):
             answer = http.request(method, operator.url + path)
             assert answer.status_code == status and "message" in answer.json()["error"]
+            assert answer.json()["error"]["code"] == ("unknown_url" if status == 404 else None)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import Address, Digest
 from bytewise.storage.books import Books, Issued
 from bytewise.storage.engine import open_database
 from tests.unit.storage.children import Child, race
@@ -39,15 +39,36 @@ def test_a_receipt_with_another_number_or_operator_is_refused(books: Books, seq:
     issue(books, 2)
     with pytest.raises(SequenceBroken):
         books.issue(name(1), [Issued(name(50), signed_receipt(seq, operator), b"", b"")])
-    assert books.next_seq() == 3 and books.answer(name(1)) is None
+    assert books.next_seq() == 3 and books.answer_from(name(1)) is None
 
 
 def test_a_request_never_gets_a_second_receipt(books: Books) -> None:
     issue(books, 1)
     with pytest.raises(StoreCorrupt):
         books.issue(name(101), [Issued(name(2), signed_receipt(2), b"envelope", b"second answer")])
-    assert books.answer(name(101)) == b"answer 1"
+    assert books.answer_from(name(101)) == (name(101), b"answer 1")
     assert books.next_seq() == 2, "the number was not lost"
+
+
+def test_a_request_that_is_answered_again_has_the_newest_answer_and_receipts_keep_theirs(books: Books) -> None:
+    def choices(seq: int) -> list[Issued]:
+        return [Issued(name(each), signed_receipt(each), b"envelope", b"answer %d" % each) for each in (seq, seq + 1)]
+
+    for seq in (1, 3, 5):
+        books.issue(name(9), choices(seq), once=False)
+        assert books.answer_from(name(9)) == (name(9), b"answer %d" % seq)
+    assert books.answers_to([name(seq) for seq in range(1, 7)]) == {name(seq): b"answer %d" % seq for seq in range(1, 7)}
+
+
+def test_answers_and_receipts_are_found_by_the_start_of_their_names(books: Books) -> None:
+    named = [Digest(bytes([start]) * 16 + bytes([rest]) * 16) for start, rest in ((1, 255), (2, 0), (2, 9), (3, 0))]
+    for seq, each in enumerate(named, 1):
+        books.issue(each, [Issued(each, signed_receipt(seq), b"envelope", b"answer %d" % seq)])
+    assert books.answer_from(named[0][:16]) == (named[0], b"answer 1")
+    assert books.answer_from(named[2]) == (named[2], b"answer 3")
+    assert books.answer_from(bytes(16)) is None and books.answer_from(named[3][:31] + b"\1") is None
+    assert books.receipt_from(named[3][:16]) == books.receipt(named[3]) == signed_receipt(4)
+    assert books.receipt_from(bytes(16)) is None
 
 
 def test_choices_are_stored_together_or_not_at_all(books: Books) -> None:
@@ -55,18 +76,18 @@ def test_choices_are_stored_together_or_not_at_all(books: Books) -> None:
     three = [Issued(name(seq), signed_receipt(seq), b"envelope", b"choice %d" % seq) for seq in (2, 3, 5)]
     with pytest.raises(SequenceBroken):
         books.issue(name(9), three)
-    assert books.next_seq() == 2 and books.answer(name(9)) is None and books.receipt(name(2)) is None
+    assert books.next_seq() == 2 and books.answer_from(name(9)) is None and books.receipt(name(2)) is None
     books.issue(name(9), [*three[:2], Issued(name(4), signed_receipt(4), b"envelope", b"choice 4")])
-    assert books.answer(name(9)) == b"choice 2" and books.next_seq() == 5
+    assert books.answer_from(name(9)) == (name(9), b"choice 2") and books.next_seq() == 5
     assert books.answers_to([name(seq) for seq in (2, 3, 4, 9)]) == {name(seq): b"choice %d" % seq for seq in (2, 3, 4)}
 
 
 def test_answers_are_forgotten_and_receipts_kept(books: Books, clock: HandClock) -> None:
     issue(books, 1)
     books.forget_answers(clock.now())
-    assert books.answer(name(101)) == b"answer 1"
+    assert books.answer_from(name(101)) == (name(101), b"answer 1")
     books.forget_answers(clock.now() + 1)
-    assert books.answer(name(101)) is None
+    assert books.answer_from(name(101)) is None
     assert books.receipt(name(1)) == signed_receipt(1) and books.envelope(name(1)) == b"envelope"
 
 
