@@ -109,17 +109,7 @@ class ChainClient:
         return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
 
     def read_many(self, reads: Sequence[Read]) -> list[Any]:
-        """Answers of several reads in one round trip, in their order; in the place of one that failed stands its error.
-
-        What was broken is asked once more, together.
-        """
-        answers = self._read_once(reads)
-        broken = [i for i, answer in enumerate(answers) if isinstance(answer, BrokenAnswer)]
-        for i, again in zip(broken, self._read_once([reads[i] for i in broken]), strict=True):
-            answers[i] = again
-        return answers
-
-    def _read_once(self, reads: Sequence[Read]) -> list[Any]:
+        """Answers of several reads in one round trip, in their order; in the place of one that failed stands its error."""
         self._check_chain()
         answers = self._node.batch([(each.method, each.params) for each in reads])
         return [_decoded(read, answer) for read, answer in zip(reads, answers, strict=True)]
@@ -283,19 +273,19 @@ def _block(raw: Any, name: str) -> Block:
         )
 
 
-def _decoded(read: Read, answer: Any) -> Any:
-    try:
-        return read.decode(_result(read.method, answer))
-    except (ChainReverted, Unavailable) as error:
-        return error
-
-
 def _once_more(read: Callable[[], T]) -> T:
     """A node that is busy, or one of several behind one address that lags, may answer well at the second time."""
     try:
         return read()
     except BrokenAnswer:
         return read()
+
+
+def _decoded(read: Read, answer: Any) -> Any:
+    try:
+        return read.decode(_result(read.method, answer))
+    except (ChainReverted, Unavailable) as error:
+        return error
 
 
 def _viewed(view: View, raw: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 
 from bytewise.da.client import DaClient
-from bytewise.inference.profiles import AnyEngine, open_engine
+from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.encoding import decode
@@ -50,7 +50,7 @@ from serving.openai import Ask
 from serving.own_stake import OwnStake
 from serving.pipeline import Hands, Pipeline
 from serving.recipe import Offer
-from serving.settings import OperatorSettings
+from serving.settings import Model, OperatorSettings
 from serving.standing import Watch
 from serving.warm_up import warm_up
 
@@ -191,11 +191,7 @@ class Operator:
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
         model, environment = settings.model, _environment(settings.model.environment_file)
-        # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
-        engine = open_engine(
-            model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
-            room=environment.limits.max_context,
-        )  # fmt: skip
+        engine = _engine(model, environment)
         offer, words = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.keys.gateway_file)
         telemetry.log("operator.warm", tokens=warm_up(engine, offer, words, gateway))
@@ -243,6 +239,17 @@ class Operator:
         telemetry.log_error("operator.bug", error)
         self._bugs = True
         self._stop.set()
+
+
+def _engine(model: Model, environment: Environment) -> AnyEngine:
+    slower = torch_instead(model.artifact, model.device)
+    if slower is not None:
+        telemetry.log("engine.torch", why=slower)
+    # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
+    return open_engine(
+        model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
+        room=environment.limits.max_context,
+    )  # fmt: skip
 
 
 def _environment(path: Path) -> Environment:

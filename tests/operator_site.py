@@ -145,11 +145,13 @@ def running_operator_site(folder: Path, seconds_per_block: int | None = 1) -> It
 
 
 @contextmanager
-def process(folder: Path, module: str, *arguments: str, exit_code: int = 0) -> Iterator["subprocess.Popen[bytes]"]:
+def process(
+    folder: Path, module: str, *arguments: str, exit_code: int = 0, root: Path = ROOT
+) -> Iterator["subprocess.Popen[bytes]"]:
     """`python -m module …` until the block ends; its exit code after SIGTERM is asserted, unless it has ended before."""
     with (folder / f"{module}.log").open("ab") as log:
         command = [sys.executable, "-m", module, *arguments]
-        child = subprocess.Popen(command, cwd=ROOT, env=child_environment(), stdout=log, stderr=log)
+        child = subprocess.Popen(command, cwd=root, env=child_environment(), stdout=log, stderr=log)
     try:
         yield child
     finally:

@@ -44,10 +44,10 @@ def fixed(threads: int) -> Iterator[None]:
     """The switches under which the engine computes; puts back what it found, also after an error."""
     import torch
 
-    before = (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision())
+    before = (torch.get_num_threads(), torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision())
     try:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")
         # "medium" would still be exact (8-bit limbs fit bfloat16), but a switch is not an argument.
         torch.set_float32_matmul_precision("highest")
         with torch.inference_mode():
@@ -55,7 +55,7 @@ def fixed(threads: int) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before[0])
-        torch.use_deterministic_algorithms(before[1])
+        torch.set_deterministic_debug_mode(before[1])
         torch.set_float32_matmul_precision(before[2])
 
 

@@ -116,6 +116,12 @@ CHECKED: dict[str, Callable[[str, Sequence[Any], dict[str, Any]], None]] = {
 class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Raises `NotExact` at the first operation that is not in the profile."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # The library would load its compiler, 70 MiB for as long as the process lives, to keep it away from this class; under the
+        # guard nothing is compiled.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Checks one operation, then performs it."""
         name = str(func).removeprefix("aten.").removesuffix(".default")

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from bytewise.inference import artifact as artifacts
 from bytewise.inference.artifact import Progress
-from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.manifest import MANIFEST_FILE
-from bytewise.inference.model import library
-from bytewise.inference.native.library import kernels
+from bytewise.inference.native.library import absence, kernels
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.protocol.encoding import parse
@@ -57,6 +55,11 @@ def open_engine(
     return engine
 
 
+def torch_instead(path: Path, device: str) -> str | None:
+    """What is logged where an artifact of `exact-1` is run by torch on the processor for want of the C engine; else None."""
+    return None if device != "cpu" or profile_of(path) == PROFILE_PINNED_1 else absence()
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """An artifact in memory whose every byte was verified: what engines are made of, in this process and in forks of it."""
@@ -65,10 +68,8 @@ class Loaded:
     """Its digest."""
     open: Callable[[], AnyEngine]
     """Makes an engine of it; errors as of `open_engine`. Starts threads, which no fork would have."""
-    preload: Callable[[], object]
-    """Loads the libraries that its engines load late."""
     has_library: bool
-    """Whether those bring transformers along."""
+    """Whether they compute with transformers, which they load late."""
 
 
 def verify_artifact(
@@ -85,17 +86,11 @@ def verify_artifact(
             ExactEngine, exact, threads=threads, path=where, backend=backend or None, cache_bytes=cache_bytes or None
         )
         by_library = bool(backend) or device != "cpu" or not kernels()
-        return Loaded(exact.model_id, make, library if by_library else switches, by_library)
+        return Loaded(exact.model_id, make, by_library)
     if environment is None:
         raise ConfigurationError(path.name, "is of profile pinned-1: name the registered environment that this machine is")
     if environment.profile != PROFILE_PINNED_1:
         raise CannotExecute(f"artifact {path.name} is of profile pinned-1, the environment of {environment.profile[:40]}")
     pinned = checkpoint.load(path, progress)
     make_pinned = functools.partial(PinnedEngine, pinned, environment, device=device, threads=threads)
-    return Loaded(pinned.model_id, make_pinned, library, True)
-
-
-def switches() -> None:
-    """Sets and puts back what every engine sets: the library loads its compiler for that, which takes seconds."""
-    with fixed(1):
-        pass
+    return Loaded(pinned.model_id, make_pinned, True)

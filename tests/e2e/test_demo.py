@@ -107,6 +107,7 @@ def _still(pids: list[int]) -> Iterator[None]:
 
 def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
     assert demo.report["missing"] == []
+    assert json.loads((demo.folder / "demo-report.json").read_text()) == demo.report, "each run keeps its own"
     assert len(demo.report["facts"]) >= 24 and all(demo.report["facts"].values())
     assert demo.report["money"]["sums"] is True
     assert demo.report["peak_pss_mb"] < 6000

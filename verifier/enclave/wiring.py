@@ -11,7 +11,7 @@ from types import FrameType
 
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.model import library
-from bytewise.inference.profiles import AnyEngine, Loaded, verify_artifact
+from bytewise.inference.profiles import AnyEngine, Loaded, torch_instead, verify_artifact
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.appraisal import EvidenceType
 from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
@@ -49,9 +49,13 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
         settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
         cache_bytes=settings.cache_bytes,
     )  # fmt: skip
+    slower = torch_instead(settings.artifact, settings.device)
+    if slower is not None:
+        telemetry.log("engine.torch", why=slower)
     # Before there is a quoter or a socket: a fork has what was there.
     second = _second(settings, loaded)
-    loaded.preload()
+    if loaded.has_library:
+        library()
     simulator = functools.partial(_simulator, loaded.model_id)
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()

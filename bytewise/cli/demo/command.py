@@ -117,8 +117,9 @@ def _conduct(running: "Demo", console: Console, report: Path) -> int:
 def _keep(running: "Demo", console: Console) -> None:
     from bytewise.cli.demo import keeping
 
+    assert running.book is not None, "the story was told"
     spare = keeping.make_spare(running.site)
-    keeping.write_variables(running.site, {**running.accounts, "spare": spare})
+    keeping.write_variables(running.site, running.book, {**running.accounts, "spare": spare})
     keeping.show(running.site, console)
     keeping.stay(running.network, console)
 

@@ -14,9 +14,9 @@ from bytewise.cli.demo import build, plan
 from bytewise.cli.demo.plan import CHAIN_ID, OPERATORS, SHARDS
 from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import Site
+from bytewise.protocol.network import Network as Book
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
-from chain.book import read_network
 from chain.client import ChainClient
 from chain.deploy import fund
 from chain.keys import devnet_signer, save_signer
@@ -51,9 +51,9 @@ def endpoints(site: Site) -> dict[str, str]:
     }
 
 
-def variables(site: Site, accounts: dict[str, Address]) -> dict[str, str]:
+def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str, str]:
     """A network by the names that the commands use; accounts as `ACCOUNT_ADA`, contracts as `CONTRACT_LEDGER`, files absolute."""
-    addresses = read_network(site.network_file).addresses
+    addresses = book.addresses
     cheat = site.of("dishonest")
     found: dict[str, str | Path] = {
         "NETWORK": site.network_file,
@@ -77,10 +77,10 @@ def variables(site: Site, accounts: dict[str, Address]) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def write_variables(site: Site, accounts: dict[str, Address]) -> Path:
+def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Path:
     """Writes `env` in the run's folder for a shell to source, and has `runs/latest` name that folder."""
     path = site.folder / "env"
-    lines = [f"{name}={shlex.quote(value)}" for name, value in variables(site, accounts).items()]
+    lines = [f"{name}={shlex.quote(value)}" for name, value in variables(site, book, accounts).items()]
     path.write_text("# For `source`: a network that answers until its demo is ended.\n" + "\n".join(lines) + "\n")
     draft = site.folder.with_name(f".{LATEST}.{secrets.token_hex(8)}")
     draft.symlink_to(site.folder.name)

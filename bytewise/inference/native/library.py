@@ -76,6 +76,16 @@ def _source_digest(folder: Path) -> str:
     return digests.sha256(b"".join(path.read_bytes() for path in sources)).hex()
 
 
+def absence() -> str | None:
+    """What a person is told where the C engine cannot be used; None where it can."""
+    if library() is not None:
+        return None
+    return (
+        "no C engine was built here from the sources beside it: torch is used, with the same bytes and several times slower; "
+        "install a C compiler (gcc or clang), then `touch setup.py && make install`"
+    )
+
+
 def kernels() -> tuple[str, ...]:
     """Kernels that this processor can run, fastest first; empty without the compiled engine."""
     loaded = library()

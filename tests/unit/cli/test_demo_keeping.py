@@ -20,7 +20,6 @@ from bytewise.cli.demo.facts import FRAUDS
 from bytewise.cli.demo.plan import CHAIN_ID, FUNDS_WEI, PARAMS, STAKE_WEI
 from bytewise.cli.demo.processes import Network
 from bytewise.cli.demo.site import Ports, Site, new_site
-from chain.book import write_network
 from chain.keys import load_signer
 from tests.anvil import running_anvil
 from tests.source import ROOT
@@ -32,9 +31,7 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    site = new_site(tmp_path, tmp_path / "runs" / "it's 1", 1)
-    write_network(site.network_file, NETWORK)
-    return site
+    return new_site(tmp_path, tmp_path / "runs" / "it's 1", 1)
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def sourced(folder: Path, line: str) -> str:
 
 
 def test_a_shell_that_sources_the_variables_has_everything_that_the_commands_and_the_readme_name(site: Site) -> None:
-    keeping.write_variables(site, {"ada": ADA})
+    keeping.write_variables(site, NETWORK, {"ada": ADA})
     readme = (ROOT / "README.md").read_text()
     assert "source runs/latest/env" in readme
     block = readme[readme.index("source runs/latest/env") :][:3000]
@@ -74,7 +71,7 @@ def test_a_shell_that_sources_the_variables_has_everything_that_the_commands_and
 
 
 def test_the_printed_commands_are_one_line_each_in_a_narrow_terminal(site: Site) -> None:
-    keeping.write_variables(site, {})
+    keeping.write_variables(site, NETWORK, {})
     shown = io.StringIO()
     keeping.show(site, Console(file=shown, width=40, force_terminal=True, color_system=None))
     lines = shown.getvalue().splitlines()
@@ -87,10 +84,9 @@ def test_the_printed_commands_are_one_line_each_in_a_narrow_terminal(site: Site)
 
 
 def test_the_run_that_is_kept_last_is_the_latest(site: Site) -> None:
-    keeping.write_variables(site, {})
+    keeping.write_variables(site, NETWORK, {})
     other = new_site(site.root, site.root / "runs" / "2", 1)
-    write_network(other.network_file, NETWORK)
-    keeping.write_variables(other, {})
+    keeping.write_variables(other, NETWORK, {})
     assert sourced(site.root, "echo $NETWORK").strip() == str(other.network_file)
     assert sorted(each.name for each in (site.root / "runs").iterdir()) == ["2", "it's 1", "latest"]
 

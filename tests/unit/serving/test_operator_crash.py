@@ -1,19 +1,22 @@
 """What a killed operator leaves behind: one receipt for one request, and no number lost."""
 
 import json
+import shutil
 import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bytewise.cli.demo.ports import free_ports
+from bytewise.inference.native.library import kernels
 from bytewise.service.clock import monotonic_s
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.migrate import migrate
 from chain.reader import DocketReader
-from tests.operator_site import MODEL_NAME, READY_S, Operator, process, running_operator_site, serving, wait_ready
+from tests.operator_site import MODEL_NAME, READY_S, ROOT, Operator, process, running_operator_site, serving, wait_ready
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,23 @@ def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operato
         with process(operator.folder, "serving", "--config", str(second), exit_code=EXIT_BUG) as child:
             assert child.wait(60) == EXIT_BUG
         assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
+
+
+def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operator, tmp_path: Path) -> None:
+    config = str(operator.folder / "operator.toml")
+    with process(operator.folder, "serving", "--config", config) as child:
+        wait_ready(operator, child)
+    assert "engine.torch" not in operator.log() or not kernels()
+    written = len((operator.folder / "serving.log").read_text())
+    for package in ("bytewise", "serving", "chain", "kms"):
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("node_modules", "__pycache__", "_engine*")
+        )
+    with process(operator.folder, "serving", "--config", config, root=tmp_path) as child:
+        wait_ready(operator, child)
+    lines = (operator.folder / "serving.log").read_text()[written:].splitlines()
+    (told,) = [json.loads(line) for line in lines if "engine.torch" in line]
+    assert "no C engine" in told["why"] and "make install" in told["why"]
 
 
 def test_a_database_that_knows_less_than_the_chain_is_refused(operator: Operator) -> None:

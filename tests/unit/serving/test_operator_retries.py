@@ -15,7 +15,7 @@ from tests.operator_site import Operator, body
 
 
 def test_a_lost_answer_is_given_to_the_official_clients_own_retry(operator: Operator, client: openai.OpenAI) -> None:
-    lost = []
+    lost: list[bytes] = []
 
     class Lossy(httpx2.HTTPTransport):
         """A line that loses the first answer."""

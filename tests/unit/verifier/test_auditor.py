@@ -1,10 +1,8 @@
 """Light audits and the watchtower: public draws, one result per receipt, doubt that accuses nobody, one dispute per fraud."""
 
 import dataclasses
-import json
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,10 +24,8 @@ from tests.unit.verifier import bench as b
 from tests.unit.verifier.town import ME, NETWORK, PARAMS, WORLD, Town
 from tests.world import ANCHOR, DISPUTES, NOW, word
 from verifier.act import Performer
-from verifier.auditor import MAX_ATTEMPTS, Auditor
-from verifier.bounties import PENDING
+from verifier.auditor import Auditor
 from verifier.node import Node
-from verifier.presence import LONGEST_PAUSE_S
 from verifier.tips import Tip, TipBox
 from verifier.worker import Worker
 
@@ -127,45 +123,6 @@ def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Pa
         node.tick()
     worker.stop()
     assert town.sender.of("audit") == first and town.enclave.jobs == 1
-
-
-def events(capsys: pytest.CaptureFixture[str]) -> Counter[str]:
-    return Counter(json.loads(line)["event"] for line in capsys.readouterr().err.splitlines())
-
-
-def test_an_enclave_that_is_away_is_told_once_and_its_audits_are_made_when_it_is_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
-    town = Town(tmp_path)
-    town.anchor(*(town.signed(number) for number in range(1, 7)))
-    town.enclave.running = False
-    node, audits, worker = node_of(town)
-    since, telling = town.chain.timestamp, Counter[str]()
-    run_until(town, node, worker, lambda: town.chain.timestamp >= since + 40)
-    telling = events(capsys)
-    assert len(audits.audits(PENDING)) == 6, "what was not tried has not failed"
-    assert telling["enclave.down"] == 1 and telling["job.failed"] == telling["job.finished"] == telling["audit.failed"] == 0
-    assert telling.total() < 20 and 40 / LONGEST_PAUSE_S <= town.enclave.asked <= 20, telling
-    town.enclave.running = True
-    run(town, node, worker, 6)
-    worker.stop()
-    telling = events(capsys)
-    assert telling["enclave.back"] == 1 and telling["enclave.down"] == 0 and telling["job.finished"] == 6
-    assert town.enclave.jobs == 6
-
-
-def test_an_enclave_that_fails_each_job_ends_in_a_failed_audit_and_no_result(tmp_path: Path) -> None:
-    town = Town(tmp_path)
-    town.anchor(town.signed(1))
-    town.enclave.failing = True
-    node, audits, worker = node_of(town)
-    run_until(town, node, worker, lambda: [row.state for row in audits.audits()] == ["FAILED"])
-    assert town.enclave.jobs == MAX_ATTEMPTS
-    for _ in range(3):
-        town.chain.pass_time(1)
-        node.tick()
-    worker.stop()
-    assert [row.state for row in audits.audits()] == ["FAILED"] and town.sender.of("audit") == []
 
 
 def test_too_few_shards_end_in_a_result_that_accuses_nobody(tmp_path: Path) -> None:

@@ -207,12 +207,9 @@ class Enclave:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.jobs = 0
-        self.asked = 0
         self.running = True
-        self.failing = False
 
     def prepare(self, receipt_id: Digest) -> Prepared:
-        self.asked += 1
         if not self.running:
             raise TryAgain("enclave", "not running")
         self.session = Session(self.bench, receipt_id)
@@ -220,8 +217,6 @@ class Enclave:
 
     def run(self, job: RunJob) -> JobResult:
         self.jobs += 1
-        if self.failing:
-            raise TryAgain("enclave", "closed by the peer")
         return self.session.run(job)
 
 
