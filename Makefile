@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
 
-PYTHON ?= python3.11
+WANTED := 3.11
+PYTHON ?= python$(WANTED)
 VENV := .venv
 PY := $(VENV)/bin/python
 CONTRACTS := chain/contracts
@@ -15,6 +16,20 @@ PACKAGES_READY := $(VENV)/.installed
 ENGINE := bytewise/inference/native
 ENGINE_READY := $(VENV)/.engine
 NODE_READY := $(CONTRACTS)/node_modules/.installed
+# A virtual environment in the folder $(1), checked before anything is downloaded into it; one of another Python is made again.
+SAY_VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+define environment
+@if [ "$$($(1)/bin/python $(SAY_VERSION) 2>/dev/null || true)" != $(WANTED) ]; then \
+	have="$$($(PYTHON) $(SAY_VERSION) 2>/dev/null || true)"; \
+	if [ "$$have" != $(WANTED) ]; then \
+		if [ -n "$$have" ]; then is="is Python $$have"; else is="does not run"; fi; \
+		echo "$(PYTHON) $$is: Bytewise needs Python $(WANTED). Nothing was downloaded or changed." >&2; \
+		echo "Name one: make $(or $(MAKECMDGOALS),install) PYTHON=/path/to/python$(WANTED)" >&2; \
+		exit 1; \
+	fi; \
+	rm -rf $(1) && { $(PYTHON) -m venv $(1) || { rm -rf $(1); exit 1; }; }; \
+fi
+endef
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Node itself is a Python wheel, so the machine needs none. Forge's compiler wrapper finds `node` on PATH.
@@ -44,9 +59,13 @@ PROVERS_READY := $(PROVERS)/.installed
 # A fuzzer, which sees what the project's own environment has beside it.
 FUZZER := build/fuzz-site
 FUZZER_READY := $(FUZZER)/.installed
-PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF
+CPUINFO := /proc/cpuinfo
+# The AMX product of the pinned llama.cpp crashes: where the processor has AMX, it is compiled without.
+NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
+PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
+	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
+.PHONY: help install demo test check fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -55,8 +74,8 @@ help: ## this list
 install: $(PACKAGES_READY) $(ENGINE_READY) $(NODE_READY) ## install everything into this checkout (other verbs do it when needed)
 
 $(PACKAGES_READY): pyproject.toml constraints.txt
+	$(call environment,$(VENV))
 	@echo '==> Python packages into $(VENV) (once; torch is about 200 MB)'
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --progress-bar off -c constraints.txt -e '.[dev]' \
 		| { grep --line-buffered -E '^(Collecting|Downloading|Building|Installing|Successfully)' || true; } | cut -c 1-100
 	@$(PY) -m pip check
@@ -128,16 +147,17 @@ bench: install ## generation against verification on this machine, as a table
 	@$(PY) -m bench $(ARGS)
 
 $(ANALYSERS_READY): $(CONTRACTS)/tools/analysers.txt
+	$(call environment,$(ANALYSERS))
 	@echo '==> analysers of contracts into $(ANALYSERS) (once)'
-	@mkdir -p build && test -x $(ANALYSERS)/bin/python || $(PYTHON) -m venv $(ANALYSERS)
 	@$(ANALYSERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
 	@touch $@
 
 $(PLOTS_READY): bench/peers.txt
+	$(call environment,$(PEERS))
 	@echo '==> what draws plots, and builds and needs the peers, into $(PEERS) (once)'
-	@mkdir -p build && test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	@grep -v llama-cpp-python bench/peers.txt > $(PEERS)/tools.txt
 	@$(PEERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $(PEERS)/tools.txt
+	@$(PEERS)/bin/python -m pip check
 	@touch $@
 
 $(PEERS_READY): bench/peers.txt | $(PLOTS_READY)
@@ -176,8 +196,8 @@ soak-kms: install $(FUZZER_READY) ## keys made by killed and lying shards, netwo
 	@nice $(PY) -m bench.soak_fuzz $(FUZZ)
 
 $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
+	$(call environment,$(PROVERS))
 	@echo '==> a solver into $(PROVERS) (once)'
-	@mkdir -p build && test -x $(PROVERS)/bin/python || $(PYTHON) -m venv $(PROVERS)
 	@$(PROVERS)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
 	@touch $@
 
@@ -193,6 +213,9 @@ bench-kms: install ## key release by shard processes over attested channels, bes
 	@$(PY) -m bench.kms $(ARGS)
 	@$(PY) -m bench.hybrid
 	@$(PY) -m bench.rebuilt
+
+bench-check: install ## receipts that one core checks in a second, by the size of their batch; writes bench/results/check.json
+	@OMP_NUM_THREADS=1 $(PY) -m bench.check $(ARGS)
 
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)

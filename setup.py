@@ -6,8 +6,13 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-# Contraction would round once where the profile rounds twice; the other two flags change no value.
-FLAGS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-pthread"]
+# These come last on the compiler's line and on the linker's, after CFLAGS of the environment: what fast-math there would add is
+# taken back. The linker knows it too: it adds an object that switches subnormals off in whoever loads the engine.
+EXACT = ["-O3", "-fno-unsafe-math-optimizations", "-fno-fast-math"]
+
+# Contraction would round once where the profile rounds twice; the other two flags change no value. After `-fno-fast-math`, which
+# gives all three their defaults back.
+FLAGS = ["-std=gnu11", *EXACT, "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden", "-pthread"]
 
 FOLDER = "bytewise/inference/native"
 
@@ -22,7 +27,7 @@ ENGINE = Extension(
     depends=[*HEADERS, "setup.py"],
     define_macros=[("SOURCE_DIGEST", f'"{DIGEST}"')],
     extra_compile_args=FLAGS,
-    extra_link_args=["-pthread"],
+    extra_link_args=[*EXACT, "-pthread"],
     optional=True,
 )
 

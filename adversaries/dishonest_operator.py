@@ -1,4 +1,4 @@
-"""An operator that cheats on its first three receipts: an altered token, another artifact, a forged trace.
+"""An operator that cheats on its first four receipts: an altered token, another artifact, a forged trace, another text.
 
 `python -m adversaries.dishonest_operator --config FILE --other ARTIFACT`: the same settings file as `python -m serving`.
 """
@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from adversaries.engines import AltersOneToken, CheatsInTurn, ForgesTheTrace, RunsAnotherArtifact
+from adversaries.engines import AltersOneToken, CheatsInTurn, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.inference import artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.ports import Engine
@@ -26,7 +26,7 @@ def main() -> int:
     def cheat(honest: Engine) -> Engine:
         loaded = artifact.load(arguments.other)
         other = RunsAnotherArtifact(honest, ExactEngine(loaded, threads=1), loaded.model_id)
-        return CheatsInTurn(honest, (AltersOneToken(honest), other, ForgesTheTrace(honest)))
+        return CheatsInTurn(honest, (AltersOneToken(honest), other, ForgesTheTrace(honest), ShowsAnotherText(honest)))
 
     return run(load_settings(OperatorSettings, arguments.config), cheat)
 

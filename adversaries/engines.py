@@ -1,6 +1,6 @@
 """Engines that lie, each in one way. They wrap an honest engine: `serving` itself has no switch for cheating."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bytewise.ports import Engine
 from bytewise.protocol.compare import Generated, Verification
@@ -57,6 +57,37 @@ class ForgesTheTrace:
         true = self._honest.generate(request)
         forged = (labelled(Label.TRACE_LEAF, b"forged", true.leaves[0]), *true.leaves[1:])
         return replace(true, leaves=forged)
+
+    def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
+        """As the honest engine."""
+        return self._honest.verify(request, claimed, out_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled(Generated):
+    """An answer under the out_hash of another one."""
+
+    claimed: Digest
+    """That out_hash."""
+
+    @property
+    def out_hash(self) -> Digest:
+        """What the receipt will say."""
+        return self.claimed
+
+
+class ShowsAnotherText:
+    """Runs the model, then shows, seals and signs another text; `outHash` stays that of the true answer."""
+
+    def __init__(self, honest: Engine) -> None:
+        self._honest = honest
+        self._altered = AltersOneToken(honest)
+
+    def generate(self, request: Request) -> Generated:
+        """An altered answer under the true one's out_hash."""
+        altered = self._altered.generate(request)
+        true = self._honest.generate(request)
+        return Relabelled(altered.output, altered.leaves, true.out_hash)
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""

@@ -1,4 +1,4 @@
-"""Speed of exact inference against its peers, all in one run: `make bench-inference`, results in `bench/results/inference.json`.
+"""Speed of exact inference against its peers, all in one run: `make bench-inference` writes `bench/results/inference-*.json`.
 
 Every engine is a process of its own with the same weights, the same token ids and the same number of threads; they take turns,
 and a ratio is the median over the rounds of one turn against another. Nothing else should run: busy cores make noise of it all.
@@ -7,6 +7,7 @@ and a ratio is the median over the rounds of one turn against another. Nothing e
 import argparse
 import dataclasses
 import json
+import os
 import subprocess
 import time
 from contextlib import ExitStack
@@ -21,9 +22,10 @@ from bench.child import Child
 from bench.engines import LLAMACPP, NATIVE
 from bench.models import LARGE, SMALL, Shape
 from bench.table import growth, table
+from bench.worker import CLOCK
 from bench.workload import PROMPT, Effort, Progress
 
-RESULTS = Path("bench/results/inference.json")
+RESULTS = Path("bench/results")
 QUICK_RESULTS = engines.ROOT / "quick.json"
 
 
@@ -32,9 +34,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.inference", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"small counts, to try a change; written to {QUICK_RESULTS}")
     parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
+    shared = "for a machine that does other things too: one thread each, its processor time, and no tables"
+    parser.add_argument("--shared", action="store_true", help=shared)
     options = parser.parse_args()
-    effort, out = (workload.QUICK, QUICK_RESULTS) if options.quick else (workload.FULL, RESULTS)
+    if options.shared:
+        os.environ[CLOCK], options.threads = "processor", 1
+    effort = workload.QUICK if options.quick else workload.SHARED if options.shared else workload.FULL
     results = run(effort, options.threads, _progress())
+    out = QUICK_RESULTS if options.quick else results_of(machine.instruction_set(results["machine"]["instructions"]))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1) + "\n")
     subprocess.run([engines.PEER_PYTHON, "-m", "bench.plot", out, out.with_suffix(".png")], check=True)
@@ -42,9 +49,14 @@ def main() -> None:
     Console().print(f"written: {out}, {out.with_suffix('.png')}")
 
 
+def results_of(instruction_set: str) -> Path:
+    """Where the figures of one instruction set are: a run replaces those of its own set only."""
+    return RESULTS / f"inference-{instruction_set}.json"
+
+
 def run(effort: Effort, threads: int, progress: Progress) -> dict[str, Any]:
     """Everything that is published, as one object."""
-    described = machine.describe() | {"threads": threads}
+    described = machine.describe() | {"threads": threads, "clock": os.environ.get(CLOCK, "wall")}
     losses = _losses(progress)
     found = {shape.name: _model(shape, effort, threads, progress) for shape in (SMALL, LARGE)}
     keys = summary.worst({name: model["keys"] for name, model in found.items()})

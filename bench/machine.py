@@ -3,13 +3,14 @@
 import datetime
 import os
 import platform
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from bench.worker import clock
 
 READ_BYTES = 512 * 2**20
 """Larger than any cache."""
@@ -19,6 +20,14 @@ SQUARE = 1536
 
 KINDS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8")
 """Instruction sets that decide the speed of matrix products."""
+
+SETS = {"amx": "amx_int8", "avx512-vnni": "avx512_vnni", "avx512": "avx512f", "avx2": "avx2"}
+"""Names of the sets by which speeds are published, the fastest first, and the flag of each."""
+
+
+def instruction_set(instructions: Sequence[str]) -> str:
+    """The fastest set among the flags of `describe`, or `other`."""
+    return next((name for name, flag in SETS.items() if flag in instructions), "other")
 
 
 def describe() -> dict[str, Any]:
@@ -56,9 +65,9 @@ def roof(threads: int) -> dict[str, float]:
 
 def _best(work: Callable[[], object], times: int = 7) -> float:
     # Seconds of the fastest but one: a roof is what the machine can do, not what it does beside others.
-    seconds = []
+    seconds, now = [], clock()
     for _ in range(times):
-        start = time.perf_counter()
+        start = now()
         work()
-        seconds.append(time.perf_counter() - start)
+        seconds.append(now() - start)
     return sorted(seconds)[1]

@@ -7,16 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from bench.engines import LLAMACPP, NATIVE
-from bench.inference import RESULTS
+from bench.inference import results_of
+from bench.machine import SETS
 
 PAGE = Path("docs/speed.md")
 
-Results = Mapping[str, Any]
+Results = Mapping[str, Mapping[str, Any]]
+"""What one run measured, by the instruction set of its machine."""
 
 
 def main() -> None:
     """Rewrites the page."""
-    PAGE.write_text(written(PAGE.read_text(), json.loads(RESULTS.read_text())))
+    PAGE.write_text(written(PAGE.read_text(), committed()))
+
+
+def committed() -> Results:
+    """The figures of every instruction set that was measured, the slowest first."""
+    files = {name: results_of(name) for name in reversed(SETS)}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
 
 
 def written(page: str, results: Results) -> str:
@@ -37,20 +45,23 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], left: int = 0) -
 
 
 def _keys(results: Results) -> str:
-    models, rows = results["models"], []
-    for key in next(iter(models.values()))["keys"]:
-        aim = results["targets"].get(key, {})
-        values = [model["keys"][key] for model in models.values()]
-        good = [value >= aim.get("at_least", value) and value <= aim.get("at_most", value) for value in values]
+    runs = [(name, run["targets"], run["models"]) for name, run in results.items()]
+    heads = ["key", *(f"{name}, {model}" for name, _, models in runs for model in models), "target", "met"]
+    rows = []
+    for key in dict.fromkeys(key for _, _, models in runs for model in models.values() for key in model["keys"]):
+        aim: Mapping[str, Any] = next((targets[key] for _, targets, _ in runs if key in targets), {})
+        values = [model["keys"].get(key) for _, _, models in runs for model in models.values()]
+        good = [value is not None and aim.get("at_least", value) <= value <= aim.get("at_most", value) for value in values]
         wanted = f"at least {aim['at_least']}" if "at_least" in aim else f"at most {aim['at_most']}" if aim else ""
-        met = "" if not aim else "yes" if all(good) else "no" if not any(good) else f"only {list(models)[good.index(True)]}"
-        rows.append([f"`{key}`", *(f"{value:.2f}" for value in values), wanted, met])
-    return _table(["key", *models, "target", "met"], rows, left=1)
+        met = "" if not aim else "yes" if all(good) else f"{sum(good)} of {len(good)}" if any(good) else "no"
+        rows.append([f"`{key}`", *("not run" if value is None else f"{value:.2f}" for value in values), wanted, met])
+    return _table(heads, rows, left=1)
 
 
 def _against(results: Results) -> str:
     parts = []
-    for name, model in results["models"].items():
+    models = ((name, shape, model) for name, run in results.items() for shape, model in run["models"].items())
+    for name, shape, model in (each for each in models if each[2]["table"]):
         read, multiplied = (model["roof"][key] / 1e9 for key in ("bytes_per_second", "multiplications_per_second"))
         heads = ["prompt", "answer", "batch", "generate s", "verify s", "verify is faster by", "roof's ratio"]
         rows = (
@@ -58,25 +69,33 @@ def _against(results: Results) -> str:
             + [f"{row[key]:.1f}" for key in ("verify_over_generate", "roof_ratio")]
             + [f"{row[key]:.0%}" for key in ("generate_of_roof", "verify_of_roof")] for row in model["table"]
         )  # fmt: skip
-        roof = f"{name}; roof: {read:.1f} GB/s read, {multiplied:.0f} billion multiplications a second."
+        roof = f"{name}, {shape}; roof: {read:.1f} GB/s read, {multiplied:.0f} billion multiplications a second."
         table = _table([*heads, "generation reaches", "verification reaches"], rows)
         parts.append(f"{roof} A batch of 8 is generated one by one.\n\n{table}")
     return "\n\n".join(parts)
 
 
 def _growth(results: Results) -> str:
-    heads = ["answer", "generate s, ours", "llama.cpp", "verify s, ours", "llama.cpp prefills", "generation over llama.cpp"]
+    heads = [
+        "set",
+        "answer",
+        "generate s, ours",
+        "llama.cpp",
+        "verify s, ours",
+        "llama.cpp prefills",
+        "generation over llama.cpp",
+    ]
     timed = [f"{what} {who}" for what in ("generate_s", "one_pass_s") for who in (NATIVE, LLAMACPP)]
     rows = (
-        [str(row["answer"]), *(f"{row[key]:.3g}" for key in timed), f"{row['generate_over_llamacpp_q8']:.2f}",
+        [name, str(row["answer"]), *(f"{row[key]:.3g}" for key in timed), f"{row['generate_over_llamacpp_q8']:.2f}",
          f"{row['verify_over_generate']:.1f}"]
-        for model in results["models"].values() for row in model["growth"]
+        for name, run in results.items() for model in run["models"].values() for row in model["growth"]
     )  # fmt: skip
-    return _table([*heads, "verify is faster by"], rows)
+    return _table([*heads, "verify is faster by"], rows, left=1)
 
 
 def _batches(results: Results) -> str:
-    models = results["models"]
+    models = {f"{name}, {shape}": model for name, run in results.items() for shape, model in run["models"].items()}
     sizes = zip(*(model["batch_gain"] for model in models.values()), strict=True)
     rows = (
         [f"{size[0]['shortest_prompt']} and {size[0]['shortest_answer']}", *(f"{each['gain']:.2f}" for each in size)]

@@ -16,16 +16,21 @@ COLOURS = ("#0b7285", "#e8590c", "#868e96", "#ced4da", "#66a5ad", "#b2d8d8")
 
 
 def draw(results: dict[str, Any], out: Path) -> None:
-    """Four panels: decoding, one pass, verification against generation with its roof, growth with the answer."""
+    """Four panels: decoding, one pass, verification against generation with its roof, growth with the answer; two where only
+    the keys were measured."""
     pyplot.rcParams.update({"font.size": 9, "text.color": INK, "axes.spines.top": False, "axes.spines.right": False})
-    figure, axes = pyplot.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
     models = results["models"]
+    rows = 2 if any(model["growth"] for model in models.values()) else 1
+    figure, axes = pyplot.subplots(rows, 2, figsize=(11, 3.75 * rows), layout="constrained", squeeze=False)
     _bars(axes[0, 0], models, "decode", "decode, tokens/s (batch 1)")
     _bars(axes[0, 1], models, "one_pass", "one pass, tokens/s: ours verifies, peers prefill")
-    _ratio(axes[1, 0], models)
-    _growth(axes[1, 1], models)
+    if rows == 2:
+        _ratio(axes[1, 0], models)
+        _growth(axes[1, 1], models)
     machine = results["machine"]
-    figure.suptitle(f"{machine['processor']}, {machine['threads']} threads, {machine['date']}: the same weights and token ids")
+    threads = f"{machine['threads']} thread{'s' * (machine['threads'] > 1)}"
+    counted = ", processor time" if machine.get("clock") == "processor" else ""
+    figure.suptitle(f"{machine['processor']}, {threads}{counted}, {machine['date']}: the same weights and token ids")
     figure.savefig(out, dpi=120)
 
 

@@ -64,6 +64,7 @@ def ratios(measured: Measured) -> dict[str, float]:
         "decode_over_llamacpp_q8": times_faster(less(measured.answer, measured.first), NATIVE, LLAMACPP),
         "verify_over_llamacpp_prefill": times_faster(measured.judged, NATIVE, LLAMACPP),
         "verify_over_hf_prefill": times_faster(measured.judged, NATIVE, FLOAT32),
+        "verify_over_hf_bf16_prefill": times_faster(measured.judged, NATIVE, BFLOAT16),
         "verify_over_generate_256": times_faster(measured.long | {"verify": measured.judged[NATIVE]}, "verify", NATIVE),
         "batched_verify_gain_8": times_faster(measured.batches[0], "together", "one by one"),
         "memory_over_artifact": measured.memory[NATIVE] / (measured.artifact_bytes + measured.cache_bytes),

@@ -60,7 +60,7 @@ def second(seats: int) -> int:
 
 def quorum(seats: int) -> int:
     """Seats that make a verdict, as the tally says."""
-    return tally(seats, *TAU, (), ZERO_DIGEST).quorum
+    return tally(seats, *TAU, (), ZERO_DIGEST, ZERO_DIGEST).quorum
 
 
 @cache

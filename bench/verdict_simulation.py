@@ -83,8 +83,8 @@ class Trial:
 
 def end(votes: Votes, seats: int, claim_is_true: bool, paper_rule: bool) -> int:
     """Whose round it is, by the network's own tally."""
-    claim = out_hash(TRUTH if claim_is_true else LIE, TRACE)
-    verdict = tally(seats, *TAU, votes, claim, paper_rule).verdict
+    tokens = TRUTH if claim_is_true else LIE
+    verdict = tally(seats, *TAU, votes, tokens, out_hash(tokens, TRACE), paper_rule).verdict
     if verdict is Verdict.NONE:
         return STALLED
     return KEPT if (verdict is Verdict.UPHELD) == claim_is_true else TAKEN

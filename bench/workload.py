@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.child import Child
-from bench.engines import BFLOAT16, FLOAT32, NATIVE, TORCH_ALONE
+from bench.engines import FLOAT32, NATIVE, TORCH_ALONE
 from bench.models import Shape
 from bench.rounds import Samples, interleaved
 from bench.summary import Measured
@@ -20,8 +20,8 @@ PROMPT = 32
 CLAIMS = 8
 """Claims that are verified in one batch."""
 
-UNJUDGED = {BFLOAT16, TORCH_ALONE}
-"""Not timed over one long pass: it takes minutes where the processor lacks the instructions, and no target names it."""
+UNJUDGED = {TORCH_ALONE}
+"""Not timed over one long pass: it takes minutes, and no target names it."""
 
 ALIKE = 0.99
 """Least cosine between the logits of two engines that run the same weights: quantisation costs less, a wrong layout far more."""
@@ -48,10 +48,12 @@ class Effort:
     @property
     def context(self) -> int:
         """Tokens of the longest sequence of all."""
-        return PROMPT + max(*self.growth, self.long)
+        return PROMPT + max((self.long, *self.growth))
 
 
 FULL = Effort(3, 32, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096))
+SHARED = Effort(5, 32, 256, ((4, 1), (8, 8), (32, 32)), (), ())
+"""The keys alone: what is measured once means nothing on a machine that does other things too."""
 QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,))
 
 

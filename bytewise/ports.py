@@ -1,7 +1,7 @@
 """What actors need of the world. Adapters implement these; only `__main__` modules and `bytewise.cli` choose adapters."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.court.params import ParamSet
@@ -298,3 +298,19 @@ class Sender(Protocol):
     def withdraw(self, due_wei: int) -> None:
         """Collects what the ledger can pay this account now; nothing if that is 0."""
         ...
+
+
+class ReadSource(Protocol):
+    """Whatever many reads can be made of in one round trip (`chain.read_ahead`)."""
+
+    def fetch(self, reads: Sequence[Any]) -> None:
+        """Makes the reads that `MissingRead` names; what fails is kept in the place of the answer."""
+        ...
+
+
+class MissingRead(Exception):
+    """A read that its source was not asked to fetch yet: fetch it, and do again what asked for it."""
+
+    def __init__(self, source: ReadSource, read: Any) -> None:
+        super().__init__("not fetched yet")
+        self.source, self.read = source, read

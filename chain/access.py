@@ -1,6 +1,6 @@
 """What readers and senders need of a chain, whether one node answers (`client`) or several must agree (`quorum`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from bytewise.protocol.units import Address, Digest
@@ -41,8 +41,8 @@ class Chain(Protocol):
         """Events by name in a closed range of blocks, in chain order."""
         ...
 
-    def codes(self, where: Sequence[Address]) -> list[bytes]:
-        """Code at addresses, as of the newest block; empty where there is none."""
+    def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
+        """Code at addresses, as of a block; empty where there is none."""
         ...
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
@@ -74,7 +74,10 @@ class Chain(Protocol):
         ...
 
 
-def open_chain(urls: Sequence[str], quorum: int, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> Chain:
+def open_chain(
+    urls: Sequence[str], quorum: int, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S,
+    make: Callable[[str, int, float], ChainClient] = ChainClient,
+) -> Chain:  # fmt: skip
     """The chain behind one endpoint, or behind several of which `quorum` must agree (`service.endpoints` checks settings)."""
-    clients = [ChainClient(url, chain_id, timeout_s) for url in urls]
+    clients = [make(url, chain_id, timeout_s) for url in urls]
     return clients[0] if len(clients) == 1 else QuorumClient(clients, quorum)

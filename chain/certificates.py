@@ -1,6 +1,6 @@
 """Verdict certificates: who is seated, and the one signature of all who signed (`Certificate.sol`)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.protocol.docket import Seat
@@ -71,10 +71,11 @@ def certificate(
 
 
 def _keys_of_seats(members: Sequence[Seat], keys: Mapping[Address, PublicKey]) -> dict[int, PublicKey]:
-    return {
-        seat: keys[each.voter]
-        for each in members
-        if each.voter in keys
-        for seat in range(each.seat_mask.bit_length())
-        if each.seat_mask >> seat & 1
-    }
+    return {seat: keys[each.voter] for each in members if each.voter in keys for seat in _seats_in(each.seat_mask)}
+
+
+def _seats_in(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest

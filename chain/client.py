@@ -1,19 +1,18 @@
 """JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to our errors.
 
 No answer, a broken one or a busy node is `TryAgain`; a node's refusal is `RpcRefused`; a revert is `ChainReverted` with its
-decoded custom error. Nothing is retried here: a caller's tick is the retry. Our own arguments are outside `reading_answer`: what
-is wrong with them is our mistake, not the node's.
+decoded custom error. A view whose answer is broken is asked once more; nothing else is: a caller's tick is the retry. Our own
+arguments are outside `reading_answer`: what is wrong with them is our mistake, not the node's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple, TypeVar
 
-from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain
+from bytewise.protocol.errors import ChainReverted, ConfigurationError, MalformedValue, RpcRefused, TryAgain, Unavailable
 from bytewise.protocol.units import Address, Digest, address, digest
 from chain.artifacts import Log, Reason, View, interface
-from chain.node import NodeHTTPProvider
+from chain.node import NodeHTTPProvider, verify_url
 
 DEFAULT_TIMEOUT_S = 10.0
 """Bound of one call: above any block's execution, below a phase of a dispute."""
@@ -22,13 +21,20 @@ LOGS_PER_CALL_BLOCKS = 2_000
 """Span of one `eth_getLogs`: public nodes refuse more than some thousands of blocks."""
 
 
+T = TypeVar("T")
+
+
+class BrokenAnswer(TryAgain):
+    """A node's answer that has not its form."""
+
+
 @contextmanager
 def reading_answer(what: str) -> Iterator[None]:
-    """Reads a node's answer: one that has not its form, whatever breaks on it, is `TryAgain`. Also a decorator."""
+    """Reads a node's answer: one that has not its form, whatever breaks on it, is `BrokenAnswer`. Also a decorator."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, MalformedValue) as error:
-        raise TryAgain("chain", f"{what}: broken answer ({type(error).__name__})") from error
+        raise BrokenAnswer("chain", f"{what}: broken answer ({type(error).__name__})") from error
 
 
 class OtherChain(ConfigurationError):
@@ -62,6 +68,20 @@ class Inclusion(NamedTuple):
     transaction: Digest
 
 
+class Read(NamedTuple):
+    """One read of several in a round trip."""
+
+    name: str
+    """Tells it apart from others."""
+    method: str
+    """Of JSON-RPC."""
+    params: tuple[Any, ...]
+    decode: Callable[[Any], Any]
+    """Makes the answer of the node's."""
+    number: int | None = None
+    """Height of the block that it is of itself; None of anything else."""
+
+
 class ChainClient:
     """One JSON-RPC endpoint of one chain; implements `chain.access.Chain`."""
 
@@ -88,15 +108,21 @@ class ChainClient:
         answers = self._node.batch(calls)
         return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
 
+    def read_many(self, reads: Sequence[Read]) -> list[Any]:
+        """Answers of several reads in one round trip, in their order; in the place of one that failed stands its error."""
+        self._check_chain()
+        answers = self._node.batch([(each.method, each.params) for each in reads])
+        return [_decoded(read, answer) for read, answer in zip(reads, answers, strict=True)]
+
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
         """Decoded result of a view at a block, named by `at_number` or `at_hash`."""
         view = View(contract, at, function, arguments)
-        return _viewed(view, self.rpc("eth_call", view.request, block))
+        return _once_more(lambda: _viewed(view, self.rpc("eth_call", view.request, block)))
 
     def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
         """Decoded results of several views at one block, in one round trip; the first that failed raises."""
-        answers = self.rpc_many([("eth_call", (each.request, block)) for each in views])
-        return [_viewed(each, raw) for each, raw in zip(views, answers, strict=True)]
+        calls = [("eth_call", (each.request, block)) for each in views]
+        return _once_more(lambda: [_viewed(each, raw) for each, raw in zip(views, self.rpc_many(calls), strict=True)])
 
     def head(self, tag: str = "latest") -> Block:
         """Newest block by tag: latest, safe or finalized."""
@@ -122,9 +148,9 @@ class ChainClient:
                 found += [log for each in raw if (log := decode_log(contract, each)) is not None]
         return sorted(found, key=lambda log: (log.block, log.place))
 
-    def codes(self, where: Sequence[Address]) -> list[bytes]:
-        """Code at addresses, as of the newest block, in one round trip; empty where there is none."""
-        answers = self.rpc_many([("eth_getCode", (each, "latest")) for each in where])
+    def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
+        """Code at addresses, as of a block, in one round trip; empty where there is none."""
+        answers = self.rpc_many([("eth_getCode", (each, block)) for each in where])
         with reading_answer("eth_getCode"):
             return [hex_bytes(answer) for answer in answers]
 
@@ -186,23 +212,6 @@ class ChainClient:
         return _result(method, self._node.single(method, params))
 
 
-def verify_url(url: str) -> str:
-    """The address of a node, if it can be one; otherwise `ConfigurationError`: no later try would cure it."""
-    if any(each.isspace() or not each.isprintable() for each in url):
-        # Not shown: what is nearly a URL may hold a key. `urlsplit` leaves some of these out in silence.
-        raise ConfigurationError(
-            "rpc", "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
-        )
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound:
-        raise ConfigurationError("rpc", f"{url[:80]} is no URL of a node: http://HOST:PORT or https://…")
-    return url
-
-
 def at_number(number: int) -> str:
     """The canonical block at a height."""
     return hex(number)
@@ -230,6 +239,17 @@ def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
     )
 
 
+def view_read(name: str, view: View, block: str | dict[str, Any]) -> Read:
+    """The read of a view at a block."""
+    return Read(name, "eth_call", (view.request, block), lambda raw: _viewed(view, raw))
+
+
+def block_read(number: int) -> Read:
+    """The read of the canonical block at a height."""
+    name = at_number(number)
+    return Read(name, "eth_getBlockByNumber", (name, False), lambda raw: _block(raw, name), number)
+
+
 def hex_bytes(raw: Any) -> bytes:
     """Bytes of the 0x-hex in an answer; inside `reading_answer`."""
     return bytes.fromhex(_text(raw)[2:])
@@ -253,7 +273,26 @@ def _block(raw: Any, name: str) -> Block:
         )
 
 
+def _once_more(read: Callable[[], T]) -> T:
+    """A node that is busy, or one of several behind one address that lags, may answer well at the second time."""
+    try:
+        return read()
+    except BrokenAnswer:
+        return read()
+
+
+def _decoded(read: Read, answer: Any) -> Any:
+    try:
+        return read.decode(_result(read.method, answer))
+    except (ChainReverted, Unavailable) as error:
+        return error
+
+
 def _viewed(view: View, raw: Any) -> Any:
+    if raw == "0x":
+        # What every node says of an address without code.
+        name = f"{view.contract}.{view.function}"
+        raise BrokenAnswer("chain", f"{name}: an empty answer: the contract is not in that block, or the node has not its state")
     with reading_answer(f"{view.contract}.{view.function}"):
         return view.result(hex_bytes(raw))
 

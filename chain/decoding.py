@@ -76,8 +76,9 @@ def case(raw: Raw) -> Case:
     d, r = raw["dispute"], raw["round"]
     return Case(
         id=Digest(raw["id"]), receipt_id=Digest(d["receiptId"]), batch_id=d["batchId"], operator=Address(d["operator"]),
-        environment=Digest(d["environment"]), claimed_out_hash=Digest(d["claimedOutHash"]), key_epoch=d["keyEpoch"],
-        params_version=d["paramsVersion"], phase=Phase(raw["phase"]), level=r["level"], round=d["round"], seats=r["seats"],
+        environment=Digest(d["environment"]), claimed_tokens_hash=Digest(d["claimedTokensHash"]),
+        claimed_out_hash=Digest(d["claimedOutHash"]), key_epoch=d["keyEpoch"], params_version=d["paramsVersion"],
+        phase=Phase(raw["phase"]), level=r["level"], round=d["round"], seats=r["seats"],
         drawn=r["drawn"], quorum=raw["quorum"], rearms=r["rearms"], seed=_seed(raw["seed"], r["seedBlock"]),
         round_seed=Digest(r["roundSeed"]), opened_at=d["openedAt"], commit_s=raw["commitTime"], commit_end=r["commitEnd"],
         reveal_end=r["revealEnd"], settleable=raw["settleable"], committee=Digest(r["committee"]),

@@ -17,6 +17,15 @@ from chain.restaking import RestakingReader
 class EpochReader(RestakingReader):
     """Reads `KeyEpochs`."""
 
+    def final(self) -> int | None:
+        """Number of the newest final block, by which shards decide; None before one has `KeyEpochs`.
+
+        A deployment takes many blocks: `deploy_block`, and those after it, have none of its contracts yet.
+        """
+        number = self.client.head("finalized").number
+        (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))
+        return number if code else None
+
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from eth_typing import URI
 from requests.exceptions import HTTPError, RequestException
@@ -11,7 +12,7 @@ from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors import TooLarge, TryAgain
+from bytewise.protocol.errors import ConfigurationError, TooLarge, TryAgain
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
@@ -74,6 +75,23 @@ class NodeHTTPProvider(HTTPProvider):
             raise TryAgain("chain", f"a batch of {len(batch)} calls was not answered: HTTP {status}{advice}") from error
         except _BROKEN as error:
             raise TryAgain("chain", type(error).__name__) from error
+
+
+def verify_url(url: str) -> str:
+    """The address of a node, if it can be one; otherwise `ConfigurationError`: no later try would cure it."""
+    if any(each.isspace() or not each.isprintable() for each in url):
+        # Not shown: what is nearly a URL may hold a key. `urlsplit` leaves some of these out in silence.
+        raise ConfigurationError(
+            "rpc", "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
+        )
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigurationError("rpc", f"{url[:80]} is no URL of a node: http://HOST:PORT or https://…")
+    return url
 
 
 def _error(answer: Any) -> str | None:

@@ -81,9 +81,10 @@ class QuorumClient:
             raise NoAgreement(f"logs up to block {to_block}", self._quorum, "reorganised while they were read")
         return agreed[1]
 
-    def codes(self, where: Sequence[Address]) -> list[bytes]:
-        """Code that a quorum has alike; it never changes where there is some."""
-        return self._agreed("code", lambda node: node.codes(where))[0]
+    def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
+        """Code that a quorum has alike; it never changes where there is some, so each may say it of its newest block."""
+        pinned = block if block == "latest" else self._pin(block)
+        return self._agreed("code", lambda node: node.codes(where, pinned))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
         """Wei in the account, at an agreed block."""

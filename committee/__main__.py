@@ -1,24 +1,34 @@
-"""`python -m committee --config FILE`: a staked verifier with seats; `decline --config FILE DISPUTE` stays away from one duty."""
+"""`python -m committee --config FILE`: a staked verifier with seats; `decline --config FILE DISPUTE` stays away from one duty.
+
+Exit codes: `bytewise.service.exit_codes`.
+"""
 
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault
-from bytewise.protocol.units import digest, unhex
+from bytewise.protocol.docket import Case
+from bytewise.protocol.errors import BytewiseError, ConfigurationError, Fault, NoProgress, Unavailable, WrongPhase
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG, stop_on_signals
+from bytewise.service.exit_codes import Parser, exit_of
+from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
-from bytewise.storage.duties import Duties
-from bytewise.storage.engine import check_revision, open_database, writing
+from bytewise.storage.duties import DONE, MISSED, Duties
+from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.lane import Lane
+from bytewise.storage.lease_keeper import kept_lease
 from bytewise.storage.protection import Protection
-from chain.book import read_network
+from chain.access import open_chain
+from chain.book import read_network, verify_code
 from chain.keys import load_signer
+from chain.reader import DocketReader
 from committee.ballots import KIND, Ballots
 from verifier.__main__ import World, run
 from verifier.node import Node
@@ -37,12 +47,38 @@ def main() -> int:
 
 
 def decline(settings: NodeSettings, dispute: str) -> int:
-    """Records that this member stays away from one dispute, at the known penalty. A vote already committed is still revealed."""
+    """Records that this member stays away from one dispute, at the known penalty. A vote already committed is still revealed.
+
+    `WrongPhase` or `NoProgress` where the chain or our own record says that the dispute or the duty is over: nothing is recorded
+    then. A dispute that is not known yet is remembered, also while the chain cannot be asked.
+    """
+    try:
+        subject = digest(unhex(dispute))
+    except Fault:
+        raise ConfigurationError("DISPUTE", "must be 0x and 64 hex digits, as `bytewise status --output json` has it") from None
     database = open_database(settings.database)
     check_revision(database)
-    duty = Duties(database, SystemClock()).decline(digest(unhex(dispute)), KIND)
+    duties = Duties(database, SystemClock())
+    known = duties.find(KIND, subject)
+    if known is not None and known.state in (DONE, MISSED):
+        raise NoProgress(f"duty of dispute {dispute}", f"it has ended: {known.state}")
+    case = _case(settings, subject)
+    if case is not None and case.phase is Phase.FINAL:
+        raise WrongPhase(dispute, Phase.FINAL.name, "votes")
+    duty = duties.decline(subject, KIND)
     telemetry.log("duty.declined", dispute=dispute, state=duty.state)
     return 0
+
+
+def _case(settings: NodeSettings, dispute: Digest) -> Case | None:
+    network = read_network(settings.network_file)
+    client = open_chain(*settings.rpc, network.chain_id, settings.rpc_timeout_s)
+    try:
+        reader = DocketReader(client, verify_code(client, network))
+        return reader.case(dispute, reader.head())
+    except Unavailable as error:
+        telemetry.log_error("duty.chain_not_asked", error)
+        return None
 
 
 def export_votes(settings: NodeSettings, file: Path) -> int:
@@ -50,7 +86,13 @@ def export_votes(settings: NodeSettings, file: Path) -> int:
     with _stopped_member(settings) as lane:
         table = Protection(lane.engine, lane.clock)
         count, document = len(table.rows()), table.export()
-    _write_new(file, document)
+        _write_new(file, document)
+        try:
+            lane.renew()
+        except BytewiseError:
+            # A member may have started while we slept, and may have voted since: no file is better than one that lacks a vote.
+            file.unlink()
+            raise
     return count
 
 
@@ -59,7 +101,7 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
     try:
         document = file.read_bytes()
         with _stopped_member(settings) as lane:
-            return Protection(lane.engine, lane.clock).import_votes(document)
+            return Protection(lane.engine, lane.clock, lane).import_votes(document)
     except OSError as error:
         raise ConfigurationError(file.name, error.strerror) from None
     except Fault as error:
@@ -76,18 +118,13 @@ def resume(settings: NodeSettings) -> str:
 
 @contextmanager
 def _stopped_member(settings: NodeSettings) -> Iterator[Lane]:
-    # Who holds the lane is the one process of this account: while we do, no member can start; `held_in` tells if one did.
+    # Who holds the lane's lease is the one process of this account: while we do, no member can start.
     database = open_database(settings.database)
     check_revision(database)
     network, account = read_network(settings.network_file), load_signer(settings.key_file).address
     lane = Lane(database, SystemClock(), network.chain_id, account)
-    lane.acquire()
-    try:
+    with kept_lease(lane, threading.Event(), wait=False):
         yield lane
-        with writing(database) as connection:
-            lane.held_in(connection)
-    finally:
-        lane.release()
 
 
 def _write_new(file: Path, content: bytes) -> None:
@@ -101,7 +138,7 @@ def _write_new(file: Path, content: bytes) -> None:
 
 
 def _parse(given: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m committee", description=__doc__)
+    parser = Parser(prog="python -m committee", description=__doc__)
     parser.set_defaults(command="run")
     commands = parser.add_subparsers(dest="command")
     running = commands.add_parser("run", help="run the member until SIGTERM")
@@ -116,8 +153,9 @@ def _parse(given: list[str]) -> argparse.Namespace:
 def _build(world: World) -> Node:
     enclave = world.enclave()
     ballots = Ballots(
-        world.network, world.records, world.da, Duties(world.database, world.clock), Protection(world.database, world.clock),
-        world.journal, world.signer, enclave, world.worker, os.urandom, world.settings.votes,
+        world.network, world.records, world.da, Duties(world.database, world.clock),
+        Protection(world.database, world.clock, world.lane), world.journal, world.signer, enclave, world.worker, os.urandom,
+        world.settings.votes,
     )  # fmt: skip
     auditor = world.auditor(enclave) if world.settings.audits else None
     return world.node(auditor, None, ballots, ballots)
@@ -128,4 +166,4 @@ if __name__ == "__main__":
         sys.exit(main())
     except BytewiseError as failure:
         telemetry.log_error("start.failed", failure)
-        sys.exit(EXIT_BUG)
+        sys.exit(exit_of(failure))

@@ -25,6 +25,7 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
 from verifier.certainty import Control
+from verifier.presence import EnclaveAway
 from verifier.records import Records
 from verifier.tickets import run_job, vote_right
 from verifier.worker import VOTE, Finished, Worker
@@ -113,18 +114,24 @@ class Ballots:
                 telemetry.count("bytewise_votes_without_da_total")
                 telemetry.log("vote.no_da", dispute=action.dispute, round=action.round)
             return
+        if self._worker.away():
+            self._not_before[key] = docket.clock + RETRY_PAUSE_S
+            return
         case = self._records.case(action.receipt_id, docket)
         right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
+        if key not in self._asked:
+            telemetry.log("vote.asked", dispute=action.dispute, round=action.round, assurance=case.epoch.assurance)
         self._asked[key] = action
         self._worker.submit(VOTE, (KIND, *key), job)
-        telemetry.log("vote.asked", dispute=action.dispute, round=action.round, assurance=case.epoch.assurance)
 
     def finish(self, finished: Finished, docket: Docket) -> None:
         """Keeps a result until it may become the vote, or leaves the duty open so that the next tick asks again."""
         _, dispute, round_number = finished.key
-        action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         self._not_before[(dispute, round_number)] = docket.clock + RETRY_PAUSE_S
+        if isinstance(finished.outcome, EnclaveAway):
+            return  # what was asked is still to be tried
+        action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         if action is None or not isinstance(outcome, JobResult):
             return
         # Shards may be a block behind or restarting: no key yet is no vote yet, until there is no time left to ask again.

@@ -7,17 +7,16 @@ Exit codes: 0 done, or stopped by a signal; 5 a node or the key service does not
 6 refused, for it would harm; 64 asked wrongly: a setting, a file, or
 another process in the folder must change first; 70 we are wrong; 130 interrupted."""
 
-import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 from bytewise.ports import Quoter
-from bytewise.protocol.errors import BytewiseError, ConfigurationError, StaleBackup, Unavailable
+from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.network import Network
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG, EXIT_CLEAN
+from bytewise.service.exit_codes import Parser, exit_of
+from bytewise.service.schedule import EXIT_CLEAN
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
@@ -35,23 +34,13 @@ from kms.sealing import open_sealer, verify_same_key, wrap_folder
 from kms.serve import serve_shard
 from kms.settings import ApproveSettings, ShardSettings
 
-EXITS = ((StaleBackup, 6), (ConfigurationError, 64), (Unavailable, 5))
-"""What an error ends the process with: the codes of `bytewise` (`bytewise.cli.exits`). Of any other it is `EXIT_BUG`."""
-
-
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells have it."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(64, f"{self.prog}: error: {message}\n")
-
-
 def main() -> int:
     """Runs one command; returns the exit code."""
-    parser = _Parser(prog="python -m kms", description=__doc__)
+    parser = Parser(prog="python -m kms", description=__doc__)
     parser.add_argument("command", choices=("erase", "serve", "wrap", "approve"))
     parser.add_argument("--config", type=Path, required=True)
     given = parser.parse_args()
@@ -64,7 +53,7 @@ def main() -> int:
         return EXIT_INTERRUPTED
     except BytewiseError as error:
         telemetry.log_error("kms.stopped", error)
-        return next((code for kind, code in EXITS if isinstance(error, kind)), EXIT_BUG)
+        return exit_of(error)
 
 
 def _approve(config: Path) -> int:

@@ -61,7 +61,8 @@ def read_policy(path: Path) -> AppraisalPolicy:
 def _line(entry: PlatformRule | TrustedMeasurement) -> str:
     name = hex0x(entry_digest(entry))
     if isinstance(entry, PlatformRule):
-        return f"platform rule {entry.type.value} {name}: {', '.join(each.value for each in entry.statuses)}"
+        statuses = ", ".join(each.value for each in entry.statuses)
+        return f"platform rule {entry.type.value} {name}: {statuses}; out-of-date levels for {entry.out_of_date_grace_s or 0} s"
     covers = ", ".join(each.value for each in entry.covers)
     where = f"as {entry.role.value} on {entry.platform.value}, covers {covers}, gpu {entry.gpu.value}"
     return f"program {hex0x(entry.measurement)} {where}: {entry.statement}"

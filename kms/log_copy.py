@@ -94,7 +94,8 @@ class LogCopy:
         adds to the copy. Records that are out of order (`kms.log_order`) are kept, and `ReleaseLogBroken` names them.
         """
         with self._alone():
-            began, (entries, head) = SystemClock().now(), self.read(domain)
+            began, (kept, head) = SystemClock().now(), self.read(domain)
+            entries = list(kept)
             if entries:
                 self._verify_same(entries[-1], pages(head.next_index - 1), domain)
             self._cut_torn_line()
@@ -105,7 +106,7 @@ class LogCopy:
                     break
                 head = self._verified(page, head, domain)
                 self._append(page)
-                entries = (*entries, *page)
+                entries += page
             else:
                 raise TryAgain(f"log of shard {self.shard}", f"more than {MAX_PAGES} pages: run this again for the rest")
         if problems := list(out_of_order(entries)):

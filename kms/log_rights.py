@@ -6,10 +6,11 @@ was one then, by the rules of the shard itself. Only archive nodes have an old b
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from bytewise.ports import MissingRead
 from bytewise.protocol import merkle, sortition
 from bytewise.protocol.docket import Case, Docket, Holdings, Seat
 from bytewise.protocol.errors import Fault, NoAgreement, RpcRefused, TryAgain, Unavailable
@@ -20,6 +21,9 @@ from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms import policy
 from kms.chain_view import BEACON_DELAY_BLOCKS, NO_CASES, DrawingChain, drawing_at
+
+READ_AHEAD = 200
+"""Entries whose reads are made together."""
 
 
 class Court(DrawingChain, Protocol):
@@ -96,6 +100,44 @@ class _Then(NamedTuple):
     state: EpochState
     case: Case | None
     drawing: AuditDrawing | None
+
+
+def read_ahead(entries: Sequence[SignedRelease], court: Court, seen: Seen, tell: Callable[[int], object]) -> None:
+    """Has everything read that `judge` asks of these entries, many reads in a round trip (`chain.read_ahead`).
+
+    `tell` is told how many entries have what they need. Whatever fails fails again in `judge`, which counts it, and asks nothing
+    more of a node that went away.
+    """
+    for start in range(0, len(entries), READ_AHEAD):
+        waiting, is_away = entries[start : start + READ_AHEAD], False
+        while waiting:
+            asked = [(signed, _missing(signed, court, seen)) for signed in waiting]
+            missing = [(signed, found) for signed, found in asked if isinstance(found, MissingRead)]
+            is_away |= any(isinstance(found, Unavailable) for _, found in asked)
+            _fetch([found for _, found in missing])
+            waiting = [signed for signed, _ in missing]
+            tell(min(start + READ_AHEAD, len(entries)) - len(waiting))
+        if is_away:
+            return
+
+
+def _fetch(missing: Sequence[MissingRead]) -> None:
+    for source in {id(each.source): each.source for each in missing}.values():
+        source.fetch([each.read for each in missing if each.source is source])
+
+
+def _missing(signed: SignedRelease, court: Court, seen: Seen) -> MissingRead | Unavailable | None:
+    """The next read of an entry; None where it has all, or why the node gave none."""
+    try:
+        if signed.record.decision in GIVEN:
+            _verdict(signed, court, seen, False, [])
+    except MissingRead as missing:
+        return missing
+    except Unavailable as error:
+        return None if isinstance(error, RpcRefused | NoAgreement) else error
+    except Fault:
+        return None
+    return None
 
 
 def judge(entries: Iterable[SignedRelease], court: Court, seen: Seen) -> Judged:

@@ -27,24 +27,38 @@ def completion(
     receipt_id: Digest, signed: SignedReceipt, payload: Payload, environment: Environment, words: Words, assurance: str
 ) -> dict[str, Any]:
     """The whole answer, plain JSON data (OpenAI "chat completion object"; paper section 7.1, Table 6)."""
-    request, output, receipt = payload.request, payload.output, signed.receipt
+    request, output = payload.request, payload.output
     tokens = shown_tokens(request, output)
-    message = {"role": "assistant", "content": words.text(tokens, request.decode.stop_strings), "refusal": None}
-    logprobs = None if output.logprobs is None else {"content": _logprobs(output, len(tokens), words), "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": output.finish_reason}
+    answer = public_members(receipt_id, signed, environment, assurance) | opened_members(payload, environment)
+    (choice,) = answer["choices"]
+    choice["message"]["content"] = words.text(tokens, request.decode.stop_strings)
+    choice["logprobs"] = None if output.logprobs is None else {"content": _logprobs(output, len(tokens), words), "refusal": None}
+    return answer
+
+
+def opened_members(payload: Payload, environment: Environment) -> dict[str, Any]:
+    """The members of an answer that its opening determines without the model's tokenizer: all but text and logprobs."""
+    message = {"role": "assistant", "refusal": None}
+    return {
+        "model": payload.request.model_name,
+        "choices": [{"index": 0, "message": message, "finish_reason": payload.output.finish_reason}],
+        "usage": _usage(payload.output),
+        "determinism": _determinism(payload.request, environment),
+        "opening": to_json(payload),
+    }
+
+
+def public_members(receipt_id: Digest, signed: SignedReceipt, environment: Environment, assurance: str) -> dict[str, Any]:
+    """The members of an answer that its receipt and the chain alone determine, plain JSON data."""
+    receipt = signed.receipt
     return {
         "id": _COMPLETION + receipt_id.hex()[:32],
         "object": "chat.completion",
         "created": receipt.issued_at,
-        "model": request.model_name,
-        "choices": [choice],
-        "usage": _usage(output),
         "system_fingerprint": fingerprint(environment),
-        "determinism": _determinism(request, environment),
         "receipt": _receipt(receipt_id, signed),
         "eigendalink": signed.locator,
         "assurance": assurance,
-        "opening": to_json(payload),
     }
 
 

@@ -121,8 +121,9 @@ class Batcher:
 
     def _deadline(self, waiting: Sequence[SignedReceipt]) -> int:
         """Last second of chain time to send these receipts: time is left for the way into a block."""
-        answers = [self.books.answer_to(receipt_id(self.anchor, each.receipt)) for each in waiting]
-        expiries = [expiry_of(each, answer) for each, answer in zip(waiting, answers, strict=True)]
+        names = [receipt_id(self.anchor, each.receipt) for each in waiting]
+        answers = self.books.answers_to(names)
+        expiries = [expiry_of(each, answers.get(name)) for each, name in zip(waiting, names, strict=True)]
         return min(expiries) - self.anchor_within_s // 2
 
     def _current(self, entries: Sequence[SignedReceipt]) -> BatchHeader:

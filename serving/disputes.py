@@ -3,14 +3,15 @@
 An honest operator loses a dispute only where its bytes are not found: the committee must be able to fetch the envelope.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
 from bytewise.ports import BlobStore
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.errors import BadCertificate, Unavailable
-from bytewise.protocol.merkle import batch_proof
+from bytewise.protocol.merkle import batch_tree
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import SignedReceipt, batch_leaves
@@ -88,13 +89,13 @@ class OwnDisputes:
         for case in own.values():
             self._say(case)
         self._appeal(own, docket)
-        until = self._monotonic() + SERVE_BUDGET_S
+        until, proofs = self._monotonic() + SERVE_BUDGET_S, cache(self._proofs)
         for case in own.values():
             if case.phase in OVER or (case.id, case.round) in self._served:
                 continue
             if self._monotonic() >= until:
                 return
-            self._serve(case, docket)
+            self._serve(case, docket, proofs)
         self._number = head
 
     def _forget(self, own: Mapping[Digest, Case]) -> None:
@@ -128,19 +129,22 @@ class OwnDisputes:
                 self._orders.miss(APPEAL, case.id, "its time was over")
                 telemetry.log("dispute.not_appealed", dispute=case.id)
 
-    def _serve(self, case: Case, docket: Docket) -> None:
+    def _proofs(self, first_seq: int) -> Sequence[tuple[Digest, ...]]:
+        return batch_tree(batch_leaves(self._anchor, self._books.in_batch(first_seq))).proofs
+
+    def _serve(self, case: Case, docket: Docket, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
         """Puts the envelope where the committee looks: at its first place or, if that is gone, where a demand's answer says.
 
         Nobody can show a new place but in the answer to a demand, so we make it ourselves: `Duties` answers, and the bond comes
-        back to who answers. Only while the receipt's window is open; later the first place is all there is.
+        back to who answers. Only while the receipt's window is open; later the first place is all there is. `proofs` are those
+        of the batch whose first number it is given.
         """
         signed, envelope = self._books.receipt(case.receipt_id), self._books.envelope(case.receipt_id)
         if signed is None or envelope is None:
             telemetry.log("dispute.no_envelope", dispute=case.id, receipt=case.receipt_id)
         elif not self._is_served(signed) and self._blobs.put(envelope) != signed.locator:
             first, bond = self._reader.terms(case.batch_id, docket.number)
-            leaves = batch_leaves(self._anchor, self._books.in_batch(first))
-            proof = batch_proof(leaves, signed.receipt.seq - first)
+            proof = proofs(first)[signed.receipt.seq - first]
             telemetry.log("dispute.envelope_moved", dispute=case.id, receipt=case.receipt_id)
             self._sender.demand_envelope(signed, case.batch_id, proof, bond)
         self._served.add((case.id, case.round))

@@ -1,13 +1,13 @@
 """What an operator owes for batches that are anchored: answers to demands; and what it gets back: its collateral."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from bytewise.ports import BlobStore
 from bytewise.protocol.actions import AnswerList, ReleaseBatch
 from bytewise.protocol.decide import decide_operator
 from bytewise.protocol.docket import AnchoredBatch, Docket
-from bytewise.protocol.merkle import batch_proof
+from bytewise.protocol.merkle import batch_tree
 from bytewise.protocol.receipt import SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
@@ -101,12 +101,13 @@ class Duties:
             return
         docket = self._reader.docket(head)
         batches = self._batches(docket)
+        numbered = {each.batch_id: each for each in batches}
         for action in decide_operator(docket, self._operator, batches):
             match action:
                 case ReleaseBatch():
                     self._sender.release(action.batch_id)
                 case AnswerList():
-                    self._answer_list(action, next(each for each in batches if each.batch_id == action.batch_id))
+                    self._answer_list(action, numbered[action.batch_id])
         mine = [each for each in batches if each.operator == self._operator and not each.released]
         self._remember(mine)
         self._answer_anchors(mine, head)
@@ -151,12 +152,17 @@ class Duties:
             names = tuple(own.names[place] for place in own.late)
             if not names:
                 continue
-            for name, deadline in self._reader.demanded_anchors(names, block).items():
-                entries = self._books.in_batch(batch.first_seq)
-                place = own.names.index(name)
-                proof = batch_proof(batch_leaves(self._anchor, entries), place)
-                telemetry.log("demand.anchor", receipt=name)
-                self._sender.answer_anchor(entries[place], batch.batch_id, proof, deadline)
+            demanded = self._reader.demanded_anchors(names, block)
+            if demanded:
+                self._show_anchored(batch, own, demanded)
+
+    def _show_anchored(self, batch: AnchoredBatch, own: _Own, demanded: Mapping[Digest, int]) -> None:
+        entries = self._books.in_batch(batch.first_seq)
+        places = {name: place for place, name in enumerate(own.names)}
+        proofs = batch_tree(batch_leaves(self._anchor, entries)).proofs
+        for name, deadline in demanded.items():
+            telemetry.log("demand.anchor", receipt=name)
+            self._sender.answer_anchor(entries[places[name]], batch.batch_id, proofs[places[name]], deadline)
 
     def _answer_envelopes(self, batches: Sequence[AnchoredBatch], block: int) -> None:
         for page in self._pages([name for batch in batches for name in self._own[_key(batch)].names]):

@@ -27,11 +27,13 @@ from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import Domain
 from bytewise.service import schedule, telemetry
 from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.exit_codes import exit_of
 from bytewise.storage.books import Books
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
+from bytewise.storage.lease_keeper import kept_lease
 from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.keys import load_signer
@@ -106,7 +108,6 @@ class Work:
     disputes: OwnDisputes
     sender: ContractSender
     desk: Desk
-    lane: Lane
     stake: OwnStake
 
     def tick(self) -> None:
@@ -165,23 +166,30 @@ class Operator:
 
     def _work(self) -> None:
         try:
-            work = self._open()
-            self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
-            work.desk.close()
-            work.lane.release()
+            with kept_lease(self._lane(), self._stop) as lane:
+                work = self._open(lane)
+                self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
+                work.desk.close()
         except BytewiseError as error:
+            self._exit_code = schedule.EXIT_BUG
             telemetry.log_error("operator.failed", error)
+            self._exit_code = exit_of(error)
         finally:
             if self._bugs:
                 self._exit_code = schedule.EXIT_BUG
             self._server.should_exit = True
 
-    def _open(self) -> Work:
-        settings, clock = self._settings, SystemClock()
+    def _lane(self) -> Lane:
+        """The operator's nonce lane: two processes of one account would sign under each other's numbers."""
+        database = open_database(self._settings.database_url)
+        check_revision(database)
+        network, operator = read_network(self._settings.network.file), load_signer(self._settings.keys.operator_file)
+        return Lane(database, SystemClock(), network.chain_id, operator.address)
+
+    def _open(self, lane: Lane) -> Work:
+        settings, clock, database = self._settings, lane.clock, lane.engine
         network = read_network(settings.network.file)
         operator = load_signer(settings.keys.operator_file)
-        database = open_database(settings.database_url)
-        check_revision(database)
         model, environment = settings.model, _environment(settings.model.environment_file)
         engine = _engine(model, environment)
         offer, words = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
@@ -195,7 +203,6 @@ class Operator:
             anchor=network.anchor_domain,
         )  # fmt: skip
         client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
-        lane = Lane(database, clock, network.chain_id, operator.address)
         reader = DocketReader(client, verify_code(client, network))
         sender = contract_sender(client, network, lane, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
@@ -205,7 +212,7 @@ class Operator:
         orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
         disputes = OwnDisputes(everybody, sender, hands.books, hands.blobs, orders, operator.address, network.anchor_domain)
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
-        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), lane, stake)
+        return Work(batcher, duties, disputes, sender, self._opened(offer, hands), stake)
 
     def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits

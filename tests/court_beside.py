@@ -124,7 +124,7 @@ class CourtBeside(Play):
         id_ = receipt_id(self.chain.anchor_domain, signed.receipt)
         end = self.court.now + self.court.params[1].times.window
         assert self.chain.one("ReceiptAnchor", "windowEnd", id_, batch_id) == end
-        return Claim(id_, signed.receipt.out_hash, ENVIRONMENT, who, batch_id, 1, end)
+        return Claim(id_, signed.receipt.tokens_hash, signed.receipt.out_hash, ENVIRONMENT, who, batch_id, 1, end)
 
     def stake(self, who: Address, amount: int) -> None:
         """A deposit."""

@@ -55,10 +55,12 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
 
 def _dispute(found: Dispute) -> Mapping[str, Any]:
     return {
-        "receiptId": found.claim.receipt_id, "claimedOutHash": found.claim.out_hash, "environment": found.claim.environment,
-        "operator": found.claim.operator, "challenger": found.challengers[0].account, "batchId": found.claim.batch_id,
-        "openedAt": found.opened_at, "paramsVersion": found.claim.params_version, "level": found.round.level,
-        "round": len(found.rounds), "reruns": found.reruns, "appealed": found.appealed is not Verdict.NONE,
+        "receiptId": found.claim.receipt_id, "claimedTokensHash": found.claim.tokens_hash,
+        "claimedOutHash": found.claim.out_hash, "environment": found.claim.environment, "operator": found.claim.operator,
+        "challenger": found.challengers[0].account, "batchId": found.claim.batch_id, "openedAt": found.opened_at,
+        "paramsVersion": found.claim.params_version, "level": found.round.level, "round": len(found.rounds),
+        "reruns": found.reruns,
+        "appealed": found.appealed is not Verdict.NONE,
         "refunded": found.verdict is Verdict.REFUNDED, "verdict": found.verdict, "appealEnd": found.appeal_end,
         "airgapEnd": found.airgap_end, "key": found.key, "secondKey": found.second_key, "replacement": found.replacement,
     }  # fmt: skip

@@ -10,13 +10,13 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.receipt import ClientMode, Mode, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.stake_tree import TreeShape
-from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, short_text
+from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, short_text
 from chain.artifacts import Interface, interface
 from chain.client import hex_bytes
 from chain.deploy import created_address
 from chain.headers import header_rlp
 from tests.anvil import CHAIN_ID, Anvil
-from tests.court_world import HONEST, word
+from tests.court_world import HONEST, lies, word
 from tests.devnet import SHARDS, epoch_document, signer
 from tests.vouched import vouched
 
@@ -41,8 +41,9 @@ class Read(NamedTuple):
 class CourtNetwork:
     """Every contract that a dispute meets."""
 
-    def __init__(self, anvil: Anvil, params: ParamSet) -> None:
+    def __init__(self, anvil: Anvil, params: ParamSet, environment: Digest = ENVIRONMENT, model: Digest = MODEL) -> None:
         self.anvil = anvil
+        self.environment, self.model = environment, model
         anvil.rpc("anvil_autoImpersonateAccount", True)
         anvil.rpc("anvil_setBlockTimestampInterval", 1)
         self.at: dict[str, Address] = {}
@@ -58,6 +59,13 @@ class CourtNetwork:
     def send(self, sender: Address, contract: str, function: str, *arguments: Any, value: int = 0) -> bool:
         """A transaction in a block of its own; whether it succeeded."""
         return self._send(sender, self.at[contract], _knowing(contract, function).call(function, *arguments), value)
+
+    def request(
+        self, sender: Address, contract: str, function: str, arguments: tuple[Any, ...], value: int = 0
+    ) -> dict[str, Any]:
+        """A transaction as `eth_sendTransaction` has it."""
+        data = _knowing(contract, function).call(function, *arguments)
+        return {"from": sender, "to": self.at[contract], "data": "0x" + data.hex(), "value": hex(value), "gas": hex(GAS)}
 
     def must(self, sender: Address, contract: str, function: str, *arguments: Any, value: int = 0) -> None:
         """A transaction that succeeds."""
@@ -88,7 +96,7 @@ class CourtNetwork:
     def put_in_force(self, verifiers: Sequence[Address]) -> None:
         """Environment and model ACTIVE; the verifiers' weight must have lasted an epoch."""
         vectors = word("vectors")
-        for digest, pool in ((ENVIRONMENT, POOL), (MODEL, ZERO_DIGEST)):
+        for digest, pool in ((self.environment, POOL), (self.model, ZERO_DIGEST)):
             self.must(OWNER, "Registry", "propose", digest, pool, vectors, b"")
             for who in verifiers:
                 self.must(who, "Registry", "certify", digest, vectors)
@@ -98,7 +106,7 @@ class CourtNetwork:
         """Anchors a batch of one receipt, whose result is `HONEST`."""
         signed = self._receipt(operator, seq, batch_id)
         leaf = merkle.batch_leaf(receipt_id(self.anchor_domain, signed.receipt), seq)
-        header = (seq, 1, leaf, word("list", batch_id), ENVIRONMENT, MODEL, 1, b"locator")
+        header = (seq, 1, leaf, word("list", batch_id), self.environment, self.model, 1, b"locator")
         fee = self.one("FeeMarket", "feeFor", 1)
         self.fees += fee
         self.must(operator.address, "ReceiptAnchor", "post", header, value=fee)
@@ -112,10 +120,11 @@ class CourtNetwork:
         now = self.anvil.client.head().timestamp
         tokens, trace = word(batch_id, HONEST, "tokens"), word(batch_id, HONEST, "trace")
         made = Receipt(
-            operator=operator.address, seq=U64(seq), req_hash=word("request", batch_id), tokens_hash=tokens,
-            out_hash=digests.out_hash(tokens, trace), model_id=MODEL, environment=ENVIRONMENT, gpu_arch=short_text("cpu"),
-            key_epoch=U64(1), envelope_hash=word("envelope", batch_id), issued_at=U64(now), anchor_by=U64(now + 600),
-            mode=U8(Mode.PLAIN), client_mode=U8(ClientMode.DELEGATED), enclave_key=ZERO_ADDRESS, chain_id=U256(CHAIN_ID),
+            operator=operator.address, seq=U64(seq), req_hash=word("request", batch_id),
+            tokens_hash=word("altered") if lies(batch_id) else tokens, out_hash=digests.out_hash(tokens, trace),
+            model_id=self.model, environment=self.environment, gpu_arch=short_text("cpu"), key_epoch=U64(1),
+            envelope_hash=word("envelope", batch_id), issued_at=U64(now), anchor_by=U64(now + 600), mode=U8(Mode.PLAIN),
+            client_mode=U8(ClientMode.DELEGATED), enclave_key=ZERO_ADDRESS, chain_id=U256(CHAIN_ID),
         )  # fmt: skip
         return SignedReceipt(made, operator.sign(receipt_id(self.anchor_domain, made)), "")
 

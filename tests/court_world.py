@@ -51,10 +51,18 @@ def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3, paper_rule:
     )  # fmt: skip
 
 
+def lies(number: int) -> bool:
+    """Whether the operator of a receipt altered the tokens and kept the out_hash."""
+    return number % 3 == 2
+
+
 def claim(number: int, operator: Address, environment: Digest, window_end: int) -> Claim:
-    """A receipt whose result is `HONEST`."""
-    out = digests.out_hash(word(number, HONEST, "tokens"), word(number, HONEST, "trace"))
-    return Claim(word("receipt", number), out, environment, operator, number, 1, window_end)
+    """A receipt whose result is `HONEST`; every third has the true out_hash beside other tokens."""
+    truth = word(number, HONEST, "tokens")
+    out = digests.out_hash(truth, word(number, HONEST, "trace"))
+    return Claim(
+        word("receipt", number), word("altered") if lies(number) else truth, out, environment, operator, number, 1, window_end
+    )
 
 
 def vote(found: Dispute, voter: Address, speech: tuple[Outcome, int, str], lazy: bool = False) -> Vote:

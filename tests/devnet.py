@@ -213,7 +213,7 @@ def batch(network: Network, operator: LocalSigner, first_seq: int, count: int, n
         list_hash=listed.list_hash, environment=ENVIRONMENT.digest, model_id=MODEL, key_epoch=U64(1),
         locator="eigenda:standard:0x01", anchored_at=U64(0), block=U64(0),
     )  # fmt: skip
-    return Batch(header, entries, tuple(merkle.batch_proof(leaves, i) for i in range(count)))
+    return Batch(header, entries, merkle.batch_tree(leaves).proofs)
 
 
 @functools.cache

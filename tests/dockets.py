@@ -31,8 +31,9 @@ def case(**changes: Any) -> Case:
     """A dispute that waits for its first seed."""
     plain = Case(
         id=word("dispute"), receipt_id=word("receipt"), batch_id=0, operator=OTHER, environment=word("environment"),
-        claimed_out_hash=word("claim"), key_epoch=1, params_version=1, phase=Phase.SEED, level=1, round=1, seats=15, drawn=0,
-        quorum=10, rearms=0, seed=Seed(BLOCK + 10, False, False, False), round_seed=ZERO_DIGEST, opened_at=NOW - 100,
+        claimed_tokens_hash=word("tokens"), claimed_out_hash=word("claim"), key_epoch=1, params_version=1, phase=Phase.SEED,
+        level=1, round=1, seats=15, drawn=0, quorum=10, rearms=0, seed=Seed(BLOCK + 10, False, False, False),
+        round_seed=ZERO_DIGEST, opened_at=NOW - 100,
         commit_s=60, commit_end=0, reveal_end=0, settleable=False, committee=ZERO_DIGEST, certified_group=ZERO_DIGEST,
         appealed=False, appeal_bond_wei=1, appeal_end=0, airgap_end=0, held=False, verdict=Verdict.NONE, key=ZERO_DIGEST,
         replacement=ZERO_DIGEST, ended=False, paid=False, members=(), challengers=(Challenger(OTHER, False),),

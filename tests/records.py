@@ -191,6 +191,8 @@ def _rule() -> dict[str, st.SearchStrategy[Any]]:
         "min_evaluation": st.integers(1, 99),
         "min_tcb": st.just(Blob(b"")),
         "max_age_s": st.integers(1, 600),
+        # For some statuses alone (`test_appraisal`).
+        "out_of_date_grace_s": st.none(),
     }
 
 

@@ -21,7 +21,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.messages import AuditOutcome, AuditResult, Outcome, Verdict, Vote
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.preflight import Record, preflight
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt, receipt_id
+from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.request import Request
 from bytewise.protocol.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.signing import typed_digest
@@ -76,7 +76,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
     dispute = a_committee_is_drawn(village, case)
     votes = its_members_vote(village, case, dispute)
 
-    verdict = they_are_counted(votes, checked.signed.receipt.out_hash)
+    verdict = they_are_counted(votes, checked.signed.receipt)
     assert verdict.verdict is Verdict.OVERTURNED
     assert verdict.replacement == village.engine.generate(request).out_hash
     assert {said_by(vote).key for vote in votes} == {verdict.key}
@@ -95,7 +95,7 @@ def test_an_honest_answer_is_upheld_whoever_doubts_it(tmp_path: Path) -> None:
     )  # fmt: skip
     dispute = a_committee_is_drawn(village, case)
     votes = its_members_vote(village, case, dispute)
-    assert they_are_counted(votes, checked.signed.receipt.out_hash).verdict is Verdict.UPHELD
+    assert they_are_counted(votes, checked.signed.receipt).verdict is Verdict.UPHELD
 
 
 # --- the chapters ---
@@ -180,8 +180,10 @@ def a_committee_is_drawn(village: Village, case: Case) -> docket.Case:
     holders = tree.draw(seed, 15, dispute, 1, (), 0, SEATS)
     masks = {who: sum(1 << seat for seat, holder in enumerate(holders) if holder == who) for who in dict.fromkeys(holders) if who}
     drawn = a_case(
-        id=dispute, receipt_id=case.receipt_id, operator=case.header.operator, claimed_out_hash=case.signed.receipt.out_hash,
-        phase=Phase.COMMIT, round_seed=round_seed(seed, dispute, 1), opened_at=NOW, commit_end=NOW + 24, reveal_end=NOW + 48,
+        id=dispute, receipt_id=case.receipt_id, operator=case.header.operator,
+        claimed_tokens_hash=case.signed.receipt.tokens_hash,
+        claimed_out_hash=case.signed.receipt.out_hash, phase=Phase.COMMIT, round_seed=round_seed(seed, dispute, 1),
+        opened_at=NOW, commit_end=NOW + 24, reveal_end=NOW + 48,
         members=tuple(Seat(who, mask, ZERO_DIGEST, ZERO_DIGEST) for who, mask in masks.items()),
     )  # fmt: skip
     village.chain.cases = (drawn,)
@@ -207,12 +209,12 @@ def its_members_vote(village: Village, case: Case, dispute: docket.Case) -> list
     return opened
 
 
-def they_are_counted(votes: list[Vote], claimed: Digest) -> Judgement:
+def they_are_counted(votes: list[Vote], receipt: Receipt) -> Judgement:
     """Seats that say the same to the last hash count together; two thirds of all make a verdict."""
     count = Count()
     for vote in votes:
-        count = count.add(said_by(vote), int(vote.seat_mask).bit_count(), claimed)
-    return judge(count, claimed, PARAMS.quorum(SEATS))
+        count = count.add(said_by(vote), int(vote.seat_mask).bit_count(), (receipt.tokens_hash, receipt.out_hash))
+    return judge(count, receipt.out_hash, PARAMS.quorum(SEATS))
 
 
 def the_client_sees_for_itself(village: Village, request: Request, claimed: Generated) -> None:

@@ -1,9 +1,10 @@
 """`python -m verifier --config FILE`: a watchtower, or a verifier that audits without voting. Wires the adapters.
 
 `committee` builds on `World` and adds votes; neither can run a model (design section 2).
+
+Exit codes: `bytewise.service.exit_codes`.
 """
 
-import argparse
 import os
 import sys
 import threading
@@ -16,7 +17,8 @@ from bytewise.protocol.errors import BytewiseError, ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG, run_ticks, stop_on_signals
+from bytewise.service.exit_codes import Parser, exit_of
+from bytewise.service.schedule import run_ticks, stop_on_signals
 from bytewise.service.settings import load_settings
 from bytewise.storage.archive import Archive, Audits
 from bytewise.storage.cursor import Cursor
@@ -24,6 +26,7 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.lane import Lane
+from bytewise.storage.lease_keeper import kept_lease
 from chain.access import open_chain
 from chain.book import read_network, verify_code
 from chain.documents import RegistryDocuments
@@ -66,8 +69,8 @@ class FollowingReader(DocketReader):
         record = super().epoch(epoch, block)
         if self.epoch_on_chain(epoch, block).version == 0:
             return record
-        final = self.client.head("finalized").number
-        if final < self.network.deploy_block:
+        final = self.final()
+        if final is None:
             return record
         meant = self.epoch_on_chain(epoch, final).commitments
         return as_dealt(record, meant) if meant else record
@@ -148,7 +151,6 @@ class World:
         if self.tips is not None:
             self.tips.close()
         self.worker.stop()
-        self.lane.release()
 
     def _tip_sender(self) -> TipSender | None:
         urls, certificate = self.settings.tip_urls, self.settings.tip_certificate_file
@@ -172,25 +174,26 @@ class World:
 
 
 def run(name: str, settings: NodeSettings, build: Callable[[World], Node], stop: threading.Event) -> int:
-    """Ticks until `stop`; returns the exit code."""
+    """Ticks until `stop`, alone with its account; returns the exit code. `LaneOwned` if another process runs for the account."""
     telemetry.configure(name)
     world = World(settings)
-    node = build(world)
-    telemetry.log("node.started", role=settings.role.value, account=world.signer.address)
+    with kept_lease(world.lane, stop):
+        node = build(world)
+        telemetry.log("node.started", role=settings.role.value, account=world.signer.address)
 
-    def tick() -> None:
-        node.tick()
-        if settings.ready_file is not None and node.ticks == 1:
-            settings.ready_file.write_text(world.signer.address)
+        def tick() -> None:
+            node.tick()
+            if settings.ready_file is not None and node.ticks == 1:
+                settings.ready_file.write_text(world.signer.address)
 
-    code = run_ticks(tick, settings.poll_s, stop, name=name)
-    world.close()
+        code = run_ticks(tick, settings.poll_s, stop, name=name)
+        world.close()
     return code
 
 
 def main() -> int:
     """Runs the role that the settings name."""
-    parser = argparse.ArgumentParser(prog="python -m verifier", description=__doc__)
+    parser = Parser(prog="python -m verifier", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     settings = load_settings(NodeSettings, parser.parse_args().config)
     return run(settings.role.value, settings, _build, stop_on_signals())
@@ -208,4 +211,4 @@ if __name__ == "__main__":
         sys.exit(main())
     except BytewiseError as failure:
         telemetry.log_error("start.failed", failure)
-        sys.exit(EXIT_BUG)
+        sys.exit(exit_of(failure))

@@ -6,7 +6,7 @@ Doubt never accuses: only a judged difference of a complete record becomes MISMA
 import enum
 from typing import NamedTuple
 
-from bytewise.protocol.digests import out_hash
+from bytewise.protocol.compare import differing_fields
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.messages import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
 from bytewise.protocol.preflight import Preflight
@@ -36,7 +36,7 @@ def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: s
     """The cause of a result. A difference was already reproduced by a second backend inside the enclave."""
     match Outcome(job.outcome):
         case Outcome.EXECUTED:
-            if out_hash(job.tokens_hash, job.trace_root) == receipt.out_hash:
+            if not differing_fields(receipt, job.tokens_hash, job.trace_root):
                 return Cause.NOTHING
             return Cause.RECORD if checklist.too_thin_for(profile) else Cause.OPERATOR
         case Outcome.INVALID:

@@ -24,6 +24,7 @@ from bytewise.storage.journal import Journal
 from kms.chain_view import BEACON_DELAY_BLOCKS
 from verifier.audit import Cause, conclude
 from verifier.bounties import FAILED, Bounties
+from verifier.presence import EnclaveAway
 from verifier.records import Live, Records
 from verifier.tickets import audit_right, run_job
 from verifier.tips import Tip
@@ -73,16 +74,21 @@ class Auditor:
         return decide_auditor(docket, self._bounties.duties(docket), running, self._margin_s)
 
     def start(self, action: RunAudit, docket: Docket) -> None:
-        """Queues the enclave job of one audit; `Unavailable` while something that it needs is missing."""
+        """Queues the enclave job of one audit unless the enclave is away; `Unavailable` while something it needs is missing."""
         self._not_before[action.receipt_id] = docket.timestamp + RETRY_PAUSE_S
+        if self._worker.away():
+            return
         case = self._records.case(action.receipt_id, docket)
         right = audit_right(action.receipt_id, docket.clock + self._ticket_ttl_s)
         job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
         self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
 
     def finish(self, finished: Finished, docket: Docket) -> None:
-        """Signs the result of a job, or counts a failure."""
+        """Signs the result of a job, or counts a failure; where there was no enclave nothing was tried."""
         receipt_id = finished.key[1]
+        if isinstance(finished.outcome, EnclaveAway):
+            self._not_before[receipt_id] = docket.timestamp + RETRY_PAUSE_S
+            return
         outcome = finished.outcome
         unclear = not isinstance(outcome, JobResult) or outcome.outcome == Outcome.NO_KEY.value
         self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1

@@ -85,10 +85,13 @@ class Bounties:
         for row in agreed:
             if row.receipt_id in in_court and docket.clock > row.deadline:
                 self._audits.extend(row.receipt_id, docket.clock)
-        free = [row for row in agreed if row.receipt_id not in in_court]
-        doubts = [row for row in free if row.result is not None and row.result.result == AuditOutcome.MISMATCH.value]
+        sure: list[Audit] = []
+        doubts: list[Audit] = []
+        for row in (each for each in agreed if each.receipt_id not in in_court):
+            is_doubt = row.result is not None and row.result.result == AuditOutcome.MISMATCH.value
+            (doubts if is_doubt else sure).append(row)
         # Each kind has its places: what no dispute ever bears out must not keep what is sure from being paid.
-        return [row for row in free if row not in doubts][:CLAIMS_AT_ONCE] + doubts[:CLAIMS_AT_ONCE]
+        return sure[:CLAIMS_AT_ONCE] + doubts[:CLAIMS_AT_ONCE]
 
     def _duty(self, row: Audit, docket: Docket) -> AuditDuty | None:
         live = self._records.find(row.receipt_id)

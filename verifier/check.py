@@ -20,12 +20,13 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.receipt import (
     BatchHeader,
+    ClientMode,
     EmptyLeaf,
     Mode,
     ReceiptList,
     SignedLeaf,
     SignedReceipt,
-    batch_leaves,
+    plain_enclave_key,
     receipt_id,
     verify_entry,
     verify_list,
@@ -60,17 +61,12 @@ def verify_batch(
     """
     if len(data) > header.count * MAX_ENTRY_BYTES:
         raise ListMismatch(header.batch_id, "size")
-    listed = decode(ReceiptList, data)
-    identifiers = verify_list(anchor, header, listed)
+    members = verify_list(anchor, header, decode(ReceiptList, data))
     if header.key_epoch not in epochs:
         raise UnknownKeyEpoch(header.key_epoch)
     if environment.digest != header.environment:
         raise UnknownEnvironment("environment", environment.digest.hex(), header.environment.hex())
-    leaves = batch_leaves(anchor, listed.entries)
-    return tuple(
-        CheckedReceipt(identifier, entry, merkle.batch_proof(leaves, i), _fault(header, identifier, entry, environment))
-        for i, (identifier, entry) in enumerate(zip(identifiers, listed.entries, strict=True))
-    )
+    return tuple(CheckedReceipt(*each, _fault(header, each.receipt_id, each.signed, environment)) for each in members)
 
 
 def verify_leaves(
@@ -83,7 +79,8 @@ def verify_leaves(
     """
     identifiers = [receipt_id(anchor, each.record) for each in leaves]
     nodes = [merkle.batch_leaf(name, each.record.seq) for name, each in zip(identifiers, leaves, strict=True)]
-    if not nodes or merkle.batch_root(nodes) != header.root:
+    tree = merkle.batch_tree(nodes) if nodes else None
+    if tree is None or tree.root != header.root:
         raise TryAgain("chain", f"the answer for the list of batch {header.batch_id} has another root")
     locators, found = _locators(data), []
     for place, (identifier, leaf) in enumerate(zip(identifiers, leaves, strict=True)):
@@ -95,7 +92,7 @@ def verify_leaves(
             fault = _fault(header, identifier, entry, environment)
         except Fault as error:
             fault = error
-        found.append(CheckedReceipt(identifier, entry, merkle.batch_proof(nodes, place), fault))
+        found.append(CheckedReceipt(identifier, entry, tree.proofs[place], fault))
     return tuple(found)
 
 
@@ -116,7 +113,11 @@ def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, enviro
         return MalformedValue("locator", entry.locator[:60])
     if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
         return MalformedValue("receipt", "a zero digest")
-    if receipt.mode != Mode.PLAIN.value:
+    if receipt.issued_at > receipt.anchor_by:
+        return MalformedValue("issued_at", f"{receipt.issued_at} is after anchor_by, {receipt.anchor_by}")
+    if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
         # Mode tee needs a co-signature of the operator's enclave, which version 0 has no place for.
-        return MalformedValue("mode", str(receipt.mode))
+        return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
+    if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
+        return MalformedValue("client mode", str(receipt.client_mode))
     return None

@@ -18,6 +18,7 @@ from bytewise.service import telemetry
 from verifier.act import Performer
 from verifier.auditor import Auditor
 from verifier.pages import DocketPages
+from verifier.presence import EnclaveAway
 from verifier.records import Records
 from verifier.worker import Finished, JobKey, Worker
 
@@ -151,7 +152,8 @@ class Node:
         """Hands a part the results of its jobs, each until the part has taken it; whether it has taken all."""
         whole = True
         for finished in [each for each in self._finished if each.key[0] == kind]:
-            telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
+            if not isinstance(finished.outcome, EnclaveAway):
+                telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
             if part is None or self._apart(f"{kind} result", functools.partial(part.finish, finished, docket)):
                 self._finished.remove(finished)
             else:

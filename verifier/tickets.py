@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 from bytewise.ports import EnclaveJobs
 from bytewise.protocol.environment import Environment
+from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, RunJob
 from bytewise.protocol.messages import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.signing import Domain, Signer, typed_digest
 from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest
+from verifier.presence import EnclaveAway
 
 
 class Case(NamedTuple):
@@ -45,8 +47,14 @@ def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_a
 
 
 def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: Case, right: Right) -> JobResult:
-    """Has the enclave judge a receipt: asks for a transport key, signs the ticket for it, sends the job."""
-    prepared = enclave.prepare(case.receipt_id)
+    """Has the enclave judge a receipt: asks for a transport key, signs the ticket for it, sends the job.
+
+    `EnclaveAway` if there is no enclave that takes a job; whatever else is raised comes of the job itself.
+    """
+    try:
+        prepared = enclave.prepare(case.receipt_id)
+    except TryAgain as error:
+        raise EnclaveAway(*error.values) from None
     ticket = Ticket(
         kind=U8(right.kind), subject=right.subject, round=U16(right.round), receipt_id=case.receipt_id,
         voter=signer.address, transport_key_hash=transport_key_hash(prepared.transport_key), instance=prepared.instance,

@@ -1,6 +1,7 @@
 """One thread that runs enclave jobs, votes before audits, so that the tick never waits for one (design section 2).
 
-Each job is known by a key; a key that waits or runs is not taken again, and its result is collected once.
+Each job is known by a key; a key that waits or runs is not taken again, and its result is collected once. While the enclave is
+away one job at a time is taken, to see whether it is back (`verifier.presence`).
 """
 
 import heapq
@@ -12,6 +13,8 @@ from bytewise.protocol.errors import Bug, BytewiseError
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
+from verifier.presence import EnclaveAway, Presence
 
 VOTE, AUDIT = 0, 1
 """Priorities: lower runs first."""
@@ -33,7 +36,8 @@ class Finished(NamedTuple):
 class Worker:
     """A queue and its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
+        self._presence = Presence(monotonic)
         self._condition = threading.Condition()
         self._waiting: list[tuple[int, int, JobKey]] = []
         self._jobs: dict[JobKey, Callable[[], JobResult]] = {}
@@ -48,6 +52,11 @@ class Worker:
         """Keys that wait, run, or have a result that nobody collected."""
         with self._condition:
             return frozenset(self._jobs)
+
+    def away(self) -> bool:
+        """Whether a job would find no enclave: the last one found none, and it is too early to ask again, or another one asks."""
+        with self._condition:
+            return self._presence.down and (self._presence.pausing or bool(self._jobs))
 
     def submit(self, priority: int, key: JobKey, job: Callable[[], JobResult]) -> None:
         """Queues a job unless its key is busy."""
@@ -93,11 +102,19 @@ class Worker:
                 self._finished.append(Finished(key, outcome))
 
     def _run(self, job: Callable[[], JobResult]) -> JobResult | BytewiseError | None:
+        if self._presence.pausing:
+            return EnclaveAway("enclave", "took no job a moment ago")  # this one waited behind the one that found out
         try:
-            return job()
+            result = job()
+            self._presence.found()
+            return result
         except Bug as bug:
             self._break(bug)
+        except EnclaveAway as error:
+            self._presence.lost(error)
+            return error
         except BytewiseError as error:
+            self._presence.found()
             telemetry.log_error("job.failed", error)
             return error
         except Exception as error:  # noqa: BLE001  top of the thread: the next tick raises it and ends the process

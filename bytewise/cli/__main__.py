@@ -68,7 +68,10 @@ def decline(
     config: ConfigOption,
     dispute: Annotated[str, typer.Argument(metavar="DISPUTE", help="Dispute id, 0x-hex.")],
 ) -> None:
-    """Stay away from one dispute, at the known penalty. A vote that was committed is still revealed."""
+    """Stay away from one dispute, at the known penalty. A vote that was committed is still revealed.
+
+    Exit codes: 0 remembered, also of a dispute that is not known yet, 6 the dispute or the duty is over, 64 asked wrongly.
+    """
     from committee.__main__ import decline as decline_duty
 
     raise typer.Exit(decline_duty(_member(config), dispute))
@@ -76,7 +79,7 @@ def decline(
 
 @protect.command("export")
 def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
-    """Write every vote of a stopped member to a new file that only you can read."""
+    """Write every vote of a stopped member to a new file that only you can read. If it moves, never start the old one again."""
     from committee.__main__ import export_votes as export
 
     print(f"{export(_member(config), out)} votes written to {out}")

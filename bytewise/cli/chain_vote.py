@@ -107,6 +107,8 @@ def proposals(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, 
     if output is Output.JSON:
         print(json.dumps(listed, indent=2))
         return
+    if not listed:
+        print(f"no proposals up to block {head}")
     for shown in listed:
         for name, value in shown.items():
             print(printable(f"{name}: {'; '.join(value) if isinstance(value, list) else value}"))

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from bytewise.cli.bounded_store import BoundedStore
 from bytewise.da.client import DaClient
 from bytewise.protocol.errors import ConfigurationError, Fault, MalformedValue
 from bytewise.protocol.network import Network
@@ -16,6 +17,7 @@ from chain.access import Chain, open_chain
 from chain.book import read_network, verify_code
 from chain.documents import RegistryDocuments
 from chain.history import CourtHistory
+from chain.read_ahead import ReadAheadClient
 from chain.reader import DocketReader
 
 TIMEOUT_S = 20.0
@@ -46,7 +48,7 @@ class Connection(NamedTuple):
     reader: DocketReader
     history: CourtHistory
     documents: RegistryDocuments
-    da: DaClient
+    da: BoundedStore
 
 
 @contextmanager
@@ -56,13 +58,19 @@ def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Con
     chain = chain_of(rpc, network.chain_id)
     reader = DocketReader(chain, verify_code(chain, network))
     with DaClient(tuple(da), TIMEOUT_S) as client:
-        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), client)
+        yield Connection(network, reader, CourtHistory(reader), RegistryDocuments(reader), BoundedStore(client.get))
 
 
 def chain_of(rpc: list[str], chain_id: int) -> Chain:
     """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for one that is named twice."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S)
+
+
+def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
+    """The same for reads of numbered blocks that are fetched many at a time (`chain.read_ahead`)."""
+    urls, quorum = rpc_endpoints("", tuple(rpc), 0)
+    return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)
 
 
 def address_book(file: Path) -> Network:
@@ -75,7 +83,12 @@ def address_book(file: Path) -> Network:
 
 def receipt_argument(text: str) -> Digest:
     """The receipt id that a user typed; `ConfigurationError` if it is none."""
+    return digest_argument("RECEIPT_ID", text)
+
+
+def digest_argument(name: str, text: str) -> Digest:
+    """The digest that a user typed as an argument of this name; `ConfigurationError` if it is none."""
     try:
         return digest(unhex(text.lower()))
     except MalformedValue:
-        raise ConfigurationError("RECEIPT_ID", "must be 0x and 64 hex digits") from None
+        raise ConfigurationError(name, "must be 0x and 64 hex digits") from None

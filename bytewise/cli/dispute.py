@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from bytewise.cli.connect import digest_argument
 from bytewise.protocol.docket import Case
 from bytewise.protocol.errors import ConfigurationError, Fault
 from bytewise.protocol.messages import Verdict
-from bytewise.protocol.units import digest, unhex
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import Duties
@@ -47,7 +47,7 @@ def appeal(
     network, account = read_network(settings.network.file), load_signer(settings.keys.operator_file).address
     client = open_chain(*settings.network.endpoints, network.chain_id, settings.network.timeout_s)
     reader = DocketReader(client, verify_code(client, network))
-    head, name = reader.head(), digest(unhex(dispute))
+    head, name = reader.head(), digest_argument("DISPUTE", dispute)
     case = reader.case(name, head)
     if case is None:
         raise ConfigurationError("DISPUTE", f"there is no dispute {dispute} on this network")

@@ -12,6 +12,7 @@ from bytewise.protocol.errors import (
     LaneLost,
     LaneOwned,
     LaneStopped,
+    NoProgress,
     ProtectionMissing,
     SecondVote,
     SharesUnproven,
@@ -19,7 +20,9 @@ from bytewise.protocol.errors import (
     TooEarly,
     Unavailable,
     UnsupportedModel,
+    WrongPhase,
 )
+from bytewise.protocol.messages import CannotReason
 
 
 class Exit(enum.IntEnum):
@@ -38,7 +41,7 @@ class Exit(enum.IntEnum):
     UNAVAILABLE = 5
     """A service does not answer."""
     REFUSED = 6
-    """Refused for safety."""
+    """Refused: it would harm, or change nothing."""
     USAGE = 64
     """Asked wrongly: an option, a file, a setting."""
 
@@ -60,6 +63,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
             "Nothing was changed. Take the newest backup, epoch file or database that there is. Where only shares are stale, "
             "restore `--without-shares`, and have the others give the shard its share (`bytewise kms repair`).",
         )
+    if isinstance(error, NoProgress | WrongPhase):
+        return Exit.REFUSED, "Nothing was changed: what is asked for is over, or was done already."
     if isinstance(error, CeremonyRefused):
         return Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."
     if isinstance(error, ConfigurationError):
@@ -68,6 +73,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
         return Exit.USAGE, "The artifact was altered or is incomplete: fetch it again, or convert the checkpoint again."
     if isinstance(error, UnsupportedModel):
         return Exit.USAGE, "What is named cannot be computed exactly, or is missing or damaged; other models may convert."
+    if isinstance(error, CannotExecute) and CannotReason.MODEL_MISSING in error.values:
+        return Exit.USAGE, "Name the folder that `bytewise model convert` wrote."
     if isinstance(error, CannotExecute):
         return Exit.UNAVAILABLE, "Is the path of the artifact right, and is there memory for the model?"
     if isinstance(error, CeremonyFailed):

@@ -1,13 +1,13 @@
 """Finds a receipt by its id: batches of the chain, newest first, their lists from DA, each checked before it is believed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bytewise.cli.connect import Connection
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.keys import EpochState
-from bytewise.protocol.receipt import BatchHeader
+from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, verify_entry, verify_receipt
 from bytewise.protocol.units import Digest
 from verifier.check import CheckedReceipt, verify_batch
 
@@ -22,6 +22,9 @@ class Found(NamedTuple):
     checked: CheckedReceipt
     environment: Environment
     head: int
+    is_listed: bool = True
+    """Whether the batch's list has it. Otherwise a saved answer has it, and the batch is that of its number: nothing shows that
+    this batch has this receipt, and there is no proof."""
 
 
 class Search(NamedTuple):
@@ -30,10 +33,15 @@ class Search(NamedTuple):
     found: Found | None
     unread: tuple[Unavailable, ...]
     faulty: tuple[Fault, ...]
+    head: int
+    """Block at which the chain was read."""
 
 
-def find_receipt(connection: Connection, identifier: Digest, progress: Progress) -> Search:
-    """Looks through every anchored batch, newest first; stops at the receipt."""
+def find_receipt(connection: Connection, identifier: Digest, progress: Progress, saved: SignedReceipt | None = None) -> Search:
+    """Looks through every anchored batch, newest first; stops at the receipt.
+
+    Where lists cannot be read, `saved` takes the place of the listed receipt, if it has this id and a batch has its number.
+    """
     head = connection.reader.head()
     headers = connection.reader.batches(connection.network.deploy_block, head)
     unread: list[Unavailable] = []
@@ -48,8 +56,9 @@ def find_receipt(connection: Connection, identifier: Digest, progress: Progress)
             faulty.append(error)
         else:
             if found is not None:
-                return Search(found, tuple(unread), tuple(faulty))
-    return Search(None, tuple(unread), tuple(faulty))
+                return Search(found, tuple(unread), tuple(faulty), head)
+    found = _unlisted(connection, headers, identifier, saved, head) if unread and saved is not None else None
+    return Search(found, tuple(unread), tuple(faulty), head)
 
 
 def _in_batch(connection: Connection, header: BatchHeader, identifier: Digest, head: int) -> Found | None:
@@ -61,3 +70,22 @@ def _in_batch(connection: Connection, header: BatchHeader, identifier: Digest, h
         if checked.receipt_id == identifier:
             return Found(header, checked, environment, head)
     return None
+
+
+def _unlisted(
+    connection: Connection, headers: Sequence[BatchHeader], identifier: Digest, saved: SignedReceipt, head: int
+) -> Found | None:
+    receipt = saved.receipt
+    try:
+        if verify_receipt(connection.network.anchor_domain, saved) != identifier:
+            return None
+        header = next(each for each in headers if _has_number(each, receipt))
+        verify_entry(header, receipt, receipt.seq)
+        environment = connection.documents.environment(header.environment, head)
+    except (StopIteration, Fault):
+        return None
+    return Found(header, CheckedReceipt(identifier, saved, (), None), environment, head, is_listed=False)
+
+
+def _has_number(header: BatchHeader, receipt: Receipt) -> bool:
+    return header.operator == receipt.operator and header.first_seq <= receipt.seq < header.first_seq + header.count

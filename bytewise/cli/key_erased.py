@@ -74,8 +74,8 @@ def _is_enough(wanted: Wanted, counts: Mapping[int, Erasure]) -> bool:
     return len(counts) >= wanted.needed
 
 
-def _missing(wanted: Wanted, counts: Mapping[int, Erasure]) -> list[Address]:
-    return [each for index, each in enumerate(wanted.holders, start=1) if index not in counts]
+def _missing(wanted: Wanted, counts: Mapping[int, Erasure]) -> dict[int, Address]:
+    return {index: each for index, each in enumerate(wanted.holders, start=1) if index not in counts}
 
 
 def _read(file: Path) -> SignedErasure:
@@ -106,7 +106,7 @@ def _summed(wanted: Sequence[Wanted], counts: Sequence[Mapping[int, Erasure]]) -
         )
         line += f"for any {shares.threshold} of their shares open"
         if not _is_enough(shares, counted):
-            silent = (f"{shares.holders.index(each) + 1} {each}" for each in _missing(shares, counted))
+            silent = (f"{index} {each}" for index, each in _missing(shares, counted).items())
             line += f"; NOT out of reach: missing are shards {', '.join(silent)}"
         yield line
     what = f"the key of epoch {newest.epoch}" if newest.ended else f"the shares of epoch {newest.epoch} before those in force"
@@ -134,7 +134,7 @@ def _state(
                 "threshold": shares.threshold,
                 "needed": shares.needed,
                 "said": sorted(counted),
-                "missing": _missing(shares, counted),
+                "missing": list(_missing(shares, counted).values()),
                 "enough": _is_enough(shares, counted),
             }
             for shares, counted in zip(wanted, counts, strict=True)

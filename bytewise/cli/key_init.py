@@ -20,7 +20,7 @@ from bytewise.protocol.errors import ConfigurationError, MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address, address
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
-from chain.client import verify_url
+from chain.node import verify_url
 from kms import keyring
 from kms.files import KEY_BYTES, create, wipe
 from kms.sealing import IN_FOLDER, LIMIT_S, Sealing

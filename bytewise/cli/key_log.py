@@ -1,14 +1,24 @@
 """`bytewise kms log`: what the shards released, fetched and checked by anybody, trusting none of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
-from bytewise.cli.connect import NETWORK_FILE, NetworkOption, ReceiptArgument, address_book, chain_of, receipt_argument
+from bytewise.cli.connect import (
+    NETWORK_FILE,
+    NetworkOption,
+    ReceiptArgument,
+    address_book,
+    chain_of,
+    read_ahead_of,
+    receipt_argument,
+)
 from bytewise.cli.exits import Exit
-from bytewise.cli.key_log_look import Looked, court_of, judged, known_of, known_or_booked, look, worst
+from bytewise.cli.key_log_look import Court, Known, Looked, court_of, judged, known_of, known_or_booked, look, worst
 from bytewise.cli.key_log_table import Subject, print_found, print_progress, print_story
 from bytewise.cli.verify import Output, OutputOption
 from bytewise.protocol.errors import ConfigurationError
@@ -67,8 +77,7 @@ def verify(
         looked.append(look(book, known.history, each, LogCopy(logs, record.epoch, each.address)))
         tell(looked[-1])
     # Asked after the shards, so that the node, unless it is behind, has every block that a shard had.
-    court = court_of(known)
-    found = judged(looked, court, tell if rpc else _tell_nobody)
+    court, found = _judged(book, known, looked, rpc, tell if rpc else _tell_nobody)
     print_found(record, found, court.failure, output)
     others = sorted({each.record.epoch for each in book.epochs} - {record.epoch})
     if others and not epoch:
@@ -138,6 +147,27 @@ def _kept(book: Network, history: SharesHistory, epoch: int, logs: Path) -> Iter
     for shard in dict.fromkeys((*history.holders(), *strangers)):
         copy = LogCopy(logs, epoch, shard)
         yield Kept(shard, copy.read(book.epochs_domain)[0], copy.seen_at())
+
+
+def _judged(
+    book: Network, known: Known, looked: Sequence[Looked], rpc: list[str] | None, tell: Callable[[Looked], None]
+) -> tuple[Court, list[Looked]]:
+    """What the chain says of each log, with a bar of how many releases are read for: each takes up to a dozen reads."""
+    ahead, before = read_ahead_of(rpc, book.chain_id) if rpc else None, 0
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("judging releases", total=sum(len(each.kept.entries) for each in looked), visible=bool(rpc))
+
+        def count(done: int) -> None:
+            bars.update(task, completed=before + done)
+
+        def finish(each: Looked) -> None:
+            nonlocal before
+            before += len(each.kept.entries)
+            count(0)
+            tell(each)
+
+        court = court_of(known, ahead, count)
+        return court, judged(looked, court, finish)
 
 
 def _tell_nobody(_: Looked) -> None:

@@ -20,7 +20,7 @@ from chain.reader import DocketReader
 from kms.log_copy import LogCopy, client_of, pages_of
 from kms.log_holders import SharesHistory, history_in, out_of_force, place_of
 from kms.log_order import out_of_order
-from kms.log_rights import LATER, Judged, Seen, Unjudged, judge, judge_none
+from kms.log_rights import LATER, Judged, Seen, Unjudged, judge, judge_none, read_ahead
 from kms.log_story import Kept
 
 _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, Exit.OK)
@@ -139,8 +139,11 @@ def look(book: Network, history: SharesHistory, holder: Holder, copy: LogCopy) -
     return _looked(history, Kept(holder.address, entries, seen_at), broken, silent, unusable)
 
 
-def court_of(known: Known) -> Court:
-    """The newest block of the chain, read now; a court that judges nothing, and says why, if that fails."""
+def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], object] = lambda _: None) -> Court:
+    """The newest block of the chain, read now; a court that judges nothing, and says why, if that fails.
+
+    `ahead` is the same chain for reads that are fetched many at a time; `tell` is told how many entries of a log have theirs.
+    """
     if known.failure is not None:
         return _absent(known.failure)
     if (reader := known.reader) is None:
@@ -150,13 +153,21 @@ def court_of(known: Known) -> Court:
         seen = Seen(block, reader.docket(ZERO_ADDRESS, block).timestamp, SystemClock().now())
     except (Fault, Unavailable) as error:
         return _absent(error)
-    return Court(lambda entries: judge(entries, reader, seen))
+    if ahead is None:
+        return Court(lambda entries: judge(entries, reader, seen))
+    quick = DocketReader(ahead, reader.network)
+
+    def judged_ahead(entries: Sequence[SignedRelease]) -> Judged:
+        read_ahead(entries, quick, seen, tell)
+        return judge(entries, quick, seen)
+
+    return Court(judged_ahead)
 
 
 def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], object]) -> list[Looked]:
     """The same with what the chain says of each, in this order; the longest log is judged last, and each is told when it is.
 
-    Each release costs a dozen reads of the chain, and a shard can write as many as it likes.
+    Each release costs up to a dozen reads of the chain, and a shard can write as many as it likes.
     """
     found: dict[int, Looked] = {}
     for place in sorted(range(len(looked)), key=lambda place: len(looked[place].kept.entries)):

@@ -43,7 +43,7 @@ def collect(reader: DocketReader, ask: Ask) -> dict[str, Any]:
     """All key epochs of the address book at the newest block, as plain data; `wrong` and `silent` list what should not be."""
     block = reader.head()
     docket = reader.docket(ZERO_ADDRESS, block)
-    final = _final(reader)
+    final = reader.final()
     epochs = [
         _epoch(each, _chains(reader, each.record.epoch, block, final), docket.policy, ask) for each in reader.network.epochs
     ]
@@ -72,12 +72,6 @@ def show(state: Mapping[str, Any], console: Console) -> None:
         warn(console, epoch["assurance"])
     for line in state["wrong"]:
         console.print(plain(line, "red"), soft_wrap=True)
-
-
-def _final(reader: DocketReader) -> int | None:
-    """The newest final block, by which shards decide; None before it has the network."""
-    number = reader.client.head("finalized").number
-    return None if number < reader.network.deploy_block else number
 
 
 def _chains(reader: DocketReader, epoch: int, block: int, final: int | None) -> tuple[EpochOnChain, ...]:

@@ -69,6 +69,10 @@ def convert(
     calibration: Annotated[
         Path | None, typer.Option("--calibration", help="Text on which that error is measured; else tokens of a hash.")
     ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", min=1, max=131072, help="Most tokens of prompt and answer; else the checkpoint's own."),
+    ] = None,
 ) -> None:
     """Convert a checkpoint to an artifact and print its model id. The same checkpoint and options give the same id everywhere.
 
@@ -80,7 +84,8 @@ def convert(
 
     if equalise is Equalise.OFF and calibration is not None:
         raise ConfigurationError("--calibration", "nothing is measured with --equalise off")
-    options = Options(int(bits), None if head_bits is None else int(head_bits), equalise is Equalise.AUTO, calibration)
+    wide_head = None if head_bits is None else int(head_bits)
+    options = Options(int(bits), wide_head, equalise is Equalise.AUTO, calibration, context)
     with _progress("converting") as tell:
         model_id = convert_checkpoint(checkpoint, out, tell, options=options)
     print(hex0x(model_id))
@@ -108,8 +113,8 @@ def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) ->
 
     Who registers a model should ask this first: loading trusts the bound.
 
-    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 5 there is
-    no artifact.
+    Exit codes: 0 all bytes are those of the model id and prove its bound, 2 something differs (its name is printed), 64 there
+    is no artifact.
     """
     from bytewise.inference.artifact import load
     from bytewise.inference.proof import verify_bound

@@ -20,13 +20,16 @@ from bytewise.protocol.receipt import BatchHeader
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
 from chain.documents import RegistryDocuments
-from chain.history import Commitment, CourtHistory, Ending, Opening, SeatEnd
+from chain.history import CourtHistory, Ending, Opening, SeatEnd
 from chain.premises import PremiseHistory
 from chain.reader import DocketReader
 from chain.records import MoneyTotals
 
 STANDINGS = {1: "right", 2: "worked", 3: "neutral", 4: "absent", 5: "not revealed", 6: "wrong"}
 """`Standing` of a seat when its dispute is over."""
+
+_Seat = tuple[Digest, int, Address]
+"""Dispute, round and holder."""
 
 
 def collect(reader: DocketReader) -> dict[str, Any]:
@@ -87,10 +90,11 @@ def _receipts(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Receipts that the chain names: audited or disputed ones."""
     verdicts = {dispute.receipt_id: _verdict(dispute) for dispute in disputes}
-    named = dict.fromkeys([*(audit.receipt_id for audit in audits), *verdicts])
+    named: dict[Digest, dict[Address, str]] = {}
+    for audit in audits:
+        named.setdefault(audit.receipt_id, {})[audit.verifier] = AuditOutcome(audit.result).name.lower()
     found = []
-    for identifier in named:
-        auditors = {audit.verifier: AuditOutcome(audit.result).name.lower() for audit in audits if audit.receipt_id == identifier}
+    for identifier, auditors in (named | {each: named.get(each, {}) for each in verdicts}).items():
         results = Counter(auditors.values())
         verdict = verdicts.get(identifier)
         said = {outcome.name.lower(): results[outcome.name.lower()] for outcome in AuditOutcome}
@@ -112,20 +116,26 @@ def _disputes(
     first, block = reader.network.deploy_block, docket.number
     documents = RegistryDocuments(reader)
     policies = functools.cache(lambda digest: registered_policy(documents, digest, block))
+    ends: dict[_Seat, list[SeatEnd]] = {}
+    for each in history.seats(first, block):
+        ends.setdefault((each.dispute, each.round, each.voter), []).append(each)
     votes = _Votes(
-        history.commitments(first, block), history.openings(first, block), history.seats(first, block),
-        policies, reader.network, PremiseHistory(reader, block), labels,
+        Counter((each.dispute, each.round, each.voter) for each in history.commitments(first, block)),
+        {(each.vote.dispute, each.vote.round, each.vote.voter): each for each in reversed(history.openings(first, block))},
+        ends, policies, reader.network, PremiseHistory(reader, block), labels,
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
     return [_dispute(each, votes, money.get(each.id)) for each in docket.cases]
 
 
 class _Votes(NamedTuple):
-    """What the chain says of seats."""
+    """What the chain says of seats, by dispute, round and holder."""
 
-    commitments: Sequence[Commitment]
-    openings: Sequence[Opening]
-    ends: Sequence[SeatEnd]
+    commitments: Mapping[_Seat, int]
+    """How many."""
+    openings: Mapping[_Seat, Opening]
+    """The first."""
+    ends: Mapping[_Seat, Sequence[SeatEnd]]
     policies: Policies
     network: Network
     premises: PremiseHistory
@@ -159,8 +169,7 @@ def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]
 
 def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
     where = (case.id, case.round, member.voter)
-    opened = next((o for o in votes.openings if (o.vote.dispute, o.vote.round, o.vote.voter) == where), None)
-    ends = [each for each in votes.ends if (each.dispute, each.round, each.voter) == where]
+    opened, ends = votes.openings.get(where), votes.ends.get(where, ())
     quote = None if opened is None else votes.quote(case, opened)
     charged: Counter[str] = Counter()
     for each in ends:
@@ -169,7 +178,7 @@ def _member(case: Case, member: Seat, votes: _Votes) -> dict[str, Any]:
     return {
         "voter": member.voter,
         "seats": member.seat_mask.bit_count(),
-        "commitments": sum((c.dispute, c.round, c.voter) == where for c in votes.commitments),
+        "commitments": votes.commitments.get(where, 0),
         "revealed": any(member.group),
         "outcome": None if opened is None else Outcome(opened.vote.outcome).name,
         "out_hash": None if opened is None else hex0x(out_hash(opened.vote.tokens_hash, opened.vote.trace_root)),

@@ -13,6 +13,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
+def escaped(text: str) -> str:
+    """The text with its line ends, every other control character as its escape: `\\x1b`."""
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
+
+
 def plain(text: str, style: str = "") -> Text:
     """The same for a cell of a table or a line of a console, which takes none of it for markup."""
     return Text(printable(text), style=style)

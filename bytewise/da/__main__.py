@@ -1,6 +1,8 @@
-"""`python -m bytewise.da serve --config FILE`: the store as a process. SIGTERM ends it with exit code 0."""
+"""`python -m bytewise.da serve --config FILE`: the store as a process. SIGTERM ends it with exit code 0.
 
-import argparse
+Other exit codes: `bytewise.service.exit_codes`.
+"""
+
 import sys
 from pathlib import Path
 
@@ -8,8 +10,10 @@ import uvicorn
 
 from bytewise.da.settings import StoreSettings
 from bytewise.da.store import build_app
+from bytewise.protocol.errors import BytewiseError
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Parser, exit_of
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 
@@ -19,7 +23,7 @@ _DRAIN_S = 5
 
 def main() -> int:
     """Serves until SIGTERM; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bytewise.da", description=__doc__)
+    parser = Parser(prog="python -m bytewise.da", description=__doc__)
     parser.add_argument("command", choices=("serve",))
     parser.add_argument("--config", type=Path, required=True)
     settings = load_settings(StoreSettings, parser.parse_args().config)
@@ -38,4 +42,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except BytewiseError as failure:
+        telemetry.log_error("start.failed", failure)
+        sys.exit(exit_of(failure))

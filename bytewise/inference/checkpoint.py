@@ -5,6 +5,7 @@ config.json is read by transformers' own configuration classes, so that defaults
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from decimal import Decimal as PlainDecimal
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 from bytewise.inference.families import MOST_PARTS, Family, family_of, verify
 from bytewise.inference.generation import token_ids
 from bytewise.inference.manifest import Architecture
-from bytewise.protocol.errors import UnsupportedModel
+from bytewise.inference.matmul import MAX_KEYS
+from bytewise.protocol.errors import ConfigurationError, UnsupportedModel
 from bytewise.protocol.units import Decimal
 
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -24,6 +26,34 @@ OLDER_MEMBERS = {
     "partial_rotary_factor",
 }  # fmt: skip
 """Members of config.json that are no fields of a configuration class, but read by it or without meaning for the computation."""
+
+Inert = Callable[[Any, dict[str, Any]], bool]
+"""Whether a member with this value, in this config.json, changes nothing."""
+
+INERT_MEMBERS: dict[str, Inert] = {
+    "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers came to compute attention.
+    "transformers.js_config": lambda value, raw: True,  # For another library, in browsers.
+}
+"""Members that no configuration class knows and published checkpoints have all the same, of any family."""
+
+INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
+    "llama": {
+        # SmolLM2, from the framework that trained it.
+        "is_llama_config": lambda value, raw: value is True,
+        # Falcon3: gate and up under silu, by another name.
+        "activation": lambda value, raw: value == "swiglu" and raw.get("hidden_act", "silu") == "silu",
+    },
+    "qwen3_moe": {
+        # The layer from which on there would be windows, if there were any.
+        "max_window_layers": lambda value, raw: not raw.get("use_sliding_window"),
+        # What transformers saves num_experts as.
+        "num_local_experts": lambda value, raw: type(value) is int and raw.get("num_experts", value) == value,
+        # Qwen3-Coder: the norms of heads that the family has, the shared expert that it has not.
+        "use_qk_norm": lambda value, raw: value is True,
+        "shared_expert_intermediate_size": lambda value, raw: value == 0,
+    },
+}
+"""The same of one family."""
 
 ROPE_MEMBERS = {
     "default": set[str](),
@@ -62,12 +92,15 @@ class Checkpoint:
     """eos tokens, ascending."""
 
 
-def read(path: Path) -> Checkpoint:
-    """The checkpoint of a folder; `UnsupportedModel` names what the profile cannot run."""
+def read(path: Path, context: int | None = None) -> Checkpoint:
+    """The checkpoint of a folder; `UnsupportedModel` names what the profile cannot run.
+
+    `context` is the most tokens to run it with, `ConfigurationError` if it has fewer; None: all that it has.
+    """
     raw = _json(path / "config.json")
     family = family_of(str(raw.get("model_type")))
     config = _configuration(family, raw)
-    architecture = _architecture(family, config)
+    architecture = _architecture(family, config, _context(config, context))
     if not 2.0**-40 <= config.rms_norm_eps < 1:
         raise UnsupportedModel(f"rms_norm_eps {config.rms_norm_eps}: below 2^-40 results would depend on flush-to-zero")
     divisor = float(getattr(config, "query_pre_attn_scalar", architecture.head_width))
@@ -113,18 +146,36 @@ def _configuration(family: Family, raw: dict[str, Any]) -> Any:
     except (StrictDataclassError, AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         # What the library's validators raise; each means that the file is not what the class expects.
         raise UnsupportedModel(f"config.json: {' '.join(str(error).split())[:200]}") from None
-    known = {field.name for field in fields(config)} | OLDER_MEMBERS
-    # What is null or false is off; whatever else we do not know may change the computation.
-    unknown = sorted(name for name, value in raw.items() if name not in known and value is not None and value is not False)
-    if unknown:
-        raise UnsupportedModel(f"config.json: unknown member {unknown[0][:60]}")
+    _verify_members(family, raw, {field.name for field in fields(config)} | OLDER_MEMBERS)
     for name, value in (*family.required, ("is_encoder_decoder", False)):
         if getattr(config, name) != value:
             raise UnsupportedModel(f"config.json: {name} is {str(getattr(config, name))[:40]}, understood is {value}")
     return config
 
 
-def _architecture(family: Family, config: Any) -> Architecture:
+def _verify_members(family: Family, raw: dict[str, Any], known: set[str]) -> None:
+    # What is null or false is off; whatever else we do not know may change the computation.
+    inert = INERT_MEMBERS | INERT_MEMBERS_OF.get(family.name, {})
+    for name in sorted(name for name, value in raw.items() if name not in known and value is not None and value is not False):
+        if name not in inert:
+            raise UnsupportedModel(f"config.json: unknown member {name[:60]}")
+        if not inert[name](raw[name], raw):
+            raise UnsupportedModel(f"config.json: {name} is {str(raw[name])[:40]}, which may change the computation")
+
+
+def _context(config: Any, wanted: int | None) -> int:
+    longest: int = config.max_position_embeddings
+    if wanted is None:
+        if longest > MAX_KEYS:
+            hint = "`bytewise model convert --context N` makes a model of a shorter one"
+            raise UnsupportedModel(f"context of {longest} tokens: attention is exact up to {MAX_KEYS}; {hint}")
+        return longest
+    if not 1 <= wanted <= longest:
+        raise ConfigurationError("--context", f"{wanted} tokens, the checkpoint has 1 to {longest}")
+    return wanted
+
+
+def _architecture(family: Family, config: Any, context: int) -> Architecture:
     activation = str(getattr(config, family.activation_member))
     if activation not in ACTIVATIONS:
         raise UnsupportedModel(f"activation {activation[:40]}")
@@ -134,10 +185,10 @@ def _architecture(family: Family, config: Any) -> Architecture:
         family=family.name, layers=config.num_hidden_layers, width=config.hidden_size,
         intermediate=getattr(config, "moe_intermediate_size", config.intermediate_size), heads=heads,
         key_value_heads=config.num_key_value_heads, head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
-        vocabulary=config.vocab_size, max_context=config.max_position_embeddings, attention_bias=family.query_bias or biased,
+        vocabulary=config.vocab_size, max_context=context, attention_bias=family.query_bias or biased,
         output_bias=biased and not family.query_bias, mlp_bias=bool(getattr(config, "mlp_bias", False)),
         activation=ACTIVATIONS[activation], query_key_norm=family.query_key_norm, extra_norms=family.extra_norms,
-        windows=_windows(family, config), attention_softcap=_cap(config, "attn_logit_softcapping"),
+        windows=_windows(family, config, context), attention_softcap=_cap(config, "attn_logit_softcapping"),
         final_softcap=_cap(config, "final_logit_softcapping"), experts=experts,
         experts_per_token=config.num_experts_per_tok if family.router else 0,
     )  # fmt: skip
@@ -145,7 +196,7 @@ def _architecture(family: Family, config: Any) -> Architecture:
     return shape
 
 
-def _windows(family: Family, config: Any) -> tuple[int, ...]:
+def _windows(family: Family, config: Any, context: int) -> tuple[int, ...]:
     """Window of each layer, 0 for none; empty if no layer has one that a context can outgrow."""
     layers, window = config.num_hidden_layers, getattr(config, "sliding_window", None) or 0
     kinds = ["sliding_attention" if window else "full_attention"] * layers
@@ -156,7 +207,7 @@ def _windows(family: Family, config: Any) -> tuple[int, ...]:
             raise UnsupportedModel(f"layer_types: {str(kind)[:40]}, sliding_window {window}")
     if len(kinds) != layers or window < 0:
         raise UnsupportedModel(f"layer_types of {len(kinds)} layers, sliding_window {window}")
-    windows = tuple(window if kind == "sliding_attention" and window < config.max_position_embeddings else 0 for kind in kinds)
+    windows = tuple(window if kind == "sliding_attention" and window < context else 0 for kind in kinds)
     return windows if any(windows) else ()
 
 

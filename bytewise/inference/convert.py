@@ -52,6 +52,8 @@ class Options:
     """Whether channels are equalised where that makes the error smaller."""
     calibration: Path | None = None
     """Text on which that error is measured; None: tokens of a hash."""
+    context: int | None = None
+    """Most tokens of prompt and answer together; None: the checkpoint's own. Longer ones than 131,072 need it."""
 
 
 def convert(
@@ -65,7 +67,7 @@ def convert(
     options = options or Options(bits)
     # One thread: what is done to a block of rows is too short to be worth waking others for.
     with claimed(out) as partial, fixed(1), contextlib.ExitStack() as closing:
-        source = checkpoints.read(checkpoint)
+        source = checkpoints.read(checkpoint, options.context)
         reader = closing.enter_context(contextlib.closing(TensorReader(checkpoint)))
         small = {name: _file(checkpoint, name) for name in (TOKENIZER_FILE, TEMPLATE_FILE)}
         # Stop strings and schemas look at the bytes of tokens: a tokenizer that does not tell them is refused by its name.

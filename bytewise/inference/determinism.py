@@ -1,14 +1,19 @@
 """Process-wide switches in one file: set, verified, put back; and what is recorded of the place of computation (habit 46)."""
 
 import contextlib
+import functools
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from bytewise.inference.artifact import Artifact
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits, Version
 from bytewise.protocol.errors import NotExact
 from bytewise.protocol.units import ZERO_DIGEST, Digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LIBRARIES = ("llguidance", "safetensors", "tokenizers", "torch", "transformers")
 """Distributions that touch numbers or tokens, ascending."""
@@ -20,6 +25,18 @@ ENGINE_FLAGS = (
 
 MAX_REQUEST_BYTES = 1 << 20
 """Canonical Request; eight characters per token leave room for the largest context of small models."""
+
+
+SUMS = (
+    (0x3F800000, 0x33800000, 0x3F800000),  # 1 + 2^-24 is a tie, and 1 is even.
+    (-0x40800000, -0x4C800000, -0x40800000),  # The same below zero.
+    (0x3F800000, 0x33C00000, 0x3F800001),  # 1 + 1.5 · 2^-24 is nearer to 1 + 2^-23.
+    (0x00000001, 0x00000000, 0x00000001),  # The smallest subnormal is neither read nor written as zero.
+)
+"""Bits of float32 numbers, as int32, and of their sums: every other mode of rounding or of subnormals gives another one."""
+
+SHARE = 2**15
+"""Elements from which on the library gives a part of a sum to another thread (`at::internal::GRAIN_SIZE`)."""
 
 
 @contextlib.contextmanager
@@ -43,22 +60,42 @@ def fixed(threads: int) -> Iterator[None]:
 
 
 def verify_switches(threads: int) -> int:
-    """The thread count, if every switch is as the profile wants; otherwise `NotExact` names the first that is not."""
+    """The thread count, if every switch is as the profile wants; otherwise `NotExact` names the first that is not.
+
+    Rounding and subnormals are modes of each thread, which another library may have set: this thread is asked, and each helper
+    that the library multiplies with (docs/adr/189). Threads of the C engine set their own.
+    """
     import torch
 
-    tiny = torch.full((1,), 1.0e-40)
     found = {
         "thread count": torch.get_num_threads() == threads,
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "float32 matmul precision": torch.get_float32_matmul_precision() == "highest",
         "default dtype": torch.get_default_dtype() == torch.float32,
         "autocast": not torch.is_autocast_enabled("cpu"),
-        "denormals": bool((tiny * 1.0 > 0).all()),
+        "rounding and denormals": _floats_are_plain(threads),
     }
     for name, right in found.items():
         if not right:
             raise NotExact(f"switch {name}")
     return threads
+
+
+def _floats_are_plain(threads: int) -> bool:
+    import torch
+
+    left, right, sums = _sums(1 if threads == 1 else threads * SHARE // len(SUMS))
+    # As bits: where subnormals are read as zeros, they are equal to zero.
+    return torch.equal((left + right).view(torch.int32), sums)
+
+
+@functools.lru_cache(maxsize=2)
+def _sums(times: int) -> "tuple[Tensor, Tensor, Tensor]":
+    import torch
+
+    # Written as integers: a float that is converted would be rounded here.
+    left, right, sums = (torch.tensor(column, dtype=torch.int32).repeat(times) for column in zip(*SUMS, strict=True))
+    return left.view(torch.float32), right.view(torch.float32), sums
 
 
 def environment(

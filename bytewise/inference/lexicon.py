@@ -41,7 +41,7 @@ class Lexicon:
 
     def write(self, token_ids: Iterable[int]) -> bytes:
         """Bytes of an answer; control tokens, and ids that the tokenizer has not, write nothing."""
-        return b"".join(map(self.pieces.__getitem__, token_ids))
+        return b"".join(self.pieces[token] for token in token_ids if token < self.vocabulary)
 
     def text(self, raw: bytes) -> str:
         """Text of an answer's bytes, what is no UTF-8 replaced, without the space that some tokenizers put before it."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bytewise.inference.artifact import Artifact
 from bytewise.inference.bound import Bounds, LayerReach, Reach
+from bytewise.inference.determinism import fixed
 from bytewise.inference.families import linears, norms
 from bytewise.inference.weights import BLOCK, Rounded
 from bytewise.protocol.errors import ArtifactMismatch, UnsupportedModel
@@ -17,10 +18,12 @@ def verify_bound(artifact: Artifact) -> None:
     """`ArtifactMismatch` unless the manifest's bound is the one that the weights prove.
 
     Reads every weight, which takes longer than hashing it: loading trusts the bound, `bytewise model check` does not.
+    `NotExact` where floats are not those of the profile.
     """
     stated = artifact.manifest.bound
     try:
-        proven = bound_of(artifact)
+        with fixed(torch.get_num_threads()):
+            proven = bound_of(artifact)
     except UnsupportedModel as error:
         raise ArtifactMismatch(artifact.name, f"bound: {error}") from None
     if proven != stated:

@@ -63,6 +63,10 @@ class Tokenizer:
         """Text of an answer up to its first stop string: control tokens left out, bytes that are no UTF-8 replaced."""
         return self._lexicon.text(before_stop(self.written(token_ids), stop_strings))
 
+    def text_with_control(self, token_ids: Sequence[int]) -> str:
+        """Text of a prompt, control tokens by their names: they part its roles. Ids that the tokenizer has not write nothing."""
+        return str(self._tokens.decode(list(token_ids), skip_special_tokens=False))
+
     def written(self, token_ids: Sequence[int]) -> bytes:
         """Bytes that tokens write."""
         return self._lexicon.write(token_ids)

@@ -9,6 +9,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ArtifactMismatch, CannotExecute, Fault
+from bytewise.protocol.messages import CannotReason
 from bytewise.protocol.units import Digest
 
 AnyManifest = TypeVar("AnyManifest", bound=Described)
@@ -48,7 +49,7 @@ def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
     try:
         return decode(kind, (path / MANIFEST_FILE).read_bytes())
     except OSError as error:
-        raise CannotExecute(f"no artifact at {path.name}: {error.strerror}") from None
+        raise CannotExecute(f"no artifact at {path.name}: {error.strerror}", CannotReason.MODEL_MISSING) from None
     except Fault as error:
         raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
 

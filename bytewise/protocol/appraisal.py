@@ -5,11 +5,11 @@ cannot even be expressed. How a policy follows another is `bytewise.protocol.suc
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import LATER, encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.units import U64, U256, Blob, Digest
 
@@ -18,6 +18,9 @@ TEST_CHAIN_IDS = frozenset({1337, 31337, 11155111, 17000, 560048})
 
 SNP_TCB_BYTES = 8
 """Length of an SNP TCB version: one security number per byte."""
+
+MAX_OUT_OF_DATE_GRACE_S = 3 * 365 * 86_400
+"""Longest grace. The level below the newest is some one to two years old when Intel calls it out of date."""
 
 MAX_RULES = 32
 """Most rules, and most measurements, of one policy."""
@@ -39,7 +42,11 @@ class Role(enum.Enum):
 
 
 class TcbStatus(enum.Enum):
-    """What the vendor says about the version of a platform's trusted parts; values as Intel writes them."""
+    """What the vendor says about the version of a platform's trusted parts; values as Intel writes them.
+
+    The two of relaunch are no level's: a trust domain of TDX 1.5 was launched under what is out of date, and runs now under what
+    is not.
+    """
 
     UP_TO_DATE = "UpToDate"
     SW_HARDENING_NEEDED = "SWHardeningNeeded"
@@ -124,6 +131,9 @@ class PlatformRule:
     max_age_s: int
     """Oldest accepted collateral (`tdx`, `simulated`) or revocation list (`snp`), seconds since it was issued; 0, for `snp` only:
     no list is asked for."""
+    out_of_date_grace_s: int | None = field(default=None, metadata=LATER)
+    """`tdx`, `simulated`: how long what is out of date (the platform, its module or quoting enclave) is accepted if `statuses`
+    name it, seconds since the date of its TCB level (`tcbDate`); None, as in policies of before this member: not at all."""
 
     def __post_init__(self) -> None:
         problem = _rule_problem(self)
@@ -210,6 +220,10 @@ def entry_digest(entry: PlatformRule | TrustedMeasurement) -> Digest:
     return digests.labelled(Label.POLICY_ENTRY, type(entry).__name__.encode(), encode(entry))
 
 
+_OUT_OF_DATE = {TcbStatus.OUT_OF_DATE, TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED}
+"""Accepted only for as long as the rule's grace."""
+
+
 def _rule_problem(rule: PlatformRule) -> str:
     order = list(TcbStatus)
     places = [order.index(status) for status in rule.statuses]
@@ -217,6 +231,9 @@ def _rule_problem(rule: PlatformRule) -> str:
         return "no root, or statuses missing, repeated or out of order"
     if TcbStatus.REVOKED in rule.statuses:
         return "accepts a revoked platform"
+    grace_s = rule.out_of_date_grace_s
+    if grace_s is not None and not (1 <= grace_s <= MAX_OUT_OF_DATE_GRACE_S and _OUT_OF_DATE & set(rule.statuses)):
+        return f"out_of_date_grace_s is for statuses that are out of date, and 1 to {MAX_OUT_OF_DATE_GRACE_S}"
     if rule.type is EvidenceType.SNP:
         fits = rule.statuses == (TcbStatus.UP_TO_DATE,) and len(rule.min_tcb) == SNP_TCB_BYTES
         return "" if fits and not rule.min_evaluation and rule.max_age_s >= 0 else "snp has a minimal TCB, and no other levels"

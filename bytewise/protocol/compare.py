@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass
 
 from bytewise.protocol import digests, trace
+from bytewise.protocol.receipt import Receipt
 from bytewise.protocol.request import Output
 from bytewise.protocol.units import Decimal, Digest
 
@@ -71,3 +72,14 @@ class Verification:
     """None for a match."""
     verify_passes: int
     """Teacher-forced passes that it took on the primary backend: 1."""
+
+
+def differing_fields(receipt: Receipt, tokens_hash: Digest, trace_root: Digest) -> tuple[str, ...]:
+    """The receipt's fields that an honest re-execution determines and that are not what it gave; empty if it is equal.
+
+    `tokens_hash` and `trace_root` are the re-execution's. Both fields are compared, since an operator signs each by itself: true
+    rows under altered tokens keep `outHash`, and false rows under true tokens keep `tokensHash` (design section 9).
+    """
+    claimed = (("tokensHash", receipt.tokens_hash, tokens_hash),
+               ("outHash", receipt.out_hash, digests.out_hash(tokens_hash, trace_root)))  # fmt: skip
+    return tuple(name for name, signed, found in claimed if signed != found)

@@ -131,8 +131,17 @@ def derive(label: Label, secret: bytes, length: int = 32) -> bytes:
 
 
 def out_hash(tokens_hash: Digest, trace_root: Digest) -> Digest:
-    """What byte equality compares: keccak256(abi.encode(tokensHash, traceRoot)) (design section 4)."""
+    """Tokens and the computation that led to them: keccak256(abi.encode(tokensHash, traceRoot)) (design section 4)."""
     return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, trace_root))
+
+
+def is_equal(tokens_hash: Digest, claimed_out_hash: Digest, found_tokens_hash: Digest, found_trace_root: Digest) -> bool:
+    """Whether a re-execution is equal to the receipt: in `tokens_hash` and in `out_hash`, which its operator signs apart.
+
+    The first two are the receipt's, the other two were found. The true `out_hash` beside altered tokens is not equal
+    (design section 9). `compare.differing_fields` says which of the two differs.
+    """
+    return found_tokens_hash == tokens_hash and out_hash(found_tokens_hash, found_trace_root) == claimed_out_hash
 
 
 def keccak256_abi(kinds: tuple[str, ...], values: tuple[object, ...]) -> Digest:

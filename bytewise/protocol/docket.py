@@ -77,6 +77,8 @@ class Case:
     """Accused."""
     environment: Digest
     """Whose pool judges, and whose breaker may hold."""
+    claimed_tokens_hash: Digest
+    """tokens_hash of the receipt."""
     claimed_out_hash: Digest
     """out_hash of the receipt."""
     key_epoch: int

@@ -39,13 +39,15 @@ MAX_DEPTH = 32
 """Deepest nesting of lists and objects that is parsed; our deepest record has 6."""
 
 _MARKS = (b"{", b"[", b",", b"\\")
-_STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[][{}]', re.DOTALL)
+_BRACKET = re.compile(rb'(?:[^][{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))*+([][{}]|\Z)', re.DOTALL)
+"""The next bracket outside of strings, or the end: always matches, so that nothing is looked at twice."""
 
 
 def encode(record: object) -> bytes:
     """Canonical JSON of a record (dataclass) or of plain JSON data."""
-    value = to_json(record) if dataclasses.is_dataclass(record) and not isinstance(record, type) else record
-    return bytes(rfc8785.dumps(cast(Any, value)))
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return _canonical(to_json(record))
+    return bytes(rfc8785.dumps(cast(Any, record)))
 
 
 def decode(cls: type[T], data: bytes, max_marks: int = MAX_MARKS) -> T:
@@ -66,8 +68,8 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
         raise TooLarge(f"{marks} marks, at most {max_marks}")
     verify_depth(data)
     try:
-        value = json.loads(data, object_pairs_hook=_object, parse_float=_refuse, parse_constant=_refuse)
-        if rfc8785.dumps(value) != data:
+        value = json.loads(data, object_pairs_hook=_object, parse_int=_integer, parse_float=_refuse, parse_constant=_refuse)
+        if _canonical(value) != data:
             raise NotCanonical("re-encodes to other bytes")
     except (ValueError, RecursionError) as error:
         raise NotCanonical(_reason(error)) from None
@@ -83,8 +85,8 @@ def verify_depth(data: bytes) -> bytes:
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return data
     depth = 0
-    for match in _STRUCTURE.finditer(data):
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[0], 0)
+    for match in _BRACKET.finditer(data):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(match[1], 0)
         if depth > MAX_DEPTH:
             raise TooLarge(f"nested deeper than {MAX_DEPTH}")
     return data
@@ -136,6 +138,22 @@ def _later(cls: type) -> frozenset[str]:
     return _LATER[cls]
 
 
+def _canonical(value: Any) -> bytes:
+    """RFC 8785 of JSON data whose keys are strings and whose numbers are integers below 2^53.
+
+    Of ASCII alone the C encoder writes the same: it escapes the same characters, and the order of code points is that of UTF-16.
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.encode() if text.isascii() else bytes(rfc8785.dumps(value))
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if abs(value) > MAX_SAFE_INTEGER:
+        raise rfc8785.IntegerDomainError(value)
+    return value
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -177,6 +195,8 @@ def _write(kind: Any, value: Any, where: str) -> Any:
 
 
 def _read(kind: Any, value: Any, where: str) -> Any:
+    if kind in _TEXTS:
+        return _read_text(kind, _typed(str, value, where), where)
     if _optional(kind) is not None:
         return None if value is None else _read(_optional(kind), value, where)
     if typing.get_origin(kind) is tuple:
@@ -191,9 +211,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return _typed(bool, value, where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _member(kind, value, where)
-    if kind not in _TEXTS:
-        raise TypeError(f"{where}: no encoding for {kind}")  # a record class that we wrote wrongly: no rule of the protocol
-    return _read_text(kind, _typed(str, value, where), where)
+    raise TypeError(f"{where}: no encoding for {kind}")  # a record class that we wrote wrongly: no rule of the protocol
 
 
 def _read_text(kind: Any, text: str, where: str) -> Any:

@@ -6,18 +6,27 @@ one root a member has one commitment (`CommitTree.sol`). The trace tree is SHA-2
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from bytewise.protocol.digests import Label, keccak256, keccak256_abi, labelled
+from bytewise.protocol.digests import Label, keccak256, labelled
 from bytewise.protocol.errors import MalformedValue, MerkleProofMismatch
-from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Digest, bounded, digest
 
 COMMIT_DEPTH = 8
 """Levels of the tree of commitments: 256 places, and a round has 255 seats at most."""
 
 
+class BatchTree(NamedTuple):
+    """A batch tree with the proofs of all its leaves, hashed once."""
+
+    root: Digest
+    proofs: tuple[tuple[Digest, ...], ...]
+    """Of each leaf, in order: its siblings from the bottom up."""
+
+
 def batch_leaf(receipt_id: Digest, seq: int) -> Digest:
     """Leaf of a receipt (or empty leaf) in its batch: keccak256(keccak256(abi.encode(id, seq)))."""
-    return keccak256(keccak256_abi(("bytes32", "uint64"), (receipt_id, seq)))
+    return keccak256(keccak256(digest(receipt_id) + bounded(seq, 64).to_bytes(32)))
 
 
 def batch_root(leaves: Sequence[Digest]) -> Digest:
@@ -26,13 +35,14 @@ def batch_root(leaves: Sequence[Digest]) -> Digest:
 
 
 def batch_proof(leaves: Sequence[Digest], index: int) -> tuple[Digest, ...]:
-    """Siblings of leaf `index` from the bottom up."""
-    path: list[Digest] = []
-    for level in _levels(leaves)[:-1]:
-        if index ^ 1 < len(level):
-            path.append(level[index ^ 1])
-        index //= 2
-    return tuple(path)
+    """Siblings of leaf `index` from the bottom up. For the proofs of many leaves, `batch_tree` hashes once."""
+    return _path(_levels(leaves), index)
+
+
+def batch_tree(leaves: Sequence[Digest]) -> BatchTree:
+    """Root and all proofs, with one hash for each inner node; `MalformedValue` for an empty batch."""
+    levels = _levels(leaves)
+    return BatchTree(levels[-1][0], tuple(_path(levels, index) for index in range(len(leaves))))
 
 
 def verify_batch_proof(root: Digest, leaf: Digest, proof: Sequence[Digest]) -> Digest:
@@ -88,6 +98,15 @@ def _commit_levels(leaves: Mapping[int, Digest]) -> list[list[Digest]]:
         below = levels[-1]
         levels.append([keccak256(below[i] + below[i + 1]) for i in range(0, len(below), 2)])
     return levels
+
+
+def _path(levels: Sequence[Sequence[Digest]], index: int) -> tuple[Digest, ...]:
+    path: list[Digest] = []
+    for level in levels[:-1]:
+        if index ^ 1 < len(level):
+            path.append(level[index ^ 1])
+        index //= 2
+    return tuple(path)
 
 
 def _levels(leaves: Sequence[Digest]) -> list[list[Digest]]:

@@ -16,7 +16,7 @@ from bytewise.protocol.errors import (
     RequestHashMismatch,
     TokensHashMismatch,
 )
-from bytewise.protocol.receipt import Receipt
+from bytewise.protocol.receipt import ClientMode, Receipt
 from bytewise.protocol.request import Request
 from bytewise.protocol.seal import Payload, client_digest, unpad
 from bytewise.protocol.signing import verify_signature
@@ -36,7 +36,7 @@ def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, envir
         verify_signature("request", signed, payload.client_signature, request.client)
     except BadSignature:
         raise ClientSignatureBad(request.client, request.req_hash.hex()) from None
-    _verify_agreement(request, receipt)
+    _verify_agreement(request, receipt, environment)
     verify_limits(request, environment)
     if request.expiry < anchored_at:
         raise RequestExpired(request.expiry, anchored_at)
@@ -65,11 +65,15 @@ def _verify_hashes(payload: Payload, receipt: Receipt) -> None:
         raise TokensHashMismatch(output.tokens_hash.hex(), receipt.tokens_hash.hex())
 
 
-def _verify_agreement(request: Request, receipt: Receipt) -> None:
+def _verify_agreement(request: Request, receipt: Receipt, environment: Environment) -> None:
+    # A client that signs for itself gives a key for sealed replies, and a gateway none (design section 3).
+    mode = ClientMode.DELEGATED if request.reply_key is None else ClientMode.SIGNED
     for what, have, want in (
         ("model", request.model_id, receipt.model_id),
         ("environment", request.environment, receipt.environment),
         ("chain", request.chain_id, receipt.chain_id),
+        ("client mode", mode, receipt.client_mode),
+        ("architecture", environment.gpu_arch_id, receipt.gpu_arch),
     ):
         if have != want:
             raise RequestDiffers(what, have, want)

@@ -3,6 +3,7 @@
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.digests import Label
@@ -145,6 +146,14 @@ class BatchHeader:
     """Block of the post."""
 
 
+class BatchMember(NamedTuple):
+    """A receipt of a batch, its name, and its path to the root."""
+
+    receipt_id: Digest
+    signed: SignedReceipt
+    proof: tuple[Digest, ...]
+
+
 def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
     """EIP-712 digest under `ReceiptAnchor`: names the receipt everywhere."""
     return typed_digest(anchor, receipt)
@@ -177,8 +186,8 @@ def batch_leaves(anchor: Domain, entries: Sequence[SignedReceipt]) -> tuple[Dige
     return tuple(merkle.batch_leaf(receipt_id(anchor, e.receipt), e.receipt.seq) for e in entries)
 
 
-def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[Digest, ...]:
-    """Receipt ids of a list that fits its batch header in every respect; otherwise the named fault."""
+def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[BatchMember, ...]:
+    """The receipts of a list that fits its batch header in every respect; otherwise the named fault."""
     for what, have, want in (
         ("hash", listed.list_hash, header.list_hash),
         ("operator", listed.operator, header.operator),
@@ -191,10 +200,11 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
     for offset, entry in enumerate(listed.entries):
         verify_entry(header, entry.receipt, header.first_seq + offset)
         identifiers.append(verify_receipt(anchor, entry))
-    root = merkle.batch_root(batch_leaves(anchor, listed.entries))
+    leaves = [merkle.batch_leaf(name, entry.receipt.seq) for name, entry in zip(identifiers, listed.entries, strict=True)]
+    root, proofs = merkle.batch_tree(leaves)
     if root != header.root:
         raise RootMismatch(root.hex(), header.batch_id, header.root.hex())
-    return tuple(identifiers)
+    return tuple(BatchMember(*each) for each in zip(identifiers, listed.entries, proofs, strict=True))
 
 
 def verify_entry(header: BatchHeader, receipt: Receipt, expected_seq: int) -> Receipt:

@@ -142,7 +142,7 @@ class ClientSignatureBad(Defect):
 
 
 class RequestDiffers(Defect):
-    """A request field that differs from the receipt's."""
+    """A field of the request or of its environment that differs from the receipt's."""
 
     rule, template, code = "R-26", "request {0} is {1}, receipt says {2}", 7
 

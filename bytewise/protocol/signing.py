@@ -17,12 +17,13 @@ from eth_utils.exceptions import ValidationError
 
 from bytewise.protocol.encoding import field_types
 from bytewise.protocol.errors import BadSignature
-from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Digest, address
+from bytewise.protocol.units import U8, U16, U32, U64, U256, WIDTHS, Address, Blob, Digest, address, bounded, digest
 
 _SOLIDITY: Mapping[Any, str] = {
     Digest: "bytes32", Address: "address", U8: "uint8", U16: "uint16", U32: "uint32", U64: "uint64", U256: "uint256",
 }  # fmt: skip
-_TYPES: dict[type, tuple[bytes, tuple[str, ...]]] = {}
+_HEADS: dict[type, bytes] = {}
+"""EIP-712 typeHash of each record class."""
 _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 
 
@@ -95,16 +96,19 @@ def type_string(cls: type) -> str:
 
 def struct_hash(record: object) -> bytes:
     """EIP-712 hashStruct."""
-    head, kinds = _type(type(record))
-    return keccak(abi_encode(kinds, (head, *struct_values(record))))
+    cls = type(record)
+    if cls not in _HEADS:
+        _HEADS[cls] = keccak(type_string(cls).encode())
+    return keccak(_HEADS[cls] + b"".join(map(_word, field_types(cls).values(), struct_values(record))))
 
 
-def _type(cls: type) -> tuple[bytes, tuple[str, ...]]:
-    """EIP-712 typeHash of a record class, and the ABI types of what `struct_hash` hashes."""
-    if cls not in _TYPES:
-        kinds = (_SOLIDITY[kind] for kind in field_types(cls).values())
-        _TYPES[cls] = keccak(type_string(cls).encode()), ("bytes32", *kinds)
-    return _TYPES[cls]
+def _word(kind: Any, value: Any) -> bytes:
+    """`abi.encode` of a field: all types of a record fill one word. `MalformedValue` for a value outside its type."""
+    if kind is Digest:
+        return digest(value)
+    if kind is Address:
+        return bytes.fromhex(address(value)[2:]).rjust(32, b"\0")
+    return bounded(value, WIDTHS[kind]).to_bytes(32)
 
 
 def struct_values(record: object) -> tuple[Any, ...]:

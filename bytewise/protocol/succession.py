@@ -167,4 +167,5 @@ def narrower(rule: PlatformRule, other: PlatformRule) -> bool:
         and rule.cached_keys <= other.cached_keys
         and listed
         and (rule.max_age_s or math.inf) <= (other.max_age_s or math.inf)
+        and (rule.out_of_date_grace_s or 0) <= (other.out_of_date_grace_s or 0)
     )

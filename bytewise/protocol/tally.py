@@ -40,6 +40,11 @@ class RevealedVote:
         """All that a vote must share to be counted with it."""
         return (self.outcome, self.code, self.tokens_hash, self.trace_root, self.round_digest)
 
+    def is_equal(self, claimed_tokens_hash: Digest, claimed_out_hash: Digest) -> bool:
+        """Whether the voter computed what a receipt says, in both fields."""
+        executed = self.outcome == Outcome.EXECUTED
+        return executed and digests.is_equal(claimed_tokens_hash, claimed_out_hash, self.tokens_hash, self.trace_root)
+
     @property
     def out_hash(self) -> Digest:
         """What the voter computed; zero unless EXECUTED."""
@@ -65,7 +70,7 @@ class Tally:
     equal: int
     """Seats of the largest group that computed the claim."""
     fault: int
-    """Seats of the largest group for one other out_hash or one defect code."""
+    """Seats of the largest group for one other answer or one defect code."""
     unavailable: int
     """Seats that found no bytes."""
     revealed: int
@@ -77,11 +82,14 @@ def tally(
     tau_num: int,
     tau_den: int,
     votes: Sequence[RevealedVote],
+    claimed_tokens_hash: Digest,
     claimed_out_hash: Digest,
     paper_rule: bool = False,
 ) -> Tally:
     """The verdict of a round of `seats` seats, votes in the order in which their members were first drawn.
 
+    What is claimed are both fields of the receipt: a vote for the true out_hash of a receipt with other tokens is a vote for
+    another answer, and its out_hash replaces the claim, although it is the same.
     `paper_rule` is the paper's Algorithm 2, which slashes whenever equal votes stay below the quorum; it exists so that tests
     can show whom it harms (design section 12). `MalformedValue` for more votes than seats or a τ outside (1/2, 1].
     """
@@ -89,8 +97,9 @@ def tally(
     if revealed > seats or not tau_den < 2 * tau_num <= 2 * tau_den:
         raise MalformedValue("tally", f"{revealed} of {seats} seats, quorum {tau_num}/{tau_den}")
     quorum = -(-seats * tau_num // tau_den)
-    equal = _leading(v for v in votes if v.outcome == Outcome.EXECUTED and v.out_hash == claimed_out_hash)
-    fault = _leading(v for v in votes if _accuses(v, claimed_out_hash))
+    equals = [v for v in votes if v.is_equal(claimed_tokens_hash, claimed_out_hash)]
+    faults = [v for v in votes if v.outcome in (Outcome.EXECUTED, Outcome.INVALID) and v not in equals]
+    equal, fault = _leading(equals), _leading(faults)
     missing = [v for v in votes if v.outcome == Outcome.UNAVAILABLE]
     verdict, winning = _verdict(quorum, equal, fault, missing, paper_rule)
     return Tally(
@@ -120,10 +129,6 @@ def _verdict(
         # Bytes for some and not for others: withholding must never be cheaper than lying (design section 9).
         return Verdict.UNAVAILABLE, missing + fault
     return Verdict.NONE, []
-
-
-def _accuses(vote: RevealedVote, claimed_out_hash: Digest) -> bool:
-    return vote.outcome == Outcome.INVALID or (vote.outcome == Outcome.EXECUTED and vote.out_hash != claimed_out_hash)
 
 
 def _leading(votes: Iterable[RevealedVote]) -> list[RevealedVote]:

@@ -31,7 +31,7 @@ ZERO_DIGEST = Digest(bytes(32))
 ZERO_ADDRESS = Address("0x" + "0" * 40)
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
-_HEX = re.compile(r"0x([0-9a-f]{2})*")
+_HEX = re.compile(r"0x(?:[0-9a-f]{2})*+")
 _DECIMAL = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{0,30}[1-9])?")
 
 
@@ -74,8 +74,8 @@ def fraction(value: Decimal) -> Fraction:
 
 
 def bounded(value: int, bits: int) -> int:
-    """The integer, or `MalformedValue` outside 0 to 2^bits - 1."""
-    if not 0 <= value < 1 << bits:
+    """The integer, or `MalformedValue` outside 0 to 2^bits - 1; a truth value is none."""
+    if isinstance(value, bool) or not 0 <= value < 1 << bits:
         raise MalformedValue(f"uint{bits}", str(value)[:80])
     return value
 

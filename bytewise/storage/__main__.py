@@ -3,18 +3,16 @@
 Exit codes: 0 done, 64 a database cannot be opened or written; those named before it are done.
 """
 
-import argparse
 import sys
 
 from bytewise.protocol.errors import ConfigurationError
+from bytewise.service.exit_codes import EXIT_USAGE, Parser
 from bytewise.storage.migrate import migrate
-
-EXIT_USAGE = 64
 
 
 def main() -> int:
     """Migrates every named database; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bytewise.storage")
+    parser = Parser(prog="python -m bytewise.storage")
     verbs = parser.add_subparsers(required=True)
     verb = verbs.add_parser("migrate", help="bring databases to the newest revision")
     verb.add_argument("--url", action="append", required=True, help="database URL without a password; repeatable")

@@ -4,7 +4,7 @@ Taking the number, storing the signed receipt and storing the answer are one tra
 client that retries gets the receipt it has, never a second one (ADR 192).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +82,11 @@ class Books:
         with reading(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or 0
 
-    def answer_to(self, identifier: Digest) -> bytes | None:
-        """The answer that holds this receipt, if it is remembered."""
+    def answers_to(self, identifiers: Sequence[Digest]) -> Mapping[Digest, bytes]:
+        """The answers that hold these receipts, of those that are remembered. All answers are looked at, once."""
+        query = select(AnswerRow.receipt_id, AnswerRow.response).where(AnswerRow.receipt_id.in_(identifiers))
         with reading(self._engine) as connection:
-            query = select(AnswerRow.response).where(AnswerRow.receipt_id == identifier)
-            return connection.execute(query).scalar_one_or_none()
+            return {Digest(row.receipt_id): row.response for row in connection.execute(query)}
 
     def forget_answers(self, before: int) -> None:
         """Drops answers stored before that Unix second: they hold plaintext, and no client retries for ever."""
@@ -131,11 +131,11 @@ class Books:
                 raise StoreCorrupt("books", f"batch {first} was built with another header")
 
     def open_batch(self) -> BatchHeader | None:
-        """The batch that was built and is not known to be anchored; at most one, the oldest."""
-        query = select(OwnBatchRow.header).where(OwnBatchRow.state == BUILT).order_by(OwnBatchRow.first_seq).limit(1)
+        """The batch that was built and is not known to be anchored: the newest, for none is built before it is."""
+        query = select(OwnBatchRow.header, OwnBatchRow.state).order_by(OwnBatchRow.first_seq.desc()).limit(1)
         with reading(self._engine) as connection:
-            raw = connection.execute(query).scalar_one_or_none()
-        return None if raw is None else encoding.decode(BatchHeader, raw)
+            row = connection.execute(query).one_or_none()
+        return encoding.decode(BatchHeader, row.header) if row is not None and row.state == BUILT else None
 
     def list_data(self, first_seq: int) -> bytes | None:
         """The list bytes of a batch of ours."""

@@ -1,7 +1,8 @@
 """A nonce lane: exactly one process writes for a (chain, account), by a lease with a fencing token.
 
 A process that was paused past its lease may wake up and write: its fence is then no longer the lane's, and the write is refused
-with `LaneLost`. A process that stopped cleanly releases the lane; one that was killed holds it for `ttl_s` at most.
+with `LaneLost`; nor does it take the lane a second time. A process that stopped cleanly releases the lane; one that was killed
+holds it for `ttl_s` at most. `lease_keeper` holds it for as long as a process lives.
 """
 
 import os
@@ -17,7 +18,7 @@ from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.tables_core import LaneRow
 
 DEFAULT_TTL_S = 10
-"""Above several ticks of a busy process; short, because a killed process's successor waits for it."""
+"""Seconds. Far above the pauses of a busy machine; short, because a killed process's successor waits for it."""
 
 
 class Lane:
@@ -31,36 +32,48 @@ class Lane:
         self.chain_id = chain_id
         self.account = account
         self.owner = owner or f"{socket.gethostname()[:50]}:{os.getpid()}:{os.urandom(4).hex()}"
-        self._ttl_s = ttl_s
+        self.ttl_s = ttl_s
         self._fence = -1
 
     def acquire(self) -> int:
-        """Takes or renews the lease; returns the fencing token. `LaneOwned` while another process holds it."""
+        """Takes or renews the lease; returns the fencing token.
+
+        `LaneOwned` while another process holds it, `LaneLost` if we held it and another took it since: what we read before that
+        may be out of date, so nothing but a new start makes up for it.
+        """
+        if self._fence >= 0:
+            return self.renew()
         now = self.clock.now()
         with writing(self.engine) as connection:
             self._create(connection)
             row = self._locked(connection)
             assert row is not None, "created above"
-            ours = row.owner == self.owner and row.fence == self._fence
-            if not ours and row.owner and row.leased_until > now:
+            if row.owner and row.leased_until > now:
                 raise LaneOwned(self.account, row.owner)
-            fence = row.fence if ours else row.fence + 1
-            self._write(connection, owner=self.owner, fence=fence, leased_until=now + self._ttl_s)
-        self._fence = int(fence)
-        return self._fence
+            fence = int(row.fence) + 1
+            self._write(connection, owner=self.owner, fence=fence, leased_until=now + self.ttl_s)
+        self._fence = fence
+        return fence
+
+    def renew(self) -> int:
+        """Prolongs our lease, also one that ended if nobody took it; returns its fencing token. `LaneLost` if it is another's."""
+        with writing(self.engine) as connection:
+            fence = int(self.held_in(connection).fence)
+            self._write(connection, leased_until=self.clock.now() + self.ttl_s)
+        return fence
 
     def release(self) -> None:
         """Gives the lease back; no effect if it is not ours any more."""
         with writing(self.engine) as connection:
             row = self._locked(connection)
-            if row is not None and row.fence == self._fence:
+            if row is not None and (row.owner, row.fence) == (self.owner, self._fence):
                 self._write(connection, owner="", leased_until=0)
         self._fence = -1
 
     def held_in(self, connection: Connection) -> Row[Any]:
         """The locked lane row, if our fencing token is still the lane's; otherwise `LaneLost`."""
         row = self._locked(connection)
-        if row is None or row.fence != self._fence:
+        if row is None or (row.owner, row.fence) != (self.owner, self._fence):
             raise LaneLost(self.account, self._fence)
         return row
 

@@ -17,6 +17,7 @@ from bytewise.protocol.errors import Fault, ProtectionMissing, SecondVote, Store
 from bytewise.protocol.messages import Vote
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, unhex
 from bytewise.storage.engine import insert_if_absent, reading, writing
+from bytewise.storage.lane import Lane
 from bytewise.storage.tables_core import ProtectedVoteRow
 
 _FORMAT = "bytewise-protection-1"
@@ -30,11 +31,12 @@ class StoredVote(NamedTuple):
 
 
 class Protection:
-    """The protection table of one voter."""
+    """The protection table of one voter. With a lane only who holds its lease may add a vote; otherwise `LaneLost`."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, lane: Lane | None = None) -> None:
         self._engine = engine
         self._clock = clock
+        self._lane = lane
 
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
         """The vote that may be committed and revealed: this one, or the stored one that says the same; else `SecondVote`."""
@@ -81,6 +83,8 @@ class Protection:
         return len(stored)
 
     def _sign_in(self, connection: Connection, vote: Vote, quote: Blob) -> StoredVote:
+        if self._lane is not None:
+            self._lane.held_in(connection)
         said = _said(vote)
         insert_if_absent(
             connection, ProtectedVoteRow, dispute=vote.dispute, round=vote.round, voter=vote.voter, said=said,

@@ -9,6 +9,7 @@ from typing import Any
 
 import dcap_qvl
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from bytewise.protocol import digests
@@ -25,14 +26,19 @@ from bytewise.protocol.errors import (
 )
 from bytewise.protocol.evidence import Collateral
 from bytewise.protocol.units import Blob, Digest
-from bytewise.tee.certificates import read_certificate, read_chain, read_list
+from bytewise.tee.certificates import UNREADABLE, read_certificate, read_chain, read_list
 from bytewise.tee.claims import Claims
+from bytewise.tee.strict_json import read_object
 
 SIMULATED_MARK = b"SIMULATED TEE - NOT INTEL/AMD".ljust(48, b"\0")
 """MRCONFIGID of every simulated quote (fence 2)."""
 
 MAX_QUOTE_BYTES = 16 * 1024
 """Largest quote that is parsed; a real one has 5 KB."""
+
+TCB_INFO_VERSION = 3
+"""The one version of Intel's TCB info over trust domains that is understood. The library takes later ones, too, and reads of them
+what it knows of this one."""
 
 _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     # What the library says, in lower case, and which rule that is; the first that fits. What fits none is plainly refused.
@@ -43,6 +49,9 @@ _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     ("by policy", TcbRefused),
     ("eval data number", TcbRefused),
     ("no matching tcb level", TcbRefused),
+    ("current tdx tcb", TcbRefused),
+    ("module tcb level", TcbRefused),
+    ("below minimum required", TcbRefused),
     ("revoked", TcbRefused),
     ("unrecognized tcb status", TcbRefused),
     ("tcb too old", TcbRefused),
@@ -52,6 +61,10 @@ _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     ("decode", EvidenceMalformed),
     ("parse", EvidenceMalformed),
 )
+
+_BODIES = ("TD10", "TD15")
+"""Bodies that are judged, as the library names them. TDX 1.5 adds a second TCB, which the library judges, and a service domain,
+which it refuses. What the extended body adds (devices, service domains) nobody judges."""
 
 _MEASURED = (
     "td_attributes",
@@ -71,16 +84,49 @@ def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: 
     """What a genuine quote of a trust domain says at unix second `now`; else a named `EvidenceRefused`."""
     if len(quote) > MAX_QUOTE_BYTES:
         raise EvidenceTooLarge(f"quote of {len(quote)} bytes, at most {MAX_QUOTE_BYTES}")
+    tcb_info = read_object(collateral.tcb_info, "TCB info")
+    version = tcb_info.get("version")
+    if version != TCB_INFO_VERSION:
+        raise EvidenceRefused(f"TCB info of version {version!r:.20}, only {TCB_INFO_VERSION} is understood")
+    found = _verified(rule, quote, collateral, now)
+    claims = _claims(found)
+    _verify_authority(rule, quote, collateral, now)
+    # The library compares the platform's family with the TCB info, and not this.
+    provisioning = bytes(found["platform"]["pck"]["pce_id"]).hex()
+    if str(tcb_info["pceId"]).lower() != provisioning:
+        raise EvidenceRefused(f"TCB info is of another provisioning enclave (PCEID) than the platform's {provisioning}")
+    return claims
+
+
+def _verified(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> dict[str, Any]:
     try:
         claims = dcap_qvl.QuoteVerifier(bytes(rule.root)).verify_with_policy(
             bytes(quote), _collateral(rule, collateral), now, _policy(rule, now)
         )
     except (ValueError, OverflowError) as error:
-        refused = refusal(str(error))
+        said = str(error)
+        if "TCB too old" in said:
+            said += f": out_of_date_grace_s of the rule is {rule.out_of_date_grace_s or 0}"
+        refused = refusal(said)
         if isinstance(refused, UntrustedRoot):
             _explain_chain(rule, quote, collateral, now)
         raise refused from None
-    return _claims(json.loads(claims.to_json()))
+    found: dict[str, Any] = json.loads(claims.to_json())
+    return found
+
+
+def _verify_authority(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
+    # The library never looks at this certificate: it takes the one in the quote, which may be another one of the same key.
+    authority, chain = read_certificate(collateral.pck_ca), _chain(quote)
+    name = "the authority of platform keys"
+    try:
+        authority.verify_directly_issued_by(_root(rule))
+        chain[0].verify_directly_issued_by(authority)
+    except (InvalidSignature, TypeError, IndexError, *UNREADABLE):
+        raise UntrustedRoot(f"{name} is not the root's, or did not issue the platform's") from None
+    _verify_dates(name, authority, now)
+    if _lists(collateral.root_crl, authority.serial_number):
+        raise TcbRefused(f"{name} was revoked")
 
 
 def refusal(said: str) -> EvidenceRefused:
@@ -91,7 +137,8 @@ def refusal(said: str) -> EvidenceRefused:
 
 
 def _policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
-    policy = dcap_qvl.QuotePolicy.strict(now)
+    grace_s = rule.out_of_date_grace_s or 0
+    policy = dcap_qvl.QuotePolicy.strict(now).platform_grace_period(grace_s).qe_grace_period(grace_s)
     for status in rule.statuses:
         policy = policy.allow_status(status.value)
     return (
@@ -104,7 +151,7 @@ def _policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
 
 
 def _collateral(rule: PlatformRule, given: Collateral) -> dcap_qvl.QuoteCollateralV3:
-    root = _pem(rule.root)
+    root = _text_of(_root(rule))
     signer = _pem(given.tcb_signer) + root
     return dcap_qvl.QuoteCollateralV3(
         pck_crl_issuer_chain=_pem(given.pck_ca) + root, root_ca_crl=bytes(given.root_crl), pck_crl=bytes(given.pck_crl),
@@ -115,9 +162,9 @@ def _collateral(rule: PlatformRule, given: Collateral) -> dcap_qvl.QuoteCollater
 
 
 def _claims(found: dict[str, Any]) -> Claims:
-    report: dict[str, Any] = next(iter(found["report"].values()))
-    if "mr_td" not in report:
-        raise EvidenceRefused("quote of an SGX enclave, not of a trust domain")
+    report = _registers(found["report"])
+    # Of a trust domain that outlived its module the library names what it was launched under; what runs now counts as well.
+    levels = [found["tcb"]["advisory_ids"], (found["platform"]["current_tcb_level"] or {}).get("advisoryIDs", [])]
     registers = [bytes.fromhex(report[name]) for name in _MEASURED]
     simulated = bytes.fromhex(report["mr_config_id"]) == SIMULATED_MARK
     return Claims(
@@ -125,12 +172,23 @@ def _claims(found: dict[str, Any]) -> Claims:
         report_data=bytes.fromhex(report["report_data"]),
         platform_id=Blob(bytes(found["platform"]["pck"]["ppid"])),
         status=_status(found["tcb"]["status"]),
-        advisories=tuple(found["tcb"]["advisory_ids"]),
+        advisories=tuple(dict.fromkeys(each for level in levels for each in level)),
         evaluation=found["tcb"]["eval_data_number"],
         issued_at=max(found["latest_issue_date"], found["qe_iden_latest_issue_date"]),
         expires_at=min(found["earliest_expiration_date"], found["qe_iden_earliest_expiration_date"]),
         simulated=simulated,
     )
+
+
+def _registers(report: dict[str, Any]) -> dict[str, Any]:
+    # The library names the body, and nests what all of them have under what later ones add.
+    ((body, found),) = report.items()
+    if body == "SgxEnclave":
+        raise EvidenceRefused("quote of an SGX enclave, not of a trust domain")
+    if body not in _BODIES:
+        raise EvidenceRefused(f"quote with a body {body[:20]}, of which we do not read everything that it says")
+    inner: dict[str, Any] = found["base"] if body == "TD15" else found
+    return inner
 
 
 def td_measurement(**registers: bytes) -> Digest:
@@ -142,17 +200,21 @@ def td_measurement(**registers: bytes) -> Digest:
 def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
     # The library says of an expired or revoked chain no more than that it fails; which it was matters to whoever has to act.
     # Nothing here is verified, and nothing is accepted for it.
-    chain = _certificates(dcap_qvl.Quote.parse(bytes(quote)).cert_chain_pem_bytes() or b"")
-    others = [read_certificate(each) for each in (rule.root, collateral.pck_ca, collateral.tcb_signer)]
-    for each in (*chain, *others):
-        if now < each.not_valid_before_utc.timestamp():
-            raise EvidenceFromFuture(f"a certificate is valid from {each.not_valid_before_utc:%Y-%m-%d %H:%M:%S}")
-        if now >= each.not_valid_after_utc.timestamp():
-            raise EvidenceExpired(f"a certificate was valid until {each.not_valid_after_utc:%Y-%m-%d %H:%M:%S}")
+    chain = _chain(quote)
+    authority, signer = (read_certificate(each) for each in (collateral.pck_ca, collateral.tcb_signer))
+    for each in (*chain, _root(rule), authority, signer):
+        _verify_dates("a certificate", each, now)
     if chain and _lists(collateral.pck_crl, chain[0].serial_number):
         raise TcbRefused("the platform's key was revoked")
-    if _lists(collateral.root_crl, others[1].serial_number):
+    if _lists(collateral.root_crl, authority.serial_number):
         raise TcbRefused("the authority of platform keys was revoked")
+
+
+def _verify_dates(name: str, certificate: x509.Certificate, now: int) -> None:
+    if now < certificate.not_valid_before_utc.timestamp():
+        raise EvidenceFromFuture(f"{name} is valid from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S}")
+    if now >= certificate.not_valid_after_utc.timestamp():
+        raise EvidenceExpired(f"{name} was valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S}")
 
 
 def _lists(crl: bytes, serial: int) -> bool:
@@ -162,9 +224,9 @@ def _lists(crl: bytes, serial: int) -> bool:
         return False
 
 
-def _certificates(pem: bytes) -> list[x509.Certificate]:
+def _chain(quote: bytes) -> list[x509.Certificate]:
     try:
-        return read_chain(pem.rstrip(b"\0"))
+        return read_chain((dcap_qvl.Quote.parse(bytes(quote)).cert_chain_pem_bytes() or b"").rstrip(b"\0"))
     except EvidenceMalformed:
         return []
 
@@ -176,8 +238,19 @@ def _status(text: str) -> TcbStatus:
         raise TcbRefused(f"TCB status {text[:60]}, which we do not know") from None
 
 
+def _root(rule: PlatformRule) -> x509.Certificate:
+    try:
+        return read_certificate(rule.root)
+    except EvidenceMalformed:
+        raise UntrustedRoot("root of the rule does not parse") from None
+
+
 def _pem(der: bytes) -> str:
-    return read_certificate(der).public_bytes(Encoding.PEM).decode()
+    return _text_of(read_certificate(der))
+
+
+def _text_of(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
 
 
 def _text(data: bytes) -> str:

@@ -6,6 +6,7 @@ from cryptography.x509.oid import NameOID
 from bytewise.protocol.appraisal import AppraisalPolicy, PlatformRule
 from bytewise.protocol.errors import EvidenceRefused, UntrustedRoot
 from bytewise.protocol.evidence import MAX_SIMULATED_LIFETIME_S, PLATFORM_ID_BYTES, SIMULATED_ROOT_NAME
+from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.claims import Claims
 from bytewise.tee.roots import is_vendor_root
 
@@ -40,6 +41,6 @@ def verify_simulated(policy: AppraisalPolicy, rule: PlatformRule, claims: Claims
 def _is_simulated_root(der: bytes) -> bool:
     try:
         names = x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    except ValueError:
+    except UNREADABLE:
         return False
     return [name.value for name in names] == [SIMULATED_ROOT_NAME]

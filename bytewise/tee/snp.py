@@ -35,6 +35,8 @@ CLOCK_SKEW_S = 30
 """A list may be issued this far ahead of our clock."""
 _EXTENSION = "1.3.6.1.4.1.3704.1."
 _CHIP_ID = x509.ObjectIdentifier(_EXTENSION + "4")
+_OCTETS_OF_CHIP_ID = b"\x04\x40"
+"""Head of a chip id as a DER octet string, as newer certificates have it; older ones have the bare 64 bytes."""
 _PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
 _TCB_BYTES = {0: "3.1", 1: "3.2", 6: "3.3", 7: "3.8"}
 """Byte of a TCB version (boot loader, TEE, SNP, microcode) to the extension of a chip's certificate that repeats it."""
@@ -162,7 +164,7 @@ def _verify_chip(report: Report, vcek: x509.Certificate) -> None:
         raise EvidenceRefused("report is not signed with the key of its own chip")
     if not any(product in _value(vcek, _PRODUCT) for product in _PRODUCTS):
         raise EvidenceRefused("product with a layout that we do not know")
-    if _value(vcek, _CHIP_ID) != report.chip_id:
+    if _value(vcek, _CHIP_ID) not in (report.chip_id, _OCTETS_OF_CHIP_ID + report.chip_id):
         raise EvidenceRefused("certificate is of another chip")
     for place, name in _TCB_BYTES.items():
         # A DER INTEGER of one security number: tag, length, value, with a zero in front above 127.
@@ -206,5 +208,5 @@ def _list(der: bytes) -> x509.CertificateRevocationList:
 def _root_key(root: bytes) -> object:
     try:
         return serialization.load_der_public_key(root)
-    except ValueError:
+    except UNREADABLE:
         raise UntrustedRoot("root key does not parse") from None

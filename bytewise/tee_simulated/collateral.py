@@ -2,7 +2,8 @@
 
 import datetime
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bytewise.protocol.appraisal import TcbStatus
 from bytewise.protocol.evidence import Collateral
@@ -16,6 +17,8 @@ refuse_in_production()
 
 EVALUATION = 1
 """Number of the simulated TCB evaluation."""
+LEVEL_AGE_S = 30 * 86_400
+"""How long before it speaks the vendor dated the level of its platforms."""
 _ZEROS = {"mrsigner": "00" * 48, "attributes": "00" * 8, "attributesMask": "FF" * 8}
 
 
@@ -27,6 +30,13 @@ class Verdict:
     advisories: tuple[str, ...] = ()
     evaluation: int = EVALUATION
     revoked: tuple[int, ...] = ()
+    level_age_s: int = LEVEL_AGE_S
+    """Age of the platform's level and of its quoting enclave's, seconds."""
+    qe_status: TcbStatus = TcbStatus.UP_TO_DATE
+    tcb_info: Mapping[str, object] = field(default_factory=dict)
+    """Members of the TCB info that are otherwise."""
+    qe_identity: Mapping[str, object] = field(default_factory=dict)
+    """Members of the QE identity that are otherwise."""
 
 
 def collateral(
@@ -35,8 +45,9 @@ def collateral(
     """Collateral that was issued at `start` and is over at `end`."""
     said = verdict or Verdict()
     dates = {"issueDate": _text(start), "nextUpdate": _text(end), "tcbEvaluationDataNumber": said.evaluation}
-    tcb_info = _document(_tcb_info(said, dates, start))
-    identity = _document(_qe_identity(dates, start))
+    level = {"tcbDate": _text(start - datetime.timedelta(seconds=said.level_age_s))}
+    tcb_info = _document(_tcb_info(said, dates, level))
+    identity = _document(_qe_identity(said, dates, level))
     key = platform.tcb_signer.key
     return Collateral(
         pck_ca=der(platform.pck_ca.certificate), tcb_signer=der(platform.tcb_signer.certificate), root_crl=platform.root_crl,
@@ -46,26 +57,25 @@ def collateral(
     )  # fmt: skip
 
 
-def _tcb_info(said: Verdict, dates: dict[str, object], start: datetime.datetime) -> dict[str, object]:
+def _tcb_info(said: Verdict, dates: dict[str, object], dated: dict[str, str]) -> dict[str, object]:
     zeros = [{"svn": 0}] * 16
     level: dict[str, object] = {
-        "tcb": {"sgxtcbcomponents": zeros, "pcesvn": 0, "tdxtcbcomponents": zeros},
-        "tcbDate": _text(start), "tcbStatus": said.status.value,
+        "tcb": {"sgxtcbcomponents": zeros, "pcesvn": 0, "tdxtcbcomponents": zeros}, **dated, "tcbStatus": said.status.value,
     }  # fmt: skip
     if said.advisories:
         level["advisoryIDs"] = list(said.advisories)
     return {
         "id": "TDX", "version": 3, **dates, "fmspc": "00" * 6, "pceId": "0000", "tcbType": 0, "tdxModule": _ZEROS,
-        "tdxModuleIdentities": [], "tcbLevels": [level],
+        "tdxModuleIdentities": [], "tcbLevels": [level], **said.tcb_info,
     }  # fmt: skip
 
 
-def _qe_identity(dates: dict[str, object], start: datetime.datetime) -> dict[str, object]:
-    level = {"tcb": {"isvsvn": QE_VERSION}, "tcbDate": _text(start), "tcbStatus": "UpToDate"}
+def _qe_identity(said: Verdict, dates: dict[str, object], dated: dict[str, str]) -> dict[str, object]:
+    level = {"tcb": {"isvsvn": QE_VERSION}, **dated, "tcbStatus": said.qe_status.value}
     return {
         "id": "TD_QE", "version": 2, **dates, "miscselect": "00000000", "miscselectMask": "FFFFFFFF",
         "attributes": "11" + "00" * 15, "attributesMask": "FBFFFFFFFFFFFFFF" + "00" * 8, "mrsigner": QE_SIGNER.hex().upper(),
-        "isvprodid": QE_PRODUCT, "tcbLevels": [level],
+        "isvprodid": QE_PRODUCT, "tcbLevels": [level], **said.qe_identity,
     }  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""Bytes of a DCAP quote, version 4, over a trust domain (Intel TDX DCAP Quoting Library API, appendix 3), by simulated keys."""
+"""Bytes of a DCAP quote of a trust domain, version 4 or 5 (Intel TDX DCAP Quoting Library API, appendix 3), simulated."""
 
 import dataclasses
 import datetime
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -35,6 +36,9 @@ _PCK_OID = bytes.fromhex("2a864886f84d010d01")
 class TdBody:
     """What a trust domain's quote says, member by member in the order of its bytes; everything but these is zero."""
 
+    TYPE: ClassVar[int | None] = None
+    """Body type of a quote of version 5; None: a quote of version 4, which has one body and no type."""
+
     tee_tcb_svn: bytes = bytes(16)
     mr_seam: bytes = bytes(48)
     mr_signer_seam: bytes = bytes(48)
@@ -52,8 +56,19 @@ class TdBody:
     report_data: bytes = bytes(64)
 
     def encoded(self) -> bytes:
-        """584 bytes."""
+        """584 bytes, and what later bodies add."""
         return b"".join(getattr(self, each.name) for each in dataclasses.fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class TdBody15(TdBody):
+    """What a trust domain of TDX 1.5 says, in a quote of version 5: 648 bytes."""
+
+    TYPE: ClassVar[int | None] = 3
+
+    tee_tcb_svn2: bytes = bytes(16)
+    """What runs now, where `tee_tcb_svn` is what ran when the domain was launched."""
+    mr_service_td: bytes = bytes(48)
 
 
 def body_of(program: Digest, report_data: bytes = bytes(64)) -> TdBody:
@@ -70,10 +85,8 @@ def measurement_of(program: Digest) -> Digest:
 
 def signed_quote(body: TdBody, pck: Authority, pck_ca: x509.Certificate, attestation: ec.EllipticCurvePrivateKey) -> Blob:
     """A quote over the body by an attestation key that the platform's key vouches for."""
-    header = b"".join((
-        (4).to_bytes(2, "little"), (2).to_bytes(2, "little"), (0x81).to_bytes(4, "little"), bytes(4), INTEL_QE_VENDOR, bytes(20),
-    ))  # fmt: skip
-    signed = header + body.encoded()
+    signed = _header(4 if body.TYPE is None else 5)
+    signed += body.encoded() if body.TYPE is None else _sized(body.TYPE, body.encoded())
     public = attestation.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)[1:]
     report = _qe_report(digests.sha256(public + QE_AUTH_DATA))
     chain = pck.certificate.public_bytes(Encoding.PEM) + pck_ca.public_bytes(Encoding.PEM)
@@ -97,6 +110,11 @@ def raw_signature(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
     """ECDSA with SHA-256 as 64 bytes, r and s."""
     r, s = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
     return r.to_bytes(32) + s.to_bytes(32)
+
+
+def _header(version: int) -> bytes:
+    numbers = version.to_bytes(2, "little") + (2).to_bytes(2, "little") + (0x81).to_bytes(4, "little")
+    return numbers + bytes(4) + INTEL_QE_VENDOR + bytes(20)
 
 
 def _qe_report(key_hash: bytes) -> bytes:

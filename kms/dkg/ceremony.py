@@ -13,6 +13,7 @@ The scribe closes each phase; silence until then is silence. Rules of this file:
 - So is a word about another log than this one: its author may have been shown that, and is not named for it.
 - A message in the log whose content is a lie stays there as evidence and names its author; the author is out, the rest goes on.
 - Two different messages of one kind by one seat are a lie. The same twice is refused: it changes nothing.
+- No new key is made without a deal that was committed to: its dealer could choose between two keys by silence (docs/adr/195).
 - There is a result only if enough seats are left in every phase. Otherwise the ceremony failed, and what was before is in force.
 """
 

@@ -32,8 +32,23 @@ def _close_joining(state: Ceremony) -> Ceremony:
 
 
 def _close_dealing(state: Ceremony) -> Ceremony:
+    if state.plan.source is None:
+        _verify_opened(state)
     _need(state, "deals", len(state.polynomials), state.plan.fewest_dealers)
     return replace(state, phase=Phase.JUDGING)
+
+
+def _verify_opened(state: Ceremony) -> Ceremony:
+    """The ceremony, if every dealer of a new key that committed opened, or was found lying; else it ends, and names the silent.
+
+    Who deals last has seen the others' commitments, and who keeps the log sees all: a key without a deal that was committed to
+    would be the choice of one of them (ADR 195).
+    """
+    unopened = [seat for seat in _committed(state) if seat.index not in state.deals]
+    if unopened:
+        who = ", ".join(f"{seat.index} ({seat.address})" for seat in unopened)
+        raise CeremonyFailed(state.id.hex()[:16], f"committed and did not open, so that a new key could be chosen: dealer {who}")
+    return state
 
 
 def _close_judging(state: Ceremony) -> Ceremony:

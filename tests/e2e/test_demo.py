@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,10 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
 from tokenizers import Tokenizer
 
 from bytewise.cli.connect import Connection, connected, receipt_argument
+from bytewise.cli.demo.keeping import COMMANDS
 from bytewise.cli.demo.plan import OPERATORS, SHARDS, THRESHOLD, VERIFIERS
 from bytewise.cli.finding import find_receipt
 from bytewise.protocol.sortition import audit_is_drawn
@@ -55,6 +58,8 @@ class Run(NamedTuple):
     pids: dict[str, int]
     director: int
     canary: str
+    health: dict[str, int]
+    """What each operator says of itself when the story is over: HTTP status of `/health`."""
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +78,19 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         document = json.loads(report.read_text())
         folder = ROOT / document["folder"]
         canary = (folder / "client" / "canary.txt").read_text()
+        health = {name: _health(folder, document["endpoints"][f"operator {name}"], name) for name in OPERATORS}
         actors = [pid for name, pid in document["processes"].items() if name not in ANSWERING]
         with _still(actors):
-            yield Run(document, folder, document["processes"], process.pid, canary)
+            yield Run(document, folder, document["processes"], process.pid, canary, health)
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
     assert code == 0, log.read_text()
+
+
+def _health(folder: Path, url: str, operator: str) -> int:
+    trust = ssl.create_default_context(cafile=str(folder / operator / "tls.pem"))
+    return httpx2.get(f"{url.removesuffix('/v1')}/health", verify=trust, timeout=30).status_code
 
 
 @contextlib.contextmanager
@@ -96,10 +107,24 @@ def _still(pids: list[int]) -> Iterator[None]:
 
 def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
     assert demo.report["missing"] == []
+    assert json.loads((demo.folder / "demo-report.json").read_text()) == demo.report, "each run keeps its own"
     assert len(demo.report["facts"]) >= 24 and all(demo.report["facts"].values())
     assert demo.report["money"]["sums"] is True
     assert demo.report["peak_pss_mb"] < 6000
-    assert len(demo.report["disputes"]) == 4, "three frauds and the frivolous one: no other honest receipt is disputed"
+    assert len(demo.report["disputes"]) == 5, "four frauds and the frivolous one: no other honest receipt is disputed"
+
+
+def test_both_operators_take_requests_when_the_story_is_over(demo: Run) -> None:
+    assert demo.health == dict.fromkeys(OPERATORS, 200)
+
+
+def test_the_printed_commands_verify_what_a_client_kept(demo: Run) -> None:
+    answer = next(a for a in demo.report["answers"] if a["operator"] == "honest")
+    opening, verify = demo.folder / "client" / answer["opening"], COMMANDS[-1]
+    # As it is printed and pasted, but for the folder of this run, which another run's may have followed.
+    line = f"source {demo.folder}/env; RECEIPT_ID={answer['receipt_id']}; {verify.replace('answer.json', str(opening))}"
+    done = subprocess.run(["bash", "-euc", line], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "VERIFIED" in done.stdout, done.stdout + done.stderr
 
 
 def test_every_actors_journal_is_whole(demo: Run) -> None:

@@ -211,8 +211,12 @@ TALLY_CASES: tuple[tuple[str, int, tuple[tuple[int, object, int], ...]], ...] = 
     ("larger round", 31, ((21, OTHER, 0), (10, EQUAL, 0))),
     ("larger round, one short", 31, ((20, OTHER, 0), (11, EQUAL, 0))),
     ("smallest round", 3, ((1, EQUAL, 0), (1, EQUAL, 0))),
+    ("false tokens beside the true out_hash", 15, ((10, EQUAL, 0), (5, OTHER, 0))),
+    ("false tokens beside the true out_hash, one seat short", 15, ((9, EQUAL, 0), (1, PROOF, 0))),
 )
 """Label, seats, and (seats, what, code) of each vote; what is an outcome, or EXECUTED with the named result."""
+FALSE_TOKENS = "false tokens"
+"""How labels begin whose receipt names other tokens than its out_hash hashes."""
 
 
 def tally_vote(case: int, index: int, seats: int, what: object, code: int) -> RevealedVote:
@@ -232,10 +236,11 @@ def tally_file() -> dict[str, Any]:
     votes: list[dict[str, Any]] = []
     for case, (label, seats, shape) in enumerate(TALLY_CASES):
         cast = [tally_vote(case, i, *vote) for i, vote in enumerate(shape)]
-        found = tally(seats, 2, 3, cast, claim)
+        tokens = word("tokens", OTHER if label.startswith(FALSE_TOKENS) else EQUAL)
+        found = tally(seats, 2, 3, cast, tokens, claim)
         row: dict[str, Any] = {"label": label, "seats": seats, "voteOffset": len(votes), "voteLength": len(cast)}
-        row |= {"verdict": int(found.verdict), "replacement": found.replacement, "code": found.code}
-        row |= {"quorum": found.quorum, "paperVerdict": int(tally(seats, 2, 3, cast, claim, True).verdict)}
+        row |= {"claimedTokensHash": tokens, "verdict": int(found.verdict), "replacement": found.replacement, "code": found.code}
+        row |= {"quorum": found.quorum, "paperVerdict": int(tally(seats, 2, 3, cast, tokens, claim, True).verdict)}
         rows.append({name: render(value) for name, value in row.items()})
         for vote in cast:
             fields = {camel(f.name): render(getattr(vote, f.name)) for f in dataclasses.fields(vote)}

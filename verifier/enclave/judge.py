@@ -7,8 +7,7 @@ from typing import NamedTuple, Protocol
 
 from bytewise.ports import Engine, KeySource
 from bytewise.protocol import trace
-from bytewise.protocol.compare import Verification
-from bytewise.protocol.digests import out_hash
+from bytewise.protocol.compare import Verification, differing_fields
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.errors import CannotExecute, Defect, ForeignChain, MalformedValue, NoKey, OutsideLimits, TicketRefused
 from bytewise.protocol.jobs import RunJob
@@ -95,8 +94,9 @@ def judge(
 
 
 def _execute(job: RunJob, payload: Payload, engine: JudgingEngine) -> Verification:
+    # The sealed output hashes to the receipt's tokensHash (`verify_opening`), so no divergence means that both fields are equal.
     verification = engine.verify(payload.request, payload.output, job.receipt.out_hash)
-    if verification.truth.out_hash == job.receipt.out_hash:
+    if verification.divergence is None:
         return verification
     # A wrong conviction is the worst that a seat can do: another backend must find the same first.
     return engine.confirm(payload.request, verification)
@@ -105,7 +105,7 @@ def _execute(job: RunJob, payload: Payload, engine: JudgingEngine) -> Verificati
 def _executed(job: RunJob, verification: Verification) -> Judgement:
     truth = verification.truth
     tokens_hash, root = truth.output.tokens_hash, truth.trace_root
-    assert out_hash(tokens_hash, root) == truth.out_hash
+    assert (verification.divergence is None) == (not differing_fields(job.receipt, tokens_hash, root))
     # An audit has no round: nobody else's work could be copied, and the digest would only add a secret to keep.
     is_dispute = TicketKind(job.ticket.kind) is TicketKind.DISPUTE
     digest = trace.round_digest(job.round_seed, job.ticket.subject, truth.leaves) if is_dispute else ZERO_DIGEST

@@ -13,11 +13,11 @@ import typer
 from rich.console import Console
 
 from bytewise.cli import status_table
-from bytewise.cli.demo.plan import OPERATORS, Options
-from bytewise.cli.demo.site import Site
+from bytewise.cli.demo.plan import Options
 from bytewise.protocol.errors import BytewiseError
 from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
 from bytewise.protocol.units import hex0x
+from bytewise.service.files import replace_file
 
 if TYPE_CHECKING:
     from bytewise.cli.demo.director import Fate
@@ -69,9 +69,11 @@ def demo(
     watchtower: Annotated[Switch, typer.Option(help="`off`: nobody challenges; the demo must then fail.")] = Switch.ON,
     keys: Annotated[Keys, typer.Option(help=_KEYS_HELP)] = Keys.PLAIN,
     keep: Annotated[bool, typer.Option(help="Leave the network running and print its endpoints.")] = False,
-    report: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("demo-report.json"),
+    report: Annotated[
+        Path, typer.Option(help="Where the report goes, in place of the last run's; the run's folder has one too.")
+    ] = Path("demo-report.json"),
 ) -> None:
-    """Run a whole network on this machine and watch it catch three frauds.
+    """Run a whole network on this machine and watch it catch four frauds.
 
     One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
     watchtower start as processes of their own. Exit code 0: every fact was read back; 3: some are missing, and named.
@@ -84,25 +86,47 @@ def demo(
     options = Options(adversary is Adversary.ONE, audits is Switch.ON, watchtower is Switch.ON, _EPOCHS[keys], keep, folder)
     running = Demo(ROOT, options, f"canary-{secrets.token_hex(8)}", console)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    raise typer.Exit(_conduct(running, console, report))
+
+
+def _conduct(running: "Demo", console: Console, report: Path) -> int:
+    """Runs it to its end, or until it is interrupted, and ends its processes; the exit code."""
+    logs = running.site.folder.relative_to(ROOT)
+    # Until everything is said, whoever is told to end may only just be starting.
+    code, midway = EXIT_FAILED, True
     try:
         code = _tell(running, console, report)
-        if keep:
-            _stay(running, console)
+        midway = False
+        if running.options.keep:
+            _keep(running, console)
     except BytewiseError as error:
-        console.print(f"[bold red]The demo stopped: {error}[/]\nLogs of every process are in {folder.relative_to(ROOT)}.")
+        console.print(f"[bold red]The demo stopped: {error}[/]\nLogs of every process are in {logs}.")
         code = EXIT_FAILED
     except KeyboardInterrupt:
-        code = 0 if keep else EXIT_FAILED
+        console.print("Interrupted: all processes are told to end.")
     finally:
-        ends = running.network.end()
-    crashed = {name: status for name, status in ends.items() if status != 0 and name not in running.network.killed}
+        # Nobody who interrupts twice leaves processes behind.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        crashed = running.network.unclean(midway)
     if crashed:
-        console.print(f"[bold red]Processes did not end cleanly: {crashed}[/]")
-    raise typer.Exit(code or (EXIT_FAILED if crashed else 0))
+        console.print(f"[bold red]Processes did not end cleanly: {crashed}[/]\nLogs of every process are in {logs}.")
+    return code or (EXIT_FAILED if crashed else 0)
+
+
+def _keep(running: "Demo", console: Console) -> None:
+    from bytewise.cli.demo import keeping
+
+    assert running.book is not None, "the story was told"
+    spare = keeping.make_spare(running.site)
+    keeping.write_variables(running.site, running.book, {**running.accounts, "spare": spare})
+    keeping.show(running.site, console)
+    keeping.stay(running.network, console)
 
 
 def _tell(running: "Demo", console: Console, path: Path) -> int:
     from bytewise.cli.demo import facts
+    from bytewise.cli.demo.keeping import endpoints
     from bytewise.cli.demo.run import versions
 
     found = running.run()
@@ -115,7 +139,10 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
     document["fates"] = {"killed": _fate(running.fates.killed), "absent": _fate(running.fates.absent)}
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(ROOT))
-    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+    data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
+    # Of runs at the same time each keeps its own, and the last one's is where the documents say, whole.
+    (running.site.folder / "demo-report.json").write_bytes(data)
+    replace_file(path, data)
     if found.missing:
         console.print(f"[bold red]{len(found.missing)} facts are missing: {'; '.join(found.missing)}[/]")
         return EXIT_MISSING
@@ -125,36 +152,3 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
 
 def _fate(fate: "Fate | None") -> dict[str, Any] | None:
     return None if fate is None else {"member": fate.member, "dispute": hex0x(fate.dispute), "round": fate.round}
-
-
-def endpoints(site: Site) -> dict[str, str]:
-    """Where an own client can go while the network runs."""
-    return {
-        "chain": site.rpc_url,
-        "da": site.da_url,
-        **{f"shard {i + 1}": f"https://127.0.0.1:{port}" for i, port in enumerate(site.ports.shards)},
-        **{f"operator {name}": f"{site.operator_url(name)}/v1" for name in OPERATORS},
-        **{f"certificate of {name}": str((site.of(name) / "tls.pem").relative_to(ROOT)) for name in OPERATORS},
-        "address book": str(site.network_file.relative_to(ROOT)),
-    }
-
-
-def _stay(running: "Demo", console: Console) -> None:
-    console.print("\nThe network stays up until Ctrl-C. Endpoints:")
-    for name, where in endpoints(running.site).items():
-        console.print(f"  {name:24} {where}", highlight=False)
-    site = running.site
-    console.print(
-        "\nAsk with your own client (any OpenAI client that trusts the certificate):\n"
-        f'  SSL_CERT_FILE={(site.of("honest") / "tls.pem").relative_to(ROOT)} .venv/bin/python -c "import openai; '
-        f"print(openai.OpenAI(base_url='{site.operator_url('honest')}/v1', api_key='none').chat.completions.create("
-        "model='lighthouse', messages=[{'role': 'user', 'content': 'What is a generator?'}], max_tokens=64).model_dump_json())\""
-        " > answer.json\n"
-        "Check a receipt by what the client kept (the whole answer will do; its `receipt.receipt_id` is the id):\n"
-        f"  .venv/bin/bytewise verify RECEIPT_ID --network {site.network_file.relative_to(ROOT)} --rpc {site.rpc_url} "
-        f"--da {site.da_url} --artifact build/models/lighthouse --opening answer.json",
-        highlight=False,
-        markup=False,
-    )
-    while True:
-        signal.pause()

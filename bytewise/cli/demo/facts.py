@@ -20,8 +20,8 @@ from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import ClientMode, Mode
 from bytewise.protocol.units import Address, hex0x
 
-FRAUDS = 3
-QUESTIONS = 8
+FRAUDS = 4
+QUESTIONS = 9
 SAMPLED = 2
 SEATS = 15
 MIN_TOKENS = 64
@@ -138,13 +138,14 @@ def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answe
     }
 
 
-def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[bool]:
-    """For each fraud in the order of the answers: whether the committee found the receipt's own tokens."""
+def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bool, bool]]:
+    """For each fraud in the order of the answers: whether the committee found the tokens, and the output hash, of its receipt."""
     signed = {answer.receipt_id: answer.tokens_hash for answer in answers}
     kinds = []
     for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
-        found = {m["tokens_hash"] for d in frauds if d["receipt"] == receipt for m in d["members"] if m["revealed"]}
-        kinds.append(found == {signed[receipt]})
+        mine = [d for d in frauds if d["receipt"] == receipt]
+        tokens = {m["tokens_hash"] for d in mine for m in d["members"] if m["revealed"]}
+        kinds.append((tokens == {signed[receipt]}, any(d["replacement"] == d["claimed"] for d in mine)))
     return kinds
 
 
@@ -157,9 +158,12 @@ def _frauds(
     return {
         f"the watchtower disputed all {FRAUDS} frauds": len(frauds) == FRAUDS
         and all(d["challenger"] == accounts["watchtower"] for d in frauds),
-        f"{FRAUDS} frauds are OVERTURNED and their output hash is replaced": len(frauds) == FRAUDS
-        and all(d["verdict"] == "OVERTURNED" and d["replacement"] not in (None, d["claimed"]) for d in frauds),
-        "two of them are false tokens, one is true tokens under a wrong trace": _kinds(frauds, answers) == [False, False, True],
+        f"{FRAUDS} frauds are OVERTURNED and the committee's output replaces theirs": len(frauds) == FRAUDS
+        and all(d["verdict"] == "OVERTURNED" and d["replacement"] is not None for d in frauds),
+        "two are false tokens, one is true tokens under a wrong trace, one is other tokens under the true output hash": _kinds(
+            frauds, answers
+        )
+        == [(False, False), (False, False), (True, False), (False, True)],
         "the dishonest operator is slashed for each": len(paid) == FRAUDS,
         "challenger and committee are paid": len(paid) == FRAUDS
         and int(tower.get("credit_wei", 0)) == sum(int(d["money"]["to_challengers_wei"]) for d in frauds)

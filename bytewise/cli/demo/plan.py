@@ -26,7 +26,8 @@ FREQUENCY_PENALTY = 0.8
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
 """The gate at the end: identical requests of each kind alone and again in traffic, different ones beside each, tokens."""
 
-STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 40 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
+STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 10 * ETHER for name in VERIFIERS}}
+"""Who cheats is slashed for each fraud, and serves on if the network stays up."""
 FUNDS_WEI = 100 * ETHER
 """Given to every account by the development chain."""
 
@@ -48,7 +49,7 @@ class Question:
 
 
 def questions(canary: str) -> tuple[Question, ...]:
-    """Five for the honest operator (two sampled, one holding the canary) and three for the dishonest one."""
+    """Five for the honest operator (two sampled, one holding the canary) and four for the dishonest one."""
     honest = (
         f"Please remember the code word {canary} and tell me about the with statement: what happens when the block is left, who "
         "closes the file, what becomes of an exception that was raised inside, and why that is better than closing it by hand "
@@ -76,6 +77,9 @@ def questions(canary: str) -> tuple[Question, ...]:
         "Tell me about dictionaries. What may be a key and what may not, in which order are the items returned, what happens "
         "when a key is missing, and how can a program count the words of a text with a class of the collections module? "
         "A short answer will do, if it is a good one.",
+        "What is an iterator? Describe the two methods that an object of that kind must have, what the for statement does with "
+        "them, how the end is announced, and what the difference is between an iterator and the list that it was made from. "
+        "I would like to write one of my own for the lines of several files.",
     )
     sampled = (False, True, False, True, False)
     return (

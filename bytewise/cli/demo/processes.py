@@ -30,6 +30,7 @@ class Network:
         self._commands: dict[str, list[str]] = {}
         self.exit_codes: dict[str, int] = {}
         self.killed: set[str] = set()
+        self._told_to_end: set[str] = set()
         self.peak_pss_bytes = 0
         self._stop = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
@@ -37,7 +38,7 @@ class Network:
 
     def start(self, name: str, command: list[str], output: Path | None = None) -> None:
         """Starts a process under a name; what it writes goes to `<name>.log`, its standard output to `output` if given."""
-        log = (self._folder / f"{name}.log").open("ab")
+        log = self.log_of(name).open("ab")
         out = log if output is None else output.open("wb")
         self._commands[name] = command
         environment = child_environment({"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
@@ -90,9 +91,18 @@ class Network:
             if code is not None:
                 raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
 
+    def ended(self) -> dict[str, int]:
+        """Exit status of each process that nobody stopped and that is not there any more."""
+        codes = {name: process.poll() for name, process in self._running.items()}
+        return {name: code for name, code in codes.items() if code is not None}
+
+    def log_of(self, name: str) -> Path:
+        """Where a process writes."""
+        return self._folder / f"{name}.log"
+
     def tail(self, name: str, lines: int = 6) -> str:
         """Last lines of a process's log."""
-        path = self._folder / f"{name}.log"
+        path = self.log_of(name)
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
     def wait(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
@@ -109,12 +119,23 @@ class Network:
         """Process id of each running process."""
         return {name: process.pid for name, process in self._running.items()}
 
+    def unclean(self, midway: bool) -> dict[str, int]:
+        """Exit status of each process that did not end with 0, nor was killed on purpose; `end` comes first.
+
+        Who is told to end `midway` may not have begun to listen for that, and then ends by the signal itself.
+        """
+        ends = self.end()
+        asked = self._told_to_end if midway else set()
+        fine = {name for name, code in ends.items() if code == 0 or (code == -signal.SIGTERM and name in asked)}
+        return {name: code for name, code in ends.items() if name not in fine | self.killed}
+
     def end(self) -> dict[str, int]:
         """SIGTERM to all, SIGKILL to who stays; exit status of each."""
         self._stop.set()
         self._sampler.join(ENDING_S)
-        for process in self._running.values():
+        for name, process in self._running.items():
             if process.poll() is None:
+                self._told_to_end.add(name)
                 process.terminate()
         deadline = time.monotonic() + ENDING_S
         for name, process in self._running.items():

@@ -26,6 +26,7 @@ from bytewise.cli.demo.view import Story
 from bytewise.cli.status import whole_docket
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Unavailable
+from bytewise.protocol.network import Network as Book
 from bytewise.protocol.suites import suite_of
 from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x
 from bytewise.service.clock import SystemClock
@@ -55,6 +56,7 @@ class Demo:
         self.canary = canary
         (self.site.openings / "canary.txt").write_text(canary)
         self.answers: list[Answer] = []
+        self.book: Book | None = None
         self.accounts: dict[str, Address] = {}
         self.fates = Fates()
         self._lock = threading.Lock()
@@ -63,7 +65,7 @@ class Demo:
         """The whole story; the report says which facts were read back."""
         with self.story:
             built = self._start()
-            self.accounts = built.accounts
+            self.book, self.accounts = built.network, built.accounts
             director = Director(self.site, self.network, built.accounts)
             self.fates = director.fates
             reader = DocketReader(ChainClient(self.site.rpc_url, plan.CHAIN_ID, build.RPC_TIMEOUT_S), built.network)

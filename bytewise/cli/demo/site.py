@@ -99,6 +99,11 @@ class Site:
         return self.folder / "kms" / "scribe.key"
 
     @property
+    def spare_key(self) -> Path:
+        """Key of an account that no process uses; there if the network stays up."""
+        return self.folder / "spare" / "account.key"
+
+    @property
     def policy_file(self) -> Path:
         """The appraisal policy."""
         return self.folder / "policy.json"

@@ -25,6 +25,8 @@ class Said:
     """Which case."""
     code: int
     """Defect code or `CannotReason`, else 0."""
+    tokens_hash: Digest
+    """What was computed; zero unless EXECUTED."""
     out_hash: Digest
     """What was computed; zero unless EXECUTED."""
     group: Digest
@@ -57,8 +59,8 @@ class Count:
     largest: Mapping[Digest, Digest] = field(default_factory=dict)
     """Key → its largest group."""
 
-    def add(self, said: Said, seats: int, claimed: Digest) -> "Count":
-        """The count with some more seats that said this."""
+    def add(self, said: Said, seats: int, claimed: tuple[Digest, Digest]) -> "Count":
+        """The count with some more seats that said this; `claimed` are tokens_hash and out_hash of the receipt."""
         size = self.groups.get(said.group, 0) + seats
         largest = self.largest
         if size > self.groups.get(largest.get(said.key, ZERO_DIGEST), 0):
@@ -71,7 +73,7 @@ class Count:
                 return replace(grown, no_key=self.no_key + seats)
             case Outcome.CANNOT_EXECUTE:
                 return replace(grown, cannot_execute=self.cannot_execute + seats)
-            case _ if said.outcome is Outcome.EXECUTED and said.out_hash == claimed:
+            case _ if said.outcome is Outcome.EXECUTED and (said.tokens_hash, said.out_hash) == claimed:
                 return replace(grown, equal=max(self.equal, size))
             case _ if size > self.lead:
                 return replace(grown, lead=size, lead_said=said)
@@ -114,14 +116,14 @@ def said_by(vote: Vote | Finding) -> Said:
     kinds = ("uint8", "uint8", "bytes32", "bytes32", "bytes32")
     group = keccak256_abi(kinds, (vote.outcome, vote.code, *words))
     out = digests.out_hash(vote.tokens_hash, vote.trace_root) if executed else ZERO_DIGEST
-    return Said(outcome, vote.code, out, group)
+    return Said(outcome, vote.code, vote.tokens_hash, out, group)
 
 
-def judge(count: Count, claimed: Digest, quorum: int, paper_rule: bool = False) -> Judgement:
+def judge(count: Count, claimed_out_hash: Digest, quorum: int, paper_rule: bool = False) -> Judgement:
     """The verdict of a count: the first line of design section 9's table that applies."""
     lead = ZERO_DIGEST if count.lead_said is None else count.lead_said.key
     if count.equal >= quorum:
-        return Judgement(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed))
+        return Judgement(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed_out_hash))
     if count.lead >= quorum or paper_rule:
         # Under the paper's rule silence convicts too, and then there is no other answer to replace the claim.
         if count.lead_said is not None and count.lead_said.outcome is Outcome.INVALID:

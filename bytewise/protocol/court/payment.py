@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bytewise.protocol.court import checks
 from bytewise.protocol.court.books import Books
-from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance, wanted_slash
+from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance
 from bytewise.protocol.court.standing import PAID, paid_seats, penalty, standing
 from bytewise.protocol.court.state import Account, Court, Dispute
 from bytewise.protocol.messages import Verdict
@@ -19,10 +19,11 @@ from bytewise.protocol.units import Digest
 def end(court: Court, found: Dispute) -> Court:
     """Slash, split and pay, as the dispute's verdict says."""
     p, books, account = court.params_of(found), court.books, found.account
-    seats, verdict, operator = paid_seats(found), found.verdict, found.claim.operator
+    verdict, operator = found.verdict, found.claim.operator
+    seats = 0 if verdict is Verdict.DRAW else paid_seats(found)
     slashed = 0
-    if verdict in CONVICTIONS or verdict is Verdict.DRAW:
-        books, slashed = books.slash(found.id, operator, account.operator_locked, wanted_slash(verdict, seats, p))
+    if verdict in CONVICTIONS:
+        books, slashed = books.slash(found.id, operator, account.operator_locked, p.money.slash_amount)
     else:
         books = books.free(operator, account.operator_locked)
     knew = sum(each.knew for each in found.challengers)

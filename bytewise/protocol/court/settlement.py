@@ -30,7 +30,7 @@ class Pot:
     slashed: int
     """Taken from the operator for this end."""
     seats: int
-    """Right seats of all rounds; in a draw or refund those that worked."""
+    """Right seats of all rounds; in a refund those that worked; in a draw none."""
     appellant_won: bool
     """Whether the verdict is another than the one that was appealed."""
     knew: int
@@ -63,13 +63,6 @@ class Split:
     """To each paid seat."""
     repaid: int
     """To the treasury."""
-
-
-def wanted_slash(verdict: Verdict, seats: int, p: ParamSet) -> int:
-    """What the end of a dispute asks of the operator's stake: all of a slash, half the fees of a draw, or nothing."""
-    if verdict in CONVICTIONS:
-        return p.money.slash_amount
-    return seats * p.money.fee_per_seat // 2 if verdict is Verdict.DRAW else 0
 
 
 def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
@@ -113,12 +106,8 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _drawn(pot: Pot, p: ParamSet) -> Split:
-    """Fees half from the operator, half from the bonds, what is short from the advance; everything else back."""
-    fees = pot.seats * p.money.fee_per_seat
-    from_bonds = min(fees - fees // 2, pot.bonds)
-    used = min(pot.advanced, fees - pot.slashed - from_bonds)
-    per_seat = (pot.slashed + from_bonds + used) // pot.seats if pot.seats else 0
-    return Split(pot.bonds - from_bonds, 0, pot.appeal_bond, 0, per_seat, pot.advanced - used)
+    """Nobody is paid, or stalling would be: the bonds come back less the fee of one seat, which is burned (ADR 181)."""
+    return Split(pot.bonds - min(p.money.fee_per_seat, pot.bonds), 0, pot.appeal_bond, 0, 0, pot.advanced)
 
 
 def _refunded(pot: Pot, p: ParamSet) -> Split:

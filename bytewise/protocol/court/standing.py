@@ -9,7 +9,7 @@ from bytewise.protocol.messages import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 WITHOUT_ANSWER = frozenset({Verdict.DRAW, Verdict.REFUNDED})
-"""Ends in which nobody is right: work is paid, and nobody is charged."""
+"""Ends in which nobody is right, and nobody is charged. A refund pays work; a draw pays nobody."""
 
 
 class Standing(enum.IntEnum):
@@ -25,7 +25,7 @@ class Standing(enum.IntEnum):
 
 
 PAID = frozenset({Standing.RIGHT, Standing.WORKED})
-"""Seats that get the pay of a seat."""
+"""Seats that get the pay of a seat, which is nothing in a draw."""
 
 
 def standing(found: Dispute, one: Round, holder: Address | None) -> Standing:
@@ -42,7 +42,7 @@ def standing(found: Dispute, one: Round, holder: Address | None) -> Standing:
     if word.said.outcome is Outcome.CANNOT_EXECUTE:
         return Standing.ABSENT
     if word.said.outcome is Outcome.NO_KEY:
-        return Standing.NEUTRAL
+        return Standing.ABSENT if _opened_later(found, one) else Standing.NEUTRAL
     # Under the paper's rule a verdict can rest on silence alone: then no vote was against it.
     if found.key == ZERO_DIGEST:
         return Standing.NEUTRAL
@@ -62,6 +62,12 @@ def penalty(of: Standing, money: Money) -> int:
         Standing.WRONG: money.wrong_penalty,
     }
     return rates.get(of, 0)
+
+
+def _opened_later(found: Dispute, one: Round) -> bool:
+    """Whether a later committee had the key and decided by what it opened."""
+    before = any(one is each for each in found.rounds[: max(0, found.decided_in - 1)])
+    return before and found.verdict in (Verdict.UPHELD, Verdict.OVERTURNED, Verdict.INVALID)
 
 
 def _right_groups(found: Dispute, one: Round) -> set[Digest]:

@@ -22,6 +22,8 @@ class Claim:
 
     receipt_id: Digest
     """The receipt."""
+    tokens_hash: Digest
+    """What it claims: this and the next."""
     out_hash: Digest
     """What it claims."""
     environment: Digest
@@ -34,6 +36,11 @@ class Claim:
     """Parameters in force when it was anchored."""
     window_end: int
     """Last second to question it."""
+
+    @property
+    def answer(self) -> tuple[Digest, Digest]:
+        """What a vote must have found to be equal."""
+        return self.tokens_hash, self.out_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,8 @@ class Dispute:
     """Rounds that had no key and were held again."""
     verdict: Verdict = Verdict.NONE
     """Of the last conclusive round; final in FINAL."""
+    decided_in: int = 0
+    """Number of that round; 0 without one."""
     appealed: Verdict = Verdict.NONE
     """The verdict that somebody appealed; NONE while nobody did."""
     appeal_end: int = 0

@@ -27,7 +27,8 @@ def settle(court: Court, dispute: Digest, seed_block: int) -> Court:
     if said.verdict is not Verdict.NONE:
         asked = tuple(replace(each, knew=False) for each in found.challengers)
         found = replace(
-            found, verdict=said.verdict, key=said.key, second_key=said.second_key, replacement=said.replacement, challengers=asked
+            found, verdict=said.verdict, decided_in=len(found.rounds), key=said.key, second_key=said.second_key,
+            replacement=said.replacement, challengers=asked,
         )  # fmt: skip
         return _decided(court, found, current.level < p.committee.rounds and found.appealed is Verdict.NONE)
     if current.count.no_key > current.seats - quorum and found.reruns < p.committee.max_reruns:

@@ -1,5 +1,6 @@
 """What members say: commit, reveal, certify (`DisputeVotes.sol`)."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -82,16 +83,17 @@ def certify(court: Court, finding: Finding, root: Digest, signers: Iterable[Addr
         raise MalformedValue("certificate", f"{seats} seats of {quorum}")
     checks.new(bool(words), f"round {finding.round}", "every signer has opened its vote")
     mask = sum(found.round.mask(who) for who in words)
-    count = found.round.count.add(said_by(finding), mask.bit_count(), found.claim.out_hash)
+    count = found.round.count.add(said_by(finding), mask.bit_count(), found.claim.answer)
     return court.put(found.with_round(words={**found.round.words, **words}, count=count, certified=mask))
 
 
 def _signing(found: Dispute, signers: Sequence[Address]) -> int:
     """Seats of the signers, none of whom committed on the chain."""
+    times = Counter(signers)
     for who in signers:
         if not found.round.mask(who):
             raise NotAMember(who, found.id.hex(), len(found.rounds))
-        if signers.count(who) > 1 or found.round.words.get(who, Word()).commitment != ZERO_DIGEST:
+        if times[who] > 1 or found.round.words.get(who, Word()).commitment != ZERO_DIGEST:
             raise MalformedValue("certificate", f"{who} committed itself, or is named twice")
     return sum(found.round.mask(who).bit_count() for who in signers)
 
@@ -115,7 +117,7 @@ def _opened(court: Court, found: Dispute, vote: Vote, quote: bytes) -> Court:
         raise MalformedValue("quote", f"hash {have.hex()} instead of {vote.quote_hash.hex()}")
     word = found.round.words.get(vote.voter, Word())
     words = {**found.round.words, vote.voter: replace(word, said=said)}
-    count = found.round.count.add(said, vote.seat_mask.bit_count(), found.claim.out_hash)
+    count = found.round.count.add(said, vote.seat_mask.bit_count(), found.claim.answer)
     return court.put(found.with_round(words=words, count=count))
 
 

@@ -57,12 +57,16 @@ abstract contract CourtActions is Certificates {
         address operator = operatorOf(who);
         Receipt memory r = receipt(operator, anchor.lastSeq(operator) + 1, ENVIRONMENT);
         r.keyEpoch = epochs.activeEpoch();
-        bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
+        // One in four lies about its tokens and keeps the true outHash.
+        if (r.seq % 4 == 3) r.tokensHash = "altered";
+        bytes32 id = anchor.receiptId(r);
+        bytes32 leaf = StructHashes.batchLeaf(id, r.seq);
         uint64 batchId = anchor.batchCount();
         // More than the fee comes back, less is refused.
         uint256 fee = market.feeFor(1) + value % 3 - 1;
         // Before the call: what it locks is counted in it.
         unreleased.push(receipts.length);
+        placeOf[id] = receipts.length;
         receipts.push(Anchored(r, signature(r), batchId));
         ok = may(operator, address(anchor), fee, abi.encodeCall(anchor.post, (headerOf(r, 1, leaf))), "post");
         if (ok) return true;

@@ -97,6 +97,7 @@ abstract contract LateActions is Onward {
         bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
         // Before the call: what it binds is counted in it.
         unreleased.push(receipts.length);
+        placeOf[anchor.receiptId(r)] = receipts.length;
         receipts.push(Anchored(r, sig, batchId));
         bytes memory data = abi.encodeCall(anchor.post, (headerOf(r, 1, leaf)));
         if (!may(r.operator, address(anchor), market.feeFor(1), data, "post late")) {

@@ -38,6 +38,7 @@ abstract contract People is Network {
     address[] public people;
     Refuser internal refuser;
     Anchored[] internal receipts;
+    mapping(bytes32 receiptId => uint256) internal placeOf; // in `receipts`
     /// @dev Of `receipts`: those whose batch still binds collateral.
     uint256[] internal unreleased;
     bytes32[] public ids;

@@ -11,6 +11,7 @@ abstract contract Recount {
     struct Said {
         uint8 outcome;
         uint8 code;
+        bytes32 tokensHash; // 0 unless EXECUTED
         bytes32 outHash; // 0 unless EXECUTED
         bytes32 group;
         uint256 seats; // mask
@@ -22,14 +23,14 @@ abstract contract Recount {
         bytes32 out =
             v.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(v.tokensHash, v.traceRoot) : bytes32(0);
         bytes32 group = keccak256(abi.encode(v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest));
-        said[v.dispute][v.round].push(Said(v.outcome, v.code, out, group, v.seatMask));
+        said[v.dispute][v.round].push(Said(v.outcome, v.code, v.tokensHash, out, group, v.seatMask));
     }
 
     function _heard(Finding memory f, uint256 seats) internal {
         bytes32 out =
             f.outcome == uint8(Outcome.EXECUTED) ? StructHashes.outHash(f.tokensHash, f.traceRoot) : bytes32(0);
         bytes32 group = keccak256(abi.encode(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest));
-        said[f.dispute][f.round].push(Said(f.outcome, f.code, out, group, seats));
+        said[f.dispute][f.round].push(Said(f.outcome, f.code, f.tokensHash, out, group, seats));
     }
 
     function ones(uint256 mask) internal pure returns (uint256 n) {
@@ -60,8 +61,9 @@ abstract contract Recount {
     }
 
     /// @notice The tally of a round, counted plainly.
+    /// @param claimed tokensHash and outHash of the receipt
     /// @param committed mask of seats that committed; certified seats count as revealed
-    function recount(bytes32 id, uint16 round, bytes32 claimed, uint256 seats, uint256 committed)
+    function recount(bytes32 id, uint16 round, bytes32[2] memory claimed, uint256 seats, uint256 committed)
         internal
         view
         returns (IDisputes.Tally memory t)
@@ -80,10 +82,13 @@ abstract contract Recount {
         t.absent = uint16(seats - ones(committed | spoke));
     }
 
-    function _countGroup(IDisputes.Tally memory t, Said[] memory list, uint256 i, bytes32 claimed) private pure {
+    function _countGroup(IDisputes.Tally memory t, Said[] memory list, uint256 i, bytes32[2] memory claimed)
+        private
+        pure
+    {
         uint16 size = uint16(_sizeAt(list, i));
         bool executed = list[i].outcome == uint8(Outcome.EXECUTED);
-        if (executed && list[i].outHash == claimed) {
+        if (executed && list[i].tokensHash == claimed[0] && list[i].outHash == claimed[1]) {
             if (size > t.equal) t.equal = size;
         } else if (size > t.lead) {
             (t.lead, t.leadKey, t.leadOutHash) = (size, keyOf(list[i]), list[i].outHash);

@@ -10,7 +10,7 @@ library Rows {
         Verdict verdict;
         bool appellantWon;
         uint256 fee;
-        uint256 seats; // right ones; in a draw or refund those that worked
+        uint256 seats; // right ones; in a refund those that worked, and in a draw for nothing
         uint256 knew;
         uint256 alphaBps;
         uint256 betaBps;
@@ -61,14 +61,10 @@ library Rows {
     }
 
     function _draw(ISettlement.Account memory a, Case memory c) private pure {
-        uint256 fees = c.seats * c.fee;
-        uint256 fromBonds = _least(fees - fees / 2, a.bonds);
-        if (a.slashed > fees / 2) revert Row("draw: slashed", a.slashed, fees / 2);
-        uint256 paid = a.slashed + fromBonds;
-        uint256 used = paid < fees ? _least(a.advanced, fees - paid) : 0;
-        _same(a.perSeat, c.seats == 0 ? 0 : (paid + used) / c.seats, "draw: seat");
-        _near(a.toChallengers, a.bonds - fromBonds, "draw: challengers");
-        _same(a.repaid, a.advanced - used, "draw: treasury");
+        _same(a.slashed, 0, "draw: slashed");
+        _same(a.perSeat, 0, "draw: seat");
+        _near(a.toChallengers, a.bonds - _least(c.fee, a.bonds), "draw: challengers");
+        _same(a.repaid, a.advanced, "draw: treasury");
         _same(a.toOperator, 0, "draw: operator");
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Committee, Phase, Standing, Times, Verdict} from "../src/Types.sol";
+import {Committee, Phase, Receipt, Standing, Times, Verdict} from "../src/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Deadlines} from "./Deadlines.sol";
 import {Owing} from "./Owing.sol";
@@ -22,6 +22,8 @@ abstract contract Watch is Owing {
 
     mapping(uint32 version => Table.Limits) private _limits;
     mapping(bytes32 id => Verdict) public appealedVerdict;
+    /// @dev The round whose count is the verdict that stands.
+    mapping(bytes32 id => uint16 round) private _decidedIn;
     /// @notice Disputes with nothing left to pay or to charge.
     mapping(bytes32 id => bool) public allSettled;
     Conviction[] private _convictions;
@@ -115,6 +117,7 @@ abstract contract Watch is Owing {
         b.fixed_ = keccak256(
             abi.encode(
                 d.receiptId,
+                d.claimedTokensHash,
                 d.claimedOutHash,
                 d.environment,
                 d.operator,
@@ -170,8 +173,9 @@ abstract contract Watch is Owing {
         returns (Table.Move)
     {
         IDisputes.Tally memory t =
-            recount(id, a.round, d.claimedOutHash, a.seats, disputes.roundOf(id, a.round).committedMask);
+            recount(id, a.round, _signedIn(d.receiptId), a.seats, disputes.roundOf(id, a.round).committedMask);
         IDisputes.Tally memory have = disputes.tallyOf(id, a.round);
+        _equals(id, a.round, _signedIn(d.receiptId), have.equal);
         same(keccak256(abi.encode(have)), keccak256(abi.encode(t)), "tally");
         uint256 quorum = params.quorum(d.paramsVersion, a.seats);
         that(t.equal < quorum || t.lead < quorum, "two verdicts at once");
@@ -181,6 +185,7 @@ abstract contract Watch is Owing {
         if (v != Verdict.NONE) {
             that(m == Table.Move.DECIDE || m == Table.Move.DECIDE_LAST, "a verdict was passed over");
             same(uint8(b.verdict), uint8(v), "verdict of the count");
+            _decidedIn[id] = a.round;
         } else if (m == Table.Move.DECIDE_LAST) {
             that(!rerun && a.level == params.committee(d.paramsVersion).rounds, "levels are left");
             _undecided(id, a, b);
@@ -189,6 +194,23 @@ abstract contract Watch is Owing {
             that((m == Table.Move.RERUN) == rerun && m != Table.Move.DECIDE, "rerun or larger");
         }
         return m;
+    }
+
+    /// @dev Whoever was counted as equal said what the receipt says, in each field that its operator signed of the answer: UPHELD is a
+    ///      quorum of them.
+    function _equals(bytes32 id, uint16 round, bytes32[2] memory signed_, uint16 equal_) private view {
+        Said[] memory list = said[id][round];
+        bool found = equal_ == 0;
+        for (uint256 i = 0; i < list.length; ++i) {
+            found = found || (list[i].tokensHash == signed_[0] && list[i].outHash == signed_[1]);
+        }
+        that(found, "equal beside other tokens");
+    }
+
+    /// @dev tokensHash and outHash as the operator signed them.
+    function _signedIn(bytes32 receiptId) private view returns (bytes32[2] memory) {
+        Receipt memory r = receipts[placeOf[receiptId]].r;
+        return [r.tokensHash, r.outHash];
     }
 
     /// @dev The earlier verdict stands, or nothing does.
@@ -206,7 +228,9 @@ abstract contract Watch is Owing {
         bool mild = d.verdict == Verdict.DRAW || d.verdict == Verdict.REFUNDED;
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].seats & (1 << seat) == 0) continue;
-            if (list[i].outcome == 4) return Standing.NEUTRAL;
+            // A later committee had the key: this one could have had it.
+            bool opened = round < _decidedIn[id] && d.verdict <= Verdict.INVALID;
+            if (list[i].outcome == 4) return opened ? Standing.ABSENT : Standing.NEUTRAL;
             if (list[i].outcome == 5) return mild ? Standing.NEUTRAL : Standing.ABSENT;
             if (mild) return Standing.WORKED;
             bytes32 key = keyOf(list[i]);

@@ -83,6 +83,8 @@ contract Audits is IAudits {
         bool same = audited.result == a.result && audited.commitment == a.commitment;
         if (!same) _checkUnseen(a.receiptId, audited.result != 0);
         IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
+        // Nobody audits what is not anchored yet, and watchers compare the time with windows.
+        if (a.auditedAt < b.anchoredAt || a.auditedAt > block.timestamp) revert BadAuditTime(a.auditedAt, b.anchoredAt);
         _checkVerifier(a.verifier, b);
         _checkSigner(a, sig);
         if (!EPOCHS.isOpenForAudits(b.keyEpoch)) revert EpochNotOpen(b.keyEpoch);
@@ -103,7 +105,7 @@ contract Audits is IAudits {
         bytes32 commitment = commitmentOf(receiptId, verifier, tokensHash, traceRoot, salt);
         if (commitment != a.commitment) revert BadOpening(commitment, a.commitment);
         bytes32 outHash = StructHashes.outHash(tokensHash, traceRoot);
-        a.outHash = outHash;
+        (a.tokensHash, a.outHash) = (tokensHash, outHash);
         ++_agreeing[receiptId][a.batchId][outHash];
         emit AuditOpened(receiptId, verifier, outHash);
     }
@@ -120,7 +122,7 @@ contract Audits is IAudits {
         // It is as good as void between the end of its demand and the call that says so.
         bytes32 list = ANCHOR.listSubject(batchId);
         if (ANCHOR.demand(list).state == IReceiptAnchor.State.OPEN) revert IReceiptAnchor.DemandPending(list);
-        _checkFound(id, verifier, a, r.outHash);
+        _checkFound(id, verifier, a, r);
         a.paid = true;
         _limit(verifier);
         uint256 bounty = PARAMS.money(b.paramsVersion).bounty;
@@ -175,23 +177,26 @@ contract Audits is IAudits {
     }
 
     /// @dev Two found it, it is what was posted, and it is right.
-    function _checkFound(bytes32 id, address verifier, Audit storage a, bytes32 said) private view {
+    function _checkFound(bytes32 id, address verifier, Audit storage a, Receipt calldata r) private view {
         bytes32 found = a.outHash;
         // Also as long as it has not been opened.
         if (_agreeing[id][a.batchId][found] < AGREEMENT) revert NobodyAgrees(id, found);
-        if ((a.result == MATCH) != (found == said)) revert ResultContradicted(id, verifier);
-        bytes32 right = _rightOf(id, said);
-        if (found != right) revert NotRight(id, found, right);
+        // In both fields, which the operator signs apart.
+        bool matches = found == r.outHash && a.tokensHash == r.tokensHash;
+        if ((a.result == MATCH) != matches) revert ResultContradicted(id, verifier);
+        (bool convicted, bytes32 replacement) = _convicted(id);
+        if (!convicted && !matches) revert NotRight(id, found, r.outHash);
+        if (convicted && found != replacement) revert NotRight(id, found, replacement);
     }
 
-    /// @dev What the receipt says, unless a dispute convicted it: then what that put in its place, or nothing. That two verifiers
-    ///      say the same shows nothing when both are somebody's, so who is doubted waits for the court.
-    function _rightOf(bytes32 receiptId, bytes32 said) private view returns (bytes32) {
+    /// @dev Whether a dispute convicted the receipt, and the output that it put in its place, or 0. Else what the receipt says is
+    ///      right: that two verifiers say the same shows nothing when both are somebody's, so who is doubted waits for the court.
+    function _convicted(bytes32 receiptId) private view returns (bool, bytes32) {
         (bytes32 dispute, Phase phase, Verdict verdict, bytes32 replacement) = DISPUTES.receiptStatus(receiptId);
-        if (phase == Phase.NONE) return said;
+        if (phase == Phase.NONE) return (false, 0);
         if (phase != Phase.FINAL) revert IReceiptAnchor.DisputePending(dispute);
-        if (verdict == Verdict.OVERTURNED) return replacement;
-        return verdict == Verdict.INVALID || verdict == Verdict.UNAVAILABLE ? bytes32(0) : said;
+        if (verdict == Verdict.OVERTURNED) return (true, replacement);
+        return (verdict == Verdict.INVALID || verdict == Verdict.UNAVAILABLE, 0);
     }
 
     /// @dev Votes show what a request leads to, the first of them in the first REVEAL: from then on a result could be a copy.

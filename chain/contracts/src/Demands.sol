@@ -174,7 +174,8 @@ abstract contract Demands is Windows {
         uint256 deadline = _deadline(d);
         if (clock > deadline) revert TooLate(clock, deadline);
         (d.state, d.closedAt) = (State.ANSWERED, SafeCast.toUint40(clock));
-        _settle(subject, d, msg.sender, ILedger.Reason.DEMAND_ANSWERED);
+        // Not to who brings the answer: the demander itself could copy it, run ahead, and ask for nothing.
+        _settle(subject, d, d.operator, ILedger.Reason.DEMAND_ANSWERED);
         emit Answered(subject, kind, msg.sender, answer);
     }
 
@@ -238,7 +239,8 @@ abstract contract Demands is Windows {
         returns (bool excused, bool forGood)
     {
         Service storage s = _service(d.service);
-        uint256 end = EPOCHS.inclusionEnd(s.keyEpoch);
+        // On one clock: that of keys may be another, which a court before this one went by.
+        uint256 end = EPOCHS.inclusionEndAt(s.keyEpoch, clock);
         // It was open when this began, so it was compromised since, which nothing undoes.
         if (end == 0) return (true, true);
         (, bool environmentOpen, bool modelOpen) = _offered(s.environment, s.modelId);

@@ -25,7 +25,7 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         id = _idOf(receiptId);
         if (_cases[id].phase != Phase.NONE) revert AlreadyDisputed(receiptId, id);
         _checkChallenger(r.operator, altCommit);
-        bytes32 pool = _file(id, receiptId, batchId, r.outHash, altCommit);
+        bytes32 pool = _file(id, receiptId, batchId, r, altCommit);
         _callJudges(_cases[id], pool);
         emit DisputeOpened(id, receiptId, r.operator, msg.sender, batchId, altCommit);
         _startRound(id, _cases[id], 1);
@@ -101,7 +101,7 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
     /// @dev No round can decide any more: the earlier verdict stands, or nothing does.
     function _endUndecided(bytes32 id, Case storage d) internal virtual;
 
-    function _file(bytes32 id, bytes32 receiptId, uint64 batchId, bytes32 claimed, bytes32 altCommit)
+    function _file(bytes32 id, bytes32 receiptId, uint64 batchId, Receipt calldata receipt, bytes32 altCommit)
         private
         returns (bytes32 pool)
     {
@@ -116,7 +116,7 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         d.challenger = msg.sender;
         d.batchId = SafeCast.toUint48(batchId);
         d.index = SafeCast.toUint48(_receipts.length);
-        d.claimed = claimed;
+        (d.claimedTokens, d.claimed) = (receipt.tokensHash, receipt.outHash);
         d.altCommit = altCommit;
         d.openedAt = now_;
         _receipts.push(receiptId);

@@ -51,7 +51,8 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         address challenger;
         uint48 batchId;
         uint48 index; // in `_receipts`
-        bytes32 claimed; // outHash
+        bytes32 claimedTokens; // tokensHash of the receipt
+        bytes32 claimed; // its outHash
         bytes32 altCommit; // the opener's
         // When, and why.
         uint40 openedAt;

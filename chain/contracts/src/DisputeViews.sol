@@ -17,6 +17,7 @@ abstract contract DisputeViews is DisputeVotes {
     struct Finals {
         bool calm; // an end without penalties
         bool keyed; // there is a vote that was right
+        bool opened; // a later committee had the key, and decided by what it opened
         Outcome certified;
         uint256 committed; // masks of seats; whom a root may bind counts
         uint256 revealed;
@@ -66,7 +67,7 @@ abstract contract DisputeViews is DisputeVotes {
         Case storage d = _cases[id];
         if (d.phase == Phase.NONE) return out;
         IReceiptAnchor.Batch memory batch = ANCHOR.batch(d.batchId);
-        (out.receiptId, out.claimedOutHash) = (_receipts[d.index], d.claimed);
+        (out.receiptId, out.claimedTokensHash, out.claimedOutHash) = (_receipts[d.index], d.claimedTokens, d.claimed);
         (out.environment, out.operator, out.keyEpoch) = (batch.environment, batch.operator, batch.keyEpoch);
         (out.challenger, out.batchId, out.openedAt) = (d.challenger, d.batchId, d.openedAt);
         (out.paramsVersion, out.phase, out.level) = (d.paramsVersion, d.phase, d.level);
@@ -153,6 +154,7 @@ abstract contract DisputeViews is DisputeVotes {
         holders = d.tree.accountsAt(count == places.length ? places : places.part(from, count));
         if (d.phase != Phase.FINAL) return (holders, standings);
         Finals memory f = _finalsOf(id, d, r);
+        f.opened = round < d.decidedIn && d.verdict <= Verdict.INVALID;
         for (uint256 i = 0; i < count; ++i) {
             if (holders[i] != address(0)) standings[i] = _standing(r, f, places, from + i);
         }
@@ -212,7 +214,7 @@ abstract contract DisputeViews is DisputeVotes {
             return f.committed & (1 << seat) == 0 ? Standing.ABSENT : Standing.NOT_REVEALED;
         }
         (bytes32 group, Outcome outcome) = _voteOf(r, f, places, seat);
-        if (outcome == Outcome.NO_KEY) return Standing.NEUTRAL;
+        if (outcome == Outcome.NO_KEY) return f.opened ? Standing.ABSENT : Standing.NEUTRAL;
         if (outcome == Outcome.CANNOT_EXECUTE) return f.calm ? Standing.NEUTRAL : Standing.ABSENT;
         if (f.calm) return Standing.WORKED;
         // Under the paper's rule a verdict can rest on silence alone: then no vote was against it.

@@ -21,6 +21,7 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
     struct Said {
         Outcome outcome;
         uint8 code;
+        bytes32 tokensHash; // EXECUTED only
         bytes32 outHash; // EXECUTED only
         bytes32 group;
     }
@@ -247,12 +248,17 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
             r.noKey += uint8(seats);
         } else if (said.outcome == Outcome.CANNOT_EXECUTE) {
             r.cannotExecute += uint8(seats);
-        } else if (said.outcome == Outcome.EXECUTED && said.outHash == d.claimed) {
+        } else if (said.outcome == Outcome.EXECUTED && _isEqual(d, said)) {
             if (size > r.equal) r.equal = uint8(size);
         } else if (size > r.lead) {
             (r.lead, r.leadOutcome, r.leadCode) = (uint8(size), said.outcome, said.code);
             if (r.leadOutHash != said.outHash) r.leadOutHash = said.outHash;
         }
+    }
+
+    /// @dev Equal to the receipt in both fields, which its operator signs apart: another tokensHash beside the true outHash is a lie too.
+    function _isEqual(Case storage d, Said memory said) private view returns (bool) {
+        return said.outHash == d.claimed && said.tokensHash == d.claimedTokens;
     }
 
     function _findingOf(Vote calldata v) private pure returns (Finding memory) {
@@ -267,7 +273,9 @@ abstract contract DisputeVotes is IBallots, DisputeStore {
         bool known = f.outcome != 0 && f.outcome <= uint8(type(Outcome).max);
         if (!known || (!executed && !bare) || (!coded && f.code != 0)) revert MalformedVote(f.outcome, f.code);
         (said.outcome, said.code) = (Outcome(f.outcome), f.code);
-        if (executed) said.outHash = StructHashes.outHash(f.tokensHash, f.traceRoot);
+        if (executed) {
+            (said.tokensHash, said.outHash) = (f.tokensHash, StructHashes.outHash(f.tokensHash, f.traceRoot));
+        }
         said.group = TallyLib.groupOf(f.outcome, f.code, f.tokensHash, f.traceRoot, f.roundDigest);
     }
 }

@@ -154,6 +154,12 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     }
 
     /// @inheritdoc IKeyEpochs
+    function inclusionEndAt(uint64 epoch, uint256 clock) external view returns (uint256 end) {
+        end = inclusionEnd(epoch);
+        if (end != 0 && end != type(uint256).max) end = end + clock - GUARDIAN.clock();
+    }
+
+    /// @inheritdoc IKeyEpochs
     function isOpenForAudits(uint64 epoch) external view returns (bool) {
         EpochState state = _epochs[epoch].state;
         return state == EpochState.ACTIVE || state == EpochState.DRAINING;

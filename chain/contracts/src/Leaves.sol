@@ -30,7 +30,7 @@ contract Leaves {
         bytes32[] memory level = new bytes32[](b.count);
         bytes32 domain = _domain();
         for (uint64 i = 0; i < level.length; ++i) {
-            level[i] = _leaf(receipts[i], sigs[i], b.operator, b.firstSeq + i, domain);
+            level[i] = _leaf(receipts[i], sigs[i], b, b.firstSeq + i, domain);
         }
         if (_rootOf(level) != b.root) revert IReceiptAnchor.BadProof(b.root);
     }
@@ -75,17 +75,25 @@ contract Leaves {
         if (have != want) revert IReceiptAnchor.BadEncoding(have, want);
     }
 
-    /// @dev Of what the operator signed as that number, whatever else it says: two of them are equivocation.
-    function _leaf(Receipt calldata r, bytes calldata sig, address operator, uint64 seq, bytes32 domain)
+    /// @dev Of what the operator signed as that number, for the service that the header names: a receipt under any other is no
+    ///      member of its batch, so nobody could demand, dispute or report it, and its number would be taken.
+    function _leaf(Receipt calldata r, bytes calldata sig, IReceiptAnchor.Batch memory b, uint64 seq, bytes32 domain)
         private
         view
         returns (bytes32)
     {
-        if (r.operator != operator) revert IReceiptAnchor.HeaderMismatch("operator");
+        if (r.operator != b.operator) revert IReceiptAnchor.HeaderMismatch("operator");
         if (r.seq != seq) revert IReceiptAnchor.SequenceGap(r.seq, seq);
-        bytes32 said =
-            r.mode == 0 ? StructHashes.emptyLeaf(EmptyLeaf(operator, seq, r.chainId)) : StructHashes.receipt(r);
-        return StructHashes.batchLeaf(_signed(said, sig, operator, r.chainId, domain), seq);
+        bytes32 said;
+        if (r.mode == 0) {
+            said = StructHashes.emptyLeaf(EmptyLeaf(r.operator, seq, r.chainId));
+        } else {
+            if (r.environment != b.environment) revert IReceiptAnchor.HeaderMismatch("environment");
+            if (r.modelId != b.modelId) revert IReceiptAnchor.HeaderMismatch("modelId");
+            if (r.keyEpoch != b.keyEpoch) revert IReceiptAnchor.HeaderMismatch("keyEpoch");
+            said = StructHashes.receipt(r);
+        }
+        return StructHashes.batchLeaf(_signed(said, sig, r.operator, r.chainId, domain), seq);
     }
 
     function _signed(bytes32 said, bytes calldata sig, address operator, uint256 chainId, bytes32 domain)

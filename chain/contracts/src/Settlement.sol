@@ -74,15 +74,11 @@ contract Settlement is SettlementStore {
         Case storage c = _cases[id];
         if (c.stage != Stage.OPEN) revert AlreadyEnded(id);
         (c.verdict, c.appellantWon, c.stage) = (verdict, appellantWon, Stage.ENDED);
-        uint16 seats = _seatsToPay(id, verdict);
+        uint16 seats = verdict == Verdict.DRAW ? 0 : _seatsToPay(id, verdict);
         (c.seats, c.knew) = (seats, _challengersWhoKnew(id));
         (uint256 fee, uint256 slashAmount) = PARAMS.feeAndSlash(c.version);
-        if (verdict == Verdict.UPHELD || verdict == Verdict.REFUNDED) {
-            VAULT.unlock(c.operator, c.operatorLocked, id);
-        } else {
-            uint256 want = verdict == Verdict.DRAW ? SplitLib.drawSlash(seats * fee) : slashAmount;
-            c.slashed = VAULT.slash(c.operator, c.operatorLocked, want, id).toUint96();
-        }
+        if (verdict == Verdict.UPHELD || _isForgiving(verdict)) VAULT.unlock(c.operator, c.operatorLocked, id);
+        else c.slashed = VAULT.slash(c.operator, c.operatorLocked, slashAmount, id).toUint96();
         if (verdict == Verdict.REFUNDED && seats * fee > c.advanced) _advance(id, c, seats * fee - c.advanced);
         (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c);
         c.perSeat = s.perSeat.toUint96();
@@ -201,7 +197,7 @@ contract Settlement is SettlementStore {
         }
     }
 
-    /// @dev Who worked is paid where nobody was found right.
+    /// @dev Who worked is paid where the guardian ended the dispute; in a draw the pay is nothing.
     function _paidStanding(Verdict verdict) private pure returns (Standing) {
         return _isForgiving(verdict) ? Standing.WORKED : Standing.RIGHT;
     }

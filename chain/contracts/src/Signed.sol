@@ -9,8 +9,8 @@ struct Receipt {
     address operator; // who served, and whose stake answers for it
     uint64 seq; // the operator's own counter; contiguous over its batches
     bytes32 reqHash; // digest of the private Request
-    bytes32 tokensHash; // digest of the private Output
-    bytes32 outHash; // keccak256(abi.encode(tokensHash, traceRoot)): what byte equality compares
+    bytes32 tokensHash; // digest of the private Output; compared beside outHash, with which the operator signs it apart
+    bytes32 outHash; // keccak256(abi.encode(tokensHash, traceRoot)): tokens and the computation that led to them
     bytes32 modelId; // digest of the converted artifact
     bytes32 environment; // digest of the registered environment
     bytes32 gpuArch; // recorded for forensics under exact-1
@@ -178,7 +178,7 @@ library StructHashes {
         return keccak256(abi.encode(POSSESSION, p));
     }
 
-    /// @notice What byte equality compares: tokens and the computation that led to them.
+    /// @notice Tokens and the computation that led to them. Equal to a receipt is what has its tokensHash and its outHash.
     function outHash(bytes32 tokensHash, bytes32 traceRoot) internal pure returns (bytes32) {
         return keccak256(abi.encode(tokensHash, traceRoot));
     }

@@ -22,7 +22,7 @@ library SplitLib {
         uint256 appealBond;
         uint256 advanced; // by the treasury
         uint256 slashed; // really taken
-        uint256 seats; // that were right; in a draw or refund those that worked
+        uint256 seats; // that were right; in a refund those that worked; in a draw none
     }
 
     /// @notice Prices and shares of its version.
@@ -60,11 +60,6 @@ library SplitLib {
         return s.openerBack + (f.challengers - 1) * s.joinerBack + f.knew * s.alphaEach;
     }
 
-    /// @notice What a draw takes from the operator: half of the fees. The bonds pay the other half.
-    function drawSlash(uint256 fees) internal pure returns (uint256) {
-        return fees / 2;
-    }
-
     /// @dev Fees come from the lost bonds, and from the treasury beyond that; then it has its advance back, then the operator its
     ///      share for having been questioned.
     function _upheld(Facts memory f, Terms memory t, Split memory s) private pure {
@@ -94,16 +89,12 @@ library SplitLib {
         s.perSeat = (pay + used) / f.seats;
     }
 
-    /// @dev Nobody was found wrong: fees half from the operator, half from the bonds, and from the treasury where these are short.
+    /// @dev Nobody was found right or wrong, and nobody gains by it: whoever is paid for a draw is paid for stalling. The bonds come
+    ///      back less the fee of one seat, which is burned (docs/adr/181).
     function _draw(Facts memory f, Terms memory t, Split memory s) private pure {
-        uint256 fees = f.seats * t.feePerSeat;
-        uint256 fromBonds = Math.min(fees - drawSlash(fees), f.bonds);
-        uint256 paid = f.slashed + fromBonds;
-        uint256 used = paid < fees ? Math.min(f.advanced, fees - paid) : 0;
-        if (f.seats != 0) s.perSeat = (paid + used) / f.seats;
-        s.repaid = f.advanced - used;
+        s.repaid = f.advanced;
         s.toAppellant = f.appealBond;
-        _bondsBack(f, f.bonds - fromBonds, s);
+        _bondsBack(f, f.bonds - Math.min(t.feePerSeat, f.bonds), s);
     }
 
     /// @dev Everybody has its own back; who worked is paid by the treasury.

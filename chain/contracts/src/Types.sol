@@ -122,9 +122,9 @@ enum Status {
 enum Standing {
     NONE, // the round was not drawn, or nobody holds the seat
     RIGHT, // said what the final verdict says
-    WORKED, // a draw or a refund: EXECUTED, INVALID or UNAVAILABLE
+    WORKED, // EXECUTED, INVALID or UNAVAILABLE, paid in a refund, and in a draw for nothing
     NEUTRAL, // NO_KEY, or nothing to be measured against
-    ABSENT, // did not commit, or CANNOT_EXECUTE
+    ABSENT, // did not commit; or CANNOT_EXECUTE; or NO_KEY, and a later committee had it
     NOT_REVEALED,
     WRONG
 }

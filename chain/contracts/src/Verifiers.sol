@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
 import {IStakeTree} from "./interfaces/IStakeTree.sol";
 import {StopsLib} from "./StopsLib.sol";
@@ -24,6 +25,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         uint64 stopped; // seconds of all stops before
         uint64 idle; // of these, before it judged for the first time
         bool began; // it has judged
+        uint16 least; // verifiers without which it stops: a `minPool` that it has met
     }
 
     struct Platform {
@@ -50,6 +52,8 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     mapping(bytes32 pool => Checkpoints.Trace208) internal _stops;
     mapping(address who => Verifier) internal _verifiers;
     mapping(bytes32 platformId => Platform) private _platforms;
+    /// @dev The `minVerifierStake` with which it joined.
+    mapping(address who => uint256) private _least;
 
     constructor(IGuardian guardian, IParams params, IStakeSource vault) {
         (GUARDIAN, PARAMS, VAULT) = (guardian, params, vault);
@@ -87,6 +91,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         uint256 least = PARAMS.money(PARAMS.version()).minVerifierStake;
         if (stake < least) revert StakeTooSmall(msg.sender, stake, least);
         if (tree.unitsFor(stake) == 0) revert NoUnit(msg.sender, stake);
+        _least[msg.sender] = least;
         _verifiers[msg.sender] = Verifier(pool, platformId, measurement, uint64(block.number));
         emit VerifierJoined(msg.sender, pool, platformId, measurement);
         _write(pool, msg.sender, stake);
@@ -160,12 +165,14 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         _platforms[platformId] = Platform(msg.sender, 0);
     }
 
-    /// @dev Nothing below the least stake, nothing with an enclave that is not allowed any more.
+    /// @dev Nothing below the least stake, nothing with an enclave that is not allowed any more. Who joined with less than a vote asks
+    ///      later still counts: or that vote would empty every pool, and all stake would stay under windows that stand still.
     function _weigh(address account, uint256 stake) private {
         Verifier storage v = _verifiers[account];
         bytes32 pool = v.pool;
         if (pool == 0) return;
-        bool counts = stake >= PARAMS.money(PARAMS.version()).minVerifierStake && isAllowed[v.measurement];
+        uint256 least = Math.min(_least[account], PARAMS.money(PARAMS.version()).minVerifierStake);
+        bool counts = stake >= least && isAllowed[v.measurement];
         _write(pool, account, counts ? stake : 0);
     }
 
@@ -179,11 +186,15 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         _watch(pool);
     }
 
-    /// @dev Stops a pool that became too small, and lets one go on that is large enough.
+    /// @dev Stops a pool that became too small, and lets one go on that is large enough. Verifiers who leave stop it, never a vote: a
+    ///      larger `minPool` is asked of a pool that judges once it has twice as many.
     function _watch(bytes32 pool) private {
         Pool storage p = _pools[pool];
         uint64 since = p.stoppedSince;
-        bool small = p.weighing < PARAMS.committee(PARAMS.version()).minPool;
+        uint16 minPool = PARAMS.committee(PARAMS.version()).minPool;
+        uint16 least = p.began && p.least < minPool && p.weighing / 2 < minPool ? p.least : minPool;
+        if (p.least != least) p.least = least;
+        bool small = p.weighing < least;
         if (small == (since != 0)) return;
         uint64 now_ = GUARDIAN.clock();
         _stops[pool].note(now_, small);

@@ -161,6 +161,35 @@ contract AuditsTest is AnchorBase {
         same(ledger.creditOf(verifier(0)), BOUNTY, "once it was judged");
     }
 
+    /// @dev The true outHash beside other tokens is no match: a finding is the receipt's in both fields or in none.
+    function test_false_tokens_beside_the_true_outHash_are_a_mismatch(bytes32 tokens) public {
+        vm.assume(tokens != TOKENS);
+        Receipt memory r = receiptOf(2);
+        r.tokensHash = tokens;
+        uint64 batchId = anchored(r);
+        vm.roll(block.number + 3);
+        bytes32 id = anchor.receiptId(r);
+        for (uint256 who = 0; who < 4; ++who) {
+            // What each found is the truth; the first two call it a match.
+            AuditResult memory a = AuditResult(id, verifier(who), who < 2 ? 1 : 2, 0, uint64(block.timestamp));
+            a.commitment = commitment(who, id, matched());
+            audits.post(a, signed(VERIFIER_KEY + who, audits.hashAudit(a)), batchId);
+        }
+        vm.warp(block.timestamp + 2 hours);
+        for (uint256 who = 0; who < 4; ++who) {
+            audits.open(id, verifier(who), TOKENS, TRACE, salt(who));
+        }
+        bytes memory sig = signature(r);
+        // Nobody has convicted it: what two of somebody's accounts say is not paid.
+        vm.expectRevert(abi.encodeWithSelector(IAudits.NotRight.selector, id, r.outHash, r.outHash));
+        audits.claim(r, sig, none(), verifier(2));
+        bench.replace(id, r.outHash);
+        vm.expectRevert(pair(IAudits.ResultContradicted.selector, id, verifier(0)));
+        audits.claim(r, sig, none(), verifier(0));
+        audits.claim(r, sig, none(), verifier(2));
+        same(ledger.creditOf(verifier(2)), BOUNTY, "who saw it");
+    }
+
     function test_a_match_of_what_was_overturned_is_not_paid(bytes32 truth) public {
         posts(0, 1, 0, matched());
         posts(1, 1, 0, matched());
@@ -439,6 +468,13 @@ contract AuditsTest is AnchorBase {
             refused(a, sig, 0, err(IAudits.BadAuditResult.selector, result));
             a.result = 1;
         }
+        uint64 anchoredAt = anchor.batch(0).anchoredAt;
+        for (uint256 i = 0; i < 2; ++i) {
+            a.auditedAt = i == 0 ? anchoredAt - 1 : uint64(block.timestamp) + 1;
+            bytes memory untimely = abi.encodeWithSelector(IAudits.BadAuditTime.selector, a.auditedAt, anchoredAt);
+            refused(a, signed(VERIFIER_KEY, audits.hashAudit(a)), 0, untimely);
+        }
+        a.auditedAt = anchoredAt;
         uint256 other = bound(key, 1, type(uint128).max);
         vm.assume(other != VERIFIER_KEY);
         bytes memory foreign = signed(other, audits.hashAudit(a));

@@ -185,6 +185,7 @@ abstract contract Courthouse is BlsSigner {
         r.operator = OPERATOR;
         r.environment = ENVIRONMENT;
         r.seq = uint64(salt);
+        r.tokensHash = "tokens";
         r.outHash = StructHashes.outHash("tokens", "trace");
     }
 
@@ -193,7 +194,10 @@ abstract contract Courthouse is BlsSigner {
     }
 
     function openedBy(address who, uint256 salt, bytes32 altCommit) internal returns (bytes32 id) {
-        Receipt memory r = receiptOf(salt);
+        return openedFor(receiptOf(salt), who, altCommit);
+    }
+
+    function openedFor(Receipt memory r, address who, bytes32 altCommit) internal returns (bytes32 id) {
         uint64 batchId = docket.anchor(r.operator, ENVIRONMENT, params.version());
         uint256 bond = params.requiredBond(params.version());
         vm.deal(who, who.balance + bond);

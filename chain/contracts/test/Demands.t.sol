@@ -84,7 +84,9 @@ contract StoppedPoolTest is DemandsBase {
 
 /// @title A list that is demanded
 contract ListDemandTest is DemandsBase {
-    function test_who_answers_has_the_bond_and_the_window_goes_on(uint16 from, uint16 wait) public {
+    function test_the_operator_has_the_bond_of_what_is_answered_and_the_window_goes_on(uint16 from, uint16 wait)
+        public
+    {
         Receipt memory r = receipt(1);
         anchored(r);
         uint256 end = guardian.clock() + 1 hours;
@@ -105,7 +107,8 @@ contract ListDemandTest is DemandsBase {
         vm.prank(helper);
         answersList(0, "list");
         isState(subject, IReceiptAnchor.State.ANSWERED);
-        same(ledger.creditOf(helper), BOND, "the bond");
+        same(ledger.creditOf(helper), 0, "who ran ahead of the operator has nothing");
+        same(ledger.creditOf(operator), BOND, "the bond");
         same(anchor.windowEnd(0, 0), end + wait_, "end");
         same(anchor.batch(0).extended, wait_, "extended");
         vm.warp(end + wait_ + 1);
@@ -194,7 +197,7 @@ contract ListDemandTest is DemandsBase {
         paused(pause_);
         vm.warp(block.timestamp + pause_);
         answersList(0, "list");
-        same(ledger.creditOf(address(this)), BOND, "in time");
+        same(ledger.creditOf(operator), BOND, "in time");
     }
 
     function test_a_list_that_nobody_has_makes_the_batch_void(uint32 count, uint16 late) public {
@@ -432,7 +435,7 @@ contract AnchorDemandTest is DemandsBase {
         vm.warp(uint256(r.anchorBy) + 1);
     }
 
-    function test_who_anchors_and_shows_it_has_the_bond(uint16 wait, bool byOther) public {
+    function test_the_operator_has_the_bond_of_what_it_anchored_whoever_shows_it(uint16 wait, bool byOther) public {
         Receipt memory r = late(1);
         anchorDemanded(r);
         bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
@@ -441,11 +444,11 @@ contract AnchorDemandTest is DemandsBase {
         same(d.deadline, guardian.clock() + 1 hours, "deadline");
         vm.warp(block.timestamp + bound(wait, 0, 1 hours));
         uint64 batchId = anchored(r);
-        address who = byOther ? helper : operator;
         bytes memory sig = signature(r);
-        vm.prank(who);
+        vm.prank(byOther ? helper : operator);
         anchor.answerAnchor(r, sig, batchId, none());
-        same(ledger.creditOf(who), BOND, "bond");
+        same(ledger.creditOf(operator), BOND, "bond");
+        same(ledger.creditOf(helper), 0, "who ran ahead has nothing");
         isState(subject, IReceiptAnchor.State.ANSWERED);
         vm.expectRevert(notDemanded(subject, IReceiptAnchor.State.ANSWERED));
         anchor.answerAnchor(r, sig, batchId, none());

@@ -36,6 +36,7 @@ contract DisputeDrawTest is Courthouse {
         same(d.receiptId, receiptId, "receipt");
         same(id, disputes.disputeId(receiptId), "id");
         same(disputes.disputeAt(disputes.disputeCount() - 1), id, "index");
+        same(d.claimedTokensHash, receiptOf(salt).tokensHash, "tokens");
         same(d.claimedOutHash, receiptOf(salt).outHash, "claim");
         same(d.operator, OPERATOR, "operator");
         same(d.challenger, other(1), "opener");

@@ -86,6 +86,31 @@ contract DisputeEndTest is Courthouse {
         disputes.finalize(id);
     }
 
+    /// @dev The operator signs both fields, so the true outHash beside other tokens is a lie: once it was upheld and final.
+    function test_false_tokens_beside_the_true_outHash_are_convicted(uint256 salt, bytes32 tokens) public {
+        vm.assume(tokens != "tokens");
+        Receipt memory r = receiptOf(salt);
+        r.tokensHash = tokens;
+        bytes32 id = disputes.disputeId(keccak256(abi.encode(r)));
+        openedFor(r, address(this), disputes.altCommitOf(id, address(this), keyOf(id, 0), SALT));
+        judged(id, 0);
+        decided(id, Verdict.OVERTURNED);
+        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        that(t.equal == 0 && t.lead == 5 && t.leadVerdict == Verdict.OVERTURNED, "not one seat is equal");
+        IDisputes.Dispute memory d = disputes.dispute(id);
+        same(d.key, keyOf(id, 0), "key");
+        same(d.replacement, r.outHash, "the true output stands");
+        disputes.openAlt(id, address(this), SALT);
+        ends(id);
+        for (uint16 seat = 0; seat < 5; ++seat) {
+            (, Standing s) = disputes.standingOf(id, 1, seat);
+            that(s == Standing.RIGHT, "who found it was right");
+        }
+        ISettlement.Account memory a = settlement.accountOf(id);
+        same(a.slashed, params.money(1).slashAmount, "slashed");
+        that(a.toChallengers > a.bonds, "the challenger has its bond, and more");
+    }
+
     function test_nothing_is_counted_or_ended_early(uint256 salt) public {
         bytes32 id = inCommit(salt);
         uint256 end = disputes.roundOf(id, 1).commitEnd;
@@ -186,6 +211,65 @@ contract DisputeEndTest is Courthouse {
         that(d.round == 3 && d.reruns == 2, "reruns");
         judged(id, 8);
         same(disputes.dispute(id).level, 2, "no rerun left");
+    }
+
+    /// @dev Who stalls by a word that costs nothing is charged once a later committee has the key; what stays undecided charges nobody.
+    function test_no_key_is_an_absence_where_a_later_committee_had_it(uint256 salt, uint8 choice) public {
+        bytes32 id = opened(salt);
+        judged(id, 8);
+        uint256 c = choice % 8;
+        judged(id, c);
+        ends(id);
+        Standing want = c == 7 ? Standing.NEUTRAL : Standing.ABSENT;
+        for (uint16 seat = 0; seat < 5; ++seat) {
+            (, Standing s) = disputes.standingOf(id, 1, seat);
+            that(s == want, "no key");
+            (, s) = disputes.standingOf(id, 2, seat);
+            that(s == Standing.RIGHT, "the rerun was right");
+        }
+        settlement.settleSeats(id, 1, 255);
+        uint256 each = params.money(1).absentPenalty;
+        same(settlement.accountOf(id).penalties, c == 7 ? 0 : 5 * each, "charged as absent");
+    }
+
+    /// @dev In the very round that decided, who had no key is believed; and in a draw everybody is.
+    function test_no_key_beside_a_verdict_costs_nothing(uint256 salt) public {
+        bytes32 id = opened(salt);
+        drawn(id, keccak256(abi.encode("beside", salt)));
+        IDisputes.Member[] memory list = members(id);
+        // The others are a quorum.
+        vm.assume(list[0].seats == 1);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].voter != address(0)) committed(voteOf(id, list[i], i == 0 ? 8 : 0));
+        }
+        toReveal(id);
+        for (uint256 i = 0; i < list.length; ++i) {
+            if (list[i].voter != address(0)) disputes.reveal(voteOf(id, list[i], i == 0 ? 8 : 0), "");
+        }
+        toSettle(id);
+        disputes.settle(id);
+        decided(id, Verdict.UPHELD);
+        ends(id);
+        (, Standing s) = disputes.standingOf(id, 1, 0);
+        that(s == Standing.NEUTRAL, "neither paid nor charged");
+    }
+
+    function test_a_draw_pays_nobody_and_charges_next_to_nothing(uint256 salt) public {
+        uint256 treasury = ledger.treasury();
+        bytes32 id = opened(salt);
+        for (uint256 level = 1; level <= 3; ++level) {
+            judged(id, 9);
+        }
+        ends(id);
+        for (uint16 round = 1; round <= 3; ++round) {
+            settlement.settleSeats(id, round, 255);
+        }
+        ISettlement.Account memory a = settlement.accountOf(id);
+        that(a.perSeat == 0 && a.toVerifiers == 0 && a.penalties == 0, "no seat is paid or charged");
+        that(a.slashed == 0 && a.toOperator == 0 && vault.lockedOf(OPERATOR) == 0, "nor the operator");
+        same(a.toChallengers, a.bonds - params.money(1).feePerSeat, "the bond comes back, less the fee of a seat");
+        same(a.burned, params.money(1).feePerSeat, "which is burned");
+        same(ledger.treasury(), treasury, "the treasury has its advance back");
     }
 
     // --- appeals ---

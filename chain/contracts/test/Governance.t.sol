@@ -83,6 +83,50 @@ contract GovernanceTest is CourtRoom {
         governor.execute(t, v, c, WHY);
     }
 
+    /// @dev What a vote decided and the governor refuses.
+    function refusedByVote(bytes memory data, bytes memory why) private {
+        queued(address(governor), data);
+        vm.warp(block.timestamp + charter.SHORT_DELAY() + 1);
+        vm.expectRevert(why);
+        execute(address(governor), data);
+    }
+
+    // --- votes that would end all votes ---
+
+    function test_no_vote_leaves_the_timelock_that_holds_the_roles(address other) public {
+        bytes memory data = abi.encodeCall(governor.updateTimelock, (TimelockController(payable(other))));
+        refusedByVote(data, abi.encodeWithSelector(BytewiseGovernor.TimelockIsFixed.selector));
+        same(governor.timelock(), address(short), "the timelock");
+    }
+
+    function test_a_vote_leaves_settings_with_which_one_can_vote(uint256 more, uint8 which) public {
+        bytes32[4] memory names = [bytes32("proposalThreshold"), "votingDelay", "votingPeriod", "quorum"];
+        uint256[4] memory most = [SUPPLY / 20, uint256(50_400), 216_000, 50];
+        uint256 i = which % 4;
+        uint256 have = bound(more, most[i] + 1, i == 3 ? 100 : i == 0 ? type(uint256).max : type(uint32).max);
+        bytes memory why = abi.encodeWithSelector(BytewiseGovernor.OutOfBounds.selector, names[i], have, most[i]);
+        refusedByVote(_setting(i, have), why);
+    }
+
+    function test_a_vote_moves_settings_within_their_bounds(uint256 value, uint8 which) public {
+        uint256[4] memory most = [SUPPLY / 20, uint256(50_400), 216_000, 50];
+        uint256 i = which % 4;
+        value = bound(value, 1, most[i]);
+        queued(address(governor), _setting(i, value));
+        vm.warp(block.timestamp + charter.SHORT_DELAY() + 1);
+        execute(address(governor), _setting(i, value));
+        uint256[4] memory have =
+            [governor.proposalThreshold(), governor.votingDelay(), governor.votingPeriod(), governor.quorumNumerator()];
+        same(have[i], value, "set");
+    }
+
+    function _setting(uint256 i, uint256 value) private view returns (bytes memory) {
+        if (i == 0) return abi.encodeCall(governor.setProposalThreshold, (value));
+        if (i == 1) return abi.encodeCall(governor.setVotingDelay, (uint48(value)));
+        if (i == 2) return abi.encodeCall(governor.setVotingPeriod, (uint32(value)));
+        return abi.encodeCall(governor.updateQuorumNumerator, (value));
+    }
+
     function changed(uint32 window) private pure returns (bytes memory) {
         ParamSet memory p = Defaults.parameters();
         p.times.window = uint32(bound(window, 1, 1 days));

@@ -120,14 +120,15 @@ contract SettlementTest is CourtRoom {
         that(uint256(a.burned) * 5 >= a.slashed, "a fifth");
     }
 
-    function test_a_draw_or_refund_charges_no_seat(Story memory s, bytes32 moves) public {
+    function test_a_draw_or_refund_charges_nobody(Story memory s, bytes32 moves) public {
         s.verdict = s.verdict % 2 == 0 ? 4 : 5;
         played(s, moves);
         settledAll(moves);
         same(account().penalties, 0, "no penalties");
-        if (verdictOf(s) == Verdict.REFUNDED) {
-            same(vault.stakeOf(OPERATOR), bound(s.stake, 1, 40 ether), "nor a slash");
-        }
+        same(vault.stakeOf(OPERATOR), bound(s.stake, 1, 40 ether), "nor a slash");
+        if (verdictOf(s) == Verdict.REFUNDED) return;
+        same(account().toVerifiers, 0, "and a draw pays no seat");
+        same(account().advanced, account().repaid, "so the treasury has its own back");
     }
 
     function test_an_empty_treasury_stops_nothing(Story memory s, bytes32 moves) public {

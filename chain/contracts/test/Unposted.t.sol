@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {FeeMarket} from "../src/FeeMarket.sol";
+import {Guardian} from "../src/Guardian.sol";
+import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
 import {Receipt} from "../src/Types.sol";
+import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {DemandsBase} from "./Demands.t.sol";
@@ -241,5 +245,47 @@ contract ObligationTest is UnpostedBase {
         same(IStakeSource(vault).obligedOf(operator), amount, "this contract is one");
         vault.discharge(operator, amount, "demand");
         same(vault.obligedOf(operator), 0, "and again");
+    }
+}
+
+/// @title A court that came later goes by another clock than keys and pools do (docs/contracts.md, section 5)
+contract TwoClocksTest is UnpostedBase {
+    ReceiptAnchor private other;
+
+    /// @dev The old clock has stood still for a while; the new one has not.
+    function _later(uint64 lost) private {
+        paused(lost);
+        vm.warp(block.timestamp + lost + 1);
+        Guardian second = new Guardian(address(manager), params);
+        FeeMarket market_ = new FeeMarket(address(manager), second, uint96(FEE), 1 ether, 1_000, 1 hours);
+        other = new ReceiptAnchor(ReceiptAnchor.Parts(params, second, registry, vault, ledger, epochs, market_));
+        second.wire(IDisputes(address(bench)));
+        other.wire(IDisputes(address(bench)));
+        market_.wire(address(other), audits);
+        ledger.setMover(address(other), true);
+        vault.setMover(address(other), true);
+        same(second.clock() - guardian.clock(), lost, "two clocks");
+    }
+
+    /// @dev What is left of a key's time is the same on both: a stop of a second excuses nobody who can post for an hour.
+    function test_what_is_left_of_a_key_is_counted_on_one_clock(uint64 lost) public {
+        _later(uint64(bound(lost, 1, 1 days)));
+        Receipt memory r = receipt(1);
+        bytes memory sig = signed(OPERATOR_KEY, other.receiptId(r));
+        vm.warp(uint256(r.anchorBy) + 1);
+        putInForce(NEXT);
+        vm.prank(demander);
+        other.demandAnchor{value: BOND}(r, sig);
+        quits();
+        vm.warp(block.timestamp + 1);
+        joins();
+        bytes32 subject = other.anchorSubject(other.receiptId(r));
+        that(epochs.isOpenForInclusion(EPOCH), "it can still post");
+        vm.expectPartialRevert(IReceiptAnchor.TooEarly.selector);
+        other.expire(subject);
+        vm.warp(uint256(other.demand(subject).deadline) + 1);
+        that(!epochs.isOpenForInclusion(EPOCH), "now it cannot");
+        other.expire(subject);
+        same(uint8(other.demand(subject).state), uint8(IReceiptAnchor.State.EXPIRED), "and is not excused");
     }
 }

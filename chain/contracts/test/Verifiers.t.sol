@@ -174,24 +174,63 @@ contract VerifiersTest is Staking {
         same(registry.stoppedSeconds(POOL), uint256(before) + later, "seconds of the protocol clock");
     }
 
-    function test_new_parameters_count_when_somebody_says_so(uint96 least, uint16 minPool) public {
+    /// @dev Windows stand still with their pool, and stake stays under them: a vote that could stop a pool could keep all stake for ever.
+    function test_no_vote_stops_a_pool(uint96 least, uint16 minPool) public {
         for (uint256 i = 0; i < 6; ++i) {
             joined(i, LEAST + i * 1 ether);
         }
         that(registry.isSeatable(POOL), "six of five");
         ParamSet memory p = Defaults.parameters();
-        p.money.minVerifierStake = uint96(bound(least, LEAST, LEAST + 6 ether));
-        p.committee.minPool = uint16(bound(minPool, 1, 8));
+        p.money.minVerifierStake = uint96(bound(least, LEAST, p.money.minOperatorStake));
+        p.committee.minPool = uint16(bound(minPool, 1, 10_000));
         changed(p);
-        uint256 count;
         for (uint256 i = 0; i < 6; ++i) {
             registry.refresh(person(i));
-            bool counts = vault.stakeOf(person(i)) >= p.money.minVerifierStake;
-            if (counts) ++count;
-            same(unitsNext(person(i)), counts ? vault.stakeOf(person(i)) / UNIT : 0, "units");
+            same(unitsNext(person(i)), unitsOf(vault.stakeOf(person(i))), "who joined with less still counts");
         }
-        same(registry.weighing(POOL), count, "verifiers with weight");
-        that(registry.isSeatable(POOL) == (count >= p.committee.minPool), "seatable");
+        same(registry.weighing(POOL), 6, "verifiers with weight");
+        that(registry.isSeatable(POOL), "seatable");
+        // Verifiers who leave stop it: below what it was asked for when it began, or less since.
+        for (uint256 left = 6; left > 0; --left) {
+            quits(person(left - 1));
+            uint256 want = p.committee.minPool < MIN_POOL ? p.committee.minPool : MIN_POOL;
+            that(registry.isSeatable(POOL) == (left - 1 >= want), "too small");
+        }
+    }
+
+    function test_a_larger_least_number_counts_once_there_are_twice_as_many(uint8 minPool) public {
+        for (uint256 i = 0; i < 14; ++i) {
+            joined(i, LEAST);
+        }
+        ParamSet memory p = Defaults.parameters();
+        p.committee.minPool = uint16(bound(minPool, MIN_POOL + 1, 14));
+        changed(p);
+        registry.refresh(person(0));
+        uint256 want = p.committee.minPool <= 7 ? p.committee.minPool : MIN_POOL;
+        for (uint256 left = 14; left > 0; --left) {
+            quits(person(left - 1));
+            that(registry.isSeatable(POOL) == (left - 1 >= want), "too small");
+        }
+    }
+
+    function test_who_joins_after_a_vote_needs_what_it_asks_for(uint96 least) public {
+        ParamSet memory p = Defaults.parameters();
+        p.money.minVerifierStake = uint96(bound(least, LEAST + 1, p.money.minOperatorStake));
+        changed(p);
+        staked(person(0), LEAST);
+        vm.prank(person(0));
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IRegistry.StakeTooSmall.selector, person(0), LEAST, uint256(p.money.minVerifierStake)
+            )
+        );
+        registry.join(POOL, platform(0), ENCLAVE);
+        // And who has less than both weighs nothing.
+        address who = joined(1, p.money.minVerifierStake);
+        p.money.minVerifierStake = uint96(LEAST);
+        changed(p);
+        unbonds(who, vault.stakeOf(who) - LEAST + 1);
+        same(unitsNext(who), 0, "less than the least now");
     }
 
     function test_an_enclave_that_is_not_allowed_any_more_weighs_nothing(uint96 amount, bytes32 better) public {

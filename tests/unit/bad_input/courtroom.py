@@ -144,7 +144,7 @@ class Court:
 def verdict(case: Case, result: JobResult) -> tuple[Verdict, int, Digest]:
     """Verdict, code and replacement if every seat of a committee says so."""
     vote = RevealedVote(result.voter, 15, result.outcome, result.code, result.tokens_hash, result.trace_root, result.round_digest)
-    found = tally(15, 2, 3, [vote], case.receipt.out_hash)
+    found = tally(15, 2, 3, [vote], case.receipt.tokens_hash, case.receipt.out_hash)
     return found.verdict, found.code, found.replacement
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from adversaries.engines import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact
+from adversaries.engines import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.inference import self_test
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
@@ -33,7 +33,8 @@ from tests.unit.inference.test_matmul import Saturating
 from tests.world import ANCHOR, DISPUTES, signer, word
 
 HONEST, THIEF = signer("honest").address, signer("thief").address
-CLAIM = word("claimed out_hash")
+CLAIM = (word("claimed tokens"), word("claimed out_hash"))
+"""tokens_hash and out_hash of the receipt."""
 
 
 def vote(voter: Address, seat_mask: int) -> Vote:
@@ -70,9 +71,9 @@ def counted(voter: Address, digest: Digest, seats: int) -> RevealedVote:
 
 def test_who_only_heard_the_answer_is_paid_where_no_leaves_are_asked_for_and_not_with_us() -> None:
     """The thief knows tokens hash and trace root, of an earlier round or from a friend, but has no leaves."""
-    naive = tally(15, 2, 3, [counted(HONEST, ZERO_DIGEST, 10), counted(THIEF, ZERO_DIGEST, 5)], CLAIM)
+    naive = tally(15, 2, 3, [counted(HONEST, ZERO_DIGEST, 10), counted(THIEF, ZERO_DIGEST, 5)], *CLAIM)
     assert (naive.verdict, naive.winners) == (Verdict.OVERTURNED, (HONEST, THIEF))
-    ours = tally(15, 2, 3, [counted(HONEST, word("of the leaves"), 10), counted(THIEF, word("invented"), 5)], CLAIM)
+    ours = tally(15, 2, 3, [counted(HONEST, word("of the leaves"), 10), counted(THIEF, word("invented"), 5)], *CLAIM)
     assert (ours.verdict, ours.winners) == (Verdict.OVERTURNED, (HONEST,))
 
 
@@ -152,6 +153,13 @@ def test_an_altered_token_passes_who_compares_traces_only_and_not_us(court: Cour
     altered = AltersOneToken(court.engine).generate(request)
     assert same_trace(altered, truth) and not same_tokens(altered, truth)
     assert court.engine.verify(request, altered.output, altered.out_hash).divergence is not None
+
+
+def test_other_text_passes_who_compares_out_hash_only_and_not_us(court: Court) -> None:
+    request, truth = court.honest
+    shown = ShowsAnotherText(court.engine).generate(request)
+    assert shown.out_hash == truth.out_hash and not same_tokens(shown, truth)
+    assert court.engine.verify(request, shown.output, shown.out_hash).divergence is not None
 
 
 def test_a_truncated_answer_passes_who_compares_claimed_tokens_only_and_not_us(court: Court) -> None:

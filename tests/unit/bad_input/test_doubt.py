@@ -199,5 +199,5 @@ def test_no_number_of_seats_that_have_not_seen_convicts_of_wrong_bytes(
         RevealedVote(Address(signer(f"seat {i}").address), count, outcome, code, zero, zero, zero)
         for i, (count, (outcome, code)) in enumerate(seats)
     ]
-    found = tally(sum(count for count, _ in seats) + absent + 1, 2, 3, votes, word("claim"))
+    found = tally(sum(count for count, _ in seats) + absent + 1, 2, 3, votes, word("tokens"), word("claim"))
     assert found.verdict in (Verdict.NONE, Verdict.UNAVAILABLE) and found.replacement == ZERO_DIGEST

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from bench.child import Child, ChildFailed
+from bench.worker import CLOCK
 
 ENGINE = """
 import sys
+import time
 from bench.worker import serve
 
 class Doubling:
     name = "doubling 2.0"
     def generate(self, prompt, count):
         print("noise of a library")
+        time.sleep(prompt[0] - 3)
         return [2 * prompt[0]] * (count if count < 9 else 8)
     def prepare(self, claims):
         self.claims = claims
@@ -43,6 +46,12 @@ def test_an_engine_answers_whatever_its_libraries_print(engine: list[str | Path]
         assert child.generate([3], 2) >= 0
         assert child.judge([([1, 2], 3)]) >= 0
         assert child.logits([7]) == [0.5, 7.0]
+
+
+def test_where_processor_time_is_counted_waiting_is_not(engine: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CLOCK, "processor")
+    with Child("doubling", engine) as child:
+        assert child.generate([4], 2) < 1, "it slept for a second"
 
 
 def test_memory_is_what_loading_added(engine: list[str | Path]) -> None:

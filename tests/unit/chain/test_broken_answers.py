@@ -12,7 +12,7 @@ import pytest
 from bytewise.protocol.errors import ChainReverted, MalformedValue, TryAgain
 from bytewise.protocol.units import Address, Digest
 from chain.answers import classify
-from chain.artifacts import interface
+from chain.artifacts import View, interface
 from chain.client import ChainClient
 from tests.anvil import CHAIN_ID
 
@@ -25,7 +25,7 @@ LOG = {"address": WHERE, "topics": [], "data": "0x", "blockNumber": "0x1", "bloc
 
 @contextmanager
 def node(**answers: Any) -> Iterator[ChainClient]:
-    """A client of a node that gives these answers, members of a JSON-RPC response by method."""
+    """A node's client; it gives these answers, members of a JSON-RPC response by method, or one of several after the other."""
     answers["eth_chainId"] = {"result": hex(CHAIN_ID)}
 
     class Handler(BaseHTTPRequestHandler):
@@ -53,11 +53,16 @@ def node(**answers: Any) -> Iterator[ChainClient]:
 
 
 def _said(answers: dict[str, Any], asked: dict[str, Any]) -> Any:
-    return {"jsonrpc": "2.0", "id": asked["id"], **answers[asked["method"]]}
+    answer = answers[asked["method"]]
+    return {"jsonrpc": "2.0", "id": asked["id"], **(next(answer) if isinstance(answer, Iterator) else answer)}
 
 
 def _view(client: ChainClient) -> object:
     return client.call("Registry", WHERE, "policySerial", block="latest")
+
+
+def _views(client: ChainClient) -> object:
+    return client.views([View("Registry", WHERE, "policySerial")], "latest")
 
 
 def _logs(client: ChainClient) -> object:
@@ -80,6 +85,29 @@ def _receipts(client: ChainClient) -> object:
 def test_a_result_of_another_form_is_unavailable(method: str, read: Callable[[ChainClient], object], result: Any) -> None:
     with node(**{method: {"result": result}}) as client, pytest.raises(TryAgain):
         read(client)
+
+
+@pytest.mark.parametrize("read", [_view, _views])
+@pytest.mark.parametrize("broken", [None, "0x", "0xnone", [], {}])
+def test_a_view_whose_answer_is_broken_is_asked_once_more_and_no_oftener(
+    read: Callable[[ChainClient], object], broken: Any
+) -> None:
+    whole = {"result": "0x" + f"{7:064x}"}
+    once = iter([{"result": broken}, whole, whole])
+    with node(eth_call=once) as client:
+        assert read(client) in (7, [7]) and list(once) == [whole]
+    always = iter([{"result": broken}, {"result": broken}, whole])
+    with node(eth_call=always) as client, pytest.raises(TryAgain):
+        read(client)
+    assert list(always) == [whole]
+
+
+def test_a_refusal_is_not_asked_again() -> None:
+    refused = {"error": {"code": 3, "message": "execution reverted"}}
+    said = iter([refused, refused])
+    with node(eth_call=said) as client, pytest.raises(ChainReverted):
+        _view(client)
+    assert list(said) == [refused]
 
 
 @pytest.mark.parametrize(

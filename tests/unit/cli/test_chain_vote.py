@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,10 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, 
 @pytest.fixture
 def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> Desk:
     return Desk(*deployed, capsys)
+
+
+def test_who_lists_proposals_before_there_are_any_is_told_so(desk: Desk) -> None:
+    assert desk.told("proposals") == [] and re.fullmatch(r"no proposals up to block \d+", desk.run("proposals"))
 
 
 def test_a_guardian_pauses_with_its_key_and_its_multisignature_elsewhere(desk: Desk, tmp_path: Path) -> None:

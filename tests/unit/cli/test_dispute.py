@@ -104,6 +104,7 @@ def test_a_disputed_operator_is_found_by_its_committee_and_appeals_when_told_to(
     court.reveal(votes)
     case = court.until(Phase.APPEAL)
     assert operator.appeal(word("no dispute")) == Exit.USAGE
+    assert operator.appeal(Digest(b"short")) == Exit.USAGE
     assert operator.appeal(case.id, key=1) == Exit.USAGE, "another operator's"
     assert operator.appeal(case.id, "--dry-run") == Exit.OK and operator.orders.all() == ()
     assert f"bond {case.appeal_bond_wei} wei" in capsys.readouterr().out

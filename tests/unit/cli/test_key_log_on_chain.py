@@ -82,6 +82,10 @@ def test_a_log_is_read_under_the_shares_of_then_that_chain_and_book_name(site: S
     # Everything that the old holders released is of before: our clock says that enough time has passed.
     monkeypatch.setattr(SystemClock, "now", lambda _: second.since + LATE_S)
     told_alike(site, case, book, heirs)
+    # On a terminal it shows how far it is.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    site.kms("log", "verify", "--logs", str(site.folder / "logs"))
+    assert "judging releases" in site.said()
 
 
 @pytest.mark.e2e

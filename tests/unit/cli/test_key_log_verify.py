@@ -40,7 +40,7 @@ def with_code(site: Site) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch, court: Court, seen: int = NOW) -> None:
     """From now on this chain answers whom `--rpc` names."""
     answers = Judge(lambda entries: judge(entries, court, Seen(100, seen, seen)))
-    monkeypatch.setattr(key_log, "court_of", lambda _: answers)
+    monkeypatch.setattr(key_log, "court_of", lambda *_: answers)
 
 
 def cut(site: Site) -> None:

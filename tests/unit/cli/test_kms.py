@@ -12,7 +12,7 @@ from bytewise.cli.demo.ports import free_ports
 from bytewise.cli.exits import Exit
 from bytewise.cli.keys import _told
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ChainReverted
+from bytewise.protocol.errors import ChainReverted, TryAgain
 from bytewise.protocol.keys import EpochDocument, EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
@@ -120,6 +120,26 @@ def test_status_says_who_serves_what_the_chain_means(site: Site) -> None:
     write_network(site.folder / "network.json", replace(site.network, epochs=(stale,)))
     assert site.kms("status") == Exit.MISMATCH
     assert "the chain means version 0, the address book has other shares" in site.said()
+
+
+@pytest.mark.e2e
+def test_status_is_read_while_the_newest_final_block_is_inside_the_deployment(site: Site) -> None:
+    """A deployment takes many blocks: those after `deploy_block` have no `KeyEpochs`, then one without an epoch."""
+    chain, first = reader(site.anvil, site.network), int(site.network.deploy_block)
+    following = FollowingReader(chain.client, site.network)
+    while site.anvil.client.head("finalized").number < first:
+        site.anvil.mine()
+    finals = []
+    while not finals or finals[-1] is None:
+        assert site.kms("status") == Exit.UNAVAILABLE, "no shard runs"
+        assert "key epoch 1: ACTIVE" in site.said()
+        assert following.epoch(1, chain.head()) == site.network.epoch(1)
+        finals.append(chain.final())
+        site.anvil.mine()
+    assert len(finals) > 2
+    assert chain.epoch_on_chain(1, finals[-1]).state is EpochState.NONE
+    with pytest.raises(TryAgain, match="not in that block"):
+        chain.epoch_on_chain(1, finals[-1] - 1)
 
 
 @pytest.mark.e2e

@@ -68,9 +68,13 @@ def test_bound_that_is_not_proven_ends_check_with_a_mismatch(checkpoint: Path, c
         (["convert", "checkpoint", "out", "--equalise", "off", "--calibration", "text"], Exit.USAGE, "--equalise off"),
         (["convert", "checkpoint", "out", "--calibration", "nowhere.txt"], Exit.USAGE, "nowhere.txt"),
         (["convert", "checkpoint"], Exit.USAGE, "--help"),
-        (["show", "nowhere"], Exit.UNAVAILABLE, "no artifact at nowhere"),
-        (["check", "nowhere"], Exit.UNAVAILABLE, "no artifact at nowhere"),
-        (["show", "checkpoint"], Exit.UNAVAILABLE, "no artifact at checkpoint"),
+        (["show", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
+        (["fingerprint", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
+        (["vectors", "nowhere", "out"], Exit.USAGE, "nowhere is no folder of an artifact"),
+        (["pin", "nowhere", "out"], Exit.USAGE, "nowhere"),
+        (["make", "checkpoint"], Exit.USAGE, "already exists"),
+        (["check", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
+        (["show", "checkpoint"], Exit.USAGE, "no artifact at checkpoint"),
     ],
 )
 def test_wrong_asking_ends_with_a_code_and_a_name(

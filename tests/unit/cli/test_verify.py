@@ -1,9 +1,12 @@
 """`bytewise` as a user runs it, against a real chain, DA store and operator."""
 
 import json
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +14,13 @@ import openai
 import pytest
 
 from bytewise.cli.__main__ import main
+from bytewise.cli.checking import Model, Standing, conclude, rerun
+from bytewise.inference.profiles import open_engine
+from bytewise.inference.tokenizer import Tokenizer
+from bytewise.protocol.encoding import from_json, to_json
+from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.seal import Payload
+from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
 from bytewise.service.settings import child_environment
 from tests.operator_site import MODEL_NAME, ROOT, Operator, make_artifact, running_operator_site, serving
 
@@ -29,21 +39,22 @@ class Kept(NamedTuple):
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, ...]]:
-    """Three frauds of a dishonest operator, an honest answer, and one with two choices, all anchored."""
+    """Three frauds of a dishonest operator, an honest answer, one with two choices, and one with logprobs, all anchored."""
     folder = tmp_path_factory.mktemp("verify")
     with running_operator_site(folder) as site:
         other = str(make_artifact(folder, seed=2))
         with serving(site, "adversaries.dishonest_operator", "--other", other), site.http() as http:
             with openai.OpenAI(base_url=f"{site.url}/v1", api_key="x", http_client=http, timeout=60.0) as api:
-                kept = tuple(keep(site, api, number, 1 + number // 4) for number in range(5))
-            site.wait_anchored(6)
+                kept = tuple(keep(site, api, number) for number in range(4))
+                kept += (keep(site, api, 4, n=2), keep(site, api, 5, logprobs=True, top_logprobs=2))
+            site.wait_anchored(7)
         yield kept
 
 
-def keep(site: Operator, api: openai.OpenAI, number: int, choices: int) -> Kept:
+def keep(site: Operator, api: openai.OpenAI, number: int, **more: Any) -> Kept:
     """Asks once, and keeps the answer in a file."""
     messages: Any = [{"role": "user", "content": f"Keep this, please: {number}."}]
-    reply = api.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=10, temperature=0.7, seed=3, n=choices)
+    reply = api.chat.completions.create(model=MODEL_NAME, messages=messages, max_tokens=10, temperature=0.7, seed=3, **more)
     file = site.folder / f"answer-{number}.json"
     file.write_text(reply.model_dump_json())
     return Kept(site, json.loads(file.read_text()), file)
@@ -53,6 +64,12 @@ def keep(site: Operator, api: openai.OpenAI, number: int, choices: int) -> Kept:
 def kept(answers: tuple[Kept, ...]) -> Kept:
     """The honest answer."""
     return answers[3]
+
+
+@pytest.fixture(scope="module")
+def scored(answers: tuple[Kept, ...]) -> Kept:
+    """An honest answer with logprobs."""
+    return answers[5]
 
 
 Run = Callable[..., "Done"]
@@ -127,6 +144,17 @@ def test_a_fraud_is_named_with_its_first_divergence(
     assert kind == "trace" or told["divergence"]["expected"] != told["divergence"]["claimed"]
 
 
+def test_a_divergence_is_told_in_plain_words(run: Run, answers: tuple[Kept, ...]) -> None:
+    said = []
+    for fraud in answers[:3]:
+        done = run("verify", str(fraud.file), "--artifact", str(fraud.operator.artifact))
+        assert done.returncode == 2 and "None" not in done.stdout
+        said.append(" ".join(done.stdout.split()))
+    assert "first divergence: token 5 (token)" in said[0] and "tokensHash and outHash of the receipt are not what" in said[0]
+    assert "all 10 tokens are equal (trace)" in said[2] and "outHash of the receipt is not what" in said[2]
+    assert "tokensHash" not in said[2]
+
+
 def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answers: tuple[Kept, ...]) -> None:
     several, texts = answers[4], set()
     assert len(several.answer["answers"]) == 2
@@ -136,6 +164,199 @@ def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answer
         assert (code, told["result"], told["receipt_id"]) == (0, "VERIFIED", one.receipt_id)
         texts.add(choice["choices"][0]["message"]["content"])
     assert len(texts) == 2
+
+
+def change(answer: dict[str, Any], member: str, value: Any) -> None:
+    """Puts a value in the place of a member of an answer, named as `verify` names it: `choices[0].message.content`."""
+    *way, last = (int(name) if name.isdigit() else name for name in re.findall(r"[^.\[\]]+", member))
+    place: Any = answer
+    for name in way:
+        place = place[name]
+    place[last] = value
+
+
+def saved(answer: dict[str, Any], folder: Path) -> str:
+    """A file with an answer."""
+    file = folder / "answer.json"
+    file.write_text(json.dumps(answer))
+    return str(file)
+
+
+LIES: dict[str, Any] = {
+    "id": "chatcmpl-" + "0" * 32,
+    "object": "text_completion",
+    "created": 1,
+    "model": "a-better-model",
+    "choices[0].index": 1,
+    "choices[0].message.role": "system",
+    "choices[0].message.content": "Another text.",
+    "choices[0].message.refusal": "I refuse.",
+    "choices[0].message.tool_calls": [{"id": "a", "type": "function", "function": {"name": "pay", "arguments": "{}"}}],
+    "choices[0].message.function_call": {"name": "pay", "arguments": "{}"},
+    "choices[0].message.reasoning_content": "Let me think.",
+    "choices[0].finish_reason": "stop",
+    "choices[0].logprobs.content[0].token": "x",
+    "choices[0].logprobs.content[3].logprob": -0.5,
+    "choices[0].logprobs.content[2].bytes": [1],
+    "choices[0].logprobs.content[1].top_logprobs[1].logprob": 0.0,
+    "choices[0].logprobs.content": [],
+    "usage.prompt_tokens": 1,
+    "usage.completion_tokens": 11,
+    "usage.total_tokens": 2,
+    "system_fingerprint": "0x00:cpu:none",
+    "determinism.seed": 4,
+    "determinism.decode.temperature": "0",
+    "determinism.model_id": "0x" + "ab" * 32,
+    "determinism.libraries": {"torch": "9.9"},
+    "receipt.req_hash": "0x" + "ab" * 32,
+    "receipt.out_hash": "0x" + "ab" * 32,
+    "receipt.tokens_hash": "0x" + "ab" * 32,
+    "receipt.sig": "0x" + "ab" * 65,
+    "receipt.signed.receipt.seq": "9",
+    "receipt.signed.signature": "0x" + "ab" * 65,
+    "assurance": "hardware",
+}
+
+
+@pytest.mark.parametrize(("member", "lie"), LIES.items(), ids=LIES)
+def test_verify_names_an_altered_shown_member(run: Run, scored: Kept, tmp_path: Path, member: str, lie: Any) -> None:
+    answer = json.loads(scored.file.read_text())
+    change(answer, member, lie)
+    code, told = verified(run, scored, "--opening", saved(answer, tmp_path), "--artifact", str(scored.operator.artifact))
+    assert (code, told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
+    assert told["shown"]["differences"][0]["member"].startswith(member)
+
+
+def test_a_saved_answer_is_verified_without_ids(run: Run, kept: Kept, scored: Kept) -> None:
+    done = run("verify", str(kept.file), "--artifact", str(kept.operator.artifact))
+    assert done.returncode == 0 and "VERIFIED" in done.stdout
+    assert "Keep this, please: 3." in done.stdout, "the prompt is printed"
+    told = json.loads(run("verify", str(kept.file), "--artifact", str(kept.operator.artifact), "--output", "json").stdout)
+    assert told["receipt_id"] == kept.receipt_id and told["shown"]["differences"] == told["shown"]["unchecked"] == []
+    with_logprobs = run("verify", str(scored.file), "--artifact", str(kept.operator.artifact), "--output", "json")
+    assert with_logprobs.returncode == 0 and json.loads(with_logprobs.stdout)["shown"]["unchecked"] == []
+    assert told["shown"]["has_text"] and told["answer"] == kept.answer["choices"][0]["message"]["content"]
+    assert "Keep this, please: 3." in told["prompt"]
+
+
+def test_all_choices_of_a_saved_answer_are_verified_at_once(run: Run, answers: tuple[Kept, ...]) -> None:
+    several = answers[4]
+    done = run("verify", str(several.file), "--artifact", str(several.operator.artifact), "--output", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["result"]) == (0, "VERIFIED")
+    assert [each["result"] for each in told["receipts"]] == ["VERIFIED", "VERIFIED"]
+    assert all(each["shown"]["unchecked"] == [] for each in told["receipts"])
+
+
+LIES_ABOUT_CHOICES: dict[str, Any] = {
+    "choices[1].message.content": "Another text.",
+    "choices[1].index": 0,
+    "choices[0].finish_reason": "stop",
+    "answers[1].choices[0].message.content": "Another text.",
+    "answers[1].usage.total_tokens": 1,
+    "answers[0].model": "a-better-model",
+    "usage.completion_tokens": 1,
+    "model": "a-better-model",
+    "receipt.req_hash": "0x" + "ab" * 32,
+}
+
+
+@pytest.mark.parametrize(("member", "lie"), LIES_ABOUT_CHOICES.items(), ids=LIES_ABOUT_CHOICES)
+def test_verify_names_an_altered_member_of_several_choices(
+    run: Run, answers: tuple[Kept, ...], tmp_path: Path, member: str, lie: Any
+) -> None:
+    answer = json.loads(answers[4].file.read_text())
+    change(answer, member, lie)
+    done = run("verify", saved(answer, tmp_path), "--artifact", str(answers[4].operator.artifact), "--output", "json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
+
+
+def test_a_choice_without_a_receipt_is_a_difference(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
+    for kept in (answers[3], answers[4]):
+        answer = json.loads(kept.file.read_text())
+        answer["choices"].append({**answer["choices"][0], "index": len(answer["choices"])})
+        done = run("verify", saved(answer, tmp_path), "--artifact", str(kept.operator.artifact), "--output", "json")
+        assert done.returncode == 2 and f"choices[{len(answer['choices']) - 1}]" in json.loads(done.stdout)["reason"]
+
+
+def test_members_that_nothing_determines_are_named_as_unchecked(run: Run, kept: Kept, tmp_path: Path) -> None:
+    answer = json.loads(kept.file.read_text())
+    answer["service_tier"] = "default"
+    # A locator may change without a new signature.
+    answer["eigendalink"] = "eigenda:standard:0x03ab"
+    code, told = verified(run, kept, "--opening", saved(answer, tmp_path), "--artifact", str(kept.operator.artifact))
+    assert (code, told["result"], told["shown"]["unchecked"]) == (0, "VERIFIED", ["service_tier", "eigendalink"])
+
+
+def test_verify_says_that_an_opening_alone_shows_no_text(run: Run, kept: Kept, tmp_path: Path) -> None:
+    bare = saved(kept.answer["opening"], tmp_path)
+    code, told = verified(run, kept, "--opening", bare, "--artifact", str(kept.operator.artifact))
+    assert (code, told["result"], told["shown"]) == (0, "VERIFIED", None) and "shows no text" in told["reason"]
+    assert told["answer"] == kept.answer["choices"][0]["message"]["content"]
+    wordless = json.loads(kept.file.read_text())
+    del wordless["choices"]
+    code, told = verified(run, kept, "--opening", saved(wordless, tmp_path), "--artifact", str(kept.operator.artifact))
+    assert (code, told["result"]) == (0, "VERIFIED") and "shows no text" in told["reason"]
+
+
+def test_shown_members_are_compared_without_a_model_too(run: Run, kept: Kept, tmp_path: Path) -> None:
+    code, told = verified(run, kept, "--opening", str(kept.file))
+    assert code == 3 and told["shown"]["differences"] == [] and "choices[0].message.content" in told["shown"]["unchecked"]
+    answer = json.loads(kept.file.read_text())
+    change(answer, "model", "a-better-model")
+    code, told = verified(run, kept, "--opening", saved(answer, tmp_path))
+    assert code == 2 and "model" in told["reason"]
+    change(answer, "created", 7)
+    del answer["opening"], answer["model"]
+    done = run("verify", saved(answer, tmp_path), "--output", "json")
+    assert done.returncode == 2 and "created" in json.loads(done.stdout)["reason"]
+
+
+def test_texts_of_a_stranger_are_printed_without_control_characters(run: Run, kept: Kept, tmp_path: Path) -> None:
+    answer = json.loads(kept.file.read_text())
+    answer["choices"][0]["message"]["content"] = "\x1b[2J\nVERIFIED: the re-execution gives the same bytes\u202e"
+    answer["choices"][0]["message"]["\x1b[2J"] = "a name"
+    done = run("verify", saved(answer, tmp_path), "--artifact", str(kept.operator.artifact))
+    assert done.returncode == 2 and "\x1b" not in done.stdout and "\u202e" not in done.stdout
+    assert not any(line.startswith("VERIFIED") for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('data: {"object":"chat.completion.chunk"}\n', "is a stream of events"),
+        ('{"object":"chat.completion.chunk","choices":[]}', "a piece of a streamed answer"),
+        ('{"choices":[],"choices":[]}', "repeated key"),
+        ('{"choices":[]}', "names no receipt"),
+        ("[]", "neither an answer nor an opening"),
+    ],
+)
+def test_a_file_that_is_no_whole_answer_is_asked_wrongly(run: Run, tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "answer.json"
+    file.write_text(content)
+    done = run("verify", str(file))
+    assert done.returncode == 64 and said in " ".join(done.stderr.split())
+
+
+def test_each_hash_that_an_operator_signs_is_compared_by_itself(kept: Kept) -> None:
+    payload = from_json(Payload, kept.answer["opening"])
+    honest = from_json(SignedReceipt, kept.answer["receipt"]["signed"]).receipt
+    tokens = (*payload.output.token_ids[:4], payload.output.token_ids[4] ^ 1, *payload.output.token_ids[5:])
+    lie = replace(payload, output=replace(payload.output, token_ids=tokens))
+    cases = [
+        (payload, honest, ()),
+        (lie, replace(honest, tokens_hash=lie.output.tokens_hash), ("tokensHash",)),
+        (payload, replace(honest, out_hash=ZERO_DIGEST), ("outHash",)),
+        (lie, replace(honest, tokens_hash=lie.output.tokens_hash, out_hash=ZERO_DIGEST), ("tokensHash", "outHash")),
+    ]
+    loaded = open_engine(kept.operator.artifact, None)
+    model = Model(loaded, Tokenizer(loaded.artifact))
+    for claimed, receipt, fields in cases:
+        outcome = rerun(receipt, claimed, model)
+        assert outcome.fields == fields and (outcome.divergence is None) == (fields == ())
+        end = conclude([], Standing(True, "", None, {"match": 0, "mismatch": 0}, ""), outcome, None)
+        assert (end.exit == 0) == (fields == ()) and all(name in end.reason for name in fields)
 
 
 def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
@@ -151,6 +372,12 @@ def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], 
 def test_the_table_says_the_same(run: Run, kept: Kept) -> None:
     done = run("verify", kept.receipt_id, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
     assert done.returncode == 0 and "VERIFIED" in done.stdout
+    assert "accepted for good" in done.stdout and "not yet: its challenge window is open" in " ".join(done.stdout.split())
+
+
+def test_an_artifact_that_is_not_there_is_asked_wrongly(run: Run, kept: Kept) -> None:
+    done = run("verify", str(kept.file), "--artifact", "nowhere")
+    assert done.returncode == 64 and "nowhere is no folder" in " ".join(done.stderr.split())
 
 
 def test_without_the_right_to_open_the_end_is_inconclusive(run: Run, kept: Kept) -> None:
@@ -189,6 +416,37 @@ def test_a_service_that_is_down_is_named(run: Run, kept: Kept) -> None:
     assert code == 5 and "da_unavailable" in told["reason"]
 
 
+@pytest.fixture
+def silent_da() -> Iterator[str]:
+    """A DA proxy that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_verify_reruns_a_saved_answer_while_da_is_away(run: Run, answers: tuple[Kept, ...], silent_da: str) -> None:
+    honest, fraud = answers[3], answers[0]
+    artifact = ("--artifact", str(honest.operator.artifact))
+    code, told = verified(run, honest, "--opening", str(honest.file), *artifact, da=silent_da)
+    assert (code, told["result"]) == (5, "UNAVAILABLE") and "brought nothing in 5 s" in told["reason"]
+    assert "the re-execution gives the same bytes" in told["reason"] and told["shown"]["differences"] == []
+    assert told["chain"]["final"] is None
+    results = {each["name"]: each["result"] for each in told["checks"]}
+    assert results["anchored"] == results["sealed envelope"] == "UNKNOWN" and results["opening"] == "PASS"
+    done = run("verify", str(fraud.file), *artifact, da="http://127.0.0.1:9")
+    assert done.returncode == 2 and "first divergence at token 5" in " ".join(done.stdout.split())
+
+
+def test_a_saved_receipt_of_no_batch_is_not_taken_for_an_anchored_one(run: Run, kept: Kept, tmp_path: Path) -> None:
+    answer = json.loads(kept.file.read_text())
+    receipt = replace(from_json(SignedReceipt, answer["receipt"]["signed"]).receipt, seq=U64(99))
+    name = receipt_id(kept.operator.network.anchor_domain, receipt)
+    signed = SignedReceipt(receipt, kept.operator.account.sign(name), "eigenda:standard:0x03ab")
+    answer["receipt"] |= {"receipt_id": hex0x(name), "signed": to_json(signed)}
+    done = run("verify", saved(answer, tmp_path), "--output", "json", da="http://127.0.0.1:9")
+    told = json.loads(done.stdout)
+    assert done.returncode == 5 and told["checks"] == [] and "no verdict" in told["reason"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("verify",), ("verify", "0x12"), ("verify", "zz"), ("nonsense",), ("verify", "0x" + "00" * 32, "--opening", "missing.json")],
@@ -206,7 +464,7 @@ def test_a_receipt_is_shown_with_its_batch(run: Run, kept: Kept) -> None:
 
 def test_status_is_read_from_the_chain_alone(run: Run, kept: Kept) -> None:
     told = json.loads(run("status", "--output", "json").stdout)
-    assert told["money_sums"] is True and sum(batch["count"] for batch in told["batches"]) == 6
+    assert told["money_sums"] is True and sum(batch["count"] for batch in told["batches"]) == 7
     assert (told["key_epoch"], told["assurance"]) == (1, "simulated")
     done = run("status")
     assert done.returncode == 0 and "key epoch 1, assurance simulated, shards open one receipt at a time" in done.stdout

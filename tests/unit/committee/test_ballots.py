@@ -27,6 +27,7 @@ from tests.unit.verifier.town import ME, NETWORK, Town, seat
 from tests.world import DISPUTES, word
 from verifier.act import Performer
 from verifier.node import Node
+from verifier.presence import LONGEST_PAUSE_S
 from verifier.worker import Worker
 
 
@@ -35,7 +36,7 @@ class Seated:
 
     def __init__(self, town: Town) -> None:
         self.town = town
-        self.worker = Worker()
+        self.worker = Worker(lambda: town.chain.timestamp)
         self.duties, self.protection = Duties(town.database, town.clock), Protection(town.database, town.clock)
         self.ballots = Ballots(
             NETWORK, town.records, town.store, self.duties, self.protection, town.journal, ME, town.enclave, self.worker,
@@ -192,7 +193,7 @@ def test_an_enclave_that_comes_back_in_time_still_votes(tmp_path: Path) -> None:
             member.tick(1)
         town.enclave.running = True
         member.until_quiet()
-        town.chain.pass_time(RETRY_PAUSE_S)
+        town.chain.pass_time(int(LONGEST_PAUSE_S))
         member.until_quiet()
         assert member.vote(dispute) is not None
 

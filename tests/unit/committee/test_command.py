@@ -2,21 +2,31 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bytewise.cli.__main__ import main
+from bytewise.cli.exits import Exit
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import ConfigurationError
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.errors import ConfigurationError, NoProgress
+from bytewise.protocol.network import CodeHash
+from bytewise.protocol.phases import Phase
+from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.clock import SystemClock
-from bytewise.service.schedule import EXIT_BUG
 from bytewise.service.settings import child_environment, load_settings
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
+from chain.book import contracts, write_network
+from committee.__main__ import decline
 from committee.ballots import KIND
+from tests.anvil import Anvil
+from tests.court_session import TRUE, Court
+from tests.devnet import mine
 from tests.source import ROOT
+from tests.unit.verifier.town import NETWORK
 from tests.world import word
 from verifier.settings import NodeSettings
 
@@ -32,13 +42,16 @@ def config(folder: Path, **changes: object) -> Path:
     return path
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "committee", *arguments]
+def run(*arguments: str, module: str = "committee") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_declining_a_duty_that_is_not_known_yet_is_remembered(tmp_path: Path) -> None:
+    """Also while no node answers."""
     file, dispute = config(tmp_path), word("dispute")
+    code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
+    write_network(tmp_path / "network.json", replace(NETWORK, code=code))
     migrate(f"sqlite:///{tmp_path / 'actor.db'}")
     done = run("decline", "--config", str(file), hex0x(dispute))
     assert done.returncode == 0, done.stderr
@@ -47,7 +60,48 @@ def test_declining_a_duty_that_is_not_known_yet_is_remembered(tmp_path: Path) ->
 
 def test_a_watchtower_has_no_seats(tmp_path: Path) -> None:
     failed = run("--config", str(config(tmp_path, role="watchtower")))
-    assert failed.returncode == EXIT_BUG and "R-55" in failed.stderr
+    assert failed.returncode == 64 and "R-55" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("committee", ()), ("committee", ("decline",)), ("verifier", ()), ("serving", ()), ("kms", ("serve",)),
+        ("bytewise.da", ("serve",)),
+    ],
+)  # fmt: skip
+def test_each_process_ends_with_64_where_it_is_asked_wrongly(tmp_path: Path, module: str, arguments: tuple[str, ...]) -> None:
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("unheard_of = 1\n")
+    last = (hex0x(word("dispute")),) if arguments == ("decline",) else ()
+    for asked in (("--config", str(wrong)), ("--config", str(tmp_path / "nowhere.toml")), ("--nonsense",)):
+        done = run(*arguments, *asked, *last, module=module)
+        assert done.returncode == 64 and done.stderr and "Traceback" not in done.stderr, (asked, done.stderr)
+
+
+def test_declining_what_is_over_or_named_wrongly_is_refused(anvil: Anvil, tmp_path: Path) -> None:
+    court = Court(anvil, tmp_path)
+    write_network(tmp_path / "network.json", court.network)
+    url = f"sqlite:///{tmp_path / 'actor.db'}"
+    migrate(url)
+    settings = load_settings(NodeSettings, config(tmp_path, rpc_url=anvil.url))
+    court.open(0, word("guess"))
+    duties = Duties(open_database(url), SystemClock())
+    case = court.until(Phase.COMMIT)
+    votes = [court.vote(case, each.voter, TRUE) for each in case.members]
+    court.commit(votes)
+    mine(anvil, 2)
+    court.reveal(votes)
+    court.until(Phase.FINAL)
+    file = str(tmp_path / "node.json")
+    assert main(["duty", "decline", "--config", file, hex0x(court.dispute)]) == Exit.REFUSED
+    assert duties.find(KIND, court.dispute) is None, "nothing is recorded"
+    duties.add(KIND, word("voted"), 1)
+    duties.done(KIND, word("voted"))
+    with pytest.raises(NoProgress, match="DONE"):
+        decline(settings, hex0x(word("voted")))
+    assert main(["duty", "decline", "--config", file, hex0x(word("unknown"))]) == Exit.OK
+    assert main(["duty", "decline", "--config", file, "0x12"]) == Exit.USAGE
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ HOLDERS: dict[str, Meddling] = {"unsigned consent": unsigned_consent}
 """Holders of shares that are dealt again, who must be named."""
 
 SILENT: dict[str, Meddling] = {"silent": silent, "mute": mute}
-"""Nobody can tell these from an honest shard behind a bad network: they are left out and not named."""
+"""Nobody can tell these from an honest shard behind a bad network: they are not named as liars."""
 
 ELSEWHERE: dict[str, Meddling] = {"other log": other_log, "other transcript": other_transcript, "other consent": other_consent}
 """Nobody can tell these from an honest shard to which its scribe showed another log: they are refused and not named."""

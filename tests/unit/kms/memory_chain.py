@@ -95,8 +95,9 @@ class MemoryChain:
         identifier = Digest(case.id[::-1])
         member = Seat(VOTER.address, seat_mask, ZERO_DIGEST, ZERO_DIGEST)
         self.disputes[identifier] = dispute_of(
-            id=identifier, receipt_id=case.id, operator=case.receipt.operator, claimed_out_hash=case.receipt.out_hash,
-            phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32), opened_at=NOW - 10, commit_end=NOW + 50,
+            id=identifier, receipt_id=case.id, operator=case.receipt.operator, claimed_tokens_hash=case.receipt.tokens_hash,
+            claimed_out_hash=case.receipt.out_hash, phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32),
+            opened_at=NOW - 10, commit_end=NOW + 50,
             reveal_end=NOW + 110, members=(member,),
         )  # fmt: skip
         return identifier

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from Crypto.PublicKey.ECC import EccPoint
 
@@ -41,6 +42,25 @@ def chooser(town: Town, who: Party, body: Body) -> Iterator[Body]:
         if is_wanted(others + decode_point(opening.commitments[0])):
             break
     yield deal(town.state.id, town.state.begun, index, opening, town.state.keys, os.urandom)
+
+
+def withdrawer(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """Looks at what the others dealt, and deals only if its own constant makes the key even; else it is silent."""
+    if not isinstance(body, Deal) or is_even(constants_dealt(town) + decode_point(body.commitments[0])):
+        yield body
+
+
+def lying_withdrawer(town: Town, who: Party, body: Body) -> Iterator[Body]:
+    """As `withdrawer`, but in place of silence it says what makes it a liar."""
+    said = list(withdrawer(town, who, body))
+    yield from said
+    if not said and isinstance(body, Deal):
+        yield replace(body, sealed=())
+
+
+def is_even(key: EccPoint) -> bool:
+    """What a withdrawer wants of a key: one in two has it."""
+    return encode_point(key)[-1] % 2 == 0
 
 
 def rogue(town: Town, who: Party, body: Body) -> Iterator[Body]:

@@ -1,27 +1,33 @@
 """`python -m kms serve` against a real chain: a drawn seat opens the envelope, and what the chain says decides."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import ConfigurationError, NoKey, TryAgain
-from bytewise.protocol.keys import ReleaseLog
+from bytewise.protocol.keys import ReleaseLog, SignedRelease
 from bytewise.protocol.messages import TicketKind
 from bytewise.protocol.release_log import START, verify_log
 from bytewise.protocol.seal import unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, Digest
+from chain.client import Read
 from chain.deploy import join
 from chain.params import ETHER
+from chain.quorum import QuorumClient
+from chain.read_ahead import ReadAheadClient
+from chain.reader import DocketReader
 from kms.chain_view import ChainKeyView
-from kms.log_rights import Judged, Seen, judge
+from kms.log_rights import Judged, Seen, Unjudged, judge, read_ahead
 from kms.policy import key_domain
 from kms.settings import ShardSettings
 from kms.shard_client import ShardClient
-from tests.anvil import Anvil, running_anvil
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.devnet import STAKE_WEI, reader, signer
 from tests.unit.kms.on_chain import OPERATOR, VERIFIERS, OnChain, joiner, put_on_chain, serving
 
@@ -64,6 +70,37 @@ def test_a_drawn_seat_and_a_drawn_auditor_open_the_envelope_and_a_stranger_does_
     for decided_at, problem in ((later, "expired at"), (later - 1, f"decided at {later - 1}, and no block has that time")):
         late = [replace(each, record=replace(each.record, decided_at=U64(decided_at))) for each in log.entries]
         assert [problem in each for each in judge(late, court, now).wrong] == [True, True]
+    read_ahead_finds_the_same(on_chain, [*log.entries, poor, *late] * 8, now)
+
+
+class CountedNode(ReadAheadClient):
+    """A node whose round trips for reads are counted, and that may go away after so many."""
+
+    trips, limit = 0, 1_000
+
+    def read_many(self, reads: Sequence[Read]) -> list[Any]:
+        self.trips += 1
+        if self.trips > self.limit:
+            raise TryAgain("chain", "gone")
+        return super().read_many(reads)
+
+
+def read_ahead_finds_the_same(on_chain: OnChain, entries: list[SignedRelease], seen: Seen) -> None:
+    """Many reads in a round trip judge as one read after the other does, also where several nodes must agree or one goes away."""
+    expected = judge(entries, reader(on_chain.anvil, on_chain.network), seen)
+    assert expected.wrong and not expected.unjudged
+    nodes = [CountedNode(on_chain.anvil.url, CHAIN_ID, 20.0) for _ in range(4)]
+    for chain in (nodes[0], QuorumClient(nodes[1:3], 2)):
+        court, told = DocketReader(chain, on_chain.network), list[int]()
+        read_ahead(entries, court, seen, told.append)
+        assert judge(entries, court, seen) == expected
+        assert told == sorted(told) and told[-1] == len(entries)
+    # Of one entry alone the reads depend on one another in some ten steps.
+    assert nodes[0].trips <= 20 < len(entries)
+    nodes[3].limit = 2
+    court = DocketReader(nodes[3], on_chain.network)
+    read_ahead(entries, court, seen, lambda _: None)
+    assert judge(entries, court, seen).unjudged == {Unjudged.NO_ANSWER: len(entries)} and nodes[3].trips == 3
 
 
 @pytest.mark.e2e

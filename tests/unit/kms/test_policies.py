@@ -14,6 +14,7 @@ from bytewise.protocol.appraisal import (
     GpuUse,
     PlatformKind,
     SignedPolicy,
+    TcbStatus,
     TrustedMeasurement,
 )
 from bytewise.protocol.encoding import decode, encode
@@ -244,6 +245,10 @@ def test_what_a_policy_changes_is_said_before_it_is_signed(fresh: World) -> None
     assert [line.split(":")[0] for line in changes(fresh.policy, worded)] == ["counts at once", "ends at once"]
     with pytest.raises(PolicyRefused):
         changes(newer, fresh.policy)
+    wide = replace(fresh.policy.rules[0], statuses=(TcbStatus.UP_TO_DATE, TcbStatus.OUT_OF_DATE))
+    for rule, grace_s in ((wide, 0), (replace(wide, out_of_date_grace_s=86_400), 86_400)):
+        (added, _) = changes(fresh.policy, replace(fresh.policy, serial=U64(2), rules=(rule,)))
+        assert added.startswith("waits") and added.endswith(f": UpToDate, OutOfDate; out-of-date levels for {grace_s} s")
 
 
 @pytest.mark.e2e

@@ -98,9 +98,12 @@ class CourtMachine(RuleBasedStateMachine):
             RevealedVote(v.voter, one.mask(v.voter).bit_count(), v.outcome, v.code, v.tokens_hash, v.trace_root, v.round_digest)
             for v in cast
         ]
-        plain = tally(one.seats, 2, 3, votes, found.claim.out_hash)
+        plain = tally(one.seats, 2, 3, votes, *found.claim.answer)
         judged = judge(one.count, found.claim.out_hash, quorum)
         assert (plain.verdict, plain.replacement) == (judged.verdict, judged.replacement)
+        if judged.verdict is Verdict.UPHELD:
+            winning = {(v.tokens_hash, v.out_hash) for v in votes if v.voter in plain.winners}
+            assert winning == {found.claim.answer}, "upheld beside other tokens"
         assert (plain.equal, plain.fault, plain.unavailable) == (one.count.equal, one.count.lead, one.count.unavailable)
 
     @rule(data=st.data())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.court.params import BPS, Money, ParamSet, Shares
-from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance, wanted_slash
+from bytewise.protocol.court.settlement import CONVICTIONS, Pot, Split, split, wanted_advance
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.messages import Verdict
 from tests.court_world import params
@@ -31,8 +31,9 @@ def pots(draw: st.DrawFn) -> Pot:
 
 
 def ended(verdict: Verdict, pot: Pot, p: ParamSet) -> tuple[Pot, Split]:
-    """As `payment.end` asks: a slash that is at most what the verdict wants, a further advance, the split."""
-    pot = replace(pot, slashed=min(pot.slashed, wanted_slash(verdict, pot.seats, p)))
+    """As `payment.end` asks: a slash of whom the verdict convicts, seats that it pays, a further advance, the split."""
+    slashed = min(pot.slashed, p.money.slash_amount) if verdict in CONVICTIONS else 0
+    pot = replace(pot, slashed=slashed, seats=0 if verdict is Verdict.DRAW else pot.seats)
     pot = replace(pot, advanced=pot.advanced + wanted_advance(verdict, pot, p) // 2)
     return pot, split(verdict, pot, p)
 
@@ -76,11 +77,10 @@ def test_who_lost_pays_the_committee_before_anybody_earns(pot: Pot, p: ParamSet)
 
 
 @given(pots(), parameters())
-def test_a_draw_costs_both_sides_alike(pot: Pot, p: ParamSet) -> None:
-    pot, s = ended(Verdict.DRAW, replace(pot, slashed=10**24), p)
-    fees = pot.seats * p.money.fee_per_seat
-    assert pot.slashed == min(fees // 2, 10**24)
-    assert pot.bonds - s.bonds_back == min(fees - fees // 2, pot.bonds)
+def test_a_draw_pays_nobody_and_burns_the_fee_of_a_seat(pot: Pot, p: ParamSet) -> None:
+    pot, s = ended(Verdict.DRAW, pot, p)
+    assert (s.per_seat, s.to_operator, s.alpha_each, s.repaid) == (0, 0, 0, pot.advanced)
+    assert pot.bonds - s.bonds_back == pot.total - outlets(pot, s) == min(p.money.fee_per_seat, pot.bonds)
 
 
 @given(pots(), parameters())
@@ -97,7 +97,7 @@ def test_a_refund_gives_everybody_its_own(pot: Pot, p: ParamSet) -> None:
         (Verdict.UPHELD, Pot(100, 0, 20, 0, 5, False, 0), Split(0, 0, 0, 22, 11, 20)),
         (Verdict.OVERTURNED, Pot(100, 40, 20, 1000, 5, True, 2), Split(100, 150, 40, 0, 91, 20)),
         (Verdict.UNAVAILABLE, Pot(100, 0, 0, 1000, 5, False, 2), Split(100, 0, 0, 0, 91, 0)),
-        (Verdict.DRAW, Pot(100, 40, 20, 27, 5, False, 1), Split(72, 0, 40, 0, 11, 20)),
+        (Verdict.DRAW, Pot(100, 40, 20, 0, 0, False, 1), Split(89, 0, 40, 0, 0, 20)),
         (Verdict.REFUNDED, Pot(100, 40, 60, 0, 5, True, 1), Split(100, 0, 40, 0, 11, 5)),
     ],
 )

@@ -15,6 +15,7 @@ from bytewise.protocol.errors import (
     SequenceBroken,
     UnknownEnvironment,
 )
+from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.receipt import (
     BatchHeader,
     EmptyLeaf,
@@ -49,7 +50,11 @@ def changed(index: int, resign: bool = True, **fields: Any) -> tuple[SignedRecei
 
 
 def test_a_list_that_fits_gives_the_receipt_ids_in_order() -> None:
-    assert verify_list(ANCHOR, HEADER, LISTED) == tuple(receipt_id(ANCHOR, entry.receipt) for entry in ENTRIES)
+    members = verify_list(ANCHOR, HEADER, LISTED)
+    assert [each.receipt_id for each in members] == [receipt_id(ANCHOR, entry.receipt) for entry in ENTRIES]
+    assert tuple(each.signed for each in members) == ENTRIES
+    for each in members:
+        verify_batch_proof(HEADER.root, batch_leaf(each.receipt_id, each.signed.receipt.seq), each.proof)
 
 
 def test_a_locator_may_change_without_a_new_signature() -> None:

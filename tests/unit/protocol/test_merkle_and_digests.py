@@ -11,6 +11,7 @@ from bytewise.protocol.merkle import (
     batch_leaf,
     batch_proof,
     batch_root,
+    batch_tree,
     commit_proof,
     commit_root,
     commit_root_from,
@@ -20,6 +21,7 @@ from bytewise.protocol.merkle import (
 from bytewise.protocol.trace import TraceStep, round_digest, trace_leaves, trace_root
 from bytewise.protocol.units import Digest
 from tests.records import digests
+from tests.work import calls
 from tests.world import word
 
 leaf_lists = st.lists(digests, min_size=1, max_size=33, unique=True)
@@ -31,6 +33,24 @@ def test_every_leaf_has_a_proof_of_logarithmic_length(leaves: list[Digest], data
     proof = batch_proof(leaves, index)
     assert verify_batch_proof(batch_root(leaves), leaves[index], proof) == leaves[index]
     assert len(proof) <= (len(leaves) - 1).bit_length()
+
+
+@given(leaf_lists)
+def test_a_tree_that_is_hashed_once_has_the_proof_of_each_leaf(leaves: list[Digest]) -> None:
+    assert batch_tree(leaves) == (batch_root(leaves), tuple(batch_proof(leaves, i) for i in range(len(leaves))))
+    assert calls(lambda: batch_tree(leaves), "keccak") == len(leaves) - 1
+
+
+@given(digests, st.integers(0, 2**64 - 1))
+def test_a_leaf_is_what_solidity_encodes_and_hashes_twice(identifier: Digest, seq: int) -> None:
+    once = hashing.keccak256_abi(("bytes32", "uint64"), (identifier, seq))
+    assert batch_leaf(identifier, seq) == hashing.keccak256(once)
+
+
+@pytest.mark.parametrize(("identifier", "seq"), [(bytes(31), 1), (bytes(33), 1), (bytes(32), -1), (bytes(32), 2**64)])
+def test_a_leaf_of_a_value_outside_its_type_is_refused(identifier: bytes, seq: int) -> None:
+    with pytest.raises(MalformedValue):
+        batch_leaf(Digest(identifier), seq)
 
 
 @given(leaf_lists, digests, st.data())

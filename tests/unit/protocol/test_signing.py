@@ -1,23 +1,40 @@
 """Signatures recover to their signer or to nobody: no second form of a signature is accepted (design section 4)."""
 
+import dataclasses
+from typing import Any
+
 import pytest
+from eth_abi.abi import encode as abi_encode
 from eth_keys.datatypes import PrivateKey
+from eth_utils.crypto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.ballots import Certified, Commit
-from bytewise.protocol.errors import BadSignature
+from bytewise.protocol.errors import BadSignature, MalformedValue
 from bytewise.protocol.messages import AuditResult, Finding, Possession, Release, Ticket, Vote
 from bytewise.protocol.receipt import EmptyLeaf, Receipt
-from bytewise.protocol.signing import Domain, LocalSigner, camel, recover, type_string, typed_digest, verify_signature
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.signing import (
+    Domain,
+    LocalSigner,
+    camel,
+    recover,
+    struct_hash,
+    struct_values,
+    type_string,
+    typed_digest,
+    verify_signature,
+)
+from bytewise.protocol.units import U64, U256, Address, Digest
 from tests.records import digests, record
-from tests.world import ANCHOR, DISPUTES, signer, word
+from tests.world import ANCHOR, DISPUTES, World, signer, word
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 KEY = signer("ada")
 MESSAGE = word("message")
 SIGNATURE = KEY.sign(MESSAGE)
+SIGNED = [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession, Commit, Certified]
+"""Records that contracts hash."""
 
 
 @given(st.binary(min_size=32, max_size=32).filter(lambda raw: 0 < int.from_bytes(raw) < ORDER), digests)
@@ -73,12 +90,36 @@ def test_recovery_agrees_with_the_library_that_ethereum_uses() -> None:
     assert public.to_address() == KEY.address
 
 
+@pytest.mark.parametrize("cls", SIGNED, ids=lambda cls: str(cls.__name__))
+@given(data=st.data())
+def test_a_record_is_hashed_as_solidity_encodes_it(cls: type, data: st.DataObject) -> None:
+    value = data.draw(record(cls))
+    kinds = ["bytes32", *(member.split()[0] for member in type_string(cls).partition("(")[2][:-1].split(","))]
+    assert struct_hash(value) == keccak(abi_encode(kinds, (keccak(type_string(cls).encode()), *struct_values(value))))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seq": 2**64}, {"seq": -1}, {"seq": True}, {"operator": "0x12"}, {"operator": "0x" + "g" * 40}, {"chain_id": 2**256}],
+)
+def test_a_value_outside_its_type_is_not_hashed(change: dict[str, Any]) -> None:
+    leaf = EmptyLeaf(KEY.address, U64(1), U256(1))
+    with pytest.raises(MalformedValue):
+        struct_hash(dataclasses.replace(leaf, **change))
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_a_digest_of_another_length_is_not_hashed(length: int) -> None:
+    with pytest.raises(MalformedValue):
+        struct_hash(dataclasses.replace(World().answered(1).receipt, out_hash=Digest(bytes(length))))
+
+
 def test_a_signer_prints_its_account_and_never_its_key() -> None:
     assert repr(KEY) == f"LocalSigner({KEY.address})"
     assert KEY.secret.hex() not in repr(KEY) + str(KEY)
 
 
-@pytest.mark.parametrize("cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Finding, Possession, Commit, Certified])
+@pytest.mark.parametrize("cls", SIGNED)
 @given(data=st.data())
 def test_a_record_signed_for_one_contract_or_chain_means_nothing_to_another(cls: type, data: st.DataObject) -> None:
     value = data.draw(record(cls))

@@ -19,7 +19,8 @@ def word(value: int) -> Digest:
     return Digest(bytes([value]) * 32)
 
 
-CLAIM = out_hash(word(1), word(2))
+CLAIM = (word(1), out_hash(word(1), word(2)))
+"""tokens_hash and out_hash of the receipt."""
 _names = (Address(f"0x{i:040x}") for i in itertools.count(1))
 
 
@@ -32,7 +33,7 @@ def other(seats: int, outcome: Outcome, code: int = 0) -> RevealedVote:
 
 
 def run(*votes: RevealedVote, seats: int = 15, paper: bool = False) -> Tally:
-    return tally(seats, 2, 3, votes, CLAIM, paper)
+    return tally(seats, 2, 3, votes, *CLAIM, paper)
 
 
 def test_two_thirds_of_15_seats_are_10() -> None:
@@ -50,6 +51,13 @@ def test_one_identical_other_answer_overturns_and_replaces() -> None:
     found = run(executed(6, tokens=8), executed(4, tokens=8), executed(5))
     assert (found.verdict, found.replacement) == (Verdict.OVERTURNED, out_hash(word(8), word(2)))
     assert len(found.winners) == 2
+
+
+def test_the_true_out_hash_beside_other_tokens_is_another_answer() -> None:
+    seats = (executed(6), executed(4))
+    found = tally(15, 2, 3, seats, word(8), CLAIM[1])
+    assert (found.verdict, found.replacement, found.equal) == (Verdict.OVERTURNED, CLAIM[1], 0)
+    assert found.winners == tuple(vote.voter for vote in seats)
 
 
 def test_different_other_answers_do_not_add_up() -> None:
@@ -92,7 +100,7 @@ def test_more_votes_than_seats_or_half_a_quorum_is_refused() -> None:
     with pytest.raises(MalformedValue):
         run(executed(16))
     with pytest.raises(MalformedValue):
-        tally(15, 1, 2, (), CLAIM)
+        tally(15, 1, 2, (), *CLAIM)
 
 
 ANY_VOTE = st.builds(
@@ -115,34 +123,36 @@ def test_order_is_irrelevant(votes: Sequence[RevealedVote], tau: tuple[int, int]
     shuffled = list(votes)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     seats = sum(v.seats for v in votes) + 1
-    first, second = (tally(seats, *tau, order, CLAIM) for order in (votes, shuffled))
+    first, second = (tally(seats, *tau, order, *CLAIM) for order in (votes, shuffled))
     assert dataclasses.replace(first, winners=()) == dataclasses.replace(second, winners=())
     # Only who shares a conviction for withholding can hang on order: two fault groups of one size.
     if first.verdict is not Verdict.UNAVAILABLE:
         assert set(first.winners) == set(second.winners)
 
 
-@given(ANY_VOTES, ANY_TAU)
+@given(ANY_VOTES, ANY_TAU, st.integers(1, 3).map(word))
 @settings(max_examples=300)
-def test_a_verdict_has_a_quorum_behind_it_so_two_verdicts_never_hold(votes: Sequence[RevealedVote], tau: tuple[int, int]) -> None:
-    found = tally(sum(v.seats for v in votes) + 1, *tau, votes, CLAIM)
+def test_a_verdict_has_a_quorum_behind_it_so_two_verdicts_never_hold(
+    votes: Sequence[RevealedVote], tau: tuple[int, int], tokens: Digest
+) -> None:
+    found = tally(sum(v.seats for v in votes) + 1, *tau, votes, tokens, CLAIM[1])
     backing = sum(v.seats for v in votes if v.voter in found.winners)
     if found.verdict is Verdict.NONE:
         assert not found.winners
     else:
         assert backing >= found.quorum and 2 * backing > found.revealed
     if found.verdict is Verdict.UPHELD:
-        assert all(v.out_hash == CLAIM for v in votes if v.voter in found.winners)
+        assert all((v.tokens_hash, v.out_hash) == (tokens, CLAIM[1]) for v in votes if v.voter in found.winners)
     elif found.verdict is not Verdict.NONE:
-        assert all(v.out_hash != CLAIM for v in votes if v.voter in found.winners)
+        assert all((v.tokens_hash, v.out_hash) != (tokens, CLAIM[1]) for v in votes if v.voter in found.winners)
 
 
 @given(ANY_VOTES, ANY_TAU, st.integers(0, 40))
 @settings(max_examples=300)
 def test_absentees_and_doubters_never_convict(votes: Sequence[RevealedVote], tau: tuple[int, int], absent: int) -> None:
     # Whoever honestly finds the claim, or doubts, or stays away: no number of them convicts.
-    harmless = [v for v in votes if v.outcome in (Outcome.NO_KEY, Outcome.CANNOT_EXECUTE) or v.out_hash == CLAIM]
-    found = tally(sum(v.seats for v in harmless) + absent + 1, *tau, harmless, CLAIM)
+    harmless = [v for v in votes if v.outcome in (Outcome.NO_KEY, Outcome.CANNOT_EXECUTE) or v.is_equal(*CLAIM)]
+    found = tally(sum(v.seats for v in harmless) + absent + 1, *tau, harmless, *CLAIM)
     assert found.verdict in (Verdict.NONE, Verdict.UPHELD)
 
 
@@ -151,5 +161,5 @@ def test_absentees_and_doubters_never_convict(votes: Sequence[RevealedVote], tau
 def test_an_absent_seat_never_helps_a_conviction(votes: Sequence[RevealedVote], tau: tuple[int, int]) -> None:
     seats = sum(v.seats for v in votes) + 1
     convicts = {Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE}
-    if tally(seats + 5, *tau, votes, CLAIM).verdict in convicts:
-        assert tally(seats, *tau, votes, CLAIM).verdict in convicts
+    if tally(seats + 5, *tau, votes, *CLAIM).verdict in convicts:
+        assert tally(seats, *tau, votes, *CLAIM).verdict in convicts

@@ -22,6 +22,7 @@ from serving.disputes import APPEAL, SERVE_BUDGET_S, OwnDisputes
 from tests import dockets
 from tests.dockets import NOW, word
 from tests.unit.serving.test_batcher import ANCHOR, OPERATOR, Scene
+from tests.work import calls
 
 BOND = 5
 ENVELOPE = b"envelope"
@@ -144,6 +145,18 @@ def test_an_envelope_that_da_lost_is_put_there_again_and_its_new_place_is_shown(
     assert ENVELOPE in accused.scene.blobs.values()
     accused.step(part)
     assert len(accused.sent) == 1
+
+
+def test_envelopes_of_one_batch_are_shown_with_one_tree(accused: Accused) -> None:
+    accused.accuse()
+    names = [receipt_id(ANCHOR, each.receipt) for each in accused.scene.books.in_batch(1)]
+    disputes = [replace(accused.cases_[1], id=word("dispute", name.hex()), receipt_id=name) for name in names]
+    hashed = []
+    for count in (1, 3):
+        accused.scene.blobs = {"elsewhere": b"so that the next place is another"}
+        accused.cases_, part = disputes[:count], accused.part()
+        hashed.append(calls(lambda part=part: accused.step(part), "keccak"))  # type: ignore[misc]
+    assert hashed[0] == hashed[1] and len(accused.sent) == 1 + 3
 
 
 def test_a_slow_da_is_asked_about_the_next_envelope_in_the_next_step(accused: Accused) -> None:

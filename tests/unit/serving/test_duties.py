@@ -17,6 +17,7 @@ from serving.duties import SUBJECTS_PER_CALL, Duties
 from serving.wiring import Work
 from tests import dockets
 from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
+from tests.work import calls
 
 DEADLINE = 77
 
@@ -110,7 +111,7 @@ def test_a_list_is_answered_while_no_new_batch_can_be_built(owing: Owing) -> Non
     owing.scene.issue(1)
     owing.away = True
     batcher = replace(owing.scene.batcher(), blobs=owing)
-    work = Work(batcher, owing.duties(), Nothing(), owing, None, None, Nothing())  # type: ignore[arg-type]
+    work = Work(batcher, owing.duties(), Nothing(), owing, None, Nothing())  # type: ignore[arg-type]
     with pytest.raises(Unavailable):
         work.tick()
     answer = ("list", 0, owing.scene.books.list_data(1), dockets.NOW + 9)
@@ -136,7 +137,7 @@ def turns(**errors: BytewiseError) -> tuple[list[str], Work]:
     """The names of the parts in order of their turns, and the work."""
     done: list[str] = []
     batcher, duties, disputes, sender = (Turn(name, done, errors.get(name)) for name in ("batcher", "duties", "disputes", "pump"))
-    return done, Work(batcher, duties, disputes, sender, None, None, Nothing())  # type: ignore[arg-type]
+    return done, Work(batcher, duties, disputes, sender, None, Nothing())  # type: ignore[arg-type]
 
 
 def test_what_is_owed_is_sent_before_anything_else_waits_for_da() -> None:
@@ -159,7 +160,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.batches[0] = replace(owing.batches[0], list_demanded=True, list_deadline=dockets.NOW + 9)
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
-    Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, None, Nothing()).tick()  # type: ignore[arg-type]
+    Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
     assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 1
 
 
@@ -172,6 +173,25 @@ def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
     assert (what, signed, batch_id, deadline) == ("anchor", late[1], 0, DEADLINE)
     leaf = batch_leaf(receipt_id(ANCHOR, late[1].receipt), late[1].receipt.seq)
     assert verify_batch_proof(owing.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
+
+
+def test_all_that_is_demanded_of_one_batch_is_shown_with_one_tree(owing: Owing) -> None:
+    names = [receipt_id(ANCHOR, each.receipt) for each in owing.publish(3, anchored_at=NOW + WITHIN_S + 1)]
+    hashed = []
+    for count in (1, 3):
+        owing.anchors, duties = set(names[:count]), owing.duties()
+        hashed.append(calls(duties.step, "keccak"))
+    assert hashed[0] == hashed[1] and len(owing.said) == 1 + 3
+
+
+def test_as_many_demanded_lists_cost_as_much_each(owing: Owing) -> None:
+    work = []
+    for count in (40, 160):
+        owing.batches = [
+            dockets.anchored(i, OPERATOR.address, list_demanded=True, list_deadline=dockets.NOW) for i in range(count)
+        ]
+        work.append(calls(owing.duties().step, "<genexpr>") / count)
+    assert work[1] <= 1.1 * work[0]
 
 
 def test_of_receipts_in_time_nobody_is_asked_whether_they_were_anchored(owing: Owing) -> None:

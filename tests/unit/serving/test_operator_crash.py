@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.cli.demo.ports import free_ports
 from bytewise.inference.native.library import kernels
 from bytewise.service.clock import monotonic_s
 from bytewise.service.schedule import EXIT_BUG
@@ -55,6 +56,16 @@ def test_an_answer_that_was_signed_and_never_delivered_is_given_after_a_crash(op
         operator.wait_anchored(1)
     reader = DocketReader(operator.anvil.client, operator.network)
     assert len(reader.batches(operator.network.deploy_block, reader.head())) == 1
+
+
+def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operator: Operator) -> None:
+    second = operator.folder / "second.toml"
+    settings = (operator.folder / "operator.toml").read_text()
+    second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
+    with serving(operator) as first:
+        with process(operator.folder, "serving", "--config", str(second), exit_code=EXIT_BUG) as child:
+            assert child.wait(60) == EXIT_BUG
+        assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
 
 
 def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operator, tmp_path: Path) -> None:

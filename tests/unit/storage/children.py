@@ -125,9 +125,11 @@ def _books(url: str, worker: int) -> list[int]:
 
 def _nonces(url: str, worker: int) -> list[int]:
     """Signs 20 intents in a lane whose lease ends at once, so that another process takes it at any moment; returns its nonces."""
-    outbox = Outbox(Lane(open_database(url), SystemClock(), 1, ACCOUNT, ttl_s=0))
+    engine = open_database(url)
     taken: list[int] = []
     for _ in range(2000):
+        # As a process that started again: one that lost its lease never takes it a second time.
+        outbox = Outbox(Lane(engine, SystemClock(), 1, ACCOUNT, ttl_s=0))
         item = outbox.plan(intent(100 * worker + len(taken)))
         try:
             outbox.lane.acquire()

@@ -1,13 +1,18 @@
 """An operator's books: numbers without gap, one receipt per request, batches that never change."""
 
+import sqlite3
+from collections.abc import Callable
+
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
 
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.books import Books, Issued
+from bytewise.storage.engine import open_database
 from tests.unit.storage.children import Child, race
 from tests.unit.storage.conftest import HandClock
+from tests.unit.storage.databases import SqliteFiles
 from tests.unit.storage.records import ACCOUNT, OTHER, header, name, signed_receipt
 
 
@@ -52,7 +57,7 @@ def test_a_request_that_is_answered_again_has_the_newest_answer_and_receipts_kee
     for seq in (1, 3, 5):
         books.issue(name(9), choices(seq), once=False)
         assert books.answer_from(name(9)) == (name(9), b"answer %d" % seq)
-    assert [books.answer_to(name(seq)) for seq in range(1, 7)] == [b"answer %d" % seq for seq in range(1, 7)]
+    assert books.answers_to([name(seq) for seq in range(1, 7)]) == {name(seq): b"answer %d" % seq for seq in range(1, 7)}
 
 
 def test_answers_and_receipts_are_found_by_the_start_of_their_names(books: Books) -> None:
@@ -74,7 +79,7 @@ def test_choices_are_stored_together_or_not_at_all(books: Books) -> None:
     assert books.next_seq() == 2 and books.answer_from(name(9)) is None and books.receipt(name(2)) is None
     books.issue(name(9), [*three[:2], Issued(name(4), signed_receipt(4), b"envelope", b"choice 4")])
     assert books.answer_from(name(9)) == (name(9), b"choice 2") and books.next_seq() == 5
-    assert [books.answer_to(name(seq)) for seq in (2, 3, 4)] == [b"choice 2", b"choice 3", b"choice 4"]
+    assert books.answers_to([name(seq) for seq in (2, 3, 4, 9)]) == {name(seq): b"choice %d" % seq for seq in (2, 3, 4)}
 
 
 def test_answers_are_forgotten_and_receipts_kept(books: Books, clock: HandClock) -> None:
@@ -100,6 +105,48 @@ def test_a_batch_takes_its_receipts_for_ever(books: Books) -> None:
     assert [s.receipt.seq for s in books.in_batch(1)] == [1, 2, 3]
     books.anchored(1)
     assert books.open_batch() is None
+
+
+def rows_visited(engine: Engine, work: Callable[[], object]) -> int:
+    """Rows that SQLite's machine steps to while it works: instructions are counted, which are few for each."""
+    count = 0
+
+    def tick() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    def watch(connection: sqlite3.Connection, *_: object) -> None:
+        connection.set_progress_handler(tick, 1)
+
+    event.listen(engine, "checkout", watch)
+    try:
+        work()
+    finally:
+        event.remove(engine, "checkout", watch)
+    return count
+
+
+def test_what_is_open_is_found_without_a_look_at_all_before_it(sqlite_files: SqliteFiles, clock: HandClock) -> None:
+    engine = open_database(sqlite_files.create())
+    books, few = Books(engine, clock, ACCOUNT), 0
+    for seq in range(1, 61):
+        issue(books, 1)
+        books.add_batch(header(seq, 1), b"list")
+        assert books.open_batch() == header(seq, 1)
+        books.anchored(seq)
+        found = rows_visited(engine, books.open_batch)
+        few = few or found
+        assert books.open_batch() is None and 0 < found <= few
+
+
+def test_answers_of_many_receipts_are_looked_for_once(sqlite_files: SqliteFiles, clock: HandClock) -> None:
+    engine = open_database(sqlite_files.create())
+    books = Books(engine, clock, ACCOUNT)
+    issue(books, 20)
+    few = rows_visited(engine, lambda: books.answers_to([name(seq) for seq in range(1, 21)]))
+    issue(books, 20)
+    assert rows_visited(engine, lambda: books.answers_to([name(seq) for seq in range(1, 41)])) < 3 * few
 
 
 @pytest.mark.parametrize(("first", "count"), [(2, 2), (3, 3), (4, 3)])

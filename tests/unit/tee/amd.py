@@ -19,6 +19,7 @@ END = datetime.datetime(2033, 1, 1, tzinfo=datetime.UTC)
 NOW = 1_790_000_000
 CHIP = bytes(range(64))
 TCB = bytes([4, 0, 0, 0, 0, 0, 23, 213])
+PSS = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
 _EXTENSION = "1.3.6.1.4.1.3704.1."
 
 
@@ -62,8 +63,7 @@ class Amd:
         builder = builder.not_valid_before(START).not_valid_after(END)
         for name, value in extensions.items():
             builder = builder.add_extension(x509.UnrecognizedExtension(x509.ObjectIdentifier(_EXTENSION + name), value), False)
-        pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
-        return builder.sign(signer, hashes.SHA384(), rsa_padding=pss)
+        return builder.sign(signer, hashes.SHA384(), rsa_padding=PSS)
 
     def certificates(
         self, tcb: bytes = TCB, chip: bytes = CHIP, product: bytes = b"\x16\x08Milan-B0", without: str = ""
@@ -74,8 +74,15 @@ class Amd:
         values |= {"4": chip, "2": product}
         values.pop(without, None)
         vcek = self.signed("SEV-VCEK", "SEV-Milan", self.chip_key.public_key(), self.ask_key, values)
-        ask, chip_key = (Blob(each.public_bytes(Encoding.DER)) for each in (self.ask, vcek))
-        return SnpCertificates(ask, chip_key, Blob(b""))
+        return SnpCertificates(Blob(self.ask.public_bytes(Encoding.DER)), self.of_serial_0(vcek), Blob(b""))
+
+    def of_serial_0(self, issued: x509.Certificate) -> Blob:
+        """The certificate with the serial number that AMD gives to every chip's, and that `cryptography` gives to none."""
+        signed, head = issued.tbs_certificate_bytes, bytes.fromhex("a0030201020201")
+        assert signed.count(head + b"\1") == 1
+        changed = signed.replace(head + b"\1", head + b"\0")
+        signature = self.ask_key.sign(changed, PSS, hashes.SHA384())
+        return Blob(issued.public_bytes(Encoding.DER).replace(signed, changed).replace(issued.signature, signature))
 
     def revocation_list(
         self, age_s: int, life_s: int, revoked: tuple[int, ...] = (), signer: rsa.RSAPrivateKey | None = None
@@ -88,8 +95,7 @@ class Amd:
         for serial in revoked:
             entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(issued).build()
             builder = builder.add_revoked_certificate(entry)
-        pss = padding.PSS(padding.MGF1(hashes.SHA384()), hashes.SHA384.digest_size)
-        made = builder.sign(signer or self.root, hashes.SHA384(), rsa_padding=pss)
+        made = builder.sign(signer or self.root, hashes.SHA384(), rsa_padding=PSS)
         return Blob(made.public_bytes(Encoding.DER))
 
     def report(self, guest: Guest | None = None) -> bytes:

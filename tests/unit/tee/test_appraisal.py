@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.protocol.appraisal import AppraisalPolicy, EvidenceType, TcbStatus
+from bytewise.protocol.appraisal import (
+    AppraisalPolicy,
+    EvidenceType,
+    TcbStatus,
+)
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import (
     EvidenceExpired,
@@ -32,7 +36,7 @@ from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
 from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, _load_key, load_root
 from bytewise.tee_simulated.td_quote import TdBody
@@ -135,17 +139,23 @@ def test_expected_bytes_elsewhere_in_the_quote_bind_nothing(bench: Bench) -> Non
 # --- TCB ---
 
 
+OLD = (TcbStatus.OUT_OF_DATE, TcbStatus.OUT_OF_DATE_CONFIGURATION_NEEDED)
+EVERY = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
+
+
 @pytest.mark.parametrize("status", TcbStatus)
 def test_every_status_is_refused_unless_the_rule_names_it(bench: Bench, status: TcbStatus) -> None:
     data = bench.signed(bench.body, Verdict(status=status))
-    others = tuple(each for each in TcbStatus if each not in (status, TcbStatus.REVOKED))
+    others = tuple(each for each in EVERY if each is not status)
     with pytest.raises(TcbRefused):
-        bench.appraise(data, bench.with_rule(statuses=others))
-    if status is not TcbStatus.REVOKED:
-        # `TDRelaunchAdvised` is a judgement about the TDX module, which a platform's own level cannot give.
-        expected = bench.with_rule(statuses=(status,))
-        if "Relaunch" not in status.value:
-            assert bench.appraise(data, expected).claims.status is status
+        bench.appraise(data, bench.with_rule(statuses=others, out_of_date_grace_s=LEVEL_AGE_S))
+    if status is TcbStatus.REVOKED or "Relaunch" in status.value:
+        # No level says that a domain is to be relaunched: that is found by comparing two (`test_td_bodies`).
+        with pytest.raises(TcbRefused):
+            bench.appraise(data, bench.with_rule(statuses=EVERY, out_of_date_grace_s=LEVEL_AGE_S))
+    else:
+        named = bench.with_rule(statuses=(status,), out_of_date_grace_s=LEVEL_AGE_S if status in OLD else None)
+        assert bench.appraise(data, named).claims.status is status
 
 
 def test_a_refused_advisory_is_refused_whatever_the_status(bench: Bench) -> None:

@@ -35,7 +35,7 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import ForwardClock
 from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.collateral import LEVEL_AGE_S, Verdict
 from bytewise.tee_simulated.td_quote import measurement_of
 from tests.unit.tee.bench import REPORT, Bench
 
@@ -74,7 +74,8 @@ def test_attack_6_control_a_verifier_that_takes_every_genuine_status_takes_an_ou
     with pytest.raises(TcbRefused):
         bench.appraise(data)
     everything = tuple(each for each in TcbStatus if each is not TcbStatus.REVOKED)
-    assert bench.appraise(data, bench.with_rule(statuses=everything)).claims.status is TcbStatus.OUT_OF_DATE
+    lenient = bench.with_rule(statuses=everything, out_of_date_grace_s=LEVEL_AGE_S)
+    assert bench.appraise(data, lenient).claims.status is TcbStatus.OUT_OF_DATE
 
 
 def test_attack_6_control_where_no_measurement_is_compared_another_program_passes(

@@ -2,9 +2,10 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+import dcap_qvl
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -29,15 +30,18 @@ from bytewise.protocol.errors import (
     TcbRefused,
     UntrustedRoot,
 )
-from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates
+from bytewise.protocol.evidence import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.settings import developer_variable
 from bytewise.tee.appraisal import Appraised, verify_evidence
 from bytewise.tee.collateral import from_service, issued_at
-from bytewise.tee.dcap import verify_quote
+from bytewise.tee.dcap import td_measurement, verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.roots import is_vendor_root
 from bytewise.tee.snp import parse_report, verify_report
+from bytewise.tee_simulated.collateral import Verdict
+from bytewise.tee_simulated.td_quote import TdBody15
+from tests.unit.tee.bench import Bench
 
 CHAIN_ID = 1
 NONCE = bytes.fromhex("11" * 32)
@@ -45,7 +49,7 @@ NONCE = bytes.fromhex("11" * 32)
 GPU_TIME = 1_784_207_862
 SNP_TIME = 1_790_000_000
 SNP_TCB = Blob(bytes([4, 0, 0, 0, 0, 0, 0x17, 0xD5]))
-TDX_REPORT_AT, REPORT_SIZE = 48 + 520, 64
+TDX_REPORT_AT, REPORT_SIZE, TDX_15_BODY_AT = 48 + 520, 64, 48 + 6
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +139,20 @@ def test_a_quote_without_matching_tcb_level_is_refused(folder: Path) -> None:
         verify_quote(tdx_rule(intel_root(quote), statuses=everything), quote, collateral, issued_at(collateral) + 60)
 
 
+def test_the_body_of_a_real_trust_domain_of_tdx_15_is_read(folder: Path, bench: Bench) -> None:
+    """The real quote's platform fits no level of its collateral: what it says is signed again here, by a platform that does."""
+    quote, published = quote_of(folder, "tdx_quote_outdated")
+    said, real = dcap_qvl.Quote.parse(quote).report, json.loads(published.tcb_info)
+    members = {each.name: getattr(said, each.name) for each in fields(TdBody15)}
+    body = TdBody15(**members)
+    assert quote[48:TDX_15_BODY_AT] == b"\3\0\x88\2\0\0" and quote[TDX_15_BODY_AT:].startswith(body.encoded())
+    evidence = bench.quoter.evidence(body, Verdict(tcb_info={name: real[name] for name in ("tdxModule", "tdxModuleIdentities")}))
+    assert evidence.collateral is not None and signed_part(evidence)[48:] == quote[48 : TDX_15_BODY_AT + 648]
+    claims = verify_quote(bench.policy.rules[0], evidence.quote, evidence.collateral, bench.now)
+    assert claims.measurement == td_measurement(**members) and claims.report_data == said.report_data
+    assert (claims.status, claims.simulated) == (TcbStatus.UP_TO_DATE, False) and any(said.mr_td)
+
+
 def test_collateral_of_another_technology_or_platform_is_refused(folder: Path) -> None:
     quote, collateral = quote_of(folder, "tdx_quote")
     for other in ("sgx_quote", "tdx_quote_outdated"):
@@ -154,6 +172,15 @@ def test_an_sgx_enclave_with_advisories_is_refused_by_status_then_as_no_trust_do
         verify_quote(lenient, quote, collateral, now)
     with pytest.raises(TcbRefused, match="INTEL-SA-00615"):
         verify_quote(replace(lenient, refused_advisories=("INTEL-SA-00615",)), quote, collateral, now)
+
+
+def test_a_real_quote_is_refused_beside_an_authority_that_did_not_issue_its_key(folder: Path) -> None:
+    """Control: its own, as published, in the tests above. The other one is Intel's too."""
+    quote, collateral = quote_of(folder, "tdx_quote")
+    rule, now = tdx_rule(intel_root(quote)), issued_at(collateral) + 60
+    for authority in (quote_of(folder, "sgx_quote")[1].pck_ca, collateral.tcb_signer, rule.root):
+        with pytest.raises(UntrustedRoot, match="authority of platform keys"):
+            verify_quote(rule, quote, replace(collateral, pck_ca=authority), now)
 
 
 def test_real_evidence_under_a_root_that_is_not_intels_is_refused(folder: Path) -> None:
@@ -192,6 +219,7 @@ def snp(folder: Path) -> tuple[bytes, SnpCertificates]:
 
 def test_a_real_snp_guest_is_accepted_end_to_end(folder: Path) -> None:
     report, certificates = snp(folder)
+    assert x509.load_der_x509_certificate(certificates.vcek).serial_number == 0
     claims = verify_report(snp_rule(), report, certificates, SNP_TIME)
     assert claims.report_data.startswith(b"attest-test-fixture-2026") and claims.status is TcbStatus.UP_TO_DATE
     evidence = encode(Evidence(EvidenceType.SNP, Blob(report), None, certificates, Blob(b"")))

@@ -1,4 +1,4 @@
-"""The certificates beside an SNP report: each has its time, and nothing else comes with a report."""
+"""The certificates beside an SNP report: whose they are, each has its time, and nothing else comes with a report."""
 
 import datetime
 from dataclasses import replace
@@ -7,12 +7,19 @@ import pytest
 
 from bytewise.protocol.appraisal import AppraisalPolicy, Coverage, EvidenceType, GpuUse, PlatformKind, TrustedMeasurement
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors import EvidenceExpired, EvidenceFromFuture, EvidenceMalformed
+from bytewise.protocol.errors import (
+    EvidenceExpired,
+    EvidenceFromFuture,
+    EvidenceMalformed,
+    EvidenceRefused,
+    UntrustedRoot,
+)
 from bytewise.protocol.evidence import Evidence
 from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee.appraisal import verify_evidence
+from bytewise.tee.certificates import read_certificate
 from bytewise.tee.snp import certificate_time, verify_report
-from tests.unit.tee.amd import END, NOW, START, Amd, Guest
+from tests.unit.tee.amd import CHIP, END, NOW, START, Amd, Guest
 from tests.unit.tee.bench import Bench
 from tests.unit.tee.test_snp import amd_measurement, rule
 
@@ -48,3 +55,38 @@ def test_a_report_comes_with_certificates_and_without_collateral(bench: Bench) -
     for evidence in (both, replace(both, certificates=None), replace(both, certificates=None, collateral=None)):
         with pytest.raises(EvidenceMalformed, match="snp takes certificates and no collateral"):
             verify_evidence(policy, encode(evidence), Guest().report_data, NOW, 1)
+
+
+def test_a_chips_id_is_read_bare_and_as_an_octet_string() -> None:
+    """Newer certificates have the one, older ones the other."""
+    amd = Amd()
+    plain = verify_report(rule(amd), amd.report(), amd.certificates(), NOW)
+    assert verify_report(rule(amd), amd.report(), amd.certificates(chip=b"\x04\x40" + CHIP), NOW) == plain
+    other = CHIP[:-1] + b"\xff"
+    liars = (other, b"\x04\x40" + other, b"\x04\x40" + CHIP[:-1], b"\x04\x40" + CHIP + b"\0", b"\x04\x3f" + CHIP[:-1])
+    for chip in (*liars, b"\x04\x41" + CHIP + b"\0", b"\x03\x40" + CHIP, CHIP + b"\0", CHIP[:-1], b""):
+        with pytest.raises(EvidenceRefused, match="another chip"):
+            verify_report(rule(amd), amd.report(), amd.certificates(chip=chip), NOW)
+
+
+def test_the_pinned_library_loads_certificates_of_serial_0() -> None:
+    """AMD gives every chip's certificate the serial number 0, and `cryptography` says that a later release will not load it.
+
+    If this fails the pin was moved to such a release: no SEV-SNP report can be verified with it. Keep the old one, or read the
+    certificate of a chip by other means first.
+    """
+    amd = Amd()
+    chain = amd.certificates()
+    assert read_certificate(chain.vcek).serial_number == 0
+    assert verify_report(rule(amd), amd.report(), chain, NOW).platform_id == CHIP
+
+
+UNKNOWN_KEY = bytes.fromhex("3015300606042a030405030b000102030405060708090a")
+"""SubjectPublicKeyInfo of an algorithm (1.2.3.4.5) that nobody has."""
+
+
+def test_a_root_key_of_an_unknown_kind_is_named() -> None:
+    amd = Amd()
+    for root in (UNKNOWN_KEY, b"\x30\x00", b"root"):
+        with pytest.raises(UntrustedRoot, match="root key does not parse"):
+            verify_report(rule(amd, root=Blob(root)), amd.report(), amd.certificates(), NOW)

@@ -1,9 +1,11 @@
 """What a run concludes about a receipt: doubt accuses nobody, and a claim says how far it goes."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
+from bytewise.protocol.compare import differing_fields
 from bytewise.protocol.environment import PROFILE_EXACT_1
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.messages import AuditOutcome, CannotReason, Outcome
@@ -52,6 +54,22 @@ def test_a_difference_is_the_operators_only_if_the_record_is_complete() -> None:
     vague = preflight(record(environment=dataclasses.replace(WORLD.environment, libraries=())))
     assert conclude(executed, receipt, vague, PROFILE_EXACT_1, word("salt"), NOW).cause is Cause.OPERATOR
     assert conclude(executed, receipt, vague, "pinned-1", word("salt"), NOW).cause is Cause.RECORD
+
+
+LIES = {"neither": (), "tokens": ("tokens_hash",), "computation": ("out_hash",), "both": ("tokens_hash", "out_hash")}
+
+
+@pytest.mark.parametrize("lies", LIES.values(), ids=LIES)
+def test_audit_compares_tokens_and_computation_each_by_itself(lies: tuple[str, ...]) -> None:
+    truth = WORLD.engine.generate(WORLD.request(1))
+    executed = job_result(Outcome.EXECUTED, 0, truth.output.tokens_hash, truth.trace_root)
+    false: dict[str, Any] = {name: word("a lie", name) for name in lies}
+    receipt = dataclasses.replace(WORLD.answered(1).receipt, **false)
+    found = conclude(executed, receipt, preflight(record(receipt=receipt)), PROFILE_EXACT_1, word("salt"), NOW)
+    named = {"tokens_hash": "tokensHash", "out_hash": "outHash"}
+    assert differing_fields(receipt, executed.tokens_hash, executed.trace_root) == tuple(named[name] for name in lies)
+    assert found.result.result == (AuditOutcome.MISMATCH if lies else AuditOutcome.MATCH)
+    assert found.cause is (Cause.OPERATOR if lies else Cause.NOTHING)
 
 
 def test_the_checklist_has_eleven_points_and_says_which_claim_remains() -> None:

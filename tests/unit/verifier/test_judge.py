@@ -70,21 +70,22 @@ def test_an_audit_has_no_round_digest() -> None:
     assert judged(case(kind=TicketKind.AUDIT)).round_digest == ZERO_DIGEST
 
 
-def altered(position: int) -> RunJob:
+def altered(position: int, kind: TicketKind = TicketKind.DISPUTE, keep_out_hash: bool = False) -> RunJob:
+    """A job about an answer with another token at `position`; its out_hash is that of the true answer if it is kept."""
     request = WORLD.request(1)
     truth = WORLD.engine.generate(request)
     tokens = list(truth.output.token_ids)
     tokens[position] = (tokens[position] + 1) % 256
     output = output_for(request, tuple(tokens), truth.output.finish_reason)
-    receipt = WORLD.receipt(
-        1, request, truth, tokens_hash=output.tokens_hash, out_hash=out_hash(output.tokens_hash, truth.trace_root)
-    )
-    return b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, output), receipt))
+    claimed = truth.out_hash if keep_out_hash else out_hash(output.tokens_hash, truth.trace_root)
+    receipt = WORLD.receipt(1, request, truth, tokens_hash=output.tokens_hash, out_hash=claimed)
+    return b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, output), receipt), kind)
 
 
+@pytest.mark.parametrize("keep_out_hash", [False, True])
 @pytest.mark.parametrize("position", [0, 8, -1])
-def test_an_altered_token_anywhere_is_executed_with_the_true_hashes(position: int) -> None:
-    job = altered(position)
+def test_an_altered_token_anywhere_is_executed_with_the_true_hashes(position: int, keep_out_hash: bool) -> None:
+    job = altered(position, keep_out_hash=keep_out_hash)
     found, truth = judged(job), WORLD.engine.generate(WORLD.request(1))
     assert (found.outcome, found.tokens_hash, found.trace_root) == (Outcome.EXECUTED, truth.output.tokens_hash, truth.trace_root)
     assert found.tokens_hash != job.receipt.tokens_hash
@@ -107,8 +108,9 @@ def test_true_tokens_under_another_trace_are_no_match() -> None:
     assert (found.outcome, found.tokens_hash, found.trace_root) == (Outcome.EXECUTED, truth.output.tokens_hash, truth.trace_root)
 
 
-def test_a_divergence_that_a_second_backend_does_not_find_accuses_nobody() -> None:
-    found = judged(altered(3), b.TwoParrots(second=8))
+@pytest.mark.parametrize("keep_out_hash", [False, True])
+def test_a_divergence_that_a_second_backend_does_not_find_accuses_nobody(keep_out_hash: bool) -> None:
+    found = judged(altered(3, keep_out_hash=keep_out_hash), b.TwoParrots(second=8))
     assert found == Judgement(Outcome.CANNOT_EXECUTE, CannotReason.BACKEND)
 
 

@@ -13,7 +13,7 @@ import {
 import {IVotes} from "@openzeppelin/contracts/governance/utils/IVotes.sol";
 
 /// @title BytewiseGovernor: votes of a token over what a timelock then does
-/// @dev OpenZeppelin's parts, and the overrides that putting them together needs.
+/// @dev OpenZeppelin's parts, the overrides that putting them together needs, and bounds: no vote may end all votes.
 contract BytewiseGovernor is
     Governor,
     GovernorSettings,
@@ -22,6 +22,17 @@ contract BytewiseGovernor is
     GovernorVotesQuorumFraction,
     GovernorTimelockControl
 {
+    /// @dev In blocks of main net a week and a month; of the supply; in percent.
+    uint256 private constant MAX_DELAY = 50_400;
+    uint256 private constant MAX_PERIOD = 216_000;
+    uint256 private constant MAX_THRESHOLD_PART = 20;
+    uint256 private constant MAX_QUORUM = 50;
+
+    /// @notice Nobody could propose, or carry, anything any more.
+    error OutOfBounds(bytes32 setting, uint256 have, uint256 most);
+    /// @notice The roles are this timelock's. Another governor, with another timelock, is given them by a vote.
+    error TimelockIsFixed();
+
     /// @param delay blocks from a proposal to its vote
     /// @param period blocks of a vote
     /// @param threshold votes that a proposer needs
@@ -43,6 +54,35 @@ contract BytewiseGovernor is
 
     function proposalThreshold() public view override(Governor, GovernorSettings) returns (uint256) {
         return super.proposalThreshold();
+    }
+
+    /// @dev Refused: votes that another timelock queues can do nothing, and none could bring this one back.
+    function updateTimelock(TimelockController) public pure override {
+        revert TimelockIsFixed();
+    }
+
+    function setProposalThreshold(uint256 threshold) public override onlyGovernance {
+        _bound("proposalThreshold", threshold, token().getPastTotalSupply(clock() - 1) / MAX_THRESHOLD_PART);
+        _setProposalThreshold(threshold);
+    }
+
+    function _setVotingDelay(uint48 delay) internal override {
+        _bound("votingDelay", delay, MAX_DELAY);
+        super._setVotingDelay(delay);
+    }
+
+    function _setVotingPeriod(uint32 period) internal override {
+        _bound("votingPeriod", period, MAX_PERIOD);
+        super._setVotingPeriod(period);
+    }
+
+    function _updateQuorumNumerator(uint256 percent) internal override {
+        _bound("quorum", percent, MAX_QUORUM);
+        super._updateQuorumNumerator(percent);
+    }
+
+    function _bound(bytes32 setting, uint256 have, uint256 most) private pure {
+        if (have > most) revert OutOfBounds(setting, have, most);
     }
 
     function state(uint256 id) public view override(Governor, GovernorTimelockControl) returns (ProposalState) {

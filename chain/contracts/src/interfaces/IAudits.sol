@@ -15,6 +15,7 @@ interface IAudits {
         bool paid;
         bytes32 commitment;
         bytes32 outHash; // 0 until opened
+        bytes32 tokensHash; // 0 until opened
     }
 
     event AuditPosted(
@@ -30,6 +31,8 @@ interface IAudits {
     event PoolFed(uint256 amount, uint256 pool);
 
     error BadAuditResult(uint8 result);
+    /// @notice A result from before its batch was anchored, or from the future.
+    error BadAuditTime(uint64 auditedAt, uint64 anchoredAt);
     /// @notice The epoch of the batch is compromised or unknown: its receipts are not audited.
     error EpochNotOpen(uint64 keyEpoch);
     error NotVerifier(address who);
@@ -44,9 +47,10 @@ interface IAudits {
     error WindowClosed(uint256 now_, uint256 end);
     error WindowOpen(uint256 end);
     error NotAudited(bytes32 receiptId, address verifier);
-    /// @notice What was opened is not what was posted: a match is of the receipt's own digest, a mismatch of another.
+    /// @notice What was opened is not what was posted: a match has the receipt's tokensHash and its outHash, a mismatch not both.
     error ResultContradicted(bytes32 receiptId, address verifier);
-    /// @notice What was found is neither what the receipt says nor what a dispute has put in its place; not yet, perhaps.
+    /// @notice What was found is neither what the receipt says nor what a dispute has put in its place; not yet, perhaps. Found and
+    ///         right are one where the tokensHash alone differs.
     error NotRight(bytes32 receiptId, bytes32 found, bytes32 right);
     error AlreadyOpened(bytes32 receiptId, address verifier);
     error BadOpening(bytes32 have, bytes32 want);

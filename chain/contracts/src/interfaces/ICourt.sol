@@ -8,6 +8,7 @@ interface ICourt {
     /// @notice A dispute as it stands.
     struct Dispute {
         bytes32 receiptId;
+        bytes32 claimedTokensHash; // what the receipt says of its answer: these two
         bytes32 claimedOutHash;
         bytes32 environment;
         address operator; // accused
@@ -27,7 +28,7 @@ interface ICourt {
         uint64 airgapEnd; // money moves after it
         bytes32 key; // what the verdict says (`TallyLib.keyOf`); 0 without one
         bytes32 secondKey; // the leading fault of a mixed UNAVAILABLE
-        bytes32 replacement; // the output that replaces the claim, else 0
+        bytes32 replacement; // outHash that replaces the claim, else 0; the claimed one where the receipt's tokensHash alone is false
     }
 
     /// @notice One drawn committee.
@@ -59,7 +60,7 @@ interface ICourt {
 
     /// @notice Seats of a round, by what they said.
     struct Tally {
-        uint16 equal; // largest group EXECUTED with the claimed outHash
+        uint16 equal; // largest group EXECUTED with the claimed tokensHash and the claimed outHash
         uint16 lead; // largest group among other EXECUTED and INVALID; the first to get so large
         uint16 unavailable;
         uint16 noKey;
@@ -107,6 +108,7 @@ interface ICourt {
     /// @notice `challenger` knew the other answer before anybody voted.
     event AltOpened(bytes32 indexed id, address indexed challenger);
     event Finalized(bytes32 indexed id, bytes32 indexed receiptId, Verdict indexed verdict, bytes32 outHash);
+    /// @notice Old and new are one where the receipt's tokensHash alone was false: the new one hashes the true tokens.
     event OutputReplaced(bytes32 indexed receiptId, bytes32 oldOutHash, bytes32 newOutHash);
     /// @notice Too many operators were convicted, or disputes drawn, in one environment: see `isHeld`.
     event BreakerTripped(bytes32 indexed environment, uint256 operators, bool closed);

@@ -141,6 +141,9 @@ interface IKeyEpochs {
     /// @notice Last second (protocol clock) in which they are: the largest number while the epoch is ACTIVE; 0 of one that never was,
     ///         or is COMPROMISED.
     function inclusionEnd(uint64 epoch) external view returns (uint256);
+    /// @notice The same on a clock that shows `clock` now: a court that came later goes by another than keys do, and no moment of one
+    ///         is compared with one of the other.
+    function inclusionEndAt(uint64 epoch, uint256 clock) external view returns (uint256);
     /// @notice EIP-712 digest of what a shard signs for its share.
     function hashShares(Shares calldata shares) external view returns (bytes32);
     /// @notice EIP-712 digest of a release record.

@@ -149,14 +149,14 @@ interface IReceiptAnchor {
         bytes calldata emptySig
     ) external;
 
-    /// @notice Demand the list of a batch. The bond goes to who answers; unanswered, the batch is void and each receipt costs
+    /// @notice Demand the list of a batch. Answered, the bond is the operator's, whoever brings the answer; unanswered, the batch is void and each receipt costs
     ///         `withheldPenalty`, all of them at least one slash. The window stands still meanwhile. Once per batch, inside its
     ///         window. Who wants to dispute after the answer demands while enough of the window is left.
     function demandList(uint64 batchId) external payable;
     /// @notice The list, whose digest must be the header's, and all leaves, whose root must be. Anybody may answer. Then
     ///         everybody has all receipts and their proofs; a batch whose list does not fit its root hides none behind it.
     ///         `receipts` in order; one of mode 0 stands for the empty leaf of its operator, number and chain. `sigs` are the
-    ///         operator's, of each.
+    ///         operator's, of each; of every receipt environment, model and epoch are the header's.
     function answerList(uint64 batchId, bytes calldata list, Receipt[] calldata receipts, bytes[] calldata sigs)
         external;
     /// @notice Demand the envelope of a member. The operator answers with a locator; whether bytes are there only a dispute

@@ -1,0 +1,119 @@
+"""Checking batches without decryption: receipts that one core checks in a second, by the size of their batch.
+
+`make bench-check` writes `bench/results/check.json`. All sizes, and beside them nothing but the recovery of the same signatures,
+take turns in one run; processor time of the one thread is counted, so that what else the machine does falls on none of them.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.machine import describe
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.receipt import SignedReceipt, receipt_id
+from bytewise.protocol.signing import recover
+from tests.world import ANCHOR, World, word
+from verifier.check import verify_batch
+
+RESULTS = Path("bench/results/check.json")
+SIZES = (16, 64, 188)
+"""Receipts of a batch: of a quiet hour, as most operators set it, and the most that parameters can allow (`ParamLaw`)."""
+ROUNDS = 30
+TARGET = 3000
+"""Receipts a second and core, at every size."""
+LOCATOR = "eigenda:standard:0x" + "5a" * 300
+"""About as long as a certificate of the DA layer."""
+WORLD = World()
+
+
+def main() -> None:
+    """Measures all sizes, prints the figures, writes them."""
+    parser = argparse.ArgumentParser(prog="bench.check", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each batch is checked")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    machine = describe()
+    found = {"machine": machine, "rounds": options.rounds, "target": TARGET} | measure(options.rounds)
+    machine["load_after"] = round(os.getloadavg()[0], 2)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    show(found)
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Seconds of each round, and what follows from them."""
+    entries = [signed(seq) for seq in range(1, max(SIZES) + 1)]
+    works = {str(size): check(entries[:size]) for size in SIZES} | {"recovery": recovery(entries)}
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(rounds + 1):
+        for name, work in works.items():
+            start = time.thread_time()
+            work()
+            # The first turn fills caches.
+            if turn:
+                seconds[name].append(time.thread_time() - start)
+    return {"sizes": summary(seconds), "seconds": {name: [round(each, 6) for each in taken] for name, taken in seconds.items()}}
+
+
+def summary(seconds: dict[str, list[float]]) -> list[dict[str, float]]:
+    """Of each size: microseconds a receipt, receipts a second, and ratios to the smallest batch and to bare recovery, which are
+    medians over the rounds."""
+    each = {
+        name: [second / (max(SIZES) if name == "recovery" else int(name)) for second in taken] for name, taken in seconds.items()
+    }
+
+    def ratio(one: str, other: str) -> float:
+        return round(statistics.median(a / b for a, b in zip(each[one], each[other], strict=True)), 3)
+
+    return [
+        {
+            "receipts": size,
+            "microseconds_each": round(1e6 * statistics.median(each[str(size)]), 1),
+            "receipts_per_second": round(1 / statistics.median(each[str(size)])),
+            "over_smallest": ratio(str(size), str(SIZES[0])),
+            "over_recovery": ratio(str(size), "recovery"),
+        }
+        for size in SIZES
+    ]
+
+
+def signed(seq: int) -> SignedReceipt:
+    """A receipt as an operator signs it."""
+    return WORLD.sign(replace(WORLD.answered(seq).receipt, envelope_hash=word("envelope", seq)), LOCATOR)
+
+
+def check(entries: list[SignedReceipt]) -> Callable[[], object]:
+    """The check of these as one batch, from its bytes to the proofs."""
+    header, listed = WORLD.batch(tuple(entries))
+    data = encode(listed)
+    return lambda: verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1}))
+
+
+def recovery(entries: list[SignedReceipt]) -> Callable[[], object]:
+    """Recovers the account of each signature: what no check can do without."""
+    pairs = [(receipt_id(ANCHOR, each.receipt), each.signature) for each in entries]
+    return lambda: [recover(*pair) for pair in pairs]
+
+
+def show(found: dict[str, Any]) -> None:
+    """Prints the figures."""
+    table = Table(
+        title=f"checking batches, one core: {found['machine']['processor']}, {' '.join(found['machine']['instructions'])}"
+    )
+    for heading in ("receipts", "µs each", "a second", "over the smallest batch", "over bare recovery"):
+        table.add_column(heading, justify="right")
+    for row in found["sizes"]:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""How long a verb waits for DA."""
+
+import threading
+
+import pytest
+
+from bytewise.cli.bounded_store import BoundedStore
+from bytewise.protocol.errors import BadCertificate, FailOver, TryAgain
+
+
+def test_a_store_that_never_answers_is_asked_once() -> None:
+    asked: list[str] = []
+    never = threading.Event()
+
+    def get(locator: str) -> bytes:
+        asked.append(locator)
+        never.wait()
+        return b""
+
+    store = BoundedStore(get, 0.05)
+    for locator in ("first", "second"):
+        with pytest.raises(TryAgain, match="brought nothing"):
+            store.get(locator)
+    never.set()
+    assert asked == ["first"]
+
+
+def test_errors_of_the_store_are_its_own_and_blobs_cost_no_patience() -> None:
+    answers: dict[str, bytes | Exception] = {
+        "blob": b"bytes",
+        "bad": BadCertificate("bad", "418"),
+        "busy": FailOver("proxy", "busy"),
+    }
+
+    def get(locator: str) -> bytes:
+        found = answers[locator]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    store = BoundedStore(get, 60.0)
+    assert store.get("blob") == store.get("blob") == b"bytes"
+    with pytest.raises(BadCertificate):
+        store.get("bad")
+    with pytest.raises(FailOver):
+        store.get("busy")
+    with pytest.raises(KeyError):
+        store.get("of no use")

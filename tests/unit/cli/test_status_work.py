@@ -1,0 +1,39 @@
+"""The state of a network costs as much for each receipt and seat of a large one as of a small one."""
+
+from typing import Any
+
+import pytest
+
+from bytewise.cli import status
+from bytewise.protocol.messages import AuditOutcome, AuditResult
+from bytewise.protocol.units import U8, U64, Digest, hex0x
+from tests.dockets import case
+from tests.work import instructions
+from tests.world import signer, word
+
+AUDITOR, OTHER = signer("auditor").address, signer("another auditor").address
+
+
+def audit(receipt: Digest, verifier: Any = AUDITOR, result: AuditOutcome = AuditOutcome.MATCH) -> AuditResult:
+    """A result that was posted."""
+    return AuditResult(receipt, verifier, U8(result), word("commitment"), U64(1))
+
+
+def test_audits_are_counted_for_their_receipts() -> None:
+    one, two, disputed = word("one"), word("two"), word("disputed")
+    audits = [audit(one), audit(two), audit(one, OTHER, AuditOutcome.MISMATCH)]
+    found = status._receipts(audits, [case(receipt_id=disputed), case(receipt_id=two)], {one: "a", two: "b", disputed: "c"})
+    assert [(each["receipt"], each["auditors"]) for each in found] == [
+        (hex0x(one), {AUDITOR: "match", OTHER: "mismatch"}), (hex0x(two), {AUDITOR: "match"}), (hex0x(disputed), {}),
+    ]  # fmt: skip
+    assert found[0]["audits"] == {"none": 0, "match": 1, "mismatch": 1} and found[0]["verdict"] is None
+
+
+@pytest.mark.parametrize("count", [200])
+def test_an_audited_receipt_costs_as_much_in_a_large_network(count: int) -> None:
+    def work(receipts: int) -> float:
+        names = [word("receipt", i) for i in range(receipts)]
+        audits, labels = [audit(name) for name in names], dict.fromkeys(names, "hardware")
+        return instructions(lambda: status._receipts(audits, [], labels)) / receipts
+
+    assert work(count) <= 1.1 * work(count // 10)

@@ -1,0 +1,174 @@
+"""The lease of a member's nonce lane is held from start to end of its process: real processes beside a real chain."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from sqlalchemy import select
+
+from bytewise.cli.exits import Exit
+from bytewise.protocol import encoding
+from bytewise.protocol.units import Blob
+from bytewise.service.clock import SystemClock
+from bytewise.service.settings import child_environment
+from bytewise.storage.engine import open_database, reading
+from bytewise.storage.lane import DEFAULT_TTL_S, Lane
+from bytewise.storage.protection import Protection
+from bytewise.storage.tables_core import LaneRow
+from chain.book import write_network
+from chain.keys import save_signer
+from tests.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.devnet import VERIFIERS, deployed, empty_database
+from tests.source import ROOT
+from tests.unit.storage.records import vote
+
+MEMBER = VERIFIERS[0]
+LIMIT_S = 60
+
+
+class Place(NamedTuple):
+    """A network without anything to do, and the settings of one member of it."""
+
+    anvil: Anvil
+    folder: Path
+
+    def start(self, ready: str = "ready") -> subprocess.Popen[bytes]:
+        """The member as its own process; its log is `ready`.log."""
+        settings = {
+            "role": "verifier", "rpc_url": self.anvil.url, "network_file": "network.json", "key_file": "account.key",
+            "database": self.url, "journal_key_file": "journal.key", "da_urls": ["http://127.0.0.1:1"],
+            "enclave_socket": "s", "ready_file": ready,
+        }  # fmt: skip
+        config = self.folder / f"{ready}.json"
+        config.write_bytes(encoding.encode(settings))
+        with (self.folder / f"{ready}.log").open("wb") as log:
+            command = [sys.executable, "-m", "committee", "--config", str(config)]
+            return subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The member, idle: it has ticked once, and nothing is open. Ends with a kill, if it has not ended before."""
+        process = self.start()
+        try:
+            while not (self.folder / "ready").exists():
+                assert process.poll() is None, self.said("ready")
+                self.anvil.mine()
+                threading.Event().wait(0.1)
+            yield process
+        finally:
+            process.kill()
+            process.wait(LIMIT_S)
+            (self.folder / "ready").unlink(missing_ok=True)
+
+    def said(self, ready: str) -> str:
+        """What the process with that log said."""
+        return (self.folder / f"{ready}.log").read_text()
+
+    def protect(self, verb: str, *files: Path) -> subprocess.CompletedProcess[str]:
+        """One verb of `bytewise protect`, as its own process."""
+        where = ["--config", str(self.folder / "ready.json"), *map(str, files)]
+        command = [sys.executable, "-m", "bytewise.cli", "protect", verb, *where]
+        return subprocess.run(
+            command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
+        )
+
+    @property
+    def url(self) -> str:
+        """Of the member's database."""
+        return f"sqlite:///{self.folder / 'actor.db'}"
+
+    def leased_for(self) -> int:
+        """Seconds until the lane is free by itself."""
+        with reading(open_database(self.url)) as connection:
+            until: int = connection.execute(select(LaneRow.leased_until)).scalar_one()
+        return until - SystemClock().now()
+
+
+@pytest.fixture(scope="module")
+def anvil() -> Iterator[Anvil]:
+    with running_anvil() as anvil:
+        yield anvil
+
+
+@pytest.fixture(scope="module")
+def book(anvil: Anvil, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("book") / "network.json"
+    write_network(file, deployed(anvil))
+    return file
+
+
+@pytest.fixture
+def place(anvil: Anvil, book: Path, tmp_path: Path) -> Place:
+    (tmp_path / "network.json").write_bytes(book.read_bytes())
+    save_signer(tmp_path / "account.key", MEMBER)
+    (tmp_path / "actor.db").write_bytes(empty_database())
+    made = Place(anvil, tmp_path)
+    Protection(open_database(made.url), SystemClock()).sign_once(vote(dispute=1), Blob(b""))
+    return made
+
+
+def test_votes_are_not_copied_beside_a_running_member_that_has_nothing_to_do(place: Place, tmp_path: Path) -> None:
+    out, old = tmp_path / "votes.json", tmp_path / "old.json"
+    with place.running() as member:
+        old.write_bytes(Protection(open_database(place.url), SystemClock()).export())
+        for verb, *files in (("export", out), ("import", old), ("resume",)):
+            refused = place.protect(str(verb), *map(Path, files))
+            said = " ".join(refused.stderr.split())
+            assert refused.returncode == Exit.REFUSED, f"{verb}: {refused.stdout}{said}"
+            assert f":{member.pid}:" in said and "Stop the process" in said
+        assert not out.exists() and member.poll() is None
+        member.terminate()
+        assert member.wait(LIMIT_S) == 0
+        assert place.protect("export", out).returncode == Exit.OK, "who ends well gives the lane back at once"
+    assert out.exists()
+
+
+def test_a_killed_member_gives_its_lane_back_within_the_time_of_a_lease(place: Place, tmp_path: Path) -> None:
+    with place.running() as member:
+        member.kill()
+        member.wait(LIMIT_S)
+        assert place.leased_for() <= DEFAULT_TTL_S
+        while place.leased_for() > 0:
+            threading.Event().wait(0.2)
+        done = place.protect("export", tmp_path / "votes.json")
+        assert done.returncode == Exit.OK, done.stderr
+
+
+def test_of_two_members_on_one_database_the_second_ends_and_says_who_runs(place: Place) -> None:
+    with place.running() as first:
+        second = place.start("second")
+        assert second.wait(LIMIT_S) != 0, "it does not run beside the first"
+        assert f":{first.pid}:" in place.said("second") and "LaneOwned" in place.said("second")
+        assert not (place.folder / "second").exists() and first.poll() is None
+
+
+def test_a_member_that_slept_past_its_lease_ends_when_another_runs_in_its_place(place: Place) -> None:
+    with place.running() as first:
+        first.send_signal(signal.SIGSTOP)
+        second = place.start("second")
+        try:
+            while not (place.folder / "second").exists():
+                assert second.poll() is None, place.said("second")
+                place.anvil.mine()
+                threading.Event().wait(0.1)
+            first.send_signal(signal.SIGCONT)
+            assert first.wait(LIMIT_S) != 0 and "LaneLost" in place.said("ready")
+            assert second.poll() is None, place.said("second")
+            second.terminate()
+            assert second.wait(LIMIT_S) == 0
+        finally:
+            second.kill()
+
+
+def test_a_member_waits_at_its_start_for_the_lease_of_one_that_was_killed(place: Place) -> None:
+    dead = Lane(open_database(place.url), SystemClock(), CHAIN_ID, MEMBER.address, "a killed one")
+    dead.acquire()
+    with place.running() as member:
+        member.terminate()
+        assert member.wait(LIMIT_S) == 0

@@ -1,0 +1,109 @@
+"""Who deals last, or keeps the log, and takes a deal away: no key is made without it; what is left of the choice (ADR 195)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bytewise.protocol.ceremony import SharesSource
+from kms.curve import decode_point
+from kms.dkg import closing
+from kms.dkg.state import Ceremony, Phase
+from tests.unit.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for
+from tests.unit.kms.rogues import constants_dealt, is_even, lying_withdrawer, withdrawer
+
+LAST = 3
+"""Index of the dealer that deals last."""
+
+TRIES = 64
+"""In each it is even whether the key is as the dealer wants it: of so many both happen, but for once in 2^63."""
+
+
+def dealt(meddle: Meddling | None = None) -> Town:
+    """Three shards make a key for two; the third deals last. All that there is to deal is dealt."""
+    parties = [party(n) for n in range(1, 4)]
+    parties[LAST - 1].meddle = meddle
+    town = Town(plan_for(parties, 2, 2), parties)
+    while town.state.phase is not Phase.DEALING:
+        for who in town.parties:
+            town.speak(who)
+        town.close()
+    for who in town.parties:
+        town.speak(who)
+    return town
+
+
+def withdrawn(meddle: Meddling) -> Town:
+    """The first ceremony in which the last dealer took its deal away, at the end of its dealing."""
+    for _ in range(TRIES):
+        town = dealt(meddle)
+        if len(town.state.polynomials) < LAST:
+            return town
+    raise AssertionError("it liked every key")
+
+
+def held_back() -> Town:
+    """A scribe that saw all three deals, likes the key without the third better, and shows nobody that one."""
+    for _ in range(TRIES):
+        town = dealt()
+        if not is_even(constants_dealt(town)):
+            break
+    parties = town.parties
+    again = Town(town.plan, parties)
+    for message in town.log:
+        if (message.sender, message.kind) != (parties[LAST - 1].signer.address, "deal"):
+            again.post(message)
+    return again
+
+
+ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer), "scribe": held_back}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_no_key_is_made_without_a_deal_that_was_committed_to_and_its_dealer_is_named(attack: Callable[[], Town]) -> None:
+    town = attack()
+    town.close()
+    last = town.plan.dealers[LAST - 1]
+    assert town.state.phase is Phase.FAILED and town.state.result is None
+    assert f"did not open, so that a new key could be chosen: dealer {LAST} ({last.address})" in town.state.reason
+    assert town.state.lies == {}, "silence is no lie: its deal may have been held back"
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_control_where_the_silent_are_left_out_they_choose_between_two_keys(
+    attack: Callable[[], Town], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unasked(state: Ceremony) -> Ceremony:
+        return state
+
+    monkeypatch.setattr(closing, "_verify_opened", unasked)
+    town = attack()
+    without = constants_dealt(town)
+    town.close()
+    assert town.run().phase is Phase.DONE and town.state.lies == {}
+    assert town.state.result is not None and town.state.result.qualified == (1, 2)
+    assert decode_point(opens(town)) == without, "the one of the two keys that it took, and nobody can say that it did"
+
+
+def test_who_lies_in_place_of_silence_still_chooses_once_and_its_own_words_convict_it() -> None:
+    """What is left: the adversary wins one bit of the key, and its account."""
+    town = withdrawn(lying_withdrawer)
+    without = constants_dealt(town)
+    assert town.run().phase is Phase.DONE
+    assert list(town.state.lies) == [town.plan.dealers[LAST - 1].address] and decode_point(opens(town)) == without
+
+
+def test_who_never_committed_and_who_deals_no_new_key_may_be_silent(made: tuple[list[Party], SharesSource]) -> None:
+    parties = [party(n) for n in range(1, 4)]
+    parties[LAST - 1].absent = {Phase.JOINING}
+    assert Town(plan_for(parties, 2, 2), parties).run().phase is Phase.DONE
+    held, source = made
+    held[LAST - 1].absent = {Phase.DEALING}
+    dealers = dict(enumerate(held, start=1))
+    town = Town(plan_for(held, 2, 2, dealers=dealers, source=source), held)
+    assert town.run().phase is Phase.DONE and opens(town) == source.commitments[0]
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[list[Party], SharesSource]:
+    """Shards that made a key together."""
+    return generated(2, 3)

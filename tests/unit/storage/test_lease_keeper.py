@@ -1,0 +1,90 @@
+"""A lease that is held for the whole life of a process."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import Engine, select
+
+from bytewise.protocol.errors import LaneLost, LaneOwned
+from bytewise.protocol.units import Blob
+from bytewise.storage.engine import reading, writing
+from bytewise.storage.lane import Lane
+from bytewise.storage.lease_keeper import kept_lease
+from bytewise.storage.protection import Protection
+from bytewise.storage.tables_core import LaneRow
+from tests.unit.storage.conftest import HandClock
+from tests.unit.storage.records import ACCOUNT, vote
+
+LIMIT_S = 60
+
+
+def lane(engine: Engine, clock: HandClock) -> Lane:
+    """The account's lane as another process sees it, with a short lease."""
+    return Lane(engine, clock, 1, ACCOUNT, ttl_s=1)
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Waits for what another thread does."""
+    for _ in range(LIMIT_S * 20):
+        if done():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it did not happen")
+
+
+def leased_until(engine: Engine) -> int:
+    with reading(engine) as connection:
+        found: int = connection.execute(select(LaneRow.leased_until)).scalar_one()
+    return found
+
+
+def test_a_lease_outlives_its_time_while_its_process_does_something_else(engine: Engine, clock: HandClock) -> None:
+    with kept_lease(lane(engine, clock), threading.Event()):
+        for _ in range(3):
+            clock.seconds += 1
+            now = clock.seconds
+            until(lambda now=now: leased_until(engine) > now)  # type: ignore[misc]
+            with pytest.raises(LaneOwned):
+                lane(engine, clock).acquire()
+    assert lane(engine, clock).acquire() > 0, "and it is given back at the end"
+
+
+def test_who_lost_its_lease_ends_and_neither_votes_nor_takes_it_again(engine: Engine, clock: HandClock) -> None:
+    stop, first, second = threading.Event(), lane(engine, clock), lane(engine, clock)
+    table = Protection(engine, clock, first)
+    with pytest.raises(LaneLost), kept_lease(first, stop):
+        table.sign_once(vote(dispute=1), Blob(b""))
+        # Another process took it while this one slept: the two of them in one transaction, so that no renewal comes between.
+        with writing(engine) as connection:
+            fence = first.held_in(connection).fence + 1
+            connection.execute(LaneRow.__table__.update().values(owner=second.owner, fence=fence, leased_until=clock.seconds + 1))
+        until(stop.is_set)
+        for attempt in (lambda: table.sign_once(vote(dispute=2), Blob(b"")), first.acquire):
+            with pytest.raises(LaneLost):
+                attempt()
+    assert [stored.vote for stored in table.rows()] == [vote(dispute=1)]
+    with pytest.raises(LaneOwned):
+        lane(engine, clock).acquire()
+
+
+def test_an_import_by_who_lost_its_lease_adds_nothing(engine: Engine, clock: HandClock, fresh: Callable[[], str]) -> None:
+    first = lane(engine, clock)
+    first.acquire()
+    table = Protection(engine, clock, first)
+    table.sign_once(vote(dispute=1), Blob(b""))
+    document = table.export()
+    clock.seconds += 1
+    lane(engine, clock).acquire()
+    with pytest.raises(LaneLost):
+        table.import_votes(document)
+
+
+def test_who_does_not_wait_is_refused_at_once_and_who_waits_can_be_told_to_stop(engine: Engine, clock: HandClock) -> None:
+    lane(engine, clock).acquire()
+    with pytest.raises(LaneOwned), kept_lease(lane(engine, clock), threading.Event(), wait=False):
+        raise AssertionError("it is another's")
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(LaneOwned), kept_lease(lane(engine, clock), stop):
+        raise AssertionError("it is another's")

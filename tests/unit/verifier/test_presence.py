@@ -1,0 +1,91 @@
+"""An enclave that is away: told once when it goes and once when it is back, asked less often meanwhile; no job fails by it."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.jobs import JobResult, Prepared, RunJob
+from bytewise.protocol.units import Digest
+from tests.unit.committee.test_ballots import Seated, setup
+from tests.unit.verifier.test_auditor import node_of, run, run_until
+from tests.unit.verifier.town import Enclave, Town
+from verifier.auditor import MAX_ATTEMPTS
+from verifier.bounties import FAILED, PENDING
+from verifier.presence import LONGEST_PAUSE_S
+
+
+class Counting(Enclave):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def prepare(self, receipt_id: Digest) -> Prepared:
+        self.asked += 1
+        return super().prepare(receipt_id)
+
+
+class Failing(Enclave):
+    """Takes each job and hangs up."""
+
+    def run(self, job: RunJob) -> JobResult:
+        self.jobs += 1
+        raise TryAgain("enclave", "closed by the peer")
+
+
+def events(capsys: pytest.CaptureFixture[str]) -> Counter[str]:
+    return Counter(json.loads(line)["event"] for line in capsys.readouterr().err.splitlines())
+
+
+def test_audits_are_made_when_the_enclave_is_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    town = Town(tmp_path)
+    town.enclave = enclave = Counting(town.enclave.bench)
+    town.anchor(*(town.signed(number) for number in range(1, 7)))
+    enclave.running = False
+    node, audits, worker = node_of(town)
+    since = town.chain.timestamp
+    run_until(town, node, worker, lambda: town.chain.timestamp >= since + 40)
+    away = events(capsys)
+    assert len(audits.audits(PENDING)) == 6, "what was not tried has not failed"
+    assert away["enclave.down"] == 1 and away["job.failed"] == away["job.finished"] == away["audit.failed"] == 0
+    assert away.total() < 20 and 40 / LONGEST_PAUSE_S <= enclave.asked <= 20, away
+    enclave.running = True
+    run(town, node, worker, 6)
+    worker.stop()
+    back = events(capsys)
+    assert back["enclave.back"] == 1 and back["enclave.down"] == 0 and back["job.finished"] == 6
+    assert enclave.jobs == 6
+
+
+def test_a_seat_asks_less_often_and_votes_when_the_enclave_is_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    town, dispute = setup(tmp_path)
+    town.enclave = enclave = Counting(town.enclave.bench)
+    enclave.running = False
+    with Seated(town) as member:
+        member.tick()
+        for _ in range(20):
+            member.tick(1)
+            member.until_quiet()
+        away = events(capsys)
+        enclave.running = True
+        town.chain.pass_time(int(LONGEST_PAUSE_S))
+        member.until_quiet()
+        assert member.vote(dispute) is not None
+    assert away - Counter(("batch.seen", "receipt.checked")) == Counter(("vote.asked", "enclave.down"))
+    assert 3 < enclave.asked - 1 < 8 and events(capsys)["enclave.back"] == 1
+
+
+def test_an_enclave_that_fails_each_job_ends_in_a_failed_audit_and_no_result(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    town.enclave = Failing(town.enclave.bench)
+    town.anchor(town.signed(1))
+    node, audits, worker = node_of(town)
+    run_until(town, node, worker, lambda: [row.state for row in audits.audits()] == [FAILED])
+    for _ in range(3):
+        town.chain.pass_time(1)
+        node.tick()
+    worker.stop()
+    assert [row.state for row in audits.audits()] == [FAILED] and town.sender.of("audit") == []
+    assert town.enclave.jobs == MAX_ATTEMPTS

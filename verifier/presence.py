@@ -1,0 +1,57 @@
+"""Whether the own enclave takes jobs. One that does not is asked less often, and its going and its coming are said once."""
+
+import threading
+from collections.abc import Callable
+
+from bytewise.protocol.errors import TryAgain
+from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
+"""Wall time until an enclave that is away is asked again, twice as long each time; short beside a commit phase."""
+
+
+class EnclaveAway(TryAgain):
+    """The enclave took no job, so nothing was tried."""
+
+
+class Presence:
+    """What the last jobs showed; the thread of jobs writes, the tick reads."""
+
+    def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._pause_s = 0.0
+        self._lost_at = 0.0
+        self._not_before = 0.0
+
+    @property
+    def down(self) -> bool:
+        """Whether the last job found no enclave."""
+        with self._lock:
+            return self._pause_s > 0
+
+    @property
+    def pausing(self) -> bool:
+        """Whether it is too early to ask again."""
+        with self._lock:
+            return self._pause_s > 0 and self._monotonic() < self._not_before
+
+    def lost(self, error: EnclaveAway) -> None:
+        """The enclave took no job: the next one waits for longer than this one did."""
+        with self._lock:
+            now, first = self._monotonic(), self._pause_s == 0
+            if first:
+                self._lost_at = now
+            self._pause_s = FIRST_PAUSE_S if first else min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._not_before = now + self._pause_s
+        if first:
+            telemetry.log_error("enclave.down", error)
+
+    def found(self) -> None:
+        """The enclave took a job."""
+        with self._lock:
+            back, away_s = self._pause_s > 0, self._monotonic() - self._lost_at
+            self._pause_s = 0.0
+        if back:
+            telemetry.log("enclave.back", away_s=round(away_s))
