@@ -129,17 +129,18 @@ def test_status_is_read_while_the_newest_final_block_is_inside_the_deployment(si
     following = FollowingReader(chain.client, site.network)
     while site.anvil.client.head("finalized").number < first:
         site.anvil.mine()
-    finals = []
+    finals: list[int | None] = []
     while not finals or finals[-1] is None:
         assert site.kms("status") == Exit.UNAVAILABLE, "no shard runs"
         assert "key epoch 1: ACTIVE" in site.said()
         assert following.epoch(1, chain.head()) == site.network.epoch(1)
         finals.append(chain.final())
         site.anvil.mine()
-    assert len(finals) > 2
-    assert chain.epoch_on_chain(1, finals[-1]).state is EpochState.NONE
+    there = finals[-1]
+    assert len(finals) > 2 and there is not None
+    assert chain.epoch_on_chain(1, there).state is EpochState.NONE
     with pytest.raises(TryAgain, match="not in that block"):
-        chain.epoch_on_chain(1, finals[-1] - 1)
+        chain.epoch_on_chain(1, there - 1)
 
 
 @pytest.mark.e2e

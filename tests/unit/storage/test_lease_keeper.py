@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, update
 
 from bytewise.protocol.errors import LaneLost, LaneOwned
 from bytewise.protocol.units import Blob
@@ -58,7 +58,7 @@ def test_who_lost_its_lease_ends_and_neither_votes_nor_takes_it_again(engine: En
         # Another process took it while this one slept: the two of them in one transaction, so that no renewal comes between.
         with writing(engine) as connection:
             fence = first.held_in(connection).fence + 1
-            connection.execute(LaneRow.__table__.update().values(owner=second.owner, fence=fence, leased_until=clock.seconds + 1))
+            connection.execute(update(LaneRow).values(owner=second.owner, fence=fence, leased_until=clock.seconds + 1))
         until(stop.is_set)
         for attempt in (lambda: table.sign_once(vote(dispute=2), Blob(b"")), first.acquire):
             with pytest.raises(LaneLost):
