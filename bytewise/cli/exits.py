@@ -48,6 +48,9 @@ class Exit(enum.IntEnum):
 
 _FAILED = "Nothing changed. See the reason: start who was silent, leave out who was named, begin again with another plan file."
 
+_NO_ARTIFACT = (Exit.USAGE, "Name the folder that `bytewise model convert` wrote.")
+_NO_ENGINE = (Exit.UNAVAILABLE, "Is there memory for the model?")
+
 
 def exit_for(error: BytewiseError) -> tuple[Exit, str]:
     """The exit code of an error that ends a verb, and what to do next."""
@@ -73,10 +76,8 @@ def exit_for(error: BytewiseError) -> tuple[Exit, str]:
         return Exit.USAGE, "The artifact was altered or is incomplete: fetch it again, or convert the checkpoint again."
     if isinstance(error, UnsupportedModel):
         return Exit.USAGE, "What is named cannot be computed exactly, or is missing or damaged; other models may convert."
-    if isinstance(error, CannotExecute) and CannotReason.MODEL_MISSING in error.values:
-        return Exit.USAGE, "Name the folder that `bytewise model convert` wrote."
     if isinstance(error, CannotExecute):
-        return Exit.UNAVAILABLE, "Is the path of the artifact right, and is there memory for the model?"
+        return _NO_ARTIFACT if CannotReason.MODEL_MISSING in error.values else _NO_ENGINE
     if isinstance(error, CeremonyFailed):
         return Exit.INCONCLUSIVE, _FAILED
     if isinstance(error, SharesUnproven):

@@ -91,19 +91,19 @@ def _unattested(run: Run) -> None:
 
 
 SABOTAGE: dict[str, Callable[[Run], object]] = {
-    "8 answers": lambda run: run.answers.pop(),
+    "9 answers": lambda run: run.answers.pop(),
     "every receipt says": _answer(client_mode=1),
     "2 of them are sampled": _answer(temperature=0.8),
     "a retried request": _never_retried,
     "every answer says of its key epoch": _answer(assurance="hardware"),
-    "8 receipts are anchored": lambda run: run.status["batches"].pop(),
+    "9 receipts are anchored": lambda run: run.status["batches"].pop(),
     "every verifier checked": _set(lambda run: run.checked, "ada", 7),
     "light audits are posted": _no_audit,
     "no honest receipt has": _honest_mismatch,
     "every window is over": _set(lambda run: run.status["batches"][0], "window_over", False),
     "the watchtower disputed": _set(lambda run: run.frauds()[0], "challenger", "0x" + "00" * 20),
-    "3 frauds are OVERTURNED": _set(lambda run: run.frauds()[1], "replacement", None),
-    "two of them are false tokens": _fewer_tokens_cheated,
+    "4 frauds are OVERTURNED": _set(lambda run: run.frauds()[1], "replacement", None),
+    "two are false tokens": _fewer_tokens_cheated,
     "the dishonest operator is slashed": _set(lambda run: run.frauds()[2]["money"], "slashed_wei", "0"),
     "challenger and committee are paid": _set(lambda run: run.frauds()[0]["money"], "to_verifiers_wei", "0"),
     "the watchtower had committed": _set(lambda run: run.frauds()[0]["challengers"][0], "knew", False),
