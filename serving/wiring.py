@@ -171,7 +171,6 @@ class Operator:
                 self._exit_code = schedule.run_ticks(work.tick, self._settings.limits.tick_s, self._stop, name="batch")
                 work.desk.close()
         except BytewiseError as error:
-            self._exit_code = schedule.EXIT_BUG
             telemetry.log_error("operator.failed", error)
             self._exit_code = exit_of(error)
         finally:

@@ -13,6 +13,7 @@ import pytest
 from bytewise.cli.demo.ports import free_ports
 from bytewise.inference.native.library import kernels
 from bytewise.service.clock import monotonic_s
+from bytewise.service.exit_codes import EXIT_REFUSED
 from bytewise.service.schedule import EXIT_BUG
 from bytewise.storage.migrate import migrate
 from chain.reader import DocketReader
@@ -63,8 +64,8 @@ def test_a_second_operator_with_the_same_database_ends_and_says_who_runs(operato
     settings = (operator.folder / "operator.toml").read_text()
     second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
     with serving(operator) as first:
-        with process(operator.folder, "serving", "--config", str(second), exit_code=EXIT_BUG) as child:
-            assert child.wait(60) == EXIT_BUG
+        with process(operator.folder, "serving", "--config", str(second), exit_code=EXIT_REFUSED) as child:
+            assert child.wait(60) == EXIT_REFUSED
         assert "LaneOwned" in operator.log() and f":{first.pid}:" in operator.log() and first.poll() is None
 
 
