@@ -275,10 +275,9 @@ class Town:
         plain = dispute_of(
             id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt),
             operator=signed.receipt.operator, claimed_tokens_hash=signed.receipt.tokens_hash,
-            claimed_out_hash=signed.receipt.out_hash, phase=Phase.COMMIT,
-            round_seed=word("round seed"), seed=Seed(self.chain.number - 10, True, False, True),
-            opened_at=self.chain.timestamp - 5, commit_end=self.chain.timestamp + 60,
-            reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
+            claimed_out_hash=signed.receipt.out_hash, phase=Phase.COMMIT, round_seed=word("round seed"),
+            seed=Seed(self.chain.number - 10, True, False, True), opened_at=self.chain.timestamp - 5,
+            commit_end=self.chain.timestamp + 60, reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
         )  # fmt: skip
         found = replace(plain, **changes)  # type: ignore[arg-type]
         self.chain.disputes.append(found)
