@@ -9,7 +9,7 @@ NOTES = {
     "dispute_certificate_31": "all steps below of one with a certificate",
     "dispute_direct_31": "all steps below of one that everybody votes in directly",
     "anchor": "the operator's batch of any size: four words of it, the fee to the audits' pot, collateral",
-    "open": "eleven new words: the case (five), round, list of cases, bond, two of the settlement, seed block; a signature",
+    "open": "twelve new words: the case (six), round, list of cases, bond, two of the settlement, seed block; a signature",
     "prove": "a header of 612 bytes",
     "draw_31_of_1000": "some fifty nodes of the tree at 2,100 each; two new words for the seats",
     "form_committee_31": "31 keys of 128 bytes as calldata; owner and holder of each at 2,100; one new word",
@@ -41,7 +41,7 @@ NOTES = {
     "reveal_under_root_255_quote_124_kib": "with the longest quote that nodes pass on: 40 for each byte of calldata",
     "open_member_of_188": "opening, and eight siblings as calldata",
     "audit_post": "the draw, a signature, two new words",
-    "audit_open": "two new words",
+    "audit_open": "three new words",
     "audit_claim": "a member of the largest batch, a dispute that convicted it, a first credit",
     "anchor_after_the_longest_silence": "the price falls from the dearest there is to a wei: some 500 steps, reckoned twice",
 }

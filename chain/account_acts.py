@@ -1,5 +1,6 @@
 """Acts on an account's own standing: stake, roles, keys, batches, audits, money."""
 
+from bytewise.protocol.digests import keccak256_abi
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
@@ -51,6 +52,12 @@ class AccountActs(Acts):
             self._again("StakeVault", "finishUnbond")
 
     # --- verifiers ---
+
+    def announce_platform(self, platform_id: Digest) -> None:
+        """Announces the machine with which this account joins, one block later: who copies its id from `join` has nothing."""
+        account = self.transactions.outbox.lane.account
+        announcement = keccak256_abi(("address", "bytes32"), (account, platform_id))
+        self._act("Registry", "announce", platform_id, (announcement,), repeatable=True)
 
     def join_pool(self, pool: Digest, platform_id: Digest, measurement: Digest) -> None:
         """Makes this account a verifier of a pool."""

@@ -111,11 +111,6 @@ def set_quorum_percent(percent: int) -> Act:
     return Act("BytewiseGovernor", "updateQuorumNumerator", (percent,))
 
 
-def set_governors_timelock(timelock: Address) -> Act:
-    """Has the governor queue with another timelock."""
-    return Act("BytewiseGovernor", "updateTimelock", (timelock,))
-
-
 def relay_from_governor(target: Address, value_wei: int, data: bytes) -> Act:
     """Has the governor itself call something: what was sent to it by mistake leaves it so."""
     return Act("BytewiseGovernor", "relay", (target, value_wei, data))

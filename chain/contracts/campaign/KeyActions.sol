@@ -103,7 +103,8 @@ abstract contract KeyActions is ShareActions {
         uint256 own = uint256(keccak256(abi.encode(id, who, "audit")));
         bool lies = receipts[placeOf[id]].r.tokensHash != TOKENS;
         (tokens, result) = own % 3 == 0 ? (bytes32("a"), 2) : (TOKENS, lies ? 2 : 1);
-        if (own % 8 == 0) result = 3 - result;
+        // Of those that lie half are called a match: it is the outHash that they found.
+        if (own % 8 == 0 || (lies && own % 2 == 0)) result = 3 - result;
     }
 
     function _audit(uint256 i, address who) private {

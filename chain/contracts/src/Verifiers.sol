@@ -31,10 +31,13 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     struct Platform {
         address holder;
         uint64 freeAt; // 0 while its holder is a verifier
+        uint32 since; // block in which its holder announced it, or took it unannounced
     }
 
     /// @dev Acceptance of a model and the clock of keys walk through all pools.
     uint256 private constant MAX_POOLS = 128;
+    /// @dev How long an announcement counts: a day of main net.
+    uint256 private constant ANNOUNCED_BLOCKS = 7_200;
 
     /// @notice The network's parameters.
     IParams public immutable PARAMS;
@@ -52,6 +55,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     mapping(bytes32 pool => Checkpoints.Trace208) internal _stops;
     mapping(address who => Verifier) internal _verifiers;
     mapping(bytes32 platformId => Platform) private _platforms;
+    mapping(address who => mapping(bytes32 announcement => uint256)) private _announcedIn; // block
     /// @dev The `minVerifierStake` with which it joined.
     mapping(address who => uint256) private _least;
 
@@ -82,6 +86,12 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     }
 
     /// @inheritdoc IRegistry
+    function announce(bytes32 announcement) external {
+        _announcedIn[msg.sender][announcement] = block.number;
+        emit PlatformAnnounced(msg.sender, announcement);
+    }
+
+    /// @inheritdoc IRegistry
     function join(bytes32 pool, bytes32 platformId, bytes32 measurement) external {
         IStakeTree tree = treeOf(pool);
         if (_verifiers[msg.sender].pool != 0) revert AlreadyVerifier(msg.sender, _verifiers[msg.sender].pool);
@@ -99,13 +109,11 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
 
     /// @inheritdoc IRegistry
     function quit() external {
-        Verifier memory v = _verifiers[msg.sender];
+        Verifier storage v = _verifiers[msg.sender];
         if (v.pool == 0) revert NotVerifier(msg.sender);
         // Until its weight and every seat it was drawn for are gone, a second voter on its machine would be one too many.
         _platforms[v.platformId].freeAt = GUARDIAN.clock() + PARAMS.times(PARAMS.version()).unbondDelay;
-        delete _verifiers[msg.sender];
-        emit VerifierLeft(msg.sender, v.pool);
-        _write(v.pool, msg.sender, 0);
+        _leave(msg.sender);
     }
 
     /// @inheritdoc IRegistry
@@ -156,13 +164,26 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         if (address(tree) == address(0)) revert UnknownPool(pool);
     }
 
-    /// @dev The machine becomes the caller's: it is free, or it was the caller's last.
+    /// @dev The machine becomes the caller's: it is free, or it was the caller's last, or the caller announced it before its holder did
+    ///      or had it. That one read its id in the pool of transactions, and goes.
     function _takePlatform(bytes32 platformId) private {
         if (platformId == 0) revert NoPlatform(msg.sender);
         Platform memory p = _platforms[platformId];
+        uint256 since = _announcedIn[msg.sender][keccak256(abi.encode(msg.sender, platformId))];
+        if (since == 0 || since + ANNOUNCED_BLOCKS < block.number) since = block.number;
+        if (p.holder == msg.sender && p.since < since) since = p.since;
         bool free = p.holder == address(0) || p.holder == msg.sender || (p.freeAt != 0 && p.freeAt <= GUARDIAN.clock());
-        if (!free) revert PlatformTaken(platformId, p.holder, p.freeAt);
-        _platforms[platformId] = Platform(msg.sender, 0);
+        if (!free && since >= p.since) revert PlatformTaken(platformId, p.holder, p.freeAt);
+        if (!free && _verifiers[p.holder].platformId == platformId) _leave(p.holder);
+        // Safe: no block has such a number for centuries.
+        _platforms[platformId] = Platform(msg.sender, 0, uint32(since));
+    }
+
+    function _leave(address who) private {
+        bytes32 pool = _verifiers[who].pool;
+        delete _verifiers[who];
+        emit VerifierLeft(who, pool);
+        _write(pool, who, 0);
     }
 
     /// @dev Nothing below the least stake, nothing with an enclave that is not allowed any more. Who joined with less than a vote asks

@@ -95,13 +95,13 @@ contract GovernanceTest is CourtRoom {
 
     function test_no_vote_leaves_the_timelock_that_holds_the_roles(address other) public {
         bytes memory data = abi.encodeCall(governor.updateTimelock, (TimelockController(payable(other))));
-        refusedByVote(data, abi.encodeWithSelector(BytewiseGovernor.TimelockIsFixed.selector));
+        refusedByVote(data, abi.encodeWithSelector(BytewiseGovernor.TimelockIsFixed.selector, other));
         same(governor.timelock(), address(short), "the timelock");
     }
 
     function test_a_vote_leaves_settings_with_which_one_can_vote(uint256 more, uint8 which) public {
         bytes32[4] memory names = [bytes32("proposalThreshold"), "votingDelay", "votingPeriod", "quorum"];
-        uint256[4] memory most = [SUPPLY / 20, uint256(50_400), 216_000, 50];
+        uint256[4] memory most = [SUPPLY / 20, uint256(302_400), 1_296_000, 50];
         uint256 i = which % 4;
         uint256 have = bound(more, most[i] + 1, i == 3 ? 100 : i == 0 ? type(uint256).max : type(uint32).max);
         bytes memory why = abi.encodeWithSelector(BytewiseGovernor.OutOfBounds.selector, names[i], have, most[i]);
@@ -109,7 +109,7 @@ contract GovernanceTest is CourtRoom {
     }
 
     function test_a_vote_moves_settings_within_their_bounds(uint256 value, uint8 which) public {
-        uint256[4] memory most = [SUPPLY / 20, uint256(50_400), 216_000, 50];
+        uint256[4] memory most = [SUPPLY / 20, uint256(302_400), 1_296_000, 50];
         uint256 i = which % 4;
         value = bound(value, 1, most[i]);
         queued(address(governor), _setting(i, value));

@@ -97,6 +97,52 @@ contract VerifiersTest is Staking {
         joins(first, POOL, platform(0));
     }
 
+    function announces(address who, bytes32 id) private {
+        vm.prank(who);
+        registry.announce(keccak256(abi.encode(who, id)));
+    }
+
+    /// @dev The id of a machine is a word in a transaction that anybody reads before it is in a block.
+    function test_who_reads_the_id_of_a_machine_and_runs_ahead_has_nothing(uint16 wait, bool quits_, bool copies)
+        public
+    {
+        address first = person(1);
+        staked(first, LEAST);
+        announces(first, platform(0));
+        vm.roll(block.number + bound(wait, 1, 7_200));
+        // In the same block, before the transaction that shows the id.
+        staked(person(2), LEAST);
+        if (copies) announces(person(2), platform(0));
+        joins(person(2), POOL, platform(0));
+        if (quits_) quits(person(2));
+        joins(first, POOL, platform(0));
+        same(registry.verifier(first).platformId, platform(0), "its machine");
+        same(registry.verifier(person(2)).pool, bytes32(0), "who ran ahead is no verifier");
+        same(unitsNext(person(2)), 0, "and weighs nothing");
+        same(registry.weighing(POOL), 1, "one");
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.PlatformTaken.selector, platform(0), first, 0));
+        joins(person(2), POOL, platform(0));
+    }
+
+    function test_an_announcement_takes_no_machine_from_who_had_it_before(uint16 late, uint8 how) public {
+        address holder = person(0);
+        staked(holder, LEAST);
+        staked(person(1), LEAST);
+        // Too old; too late; of another account; of a machine that its holder announced earlier.
+        if (how % 4 == 0) announces(person(1), platform(0));
+        if (how % 4 == 0) vm.roll(block.number + 7_201 + late);
+        if (how % 4 == 3) announces(holder, platform(0));
+        if (how % 4 == 3) vm.roll(block.number + 1 + late % 100);
+        if (how % 4 == 3) announces(person(1), platform(0));
+        vm.roll(block.number + 1);
+        joins(holder, POOL, platform(0));
+        if (how % 4 == 1) announces(person(1), platform(0));
+        if (how % 4 == 2) announces(person(2), platform(0));
+        vm.roll(block.number + 1);
+        vm.expectRevert(abi.encodeWithSelector(IRegistry.PlatformTaken.selector, platform(0), holder, 0));
+        joins(person(1), POOL, platform(0));
+    }
+
     function test_a_machine_that_was_left_for_another_stays_taken(uint32 wait) public {
         address first = joined(0, LEAST);
         quits(first);

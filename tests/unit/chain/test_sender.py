@@ -236,6 +236,8 @@ def test_what_a_reorganisation_of_another_takes_back_is_done_by_us(anvil: Anvil,
 def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path: Path) -> None:
     network = deployed(anvil)
     verifier = sender(anvil, network, signer(9), tmp_path)
+    verifier.announce_platform(word("machine of nine"))
+    pump(anvil, [verifier])
     verifier.join_pool(POOL, word("machine of nine"), MEASUREMENT)
     verifier.deposit(9 * ETHER, b"first")
     pump(anvil, [verifier])

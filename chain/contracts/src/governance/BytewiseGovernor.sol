@@ -22,16 +22,16 @@ contract BytewiseGovernor is
     GovernorVotesQuorumFraction,
     GovernorTimelockControl
 {
-    /// @dev In blocks of main net a week and a month; of the supply; in percent.
-    uint256 private constant MAX_DELAY = 50_400;
-    uint256 private constant MAX_PERIOD = 216_000;
+    /// @dev In blocks, of two seconds a week and a month; of the supply; in percent.
+    uint256 private constant MAX_DELAY = 302_400;
+    uint256 private constant MAX_PERIOD = 1_296_000;
     uint256 private constant MAX_THRESHOLD_PART = 20;
     uint256 private constant MAX_QUORUM = 50;
 
     /// @notice Nobody could propose, or carry, anything any more.
     error OutOfBounds(bytes32 setting, uint256 have, uint256 most);
     /// @notice The roles are this timelock's. Another governor, with another timelock, is given them by a vote.
-    error TimelockIsFixed();
+    error TimelockIsFixed(address other);
 
     /// @param delay blocks from a proposal to its vote
     /// @param period blocks of a vote
@@ -57,13 +57,13 @@ contract BytewiseGovernor is
     }
 
     /// @dev Refused: votes that another timelock queues can do nothing, and none could bring this one back.
-    function updateTimelock(TimelockController) public pure override {
-        revert TimelockIsFixed();
+    function updateTimelock(TimelockController newTimelock) public pure override {
+        revert TimelockIsFixed(address(newTimelock));
     }
 
-    function setProposalThreshold(uint256 threshold) public override onlyGovernance {
-        _bound("proposalThreshold", threshold, token().getPastTotalSupply(clock() - 1) / MAX_THRESHOLD_PART);
-        _setProposalThreshold(threshold);
+    function setProposalThreshold(uint256 newProposalThreshold) public override onlyGovernance {
+        _bound("proposalThreshold", newProposalThreshold, token().getPastTotalSupply(clock() - 1) / MAX_THRESHOLD_PART);
+        _setProposalThreshold(newProposalThreshold);
     }
 
     function _setVotingDelay(uint48 delay) internal override {

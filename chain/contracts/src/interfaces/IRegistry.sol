@@ -28,6 +28,8 @@ interface IRegistry {
     event PoolAdded(bytes32 indexed pool, address tree);
     event VerifierJoined(address indexed verifier, bytes32 indexed pool, bytes32 platformId, bytes32 measurement);
     event VerifierLeft(address indexed verifier, bytes32 indexed pool);
+    /// @notice Which machine it is shows when `account` joins with it.
+    event PlatformAnnounced(address indexed account, bytes32 announcement);
     /// @notice `document` hashes to `digest` off-chain.
     event ItemProposed(bytes32 indexed digest, bytes32 indexed pool, bytes32 vectors, bytes document);
     event ItemCertified(bytes32 indexed digest, address indexed verifier, uint32 units, uint64 certified);
@@ -62,7 +64,12 @@ interface IRegistry {
 
     /// @notice Register the caller as operator, or move its endpoint.
     function registerOperator(string calldata endpoint) external;
-    /// @notice Make the caller a verifier of one pool. It must hold `minVerifierStake`.
+    /// @notice Announce the machine that the caller joins with in a later block, within 7,200 blocks:
+    ///         keccak256(abi.encode(caller, platformId)). Whoever reads the id from the pool of transactions and joins with it first does
+    ///         not keep it.
+    function announce(bytes32 announcement) external;
+    /// @notice Make the caller a verifier of one pool. It must hold `minVerifierStake`. Another verifier with its machine leaves, if the
+    ///         caller announced the machine before that one announced it, or joined with it.
     function join(bytes32 pool, bytes32 platformId, bytes32 measurement) external;
     /// @notice The caller weighs nothing from the next epoch on; its platform stays taken for `unbondDelay`.
     function quit() external;
