@@ -160,6 +160,7 @@ def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]
         "seats": case.seats,
         "verdict": _verdict(case).name,
         "claimed": hex0x(case.claimed_out_hash),
+        "claimed_tokens_hash": hex0x(case.claimed_tokens_hash),
         "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
         "members": [_member(case, member, votes) for member in case.members],
         "paid_out": case.paid and all(each.settled == each.seats for each in case.rounds),

@@ -55,13 +55,22 @@ def _receipts(state: Mapping[str, Any]) -> Table:
     return table
 
 
+def seats_for(dispute: Mapping[str, Any]) -> int:
+    """Seats that found what stands: the output that replaces the claim, or else the claim in both fields that its operator signed."""
+    claim, replacement = (dispute["claimed_tokens_hash"], dispute["claimed"]), dispute["replacement"]
+    return sum(
+        member["seats"]
+        for member in dispute["members"]
+        if (member["out_hash"] == replacement if replacement else (member["tokens_hash"], member["out_hash"]) == claim)
+    )
+
+
 def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:
     table = Table(title="verdicts", title_justify="left")
     for heading in ("receipt", "verdict", "assurance", "operator", "challenger", "seats for it", "absent", "quotes that hold"):
         table.add_column(heading)
     for each in state["disputes"]:
-        stands = each["replacement"] or each["claimed"]
-        equal = sum(m["seats"] for m in each["members"] if m["out_hash"] == stands)
+        equal = seats_for(each)
         quotes = [m["quote"] for m in each["members"] if m["quote"] is not None]
         absent = sum(m["seats"] for m in each["members"] if m["commitments"] == 0)
         table.add_row(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from bytewise.cli import status
+from bytewise.cli.status_table import seats_for
 from bytewise.protocol.messages import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from tests.dockets import case
@@ -27,6 +28,14 @@ def test_audits_are_counted_for_their_receipts() -> None:
         (hex0x(one), {AUDITOR: "match", OTHER: "mismatch"}), (hex0x(two), {AUDITOR: "match"}), (hex0x(disputed), {}),
     ]  # fmt: skip
     assert found[0]["audits"] == {"none": 0, "match": 1, "mismatch": 1} and found[0]["verdict"] is None
+
+
+def test_seats_for_a_claim_found_its_tokens_and_its_computation() -> None:
+    found = [("tokens", "out"), ("tokens", "out"), ("other tokens", "out"), ("tokens", "other out"), (None, None)]
+    members = [{"seats": 1, "tokens_hash": tokens, "out_hash": out} for tokens, out in found]
+    told = {"claimed_tokens_hash": "tokens", "claimed": "out", "replacement": None, "members": members}
+    assert seats_for(told) == 2
+    assert seats_for(told | {"replacement": "other out"}) == 1
 
 
 @pytest.mark.parametrize("count", [200])
