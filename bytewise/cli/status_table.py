@@ -56,7 +56,7 @@ def _receipts(state: Mapping[str, Any]) -> Table:
 
 
 def seats_for(dispute: Mapping[str, Any]) -> int:
-    """Seats that found what stands: the output that replaces the claim, or else the claim in both fields that its operator signed."""
+    """Seats that found what stands: what replaces the claim, or else the claim in both fields that its operator signed."""
     claim, replacement = (dispute["claimed_tokens_hash"], dispute["claimed"]), dispute["replacement"]
     return sum(
         member["seats"]

@@ -84,7 +84,9 @@ contract Audits is IAudits {
         if (!same) _checkUnseen(a.receiptId, audited.result != 0);
         IReceiptAnchor.Batch memory b = ANCHOR.batch(batchId);
         // Nobody audits what is not anchored yet, and watchers compare the time with windows.
-        if (a.auditedAt < b.anchoredAt || a.auditedAt > block.timestamp) revert BadAuditTime(a.auditedAt, b.anchoredAt);
+        if (a.auditedAt < b.anchoredAt || a.auditedAt > block.timestamp) {
+            revert BadAuditTime(a.auditedAt, b.anchoredAt);
+        }
         _checkVerifier(a.verifier, b);
         _checkSigner(a, sig);
         if (!EPOCHS.isOpenForAudits(b.keyEpoch)) revert EpochNotOpen(b.keyEpoch);
