@@ -47,8 +47,8 @@ class Ticket:
 def ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> Ticket:
     """The ticket of a request: its bytes, three headers (`x-stainless-retry-count` is the last), and the client's address.
 
-    An idempotency key belongs to an API key, wherever that is used from; to the address of who has none. A retry without a key is
-    one of the same API key, address and bytes. `BadRequest` for a key that is too long.
+    Retries and idempotency keys are those of one API key at one address: the server takes any API key, so strangers may have the
+    same one, and an answer comes with its opening. `BadRequest` for a key that is too long.
     """
     caller = [text.encode("utf-8", "surrogateescape") for text in (authorization, address)]
     retry = int(retries) if _RETRIES.fullmatch(retries) else 0
@@ -56,8 +56,7 @@ def ticket(body: bytes, authorization: str, address: str, idempotency_key: str, 
         return Ticket(labelled(Label.RETRY, *caller, body), once=False, retry=retry)
     if len(idempotency_key) > MAX_KEY_CHARACTERS:
         raise BadRequest("Idempotency-Key", f"is longer than {MAX_KEY_CHARACTERS} characters")
-    who = b"api key" + caller[0] if authorization else b"address" + caller[1]
-    key = labelled(Label.RETRY, who, idempotency_key.encode("utf-8", "surrogateescape"))
+    key = labelled(Label.RETRY, *caller, idempotency_key.encode("utf-8", "surrogateescape"))
     return Ticket(Digest(key[:_HALF] + labelled(Label.RETRY, body)[:_HALF]), once=True, retry=retry)
 
 

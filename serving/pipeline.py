@@ -135,12 +135,14 @@ class Pipeline:
 
     def _receipt(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Receipt:
         hands, environment = self._hands, self._offer.environment
+        anchor_by = standing.timestamp + self._anchor_within_s
+        # Our clock may be ahead of the chain's: no receipt is issued after its own deadline.
+        issued_at = min(hands.clock.now(), anchor_by)
         # The seal context covers every field but envelopeHash, which is still zero here.
         return Receipt(
             operator=hands.operator.address, seq=U64(seq), req_hash=payload.request.req_hash,
             tokens_hash=generated.output.tokens_hash, out_hash=generated.out_hash, model_id=self._offer.model_id,
             environment=environment.digest, gpu_arch=environment.gpu_arch_id, key_epoch=epoch.epoch,
-            envelope_hash=ZERO_DIGEST, issued_at=U64(hands.clock.now()),
-            anchor_by=U64(standing.timestamp + self._anchor_within_s), mode=U8(Mode.PLAIN),
+            envelope_hash=ZERO_DIGEST, issued_at=U64(issued_at), anchor_by=U64(anchor_by), mode=U8(Mode.PLAIN),
             client_mode=U8(ClientMode.DELEGATED), enclave_key=plain_enclave_key(), chain_id=U256(hands.anchor.chain_id),
         )  # fmt: skip

@@ -147,6 +147,8 @@ class Operator:
                 app, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
                 lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_S,
+                # The address tells callers apart: nobody may say another one.
+                proxy_headers=False,
             )
         )  # fmt: skip
 

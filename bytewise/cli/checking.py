@@ -234,7 +234,15 @@ def conclude(checks: list[Check], standing: Standing, outcome: Rerun | None, sho
     if outcome is not None:
         told = "" if shown is not None and shown.has_text else "; the file shows no text that could be compared"
         return Conclusion("VERIFIED", Exit.OK, f"the re-execution gives the same bytes, computation included{told}")
-    return _from_chain(standing)
+    return _beside_text(_from_chain(standing), shown)
+
+
+def _beside_text(known: Conclusion, shown: Comparison | None) -> Conclusion:
+    """What others say of a receipt, for who has a file: it says nothing of a text that was not compared with the receipt."""
+    if known.exit is not Exit.OK or shown is None or not shown.leaves_text_open:
+        return known
+    why = "but the text in the file was not compared: that takes its opening and --artifact"
+    return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, f"the receipt is {known.word} ({known.reason}), {why}")
 
 
 def altered(shown: Comparison) -> Conclusion:
@@ -257,11 +265,11 @@ def check_shown(shown: Comparison, has_words: bool) -> Check:
     return Check("shown answer", UNKNOWN, f"{why}; {told}")
 
 
-def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None) -> Conclusion:
+def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
     """The same where no list shows that a batch has the receipt: only a dispute, which takes that proof, stands in for it."""
-    known = _from_chain(standing)
+    known = _beside_text(_from_chain(standing), shown)
     if standing.dispute is not None and outcome is not None:
-        known = conclude([], standing, outcome, None)
+        known = conclude([], standing, outcome, shown)
     elif outcome is not None:
         known = known._replace(reason="the re-execution gives the same bytes, but nothing shows that a batch has this receipt")
     elif standing.dispute is None:

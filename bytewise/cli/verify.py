@@ -186,7 +186,7 @@ def _look(connection: Connection, identifier: Digest, choice: Choice | None, ask
     seen = _verify(connection, search.found, choice, asked, bars, Seen(identifier, [], _not_found(search), standing))
     if search.found.is_listed or seen.end.exit is Exit.MISMATCH:
         return seen
-    return seen._replace(end=checking.without_list(standing, _not_found(search), seen.outcome))
+    return seen._replace(end=checking.without_list(standing, _not_found(search), seen.outcome, seen.shown))
 
 
 def _verify(connection: Connection, found: Found, choice: Choice | None, asked: Asked, bars: Progress, seen: Seen) -> Seen:

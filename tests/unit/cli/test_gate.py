@@ -37,7 +37,7 @@ def at(operator: Operator) -> tuple[str, ...]:
 
 
 CHEAT = "adversaries.dishonest_operator"
-"""`serving` with a wrapped engine: an altered token, then another artifact, then true tokens under a false trace, then honest."""
+"""`serving` with a wrapped engine: an altered token, another artifact, a false trace, another text, then honest answers."""
 
 
 def test_an_operator_is_ready_only_when_warm_then_cheats_and_is_found_then_is_honest_and_passes(
@@ -51,6 +51,8 @@ def test_an_operator_is_ready_only_when_warm_then_cheats_and_is_found_then_is_ho
             assert (code, told["identical"], set(gated(told).values())) == (Exit.MISMATCH, False, {False})
             where = told["difference"]
             assert (where["request"], where["answer"]) == ("greedy", "2 (alone)") and where["expected"] != where["found"]
+            code, told = fired(capsys, *at(site))
+            assert (code, told["identical"]) == (Exit.MISMATCH, False), "the last fraud: another text under the true output hash"
             code, told = fired(capsys, *at(site))
         assert (code, told["identical"], told["difference"], told["replayed"]) == (Exit.OK, True, None, False)
         assert (told["answers"], told["compared"]) == (16, 6) and told["bytes"] > 6 * 500

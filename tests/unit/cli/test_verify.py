@@ -252,6 +252,9 @@ def test_all_choices_of_a_saved_answer_are_verified_at_once(run: Run, answers: t
 
 
 LIES_ABOUT_CHOICES: dict[str, Any] = {
+    "choices[0].text": "Another text.",
+    "answers[0].choices[0].delta": {"content": "Another text."},
+    "choices[1].message.parsed": {"text": "Another text."},
     "choices[1].message.content": "Another text.",
     "choices[1].index": 0,
     "choices[0].finish_reason": "stop",

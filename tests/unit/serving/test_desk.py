@@ -98,9 +98,9 @@ def test_the_retry_of_a_failed_request_gets_no_equal_requests_answer(kitchen: Ki
     assert kitchen.served(asked()) == b"1" and kitchen.served(asked(retry=1)) == b"2"
 
 
-def test_a_key_has_one_answer_however_often_and_wherever_it_is_sent(kitchen: Kitchen) -> None:
+def test_a_key_has_one_answer_however_often_it_is_sent(kitchen: Kitchen) -> None:
     with ThreadPoolExecutor(8) as pool:
-        futures = list(pool.map(lambda i: kitchen.submit(asked(key="k", address=f"10.0.0.{i}")), range(8)))
+        futures = list(pool.map(lambda _: kitchen.submit(asked(key="k")), range(8)))
         kitchen.go.set()
     assert len({future.result(WAIT_S) for future in futures}) == 1 and len(kitchen.memory) == 1
     assert kitchen.served(asked(key="k")) == futures[0].result()
@@ -118,7 +118,7 @@ def test_a_key_of_another_body_is_refused_while_it_runs_and_as_long_as_it_is_rem
 
 
 def test_keys_and_retries_are_of_their_caller(kitchen: Kitchen) -> None:
-    callers = [("Bearer x", "10.0.0.1"), ("Bearer y", "10.0.0.1"), ("", "10.0.0.1"), ("", "10.0.0.2")]
+    callers = [("Bearer x", "10.0.0.1"), ("Bearer x", "10.0.0.2"), ("", "10.0.0.1"), ("", "10.0.0.2")]
     for key, body in (("k", "hi"), ("", "hi")):
         answers = [kitchen.served(asked(body, key=key, who=who, address=address)) for who, address in callers]
         assert len(set(answers)) == 4

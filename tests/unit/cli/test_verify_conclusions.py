@@ -1,0 +1,20 @@
+"""What `bytewise verify` concludes from what it has seen, without a network."""
+
+from bytewise.cli.checking import Standing, conclude, without_list
+from bytewise.cli.shown_members import Comparison
+from bytewise.protocol.messages import Verdict
+from bytewise.protocol.phases import Phase
+from tests.dockets import case
+
+UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)
+
+
+def test_no_word_of_others_covers_a_text_that_was_not_compared() -> None:
+    audited = Standing(True, "", None, {"match": 1, "mismatch": 0}, "")
+    uncompared = [Comparison(unchecked=[path]) for path in ("choices", "choices[0].message.content", "answers[1].choices")]
+    ends = [conclude([], audited, None, shown) for shown in uncompared]
+    ends += [without_list(audited._replace(dispute=UPHELD), ends[0], None, shown) for shown in uncompared]
+    assert {(end.word, end.exit) for end in ends} == {("INCONCLUSIVE", 3)}
+    assert all("was not compared" in end.reason for end in ends)
+    assert conclude([], audited, None, None).exit == conclude([], audited, None, Comparison(unchecked=["service_tier"])).exit == 0
+    assert without_list(audited._replace(dispute=UPHELD), ends[0], None, None).exit == 0
