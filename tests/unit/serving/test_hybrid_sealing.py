@@ -21,6 +21,9 @@ from tests.unit.kms.memory_chain import OPERATOR, Case
 from tests.unit.kms.world import ENVIRONMENT, World
 from tests.unit.serving.test_standing import OPEN
 
+WITHIN_S = 100
+"""From the newest block to a receipt's deadline."""
+
 
 class Folder:
     """`BlobStore` of one blob."""
@@ -42,7 +45,7 @@ def sealed_by_an_operator(world: World, epoch: EpochRecord, accept_rebuilt: bool
     )  # fmt: skip
     nothing = Digest(bytes(32))
     offer = Offer("tiny", payload.request.model_id, nothing, nothing, ENVIRONMENT, world.contracts.chain_id, 60)
-    pipeline = Pipeline(offer, hands, 100, accept_simulated=True, accept_rebuilt=accept_rebuilt)
+    pipeline = Pipeline(offer, hands, WITHIN_S, accept_simulated=True, accept_rebuilt=accept_rebuilt)
     sealed = pipeline._seal(payload, Generated(payload.output, (nothing, nothing, nothing)), 1, OPEN, epoch)
     return world.named(payload, sealed.receipt, sealed.envelope), sealed
 
@@ -59,6 +62,13 @@ def test_what_an_operator_seals_the_shards_of_its_epoch_open(tmp_path: Path, num
     with world.listening(*[(index, world.shard(index, release_shares=rebuilt)) for index in (1, 3)]):
         source = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=1, rebuilds=rebuilt)
         assert unpad(source.open(world.job(case), world.secret)) == case.payload
+
+
+def test_no_receipt_is_issued_after_its_deadline_where_our_clock_is_ahead(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert SystemClock().now() > OPEN.timestamp + WITHIN_S
+    _, sealed = sealed_by_an_operator(world, world.document.record)
+    assert sealed.receipt.issued_at == sealed.receipt.anchor_by == OPEN.timestamp + WITHIN_S
 
 
 def test_an_operator_that_did_not_accept_it_seals_nothing_to_a_key_that_is_rebuilt(tmp_path: Path) -> None:

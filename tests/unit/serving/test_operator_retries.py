@@ -55,6 +55,9 @@ def test_posts_with_one_idempotency_key_share_a_receipt_also_while_the_first_is_
     with pytest.raises(openai.UnprocessableEntityError) as caught:
         client.chat.completions.create(**body("Another body."), extra_headers=named)
     assert (caught.value.code, caught.value.param) == ("idempotency_key_reused", "Idempotency-Key")
+    # Whom a header names is nobody's address.
+    claimed = client.chat.completions.create(**body("Together."), extra_headers={**named, "X-Forwarded-For": "10.0.0.9"})
+    assert claimed == replies[0]
     other = client.with_options(api_key="another caller").chat.completions.create(**body("Another body."), extra_headers=named)
     assert other.id != replies[0].id and operator.books.next_seq() == before + 2
 
