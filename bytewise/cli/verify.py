@@ -81,7 +81,8 @@ def verify(
 
     Of a saved answer every shown member is compared with what was signed. With --artifact DIR its text is compared with what the
     receipt's tokens decode to, and the answer is recomputed: VERIFIED, or the first divergence. Without opening or artifact,
-    everything public is checked and the chain's verdict or the drawn audits are reported; else INCONCLUSIVE: no right to open.
+    everything public is checked and the chain's verdict or the drawn audits are reported; else INCONCLUSIVE: no right to open. A
+    file whose text was not compared is INCONCLUSIVE, too.
 
     Exit codes: 0 verified, 2 mismatch, altered answer or defect proven, 3 inconclusive, 4 not found, 5 a service is down (for DA
     this waits 5 s in all), 64 asked wrongly. Of several receipts in one answer 2 goes before 5, 5 before 4, and 4 before 3.
