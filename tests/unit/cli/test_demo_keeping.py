@@ -55,7 +55,7 @@ def sourced(folder: Path, line: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def test_a_shell_that_sources_the_variables_has_everything_that_the_commands_and_the_readme_name(site: Site) -> None:
+def test_sourced_variables_have_all_that_commands_and_readme_name(site: Site) -> None:
     keeping.write_variables(site, NETWORK, {"ada": ADA})
     readme = (ROOT / "README.md").read_text()
     assert "source runs/latest/env" in readme
@@ -109,7 +109,7 @@ def test_the_dishonest_operator_has_stake_for_more_receipts_after_its_frauds() -
     assert FUNDS_WEI > STAKE_WEI["dishonest"]
 
 
-def test_who_ends_while_the_network_is_kept_is_named_once_with_its_end_and_its_log(network: Network, tmp_path: Path) -> None:
+def test_ended_process_of_a_kept_network_is_named_once_with_its_log(network: Network, tmp_path: Path) -> None:
     told: set[str] = set()
     network.start("lives", ["sleep", "1000"])
     network.start("fails", ["sh", "-c", "exit 3"])

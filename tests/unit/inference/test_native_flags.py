@@ -73,7 +73,7 @@ def test_compiler_says_that_nothing_of_it_is_left(built: tuple[Path, Lines]) -> 
     assert not macros.keys() & {"__FAST_MATH__", "__ASSOCIATIVE_MATH__", "__RECIPROCAL_MATH__", "__NO_SIGNED_ZEROS__"}
 
 
-def test_engine_that_was_built_so_is_loaded_without_a_change_of_floats_and_is_exact(built: tuple[Path, Lines]) -> None:
+def test_engine_built_under_fast_math_flags_changes_no_floats(built: tuple[Path, Lines]) -> None:
     program = (
         "import torch\n"
         "from bytewise.inference import known_models as k\n"

@@ -45,7 +45,7 @@ def members_of(record: str) -> list[str]:
     return re.findall(r"`([a-z_0-9]+)`", re.sub(r"\([^()]*\)", "", found[1]))
 
 
-def test_every_label_that_the_text_uses_is_in_its_table_with_the_string_of_the_code() -> None:
+def test_every_label_of_the_text_has_the_string_of_the_code() -> None:
     used = set(re.findall(r"\b(?:H|HKDF)\(([A-Z_]+)", TEXT)) - {"LABEL"}
     assert len(used) >= 12
     assert used == LABELS.keys()

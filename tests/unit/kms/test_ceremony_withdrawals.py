@@ -59,7 +59,7 @@ ATTACKS: dict[str, Callable[[], Town]] = {"dealer": lambda: withdrawn(withdrawer
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_no_key_is_made_without_a_deal_that_was_committed_to_and_its_dealer_is_named(attack: Callable[[], Town]) -> None:
+def test_ceremony_fails_and_names_a_dealer_that_committed_and_is_silent(attack: Callable[[], Town]) -> None:
     town = attack()
     town.close()
     last = town.plan.dealers[LAST - 1]
@@ -84,7 +84,7 @@ def test_control_where_the_silent_are_left_out_they_choose_between_two_keys(
     assert decode_point(opens(town)) == without, "the one of the two keys that it took, and nobody can say that it did"
 
 
-def test_who_lies_in_place_of_silence_still_chooses_once_and_its_own_words_convict_it() -> None:
+def test_dealer_that_lies_instead_chooses_once_and_is_convicted() -> None:
     """What is left: the adversary wins one bit of the key, and its account."""
     town = withdrawn(lying_withdrawer)
     without = constants_dealt(town)

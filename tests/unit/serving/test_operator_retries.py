@@ -44,9 +44,7 @@ def test_the_same_post_again_is_another_question(operator: Operator, client: ope
     assert again == replies[1]
 
 
-def test_posts_with_one_idempotency_key_share_a_receipt_also_while_the_first_is_computed(
-    operator: Operator, client: openai.OpenAI
-) -> None:
+def test_posts_with_one_idempotency_key_share_one_receipt(operator: Operator, client: openai.OpenAI) -> None:
     before = operator.books.next_seq()
     named = {"Idempotency-Key": "one"}
     with ThreadPoolExecutor(6) as pool:
@@ -81,9 +79,7 @@ def test_more_than_the_queue_holds_are_told_to_come_later_and_do(operator: Opera
     assert len(set(served)) == 8, "whose first request was refused gets no equal request's answer"
 
 
-def test_a_receipt_is_named_in_a_header_and_can_be_read_by_its_id_and_by_the_completions(
-    operator: Operator, client: openai.OpenAI
-) -> None:
+def test_receipt_is_named_in_a_header_and_read_by_its_id(operator: Operator, client: openai.OpenAI) -> None:
     raw = client.chat.completions.with_raw_response.create(**body("Receipt, please."))
     reply = raw.parse()
     identifier = raw.headers["x-bytewise-receipt"]

@@ -79,9 +79,7 @@ FOREIGN: dict[str, Callable[[Bench, Path], x509.Certificate]] = {
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_an_authority_that_did_not_issue_the_platforms_key_under_the_root_is_refused(
-    bench: Bench, tmp_path: Path, name: str
-) -> None:
+def test_authority_that_did_not_issue_the_platforms_key_is_refused(bench: Bench, tmp_path: Path, name: str) -> None:
     with pytest.raises(UntrustedRoot, match="authority of platform keys"):
         bench.appraise(beside(bench, FOREIGN[name](bench, tmp_path)))
 
