@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Outcome, Vote} from "../src/Types.sol";
-import {Phase} from "../src/Types.sol";
+import {Outcome, Vote} from "../src/libraries/Types.sol";
+import {Phase} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Checks} from "./Checks.sol";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../src/Bls.sol";
+import {Bls} from "../src/libraries/Bls.sol";
 
 /// @title Signing, which the contracts never do: products by secret scalars, on the precompiles too
 library BlsSecret {

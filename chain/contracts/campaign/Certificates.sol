@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../src/Bls.sol";
-import {Certificate} from "../src/Certificate.sol";
-import {Finding, Outcome, Vote} from "../src/Types.sol";
+import {Bls} from "../src/libraries/Bls.sol";
+import {Certificate} from "../src/libraries/Certificate.sol";
+import {Finding, Outcome, Vote} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {CommitTrees} from "../test/CommitTrees.sol";
 import {Ballots} from "./Ballots.sol";

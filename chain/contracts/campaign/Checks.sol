@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Phase, Standing, Verdict} from "../src/Types.sol";
+import {Phase, Standing, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";

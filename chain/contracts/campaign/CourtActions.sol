@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Outcome, Receipt, StructHashes} from "../src/Types.sol";
-import {Phase} from "../src/Types.sol";
+import {Outcome, Receipt, StructHashes} from "../src/libraries/Types.sol";
+import {Phase} from "../src/libraries/Types.sol";
 import {Certificates} from "./Certificates.sol";
 
 /// @title What everybody does to disputes beside voting, allowed or not

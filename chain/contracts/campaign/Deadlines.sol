@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Phase} from "../src/Types.sol";
+import {Phase} from "../src/libraries/Types.sol";
 import {Table} from "./Table.sol";
 
 /// @title When things may happen to a dispute: deadlines of its parameters, and what must be in before a phase ends early

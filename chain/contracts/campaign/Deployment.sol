@@ -5,7 +5,7 @@ import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManage
 import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
 import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
-import {ParamSet} from "../src/Types.sol";
+import {ParamSet} from "../src/libraries/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";

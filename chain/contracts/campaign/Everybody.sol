@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Strings} from "@openzeppelin/contracts/utils/Strings.sol";
-import {ParamSet, Verdict} from "../src/Types.sol";
+import {ParamSet, Verdict} from "../src/libraries/Types.sol";
 import {Ending} from "./Ending.sol";
 import {Mirror} from "./Mirror.sol";
 import {Table} from "./Table.sol";

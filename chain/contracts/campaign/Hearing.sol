@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Finding, Money, Phase, Standing, Status, Vote} from "../src/Types.sol";
+import {Finding, Money, Phase, Standing, Status, Vote} from "../src/libraries/Types.sol";
 import {Vm} from "../test/Vm.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";

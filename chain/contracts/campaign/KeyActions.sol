@@ -2,11 +2,11 @@
 pragma solidity 0.8.37;
 
 import {Vm} from "../test/Vm.sol";
-import {AuditResult, StructHashes} from "../src/Types.sol";
+import {AuditResult, StructHashes} from "../src/libraries/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
-import {Phase, Verdict} from "../src/Types.sol";
+import {Phase, Verdict} from "../src/libraries/Types.sol";
 import {ShareActions} from "./ShareActions.sol";
 
 /// @title Light audits and key epochs, and books of both

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Receipt, StructHashes} from "../src/Types.sol";
+import {Receipt, StructHashes} from "../src/libraries/Types.sol";
 import {Onward} from "./Onward.sol";
 
 /// @title Receipts that were given out and not anchored, and what may become of them

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Outcome, Receipt, StructHashes, Vote} from "../src/Types.sol";
-import {Phase} from "../src/Types.sol";
+import {Outcome, Receipt, StructHashes, Vote} from "../src/libraries/Types.sol";
+import {Phase} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Deployment} from "./Deployment.sol";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Receipt} from "../src/Types.sol";
-import {Phase, ParamSet} from "../src/Types.sol";
+import {Receipt} from "../src/libraries/Types.sol";
+import {Phase, ParamSet} from "../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {LateActions} from "./LateActions.sol";
 

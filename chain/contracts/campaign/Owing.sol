@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Vm} from "../test/Vm.sol";
-import {Receipt, Status} from "../src/Types.sol";
+import {Receipt, Status} from "../src/libraries/Types.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Hearing} from "./Hearing.sol";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Receipt} from "../src/Types.sol";
-import {Bls} from "../src/Bls.sol";
+import {Receipt} from "../src/libraries/Types.sol";
+import {Bls} from "../src/libraries/Bls.sol";
 import {BlsSecret} from "./BlsSecret.sol";
 import {Network} from "./Network.sol";
 

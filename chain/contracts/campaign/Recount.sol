@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Finding, Outcome, StructHashes, Vote} from "../src/Types.sol";
+import {Finding, Outcome, StructHashes, Vote} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {Verdict} from "../src/Types.sol";
+import {Verdict} from "../src/libraries/Types.sol";
 
 /// @title What voters said, in the order in which they said it, and a plain count of it: the second implementation
 abstract contract Recount {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Verdict} from "../src/Types.sol";
+import {Verdict} from "../src/libraries/Types.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 
 /// @title The money table of design section 9 a second time, row by row

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Phase, Verdict} from "../src/Types.sol";
+import {Phase, Verdict} from "../src/libraries/Types.sol";
 
 /// @title The phase table of `docs/protocol.md`: which step may follow a look at a dispute, and what it may change
 library Table {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Books} from "../src/Books.sol";
+import {Books} from "../src/stake/Books.sol";
 
 /// @title What a solver proves of `Books` (`make prove`): three laws hold before the first movement, and after each if before it
 /// @dev By induction they hold after any movements, in any order, of any size, by anybody. Three pots and two accounts stand for

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {SeatsLib} from "../src/SeatsLib.sol";
+import {SeatsLib} from "../src/libraries/SeatsLib.sol";
 
 /// @title Proofs of the masks and packed places of a round's seats: `make prove` (halmos)
 /// @dev A function whose name begins with `check_` holds for all arguments that pass its first lines, or halmos shows some

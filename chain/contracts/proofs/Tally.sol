@@ -2,8 +2,8 @@
 pragma solidity 0.8.37;
 
 import {ICourt} from "../src/interfaces/ICourt.sol";
-import {TallyLib} from "../src/TallyLib.sol";
-import {Verdict} from "../src/Types.sol";
+import {TallyLib} from "../src/libraries/TallyLib.sol";
+import {Verdict} from "../src/libraries/Types.sol";
 
 /// @title Proofs of the verdict rule for every tally: `make prove` (halmos)
 /// @dev A function whose name begins with `check_` holds for all arguments that pass its first lines, or halmos shows some

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {StakeTree} from "../src/StakeTree.sol";
-import {SumNodeLib} from "../src/SumNodeLib.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
+import {SumNodeLib} from "../src/libraries/SumNodeLib.sol";
 
 /// @title Proofs of the words and paths of the stake tree for every input: `make prove` (halmos)
 /// @dev A function whose name begins with `check_` holds for all arguments that pass its first lines, or halmos shows some

@@ -16,7 +16,7 @@ import {IReceiptAnchor} from "./interfaces/IReceiptAnchor.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ISettlement} from "./interfaces/ISettlement.sol";
 import {IStakeSource} from "./interfaces/IStakeSource.sol";
-import {Committee, Phase} from "./Types.sol";
+import {Committee, Phase} from "./libraries/Types.sol";
 
 /// @title Lens: joins for readers; no state, no power
 contract Lens is ILens {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ParamSet, Phase, Receipt, Verdict} from "../src/Types.sol";
+import {ParamSet, Phase, Receipt, Verdict} from "../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
-import {Wired} from "../src/Wired.sol";
+import {Wired} from "../src/libraries/Wired.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 

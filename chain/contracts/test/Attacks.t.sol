@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ParamSet, Phase, Receipt, Verdict, Vote} from "../src/Types.sol";
+import {ParamSet, Phase, Receipt, Verdict, Vote} from "../src/libraries/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
-import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
+import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 import {Courthouse} from "./Courthouse.sol";
 

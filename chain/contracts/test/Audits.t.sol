@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {AuditResult, ParamSet, Phase, Receipt, StructHashes, Verdict} from "../src/Types.sol";
+import {AuditResult, ParamSet, Phase, Receipt, StructHashes, Verdict} from "../src/libraries/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {Defaults} from "./Defaults.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../src/Bls.sol";
+import {Bls} from "../src/libraries/Bls.sol";
 import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
 import {BlsSigner} from "./BlsSigner.sol";
 

@@ -2,10 +2,10 @@
 pragma solidity 0.8.37;
 
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
-import {Bls} from "../src/Bls.sol";
-import {BlsKeys} from "../src/BlsKeys.sol";
-import {Certificate} from "../src/Certificate.sol";
-import {Finding} from "../src/Signed.sol";
+import {Bls} from "../src/libraries/Bls.sol";
+import {BlsKeys} from "../src/keys/BlsKeys.sol";
+import {Certificate} from "../src/libraries/Certificate.sol";
+import {Finding} from "../src/libraries/Signed.sol";
 import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
 import {Check} from "./Vm.sol";
 

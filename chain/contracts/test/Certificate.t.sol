@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../src/Bls.sol";
-import {Certificate} from "../src/Certificate.sol";
-import {Finding, Outcome} from "../src/Signed.sol";
+import {Bls} from "../src/libraries/Bls.sol";
+import {Certificate} from "../src/libraries/Certificate.sol";
+import {Finding, Outcome} from "../src/libraries/Signed.sol";
 import {BlsSigner, Court} from "./BlsSigner.sol";
 
 /// @title Certificates: worth the votes that they stand for, and no other's

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Commit} from "../src/Types.sol";
+import {Commit} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Courthouse} from "./Courthouse.sol";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ParamSet} from "../src/Types.sol";
+import {ParamSet} from "../src/libraries/Types.sol";
 
 /// @title A version of all parameters that is inside every bound, with round numbers
 library Defaults {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Phase, Receipt, Verdict} from "../src/Types.sol";
+import {Phase, Receipt, Verdict} from "../src/libraries/Types.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";

@@ -3,11 +3,11 @@ pragma solidity 0.8.37;
 
 import {IRandomness} from "../src/interfaces/IRandomness.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
-import {Certifier} from "../src/Certifier.sol";
-import {Disputes} from "../src/Disputes.sol";
-import {DisputeStore} from "../src/DisputeStore.sol";
-import {Proceedings} from "../src/Proceedings.sol";
-import {Phase, Receipt, Verdict} from "../src/Types.sol";
+import {Certifier} from "../src/court/Certifier.sol";
+import {Disputes} from "../src/court/Disputes.sol";
+import {DisputeStore} from "../src/court/DisputeStore.sol";
+import {Proceedings} from "../src/court/Proceedings.sol";
+import {Phase, Receipt, Verdict} from "../src/libraries/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ParamSet, Phase, Receipt, Standing, Status, Verdict, Vote} from "../src/Types.sol";
+import {ParamSet, Phase, Receipt, Standing, Status, Verdict, Vote} from "../src/libraries/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";

@@ -2,11 +2,11 @@
 pragma solidity 0.8.37;
 
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
-import {Guardian} from "../src/Guardian.sol";
-import {Ledger} from "../src/Ledger.sol";
-import {Params} from "../src/Params.sol";
-import {Registry} from "../src/Registry.sol";
-import {StakeVault} from "../src/StakeVault.sol";
+import {Guardian} from "../src/governance/Guardian.sol";
+import {Ledger} from "../src/stake/Ledger.sol";
+import {Params} from "../src/governance/Params.sol";
+import {Registry} from "../src/stake/Registry.sol";
+import {StakeVault} from "../src/stake/StakeVault.sol";
 import {Charter} from "../src/governance/Charter.sol";
 import {IProceedings} from "../src/interfaces/IProceedings.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";

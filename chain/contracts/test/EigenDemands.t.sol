@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EigenLayerStake} from "../src/EigenLayerStake.sol";
-import {FeeMarket} from "../src/FeeMarket.sol";
-import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
-import {StakeBook} from "../src/StakeBook.sol";
-import {Receipt} from "../src/Types.sol";
+import {EigenLayerStake} from "../src/stake/eigenlayer/EigenLayerStake.sol";
+import {FeeMarket} from "../src/anchor/FeeMarket.sol";
+import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
+import {StakeBook} from "../src/stake/StakeBook.sol";
+import {Receipt} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {OperatorSet} from "../src/interfaces/IEigenLayer.sol";
+import {OperatorSet} from "../src/stake/eigenlayer/IEigenLayer.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Settlement} from "../src/Settlement.sol";
-import {Standing, Verdict} from "../src/Types.sol";
+import {Settlement} from "../src/court/Settlement.sol";
+import {Standing, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {GivenCourt} from "./CourtRoom.sol";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {IAllocationManager, IDelegationManager, IStrategyManager} from "../src/interfaces/IEigenLayer.sol";
-import {ParamSet} from "../src/Types.sol";
+import {IAllocationManager, IDelegationManager, IStrategyManager} from "../src/stake/eigenlayer/IEigenLayer.sol";
+import {ParamSet} from "../src/libraries/Types.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {Defaults} from "./Defaults.sol";
 import {EigenStaking} from "./EigenStaking.sol";

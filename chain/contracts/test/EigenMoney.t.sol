@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {OperatorSet} from "../src/interfaces/IEigenLayer.sol";
-import {EigenLayerStake} from "../src/EigenLayerStake.sol";
-import {StakeBook} from "../src/StakeBook.sol";
-import {IEigenLayerStake} from "../src/interfaces/IEigenLayerStake.sol";
+import {OperatorSet} from "../src/stake/eigenlayer/IEigenLayer.sol";
+import {EigenLayerStake} from "../src/stake/eigenlayer/EigenLayerStake.sol";
+import {StakeBook} from "../src/stake/StakeBook.sol";
+import {IEigenLayerStake} from "../src/stake/eigenlayer/IEigenLayerStake.sol";
 import {WrappedEther} from "./FakeEigenLayer.sol";
 import {EigenStaking} from "./EigenStaking.sol";
 

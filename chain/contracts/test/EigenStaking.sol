@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {StakeTree} from "../src/StakeTree.sol";
-import {OperatorSet} from "../src/interfaces/IEigenLayer.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
+import {OperatorSet} from "../src/stake/eigenlayer/IEigenLayer.sol";
 import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
-import {EigenLayerStake} from "../src/EigenLayerStake.sol";
-import {Registry} from "../src/Registry.sol";
-import {StakeBook} from "../src/StakeBook.sol";
+import {EigenLayerStake} from "../src/stake/eigenlayer/EigenLayerStake.sol";
+import {Registry} from "../src/stake/Registry.sol";
+import {StakeBook} from "../src/stake/StakeBook.sol";
 import {Staking} from "./Staking.sol";
 
 /// @title The parts of `Staking`, with EigenLayer's stake in place of `StakeVault`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EmptyLeaf, ParamSet, Receipt} from "../src/Types.sol";
+import {EmptyLeaf, ParamSet, Receipt} from "../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 

@@ -10,7 +10,7 @@ import {
     IWrappedEther,
     OperatorSet,
     SlashingParams
-} from "../src/interfaces/IEigenLayer.sol";
+} from "../src/stake/eigenlayer/IEigenLayer.sol";
 
 /// @title Wrapped ether for tests
 contract WrappedEther is IWrappedEther {

@@ -3,9 +3,9 @@ pragma solidity 0.8.37;
 
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
-import {Wired} from "../src/Wired.sol";
+import {Wired} from "../src/libraries/Wired.sol";
 import {Check} from "./Vm.sol";
-import {FeeMarket} from "../src/FeeMarket.sol";
+import {FeeMarket} from "../src/anchor/FeeMarket.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";

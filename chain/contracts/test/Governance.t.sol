@@ -6,8 +6,8 @@ import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessMana
 import {IAccessManager} from "@openzeppelin/contracts/access/manager/IAccessManager.sol";
 import {IGovernor} from "@openzeppelin/contracts/governance/IGovernor.sol";
 import {TimelockController} from "@openzeppelin/contracts/governance/TimelockController.sol";
-import {ParamLaw} from "../src/ParamLaw.sol";
-import {ParamSet, Verdict} from "../src/Types.sol";
+import {ParamLaw} from "../src/governance/ParamLaw.sol";
+import {ParamSet, Verdict} from "../src/libraries/Types.sol";
 import {BytewiseGovernor} from "../src/governance/BytewiseGovernor.sol";
 import {Charter} from "../src/governance/Charter.sol";
 import {GovernanceToken} from "../src/governance/GovernanceToken.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Shares} from "../src/KeyShares.sol";
+import {Shares} from "../src/keys/KeyShares.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {Check} from "./Vm.sol";
 

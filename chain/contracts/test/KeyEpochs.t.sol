@@ -2,8 +2,8 @@
 pragma solidity 0.8.37;
 
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
-import {StakeTree} from "../src/StakeTree.sol";
-import {ParamSet} from "../src/Types.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
+import {ParamSet} from "../src/libraries/Types.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 

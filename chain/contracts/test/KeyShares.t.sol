@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {KeyShares, Shares} from "../src/KeyShares.sol";
+import {KeyShares, Shares} from "../src/keys/KeyShares.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Receipt} from "../src/Types.sol";
-import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
+import {Receipt} from "../src/libraries/Types.sol";
+import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EmptyLeaf, Receipt, StructHashes} from "../src/Types.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {AnchorBase} from "./AnchorBase.sol";
 import {Trees} from "./Trees.sol";

@@ -5,10 +5,10 @@ import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManage
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {Check} from "./Vm.sol";
-import {Wired} from "../src/Wired.sol";
-import {Guardian} from "../src/Guardian.sol";
-import {Ledger} from "../src/Ledger.sol";
-import {Params} from "../src/Params.sol";
+import {Wired} from "../src/libraries/Wired.sol";
+import {Guardian} from "../src/governance/Guardian.sol";
+import {Ledger} from "../src/stake/Ledger.sol";
+import {Params} from "../src/governance/Params.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {Defaults} from "./Defaults.sol";

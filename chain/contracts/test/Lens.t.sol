@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Audits} from "../src/Audits.sol";
-import {FeeMarket} from "../src/FeeMarket.sol";
-import {KeyEpochs} from "../src/KeyEpochs.sol";
+import {Audits} from "../src/anchor/Audits.sol";
+import {FeeMarket} from "../src/anchor/FeeMarket.sol";
+import {KeyEpochs} from "../src/keys/KeyEpochs.sol";
 import {Lens} from "../src/Lens.sol";
-import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
-import {Phase} from "../src/Types.sol";
+import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
+import {Phase} from "../src/libraries/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Receipt} from "../src/Types.sol";
+import {Receipt} from "../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {UnpostedBase} from "./Unposted.t.sol";
 

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Check} from "./Vm.sol";
-import {MaturityQueue} from "../src/MaturityQueue.sol";
+import {MaturityQueue} from "../src/libraries/MaturityQueue.sol";
 
 /// @title A queue against a plain list of everything that was ever added
 contract MaturityQueueTest is Check {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {StakeTree} from "../src/StakeTree.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
 import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";

@@ -4,8 +4,8 @@ pragma solidity 0.8.37;
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
 import {Check} from "./Vm.sol";
-import {Params} from "../src/Params.sol";
-import {Committee, Money, ParamSet, Shares, Times} from "../src/Types.sol";
+import {Params} from "../src/governance/Params.sol";
+import {Committee, Money, ParamSet, Shares, Times} from "../src/libraries/Types.sol";
 import {IParams} from "../src/interfaces/IParams.sol";
 import {Defaults} from "./Defaults.sol";
 

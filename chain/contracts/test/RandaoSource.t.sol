@@ -3,8 +3,8 @@ pragma solidity 0.8.37;
 
 import {RLP} from "@openzeppelin/contracts/utils/RLP.sol";
 import {BlockHeader} from "@openzeppelin/contracts/utils/BlockHeader.sol";
-import {HeaderLib} from "../src/HeaderLib.sol";
-import {RandaoSource} from "../src/RandaoSource.sol";
+import {HeaderLib} from "../src/libraries/HeaderLib.sol";
+import {RandaoSource} from "../src/court/RandaoSource.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
 import {IRandomness} from "../src/interfaces/IRandomness.sol";
 import {Check} from "./Vm.sol";

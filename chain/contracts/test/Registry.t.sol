@@ -2,9 +2,9 @@
 pragma solidity 0.8.37;
 
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
-import {Wired} from "../src/Wired.sol";
-import {Registry} from "../src/Registry.sol";
-import {Status} from "../src/Types.sol";
+import {Wired} from "../src/libraries/Wired.sol";
+import {Registry} from "../src/stake/Registry.sol";
+import {Status} from "../src/libraries/Types.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {Staking} from "./Staking.sol";

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Check} from "./Vm.sol";
-import {SeatsLib} from "../src/SeatsLib.sol";
+import {SeatsLib} from "../src/libraries/SeatsLib.sol";
 
 /// @title What `proofs/Seats.sol` proves of two bytes of a mask, for all of it
 contract SeatsLibTest is Check {

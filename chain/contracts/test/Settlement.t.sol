@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Wired} from "../src/Wired.sol";
-import {Settlement} from "../src/Settlement.sol";
-import {Money, Standing, Verdict} from "../src/Types.sol";
+import {Wired} from "../src/libraries/Wired.sol";
+import {Settlement} from "../src/court/Settlement.sol";
+import {Money, Standing, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {CourtRoom} from "./CourtRoom.sol";

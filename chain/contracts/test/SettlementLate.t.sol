@@ -4,9 +4,9 @@ pragma solidity 0.8.37;
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
-import {StakeBook} from "../src/StakeBook.sol";
-import {StakeVault} from "../src/StakeVault.sol";
-import {Verdict} from "../src/Types.sol";
+import {StakeBook} from "../src/stake/StakeBook.sol";
+import {StakeVault} from "../src/stake/StakeVault.sol";
+import {Verdict} from "../src/libraries/Types.sol";
 import {CourtRoom} from "./CourtRoom.sol";
 
 /// @title Stake whose money comes in a second step, as EigenLayer's does

@@ -2,8 +2,8 @@
 pragma solidity 0.8.37;
 
 import {Check} from "./Vm.sol";
-import {SplitLib} from "../src/SplitLib.sol";
-import {Verdict} from "../src/Types.sol";
+import {SplitLib} from "../src/libraries/SplitLib.sol";
+import {Verdict} from "../src/libraries/Types.sol";
 
 /// @title The split of a dispute's money, for amounts of every size
 contract SplitLibTest is Check {

@@ -2,8 +2,8 @@
 pragma solidity 0.8.37;
 
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
-import {Wired} from "../src/Wired.sol";
-import {StakeVault} from "../src/StakeVault.sol";
+import {Wired} from "../src/libraries/Wired.sol";
+import {StakeVault} from "../src/stake/StakeVault.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {Staking} from "./Staking.sol";

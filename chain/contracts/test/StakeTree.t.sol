@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {StakeTree} from "../src/StakeTree.sol";
-import {Wired} from "../src/Wired.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
+import {Wired} from "../src/libraries/Wired.sol";
 import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
 import {Check} from "./Vm.sol";
 

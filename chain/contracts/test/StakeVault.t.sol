@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {StakeVault} from "../src/StakeVault.sol";
+import {StakeVault} from "../src/stake/StakeVault.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
 import {Staking} from "./Staking.sol";

@@ -2,15 +2,15 @@
 pragma solidity 0.8.37;
 
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
-import {StakeTree} from "../src/StakeTree.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
 import {Check} from "./Vm.sol";
-import {Guardian} from "../src/Guardian.sol";
-import {Ledger} from "../src/Ledger.sol";
-import {Params} from "../src/Params.sol";
-import {Registry} from "../src/Registry.sol";
-import {StakeBook} from "../src/StakeBook.sol";
-import {StakeVault} from "../src/StakeVault.sol";
-import {ParamSet} from "../src/Types.sol";
+import {Guardian} from "../src/governance/Guardian.sol";
+import {Ledger} from "../src/stake/Ledger.sol";
+import {Params} from "../src/governance/Params.sol";
+import {Registry} from "../src/stake/Registry.sol";
+import {StakeBook} from "../src/stake/StakeBook.sol";
+import {StakeVault} from "../src/stake/StakeVault.sol";
+import {ParamSet} from "../src/libraries/Types.sol";
 import {Defaults} from "./Defaults.sol";
 
 /// @title Vault, registry and a tree, wired; this contract is governance, and the caller for settlement, anchor and court

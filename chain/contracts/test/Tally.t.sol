@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {TallyLib} from "../src/TallyLib.sol";
-import {Outcome, StructHashes, Verdict} from "../src/Types.sol";
+import {TallyLib} from "../src/libraries/TallyLib.sol";
+import {Outcome, StructHashes, Verdict} from "../src/libraries/Types.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {Check} from "./Vm.sol";
 

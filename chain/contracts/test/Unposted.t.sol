@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {FeeMarket} from "../src/FeeMarket.sol";
-import {Guardian} from "../src/Guardian.sol";
-import {ReceiptAnchor} from "../src/ReceiptAnchor.sol";
-import {Receipt} from "../src/Types.sol";
+import {FeeMarket} from "../src/anchor/FeeMarket.sol";
+import {Guardian} from "../src/governance/Guardian.sol";
+import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
+import {Receipt} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {IStakeSource} from "../src/interfaces/IStakeSource.sol";

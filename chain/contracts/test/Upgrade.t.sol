@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Guardian} from "../src/Guardian.sol";
-import {Settlement} from "../src/Settlement.sol";
-import {Phase, Receipt, Status, Verdict} from "../src/Types.sol";
+import {Guardian} from "../src/governance/Guardian.sol";
+import {Settlement} from "../src/court/Settlement.sol";
+import {Phase, Receipt, Status, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Courthouse} from "./Courthouse.sol";
 import {Docket} from "./Docket.sol";

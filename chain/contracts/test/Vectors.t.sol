@@ -14,7 +14,7 @@ import {
     Release,
     Ticket,
     Vote
-} from "../src/Signed.sol";
+} from "../src/libraries/Signed.sol";
 import {Check} from "./Vm.sol";
 
 /// @title The vectors that Python makes (`tests/vectors/make.py`), checked by the code that the contracts run

@@ -2,9 +2,9 @@
 pragma solidity 0.8.37;
 
 import {IAccessManaged} from "@openzeppelin/contracts/access/manager/IAccessManaged.sol";
-import {StakeTree} from "../src/StakeTree.sol";
-import {Wired} from "../src/Wired.sol";
-import {ParamSet} from "../src/Types.sol";
+import {StakeTree} from "../src/stake/StakeTree.sol";
+import {Wired} from "../src/libraries/Wired.sol";
+import {ParamSet} from "../src/libraries/Types.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {Defaults} from "./Defaults.sol";
 import {Staking} from "./Staking.sol";

@@ -32,8 +32,13 @@ class Sources:
     def deployed_with(self, path: str, text: str) -> dict[str, dict[str, str]]:
         """All files of each contract of the campaign that `path` is part of, if `text` stands in it."""
         made = MADE.findall((self.root / "campaign" / "Deployment.sol").read_text())
-        closures = {name: self.closure(f"src/{name}.sol", {path: text}) for name in made}
+        closures = {name: self.closure(self.file_of(name), {path: text}) for name in made}
         return {name: files for name, files in closures.items() if path in files}
+
+    def file_of(self, name: str) -> str:
+        """The source of a contract: each is in a file of its name."""
+        (path,) = (self.root / "src").rglob(f"{name}.sol")
+        return path.relative_to(self.root).as_posix()
 
     def closure(self, path: str, changed: Mapping[str, str], without: str = "") -> dict[str, str]:
         """A file and all that it imports but `without`, with their texts or those in `changed`."""
@@ -96,13 +101,13 @@ class Planting:
     def _compiled(self, path: str, text: str) -> dict[str, str]:
         """Creation code of every deployed contract that `path` is part of, in hexadecimal."""
         deployed = self.sources.deployed_with(path, text)
-        wanted = {f"src/{name}.sol": {name: ["evm.bytecode.object"]} for name in deployed}
+        wanted = {self.sources.file_of(name): {name: ["evm.bytecode.object"]} for name in deployed}
         texts = {file: {"content": content} for files in deployed.values() for file, content in files.items()}
         out = self._asked({"language": "Solidity", "sources": texts, "settings": self._settings() | {"outputSelection": wanted}})
         errors = [error["formattedMessage"] for error in out.get("errors", []) if error["severity"] == "error"]
         if errors:
             raise SystemExit(f"{path} with its fault does not compile:\n{errors[0]}")
-        contracts = {name: out["contracts"][f"src/{name}.sol"][name] for name in deployed}
+        contracts = {name: out["contracts"][self.sources.file_of(name)][name] for name in deployed}
         return {name: contract["evm"]["bytecode"]["object"] for name, contract in contracts.items()}
 
     def _settings(self) -> dict[str, Any]:

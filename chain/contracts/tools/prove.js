@@ -12,7 +12,7 @@ const solc = require('solc');
 
 const PROJECT = join(__dirname, '..');
 const PROOF = 'proofs/BooksProof.sol';
-const BOOKS = 'src/Books.sol';
+const BOOKS = 'src/stake/Books.sol';
 const SECONDS = 60; // for one question
 const SAFE = '2961'; // "check is safe"
 const FOUND = '4661'; // "assertion violation happens here"

@@ -140,8 +140,8 @@ def test_every_fault_lies_in_a_contract_that_the_campaign_deploys_or_in_the_camp
     for path in {fault["file"] for fault in FAULTS}:
         text = (CONTRACTS / path).read_text()
         assert sources.is_of_the_campaign(path) or sources.deployed_with(path, text), path
-    assert set(sources.deployed_with("src/SplitLib.sol", "library SplitLib {}")) == {"Settlement"}
-    assert set(sources.deployed_with("src/DisputeStore.sol", "")) == {"Disputes", "Proceedings"}
+    assert set(sources.deployed_with("src/libraries/SplitLib.sol", "library SplitLib {}")) == {"Settlement"}
+    assert set(sources.deployed_with("src/court/DisputeStore.sol", "")) == {"Disputes", "Proceedings"}
 
 
 def test_every_invariant_and_every_row_of_the_table_has_a_planted_fault() -> None:

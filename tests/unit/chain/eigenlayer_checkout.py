@@ -13,7 +13,7 @@ from eth_utils.abi import abi_to_signature, collapse_if_tuple
 from tests.source import ROOT
 
 PROJECT = ROOT / "chain" / "contracts"
-OURS = "src/interfaces/IEigenLayer.sol"
+OURS = "src/stake/eigenlayer/IEigenLayer.sol"
 THEIRS = "src/contracts/interfaces/{}.sol"
 INTERFACES = ("IAllocationManager", "IDelegationManager", "IStrategyManager", "IStrategy")
 LIBRARIES = ("@openzeppelin/", "@openzeppelin-upgrades/")

@@ -10,7 +10,7 @@ from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import DERIVED, TRANSITIONS, Event, Phase, Who, ends
 from tests.source import ROOT
 
-TYPES = (ROOT / "chain/contracts/src/Types.sol").read_text()
+TYPES = (ROOT / "chain/contracts/src/libraries/Types.sol").read_text()
 
 
 @pytest.mark.parametrize("kind", [Phase, Verdict, Standing])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {AuditResult, Receipt} from "../Types.sol";
+import {AuditResult, Receipt} from "../libraries/Types.sol";
 
 /// @title IAudits: results of light audits, and their bounties
 /// @notice A result is posted inside its receipt's window by a verifier that the beacon drew. After the window its commitment

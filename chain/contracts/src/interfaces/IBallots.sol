@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../Bls.sol";
-import {Certificate} from "../Certificate.sol";
+import {Bls} from "../libraries/Bls.sol";
+import {Certificate} from "../libraries/Certificate.sol";
 import {ICourt} from "./ICourt.sol";
-import {Commit, Finding, Phase, Standing, Verdict, Vote} from "../Types.sol";
+import {Commit, Finding, Phase, Standing, Verdict, Vote} from "../libraries/Types.sol";
 
 /// @title IBallots: how a committee votes, and what others ask the court. See `IDisputes`
 interface IBallots is ICourt {

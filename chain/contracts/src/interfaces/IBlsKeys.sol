@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../Bls.sol";
+import {Bls} from "../libraries/Bls.sol";
 
 /// @title IBlsKeys: which BLS12-381 key an account's seats sign verdicts with
 /// @dev A key is named by keccak256 of its 128 bytes; the bytes are in the event and come back with every call.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Finding, Phase, Verdict, Vote} from "../Types.sol";
+import {Finding, Phase, Verdict, Vote} from "../libraries/Types.sol";
 
 /// @title ICourt: what the parts of the court share: structs, events, errors. See `IDisputes`
 interface ICourt {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Shares} from "../KeyShares.sol";
-import {Release, Ticket} from "../Types.sol";
+import {Shares} from "../keys/KeyShares.sol";
+import {Release, Ticket} from "../libraries/Types.sol";
 
 /// @title IKeyEpochs: which public key receipts are sealed to, and who holds its shares
 /// @notice An epoch's shard keys are the network's keys per epoch; accounts and BLS keys do not change with epochs.

@@ -5,7 +5,7 @@ import {IDisputes} from "./IDisputes.sol";
 import {IReceiptAnchor} from "./IReceiptAnchor.sol";
 import {IRegistry} from "./IRegistry.sol";
 import {ISettlement} from "./ISettlement.sol";
-import {Phase} from "../Types.sol";
+import {Phase} from "../libraries/Types.sol";
 
 /// @title ILens: one call per decision, so that everything read belongs to one block
 /// @notice Lists come in pages: up to `most` entries from `from` on, fewer at the end.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Committee, Money, ParamSet, Shares, Times} from "../Types.sol";
+import {Committee, Money, ParamSet, Shares, Times} from "../libraries/Types.sol";
 
 /// @title IParams: every number that governs the network, in versions that never change
 /// @notice A new version counts for what begins after it. Each is checked against hard bounds and the static law, and

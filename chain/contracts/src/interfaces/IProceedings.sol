@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {ICourt} from "./ICourt.sol";
-import {Receipt} from "../Types.sol";
+import {Receipt} from "../libraries/Types.sol";
 
 /// @title IProceedings: how a dispute begins, moves on and ends. See `IDisputes`
 interface IProceedings is ICourt {

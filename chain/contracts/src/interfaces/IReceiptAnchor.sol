@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EmptyLeaf, Receipt} from "../Types.sol";
+import {EmptyLeaf, Receipt} from "../libraries/Types.sol";
 import {IDisputes} from "./IDisputes.sol";
 
 /// @title IReceiptAnchor: batches of receipts, membership, finality, equivocation, demands

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IStakeTree} from "./IStakeTree.sol";
-import {Status} from "../Types.sol";
+import {Status} from "../libraries/Types.sol";
 
 /// @title IRegistry: who takes part, in which pool, on which platform, and what may be run
 /// @notice A pool is the verifiers among whom a dispute draws: one per arithmetic profile under exact-1, one per environment

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Standing, Verdict} from "../Types.sol";
+import {Standing, Verdict} from "../libraries/Types.sol";
 
 /// @title ISettlement: the money of a dispute, one function per row of the table of design section 9
 /// @notice Every amount is rounded down and what remains is burned. A dispute ends at a cost that does not grow with its

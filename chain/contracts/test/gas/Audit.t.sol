@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
-import {AuditResult, Receipt, StructHashes, Verdict} from "../../src/Types.sol";
+import {AuditResult, Receipt, StructHashes, Verdict} from "../../src/libraries/Types.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
 import {GasBase} from "./GasBase.sol";
 

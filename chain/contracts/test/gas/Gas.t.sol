@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Certificate} from "../../src/Certificate.sol";
-import {Finding, ParamSet, Receipt, Verdict} from "../../src/Types.sol";
+import {Certificate} from "../../src/libraries/Certificate.sol";
+import {Finding, ParamSet, Receipt, Verdict} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {GasBase} from "./GasBase.sol";
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Bls} from "../../src/Bls.sol";
-import {Certificate} from "../../src/Certificate.sol";
-import {Ledger} from "../../src/Ledger.sol";
-import {Finding, Receipt, StructHashes} from "../../src/Types.sol";
-import {ParamSet} from "../../src/Types.sol";
+import {Bls} from "../../src/libraries/Bls.sol";
+import {Certificate} from "../../src/libraries/Certificate.sol";
+import {Ledger} from "../../src/stake/Ledger.sol";
+import {Finding, Receipt, StructHashes} from "../../src/libraries/Types.sol";
+import {ParamSet} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {BlsSecret} from "../../campaign/BlsSecret.sol";

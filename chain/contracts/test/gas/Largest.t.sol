@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Certificate} from "../../src/Certificate.sol";
-import {Ledger} from "../../src/Ledger.sol";
-import {StakeVault} from "../../src/StakeVault.sol";
-import {Finding, ParamSet, Receipt, StructHashes} from "../../src/Types.sol";
+import {Certificate} from "../../src/libraries/Certificate.sol";
+import {Ledger} from "../../src/stake/Ledger.sol";
+import {StakeVault} from "../../src/stake/StakeVault.sol";
+import {Finding, ParamSet, Receipt, StructHashes} from "../../src/libraries/Types.sol";
 import {IKeyEpochs} from "../../src/interfaces/IKeyEpochs.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {ParamSet, Receipt, Vote} from "../../src/Types.sol";
+import {ParamSet, Receipt, Vote} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {CommitTrees} from "../CommitTrees.sol";
 import {GasBase} from "./GasBase.sol";

@@ -2,12 +2,12 @@
 pragma solidity 0.8.37;
 
 import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
-import {Ledger} from "../../src/Ledger.sol";
-import {Commit, Receipt, StructHashes} from "../../src/Types.sol";
+import {Ledger} from "../../src/stake/Ledger.sol";
+import {Commit, Receipt, StructHashes} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
-import {OperatorSet, SlashingParams} from "../../src/interfaces/IEigenLayer.sol";
+import {OperatorSet, SlashingParams} from "../../src/stake/eigenlayer/IEigenLayer.sol";
 import {EigenStaking} from "../EigenStaking.sol";
 import {GasBase, Meter} from "./GasBase.sol";
 

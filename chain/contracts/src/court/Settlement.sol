@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {SettlementStore} from "./SettlementStore.sol";
+import {SplitLib} from "../libraries/SplitLib.sol";
+import {Standing, Verdict} from "../libraries/Types.sol";
+import {IDisputes} from "../interfaces/IDisputes.sol";
+import {ILedger} from "../interfaces/ILedger.sol";
+import {IParams} from "../interfaces/IParams.sol";
+import {ISettlement} from "../interfaces/ISettlement.sol";
+import {IStakeSource} from "../interfaces/IStakeSource.sol";
+
+/// @title Settlement: takes what a dispute costs, and moves it when the dispute has ended
+contract Settlement is SettlementStore {
+    using SafeCast for uint256;
+
+    /// @dev Seats that are settled together.
+    struct Run {
+        uint16 round;
+        uint16 seat; // the first
+        uint16 seats;
+        address holder;
+        Standing standing;
+    }
+
+    modifier onlyCourt() {
+        if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
+        _;
+    }
+
+    constructor(IParams params, ILedger ledger, IStakeSource vault) SettlementStore(params, ledger, vault) {}
+
+    /// @notice Name the court. Once, by the deployer.
+    function wire(IDisputes disputes_) external wiring {
+        disputes = IDisputes(_nonZero(address(disputes_)));
+    }
+
+    /// @inheritdoc ISettlement
+    function opened(bytes32 id, address operator, address challenger, uint32 paramsVersion) external payable onlyCourt {
+        (, uint256 slashAmount) = PARAMS.feeAndSlash(paramsVersion);
+        LEDGER.take{value: msg.value}(id, challenger, ILedger.Source.BOND);
+        uint256 locked = VAULT.lock(operator, slashAmount, id);
+        Case storage c = _cases[id];
+        (c.operator, c.bonds, c.operatorLocked) = (operator, msg.value.toUint96(), locked.toUint96());
+        (c.version, c.challengers) = (paramsVersion, 1);
+        emit Opened(id, challenger, msg.value, locked);
+    }
+
+    /// @inheritdoc ISettlement
+    function joined(bytes32 id, address challenger) external payable onlyCourt {
+        LEDGER.take{value: msg.value}(id, challenger, ILedger.Source.JOIN_BOND);
+        Case storage c = _cases[id];
+        c.bonds += msg.value.toUint96();
+        c.challengers += 1;
+    }
+
+    /// @inheritdoc ISettlement
+    function appealed(bytes32 id, address by) external payable onlyCourt {
+        LEDGER.take{value: msg.value}(id, by, ILedger.Source.APPEAL_BOND);
+        Case storage c = _cases[id];
+        (c.appealBond, c.appellant) = (msg.value.toUint96(), by);
+    }
+
+    /// @inheritdoc ISettlement
+    function advance(bytes32 id, uint16 seats) external onlyCourt {
+        Case storage c = _cases[id];
+        (uint256 fee,) = PARAMS.feeAndSlash(c.version);
+        _advance(id, c, seats * fee);
+    }
+
+    /// @inheritdoc ISettlement
+    function end(bytes32 id, Verdict verdict, bool appellantWon) external onlyCourt {
+        Case storage c = _cases[id];
+        if (c.stage != Stage.OPEN) revert AlreadyEnded(id);
+        (c.verdict, c.appellantWon, c.stage) = (verdict, appellantWon, Stage.ENDED);
+        uint16 seats = verdict == Verdict.DRAW ? 0 : _seatsToPay(id, verdict);
+        (c.seats, c.knew) = (seats, _challengersWhoKnew(id));
+        (uint256 fee, uint256 slashAmount) = PARAMS.feeAndSlash(c.version);
+        if (verdict == Verdict.UPHELD || _isForgiving(verdict)) VAULT.unlock(c.operator, c.operatorLocked, id);
+        else c.slashed = VAULT.slash(c.operator, c.operatorLocked, slashAmount, id).toUint96();
+        if (verdict == Verdict.REFUNDED && seats * fee > c.advanced) _advance(id, c, seats * fee - c.advanced);
+        (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c);
+        c.perSeat = s.perSeat.toUint96();
+        bool arrived = LEDGER.potOf(id) >= _due(c);
+        emit Ended(id, verdict, _account(c, f, s));
+        if (arrived) _pay(id, c, s);
+    }
+
+    /// @inheritdoc ISettlement
+    function payOut(bytes32 id) public {
+        Case storage c = _cases[id];
+        if (c.stage == Stage.OPEN) revert NotEnded(id);
+        uint256 late = LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
+        if (c.stage == Stage.PAID) {
+            if (late == 0) revert AlreadyPaid(id);
+            return;
+        }
+        _requireArrived(id, c);
+        (, SplitLib.Split memory s) = _split(c);
+        _pay(id, c, s);
+    }
+
+    /// @inheritdoc ISettlement
+    function settleSeats(bytes32 id, uint16 round, uint256 count) external {
+        Case storage c = _cases[id];
+        if (c.stage != Stage.PAID) payOut(id);
+        if (round == 0 || round > disputes.roundsOf(id)) revert NoProgress(id, round);
+        uint256 from = settledSeats(id, round);
+        (address[] memory holders, Standing[] memory standings) = disputes.standingsOf(id, round, from, count);
+        if (holders.length == 0) revert NoProgress(id, round);
+        uint256 shift = _shift(round);
+        c.settled = uint160(c.settled & ~(uint256(type(uint16).max) << shift) | (from + holders.length) << shift);
+        _settleRuns(id, c, Run(round, uint16(from), 0, address(0), Standing.NONE), holders, standings);
+        LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
+    }
+
+    /// @dev Seats of one holder and one standing that follow each other are one movement.
+    function _settleRuns(
+        bytes32 id,
+        Case storage c,
+        Run memory run,
+        address[] memory holders,
+        Standing[] memory standings
+    ) private {
+        ILedger.Payment[] memory payments = new ILedger.Payment[](holders.length);
+        uint256 used = 0;
+        for (uint256 i = 0; i < holders.length; ++i) {
+            ++run.seats;
+            bool goesOn = i + 1 < holders.length && holders[i + 1] == holders[i] && standings[i + 1] == standings[i];
+            if (goesOn) continue;
+            (run.holder, run.standing) = (holders[i], standings[i]);
+            uint256 pay = run.holder == address(0) ? 0 : _settleRun(id, c, run);
+            if (pay != 0) payments[used++] = ILedger.Payment(run.holder, pay);
+            (run.seat, run.seats) = (run.seat + run.seats, 0);
+        }
+        assembly ("memory-safe") {
+            mstore(payments, used)
+        }
+        if (used != 0) LEDGER.creditEach(id, payments, ILedger.Reason.SEAT_PAY);
+    }
+
+    /// @dev Takes a penalty; gives what is to be paid.
+    function _settleRun(bytes32 id, Case storage c, Run memory r) private returns (uint256 pay) {
+        uint256 penalty = 0;
+        if (r.standing == _paidStanding(c.verdict)) {
+            pay = uint256(c.perSeat) * r.seats;
+        } else if (!_isForgiving(c.verdict)) {
+            uint256 want = _rateOf(r.standing, c.version) * r.seats;
+            if (want != 0) penalty = VAULT.slash(r.holder, 0, want, penaltyPot(id));
+            c.penalties += penalty.toUint96();
+        }
+        emit SeatsSettled(id, r.round, r.holder, r.seat, r.seats, r.standing, pay, penalty);
+    }
+
+    function _pay(bytes32 id, Case storage c, SplitLib.Split memory s) private {
+        c.stage = Stage.PAID;
+        (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
+        for (uint256 i = 0; i < who.length; ++i) {
+            _credit(id, who[i], i == 0 ? s.openerBack : s.joinerBack, ILedger.Reason.BOND_BACK);
+            if (knew[i]) _credit(id, who[i], s.alphaEach, ILedger.Reason.CHALLENGER_SHARE);
+        }
+        _credit(id, c.appellant, s.toAppellant, ILedger.Reason.BOND_BACK);
+        _credit(id, c.operator, s.toOperator, ILedger.Reason.OPERATOR_SHARE);
+        if (s.repaid != 0) LEDGER.repay(id, s.repaid);
+        LEDGER.burn(id, s.burned, ILedger.BurnReason.REMAINDER);
+        emit Paid(id);
+    }
+
+    function _credit(bytes32 id, address account, uint256 amount, ILedger.Reason reason) private {
+        if (amount != 0) LEDGER.credit(id, account, amount, reason);
+    }
+
+    function _advance(bytes32 id, Case storage c, uint256 want) private {
+        uint256 amount = LEDGER.advance(id, want);
+        c.advanced += amount.toUint96();
+        emit Advanced(id, amount);
+    }
+
+    function _requireArrived(bytes32 id, Case storage c) private view {
+        (uint256 have, uint256 want) = (LEDGER.potOf(id), _due(c));
+        if (have < want) revert NotArrived(id, have, want);
+    }
+
+    function _seatsToPay(bytes32 id, Verdict verdict) private view returns (uint16 seats) {
+        uint16 rounds = disputes.roundsOf(id);
+        for (uint16 round = 1; round <= rounds; ++round) {
+            (uint16 right, uint16 worked) = disputes.paidSeats(id, round);
+            seats += _isForgiving(verdict) ? worked : right;
+        }
+    }
+
+    function _challengersWhoKnew(bytes32 id) private view returns (uint8 count) {
+        (, bool[] memory knew) = disputes.challengersOf(id);
+        for (uint256 i = 0; i < knew.length; ++i) {
+            if (knew[i]) ++count;
+        }
+    }
+
+    /// @dev Who worked is paid where the guardian ended the dispute; in a draw the pay is nothing.
+    function _paidStanding(Verdict verdict) private pure returns (Standing) {
+        return _isForgiving(verdict) ? Standing.WORKED : Standing.RIGHT;
+    }
+
+    function _rateOf(Standing standing, uint32 version) private view returns (uint256) {
+        (uint256 absent, uint256 noReveal, uint256 wrong) = PARAMS.penalties(version);
+        if (standing == Standing.ABSENT) return absent;
+        if (standing == Standing.NOT_REVEALED) return noReveal;
+        return standing == Standing.WRONG ? wrong : 0;
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {Wired} from "../libraries/Wired.sol";
+import {IDisputes} from "../interfaces/IDisputes.sol";
+import {IGuardian} from "../interfaces/IGuardian.sol";
+import {IParams} from "../interfaces/IParams.sol";
+
+/// @title Guardian: one word says how far the protocol clock is behind wall time
+contract Guardian is IGuardian, AccessManaged, Wired {
+    /// @dev The last pause, running or over, and what all before it took. Wall time, seconds.
+    struct Pause {
+        uint64 from;
+        uint64 until; // the clock runs again from here on, whether somebody says so or not
+        uint64 stoppedBefore;
+    }
+
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+    /// @notice The dispute court.
+    IDisputes public disputes;
+
+    Pause private _last;
+
+    constructor(address authority_, IParams params) AccessManaged(authority_) {
+        PARAMS = params;
+    }
+
+    /// @notice Name the court whose disputes can be refunded. Once, by the deployer.
+    function wire(IDisputes disputes_) external wiring {
+        disputes = IDisputes(_nonZero(address(disputes_)));
+    }
+
+    /// @inheritdoc IGuardian
+    function clock() external view returns (uint64) {
+        return clockAt(uint64(block.timestamp));
+    }
+
+    /// @inheritdoc IGuardian
+    function runningClock() external view returns (uint64) {
+        Pause memory p = _last;
+        if (block.timestamp < p.until) revert NotNow(true);
+        return uint64(block.timestamp) - _stopped(p);
+    }
+
+    /// @inheritdoc IGuardian
+    function clockAt(uint64 time) public view returns (uint64) {
+        Pause memory p = _last;
+        if (time >= p.until) return time - _stopped(p);
+        // A moment before the network has the clock of its beginning.
+        return uint64(Math.saturatingSub(Math.min(time, p.from), p.stoppedBefore));
+    }
+
+    /// @inheritdoc IGuardian
+    function pausedUntil() public view returns (uint64) {
+        uint64 until = _last.until;
+        return block.timestamp < until ? until : 0;
+    }
+
+    /// @inheritdoc IGuardian
+    function pause(uint64 duration) external restricted {
+        Pause memory p = _last;
+        uint256 most = PARAMS.pauseLimit();
+        if (duration > most) revert PauseTooLong(duration, most);
+        if (block.timestamp < p.until) revert NotNow(true);
+        uint256 notBefore = p.until == 0 ? 0 : p.until + PARAMS.longestLive();
+        if (block.timestamp < notBefore) revert CoolingDown(block.timestamp, notBefore);
+        uint64 from = uint64(block.timestamp);
+        _last = Pause(from, from + duration, _stopped(p));
+        emit Paused(from + duration, msg.sender);
+    }
+
+    /// @inheritdoc IGuardian
+    function unpause() external restricted {
+        if (pausedUntil() == 0) revert NotNow(false);
+        _last.until = uint64(block.timestamp);
+        emit Unpaused(_stopped(_last), msg.sender);
+    }
+
+    /// @inheritdoc IGuardian
+    function refund(bytes32 dispute) external restricted {
+        disputes.refund(dispute);
+    }
+
+    /// @dev Seconds that the clock has lost once the last pause is over.
+    function _stopped(Pause memory p) private pure returns (uint64) {
+        return p.stoppedBefore + p.until - p.from;
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {Wired} from "../libraries/Wired.sol";
+import {Books} from "./Books.sol";
+import {MaturityQueue} from "../libraries/MaturityQueue.sol";
+import {IGuardian} from "../interfaces/IGuardian.sol";
+import {ILedger} from "../interfaces/ILedger.sol";
+import {IParams} from "../interfaces/IParams.sol";
+
+/// @title Ledger: who may move money, and when credit is paid; the sums are `Books`
+contract Ledger is ILedger, Books, AccessManaged, Wired, ReentrancyGuardTransient {
+    using MaturityQueue for MaturityQueue.Queue;
+
+    /// @notice The protocol clock.
+    IGuardian public immutable GUARDIAN;
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+
+    /// @notice Contracts that move money between pots, credit, treasury and the burned.
+    mapping(address who => bool) public isMover;
+    /// @notice Contracts that only bring slashed stake.
+    mapping(address who => bool) public isSource;
+
+    mapping(address account => MaturityQueue.Queue) private _credits;
+
+    /// @notice `who` may move money from now on, or no longer.
+    event MoverSet(address indexed who, bool allowed);
+    /// @notice `who` may bring slashed stake from now on, or no longer.
+    event SourceSet(address indexed who, bool allowed);
+
+    modifier onlyMovers() {
+        if (!isMover[msg.sender]) revert NotAuthorised(msg.sender);
+        _;
+    }
+
+    constructor(address authority_, IGuardian guardian, IParams params) AccessManaged(authority_) {
+        GUARDIAN = guardian;
+        PARAMS = params;
+    }
+
+    /// @notice Name the first movers and the stake source. Once, by the deployer.
+    function wire(address vault, address settlement, address anchor, address audits) external wiring {
+        _setSource(vault, true);
+        _setMover(settlement, true);
+        _setMover(anchor, true);
+        _setMover(audits, true);
+    }
+
+    /// @notice Let a new court move money, or an old one no longer. Governance, after a delay in which every dispute that is
+    ///         open has ended and every staker can have left.
+    function setMover(address who, bool allowed) external restricted {
+        _setMover(who, allowed);
+    }
+
+    /// @notice Let another stake source bring what it slashes. Governance, after the same delay.
+    function setSource(address who, bool allowed) external restricted {
+        _setSource(who, allowed);
+    }
+
+    /// @inheritdoc ILedger
+    function take(bytes32 ref, address from, Source source) external payable {
+        if (!isMover[msg.sender] && !isSource[msg.sender]) revert NotAuthorised(msg.sender);
+        _take(ref, msg.value);
+        emit Taken(ref, from, msg.value, source);
+    }
+
+    /// @inheritdoc ILedger
+    function credit(bytes32 ref, address account, uint256 amount, Reason reason) external onlyMovers {
+        if (account == address(0)) revert CreditToZero(ref);
+        _credit(ref, amount);
+        _enter(ref, Payment(account, amount), reason, GUARDIAN.clock(), PARAMS.withdrawDelay());
+    }
+
+    /// @inheritdoc ILedger
+    function creditEach(bytes32 ref, Payment[] calldata payments, Reason reason) external onlyMovers {
+        (uint256 clock, uint256 delay) = (GUARDIAN.clock(), PARAMS.withdrawDelay());
+        uint256 sum = 0;
+        for (uint256 i = 0; i < payments.length; ++i) {
+            if (payments[i].account == address(0)) revert CreditToZero(ref);
+            sum += payments[i].amount;
+            _enter(ref, payments[i], reason, clock, delay);
+        }
+        _credit(ref, sum);
+    }
+
+    /// @inheritdoc ILedger
+    function burn(bytes32 ref, uint256 amount, BurnReason reason) external onlyMovers {
+        _burnOf(ref, amount, reason);
+    }
+
+    /// @inheritdoc ILedger
+    function close(bytes32 ref, BurnReason reason) external onlyMovers returns (uint256 burned) {
+        burned = _pots[ref];
+        _burnOf(ref, burned, reason);
+    }
+
+    /// @inheritdoc ILedger
+    function advance(bytes32 ref, uint256 want) external onlyMovers returns (uint256 amount) {
+        amount = _advance(ref, want);
+        if (amount != 0) emit Advanced(ref, amount);
+    }
+
+    /// @inheritdoc ILedger
+    function repay(bytes32 ref, uint256 amount) external onlyMovers {
+        if (amount == 0) return;
+        _repay(ref, amount);
+        emit Repaid(ref, amount);
+    }
+
+    /// @inheritdoc ILedger
+    function fund() external payable {
+        _fund(msg.value);
+        emit Funded(msg.sender, msg.value);
+    }
+
+    /// @inheritdoc ILedger
+    function withdraw() external nonReentrant returns (uint256 amount) {
+        if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
+        MaturityQueue.Queue storage q = _credits[msg.sender];
+        uint64 next;
+        (amount, next) = q.due(GUARDIAN.clock());
+        if (amount == 0) revert NothingDue(msg.sender, next);
+        q.take(amount);
+        _pay(amount);
+        emit Withdrawn(msg.sender, amount);
+        (bool ok,) = msg.sender.call{value: amount}("");
+        if (!ok) revert PaymentRefused(msg.sender);
+    }
+
+    /// @inheritdoc ILedger
+    function potOf(bytes32 ref) external view returns (uint256) {
+        return _pots[ref];
+    }
+
+    /// @inheritdoc ILedger
+    function totalPots() external view returns (uint256) {
+        return _totalPots;
+    }
+
+    /// @inheritdoc ILedger
+    function totalCredits() external view returns (uint256) {
+        return _totalCredits;
+    }
+
+    /// @inheritdoc ILedger
+    function treasury() external view returns (uint256) {
+        return _treasury;
+    }
+
+    /// @inheritdoc ILedger
+    function totalBurned() external view returns (uint256) {
+        return _totalBurned;
+    }
+
+    /// @inheritdoc ILedger
+    function creditOf(address account) external view returns (uint256) {
+        return _credits[account].total();
+    }
+
+    /// @inheritdoc ILedger
+    function dueOf(address account) external view returns (uint256 due, uint64 nextUnlockAt) {
+        (due, nextUnlockAt) = _credits[account].due(GUARDIAN.clock());
+        if (GUARDIAN.pausedUntil() != 0) due = 0;
+    }
+
+    function _enter(bytes32 ref, Payment memory p, Reason reason, uint256 clock, uint256 delay) private {
+        if (p.amount == 0) return;
+        uint64 unlockAt = _credits[p.account].push(p.amount, clock, delay);
+        emit Credited(p.account, p.amount, reason, ref, unlockAt);
+    }
+
+    function _burnOf(bytes32 ref, uint256 amount, BurnReason reason) private {
+        if (amount == 0) return;
+        _burn(ref, amount);
+        emit Burned(amount, reason, ref);
+    }
+
+    function _setMover(address who, bool allowed) private {
+        isMover[_nonZero(who)] = allowed;
+        emit MoverSet(who, allowed);
+    }
+
+    function _setSource(address who, bool allowed) private {
+        isSource[_nonZero(who)] = allowed;
+        emit SourceSet(who, allowed);
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
+import {IStakeTree} from "../interfaces/IStakeTree.sol";
+import {StopsLib} from "../libraries/StopsLib.sol";
+import {Verifiers} from "./Verifiers.sol";
+import {IGuardian} from "../interfaces/IGuardian.sol";
+import {IParams} from "../interfaces/IParams.sol";
+import {IRegistry} from "../interfaces/IRegistry.sol";
+import {IStakeSource} from "../interfaces/IStakeSource.sol";
+import {Status} from "../libraries/Types.sol";
+
+/// @title Registry: operators, environments and models on their way to ACTIVE and out of it, attestation policy
+contract Registry is Verifiers {
+    using StopsLib for Checkpoints.Trace208;
+
+    uint256 private constant BPS = 10_000;
+
+    /// @inheritdoc IRegistry
+    address public court;
+    /// @inheritdoc IRegistry
+    mapping(address who => bool) public isOperator;
+    /// @inheritdoc IRegistry
+    bytes32 public policyDigest;
+    /// @inheritdoc IRegistry
+    uint64 public policySerial;
+
+    mapping(bytes32 digest => Item) private _items;
+    /// @dev When an item that had been opened was closed: by the clock less the stops of its pool, so that a second in which both stand
+    ///      still counts once. Apart from those stops: a pool may have an item's digest as its name.
+    mapping(bytes32 digest => Checkpoints.Trace208) private _closures;
+    /// @dev How often an item was proposed; what certified one proposal says nothing about the next.
+    mapping(bytes32 digest => uint256) private _proposals;
+    mapping(bytes32 proposal => mapping(address who => bool)) private _hasCertified;
+    mapping(bytes32 proposal => mapping(bytes32 pool => uint256 units)) private _certifiedIn;
+
+    /// @notice Another court's breaker closes environments from now on.
+    event CourtSet(address court);
+
+    constructor(address authority_, IGuardian guardian, IParams params, IStakeSource vault)
+        AccessManaged(authority_)
+        Verifiers(guardian, params, vault)
+    {}
+
+    /// @notice Name the court. Once, by the deployer.
+    function wire(address court_) external wiring {
+        _setCourt(court_);
+    }
+
+    /// @notice Name a new version of the court. Governance.
+    function setCourt(address court_) external restricted {
+        _setCourt(court_);
+    }
+
+    /// @inheritdoc IRegistry
+    function setPolicy(bytes32 digest, uint64 serial, bytes calldata document) external restricted {
+        if (serial <= policySerial) revert SerialNotGrowing(policySerial, serial);
+        policySerial = serial;
+        policyDigest = digest;
+        emit PolicySet(digest, serial, document);
+    }
+
+    /// @inheritdoc IRegistry
+    function registerOperator(string calldata endpoint) external {
+        isOperator[msg.sender] = true;
+        emit OperatorRegistered(msg.sender, endpoint);
+    }
+
+    /// @inheritdoc IRegistry
+    function propose(bytes32 digest, bytes32 pool, bytes32 vectors, bytes calldata document) external {
+        Item memory old = _items[digest];
+        if (old.status > Status.PROPOSED) revert BadStatus(digest, old.status, Status.NONE);
+        uint64 now_ = GUARDIAN.clock();
+        // Or whoever proposes first, with other vectors or pool, could keep the right proposal out for a long time.
+        if (old.status == Status.PROPOSED && now_ <= old.certifyUntil) _checkCanCall(msg.sender, msg.data);
+        if (pool != 0) treeOf(pool);
+        uint64 until = now_ + PARAMS.times(PARAMS.version()).unbondDelay;
+        _items[digest] = Item(Status.PROPOSED, pool, vectors, 0, until);
+        ++_proposals[digest];
+        emit ItemMoved(digest, old.status, Status.PROPOSED);
+        emit ItemProposed(digest, pool, vectors, document);
+    }
+
+    /// @inheritdoc IRegistry
+    function certify(bytes32 digest, bytes32 vectors) external {
+        if (GUARDIAN.pausedUntil() != 0) revert IGuardian.NotNow(true);
+        Item storage i = _items[digest];
+        if (i.status != Status.PROPOSED) revert BadStatus(digest, i.status, Status.PROPOSED);
+        if (GUARDIAN.clock() > i.certifyUntil) revert CertifyOver(digest, i.certifyUntil);
+        if (vectors != i.vectors) revert OtherVectors(vectors, i.vectors);
+        bytes32 pool = _verifiers[msg.sender].pool;
+        if (pool == 0 || (i.pool != 0 && i.pool != pool)) revert NotVerifier(msg.sender);
+        bytes32 proposal = _proposal(digest);
+        if (_hasCertified[proposal][msg.sender]) revert AlreadyCertified(digest, msg.sender);
+        uint32 units = _lasting(_pools[pool].tree, msg.sender);
+        if (units == 0) revert NoUnit(msg.sender, VAULT.stakeOf(msg.sender));
+        _hasCertified[proposal][msg.sender] = true;
+        _certifiedIn[proposal][pool] += units;
+        i.certified += units;
+        emit ItemCertified(digest, msg.sender, units, i.certified);
+    }
+
+    /// @inheritdoc IRegistry
+    function activate(bytes32 digest) external restricted {
+        Item storage i = _items[digest];
+        if (i.status != Status.PROPOSED && i.status != Status.CLOSED) {
+            revert BadStatus(digest, i.status, Status.PROPOSED);
+        }
+        if (!_isCertified(digest, i.pool)) revert TooFewCertified(digest, i.certified, _wanted(i.pool));
+        _move(digest, Status.ACTIVE);
+    }
+
+    /// @inheritdoc IRegistry
+    function close(bytes32 digest) external {
+        Status have = _items[digest].status;
+        // A verdict must not fail because somebody closed it before.
+        if (msg.sender == court && have != Status.ACTIVE) return;
+        if (msg.sender != court) _checkCanCall(msg.sender, msg.data);
+        if (have != Status.ACTIVE) revert BadStatus(digest, have, Status.ACTIVE);
+        _move(digest, Status.CLOSED);
+    }
+
+    /// @inheritdoc IRegistry
+    function item(bytes32 digest) external view returns (Item memory) {
+        return _items[digest];
+    }
+
+    /// @inheritdoc IRegistry
+    function service(bytes32 environment, bytes32 modelId)
+        external
+        view
+        returns (bytes32 pool, bool environmentOpen, bool modelOpen)
+    {
+        Item storage i = _items[environment];
+        pool = i.pool;
+        // A model is an item too, without a pool.
+        return (pool, i.status == Status.ACTIVE && pool != 0, _items[modelId].status == Status.ACTIVE);
+    }
+
+    /// @inheritdoc IRegistry
+    function lostUntil(bytes32 environment, bytes32 modelId, uint64 time) external view returns (uint64) {
+        uint64 clock = GUARDIAN.clockAt(time);
+        uint64 stopped = _stops[_items[environment].pool].secondsAt(clock);
+        uint64 closed = _closures[environment].secondsAt(clock - stopped) + _closures[modelId].secondsAt(clock);
+        return time - clock + stopped + closed;
+    }
+
+    /// @notice Units of a pool's verifiers that certified the present proposal of an item.
+    function certifiedIn(bytes32 digest, bytes32 pool) external view returns (uint256) {
+        return _certifiedIn[_proposal(digest)][pool];
+    }
+
+    /// @dev An environment by its pool; a model by any one pool: there are at most `MAX_POOLS`.
+    function _isCertified(bytes32 digest, bytes32 pool) private view returns (bool) {
+        bytes32 proposal = _proposal(digest);
+        if (pool != 0) return _certifiedIn[proposal][pool] >= _wanted(pool);
+        for (uint256 i = 0; i < _poolIds.length; ++i) {
+            if (_certifiedIn[proposal][_poolIds[i]] >= _wanted(_poolIds[i])) return true;
+        }
+        return false;
+    }
+
+    /// @dev Units of a pool that must have certified: at least one, also of an empty pool. Pool 0 has no number of its own.
+    function _wanted(bytes32 pool) private view returns (uint256) {
+        if (pool == 0) return 0;
+        IStakeTree tree = _pools[pool].tree;
+        uint256 share = PARAMS.committee(PARAMS.version()).certifyBps;
+        return Math.max(1, Math.ceilDiv(tree.totalAt(tree.epoch()) * share, BPS));
+    }
+
+    /// @dev Units that count now and still in the next epoch: neither of who just came nor of who just left.
+    function _lasting(IStakeTree tree, address who) private view returns (uint32) {
+        uint32 now_ = tree.epoch();
+        (uint32 has, uint32 will) = (tree.unitsAt(who, now_), tree.unitsAt(who, now_ + 1));
+        return has < will ? has : will;
+    }
+
+    function _proposal(bytes32 digest) private view returns (bytes32) {
+        return keccak256(abi.encode(digest, _proposals[digest]));
+    }
+
+    function _move(bytes32 digest, Status to) private {
+        Status from = _items[digest].status;
+        emit ItemMoved(digest, from, to);
+        _items[digest].status = to;
+        // What opens for the first time did not stand still before: nobody was told that it could be used.
+        if (from == Status.PROPOSED) return;
+        _closures[digest].note(GUARDIAN.clock() - stoppedSeconds(_items[digest].pool), to != Status.ACTIVE);
+    }
+
+    function _setCourt(address court_) private {
+        court = _nonZero(court_);
+        emit CourtSet(court_);
+    }
+}

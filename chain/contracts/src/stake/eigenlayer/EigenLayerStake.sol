@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+pragma solidity 0.8.37;
+
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
+import {
+    IAllocationManager,
+    IDelegationManager,
+    IStrategy,
+    IStrategyManager,
+    IWrappedEther,
+    OperatorSet,
+    SlashingParams
+} from "./IEigenLayer.sol";
+import {StakeBook} from "../StakeBook.sol";
+import {IEigenLayerStake} from "./IEigenLayerStake.sol";
+import {ILedger} from "../../interfaces/ILedger.sol";
+import {IRegistry} from "../../interfaces/IRegistry.sol";
+import {IStakeSource} from "../../interfaces/IStakeSource.sol";
+
+/// @title EigenLayerStake: an operator set's wrapped ether as stake
+/// @dev A refusal of EigenLayer never stops a verdict: what was not taken or not paid is remembered and fetched later.
+contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransient {
+    using Checkpoints for Checkpoints.Trace208;
+
+    /// @notice The contracts of EigenLayer, the strategy, and its token.
+    struct Core {
+        IAllocationManager allocations;
+        IDelegationManager delegation;
+        IStrategyManager strategies;
+        IStrategy strategy;
+        IWrappedEther token;
+    }
+
+    /// @dev Money of a slash on its way to a pot.
+    struct Owed {
+        bytes32 ref;
+        uint256 amount;
+        address account;
+    }
+
+    /// @notice The pot of money that comes after its dispute was settled.
+    bytes32 public constant LATE = keccak256("bytewise.EigenLayerStake.late");
+    uint256 private constant WAD = 1e18;
+    /// @dev EigenLayer counts blocks and disputes count seconds. A block takes at least a slot.
+    uint256 private constant SLOT = 12 seconds;
+
+    IAllocationManager public immutable ALLOCATIONS;
+    IDelegationManager public immutable DELEGATION;
+    IStrategyManager public immutable STRATEGIES;
+    IStrategy public immutable STRATEGY;
+    IWrappedEther public immutable TOKEN;
+    address public immutable AVS;
+    uint32 public immutable SET_ID;
+    /// @notice Blocks for which a record counts.
+    uint32 public immutable MAX_AGE;
+    /// @notice Seconds of the longest dispute for which this stake answers. Under parameters with a longer one nothing counts.
+    uint32 public immutable LONGEST;
+    /// @notice Blocks for which recorded stake is slashable, from the record on: `MAX_AGE` and `LONGEST`.
+    uint32 public immutable HORIZON;
+
+    /// @inheritdoc IStakeSource
+    uint256 public totalStake;
+    /// @notice Wei of all slashes whose money has not arrived in its pot.
+    uint256 public totalOwed;
+    /// @inheritdoc IEigenLayerStake
+    mapping(address account => mapping(bytes32 ref => uint256)) public dueOf;
+
+    mapping(uint256 slashId => Owed) private _owed;
+    /// @dev A value is the stake, shifted by 48 bits, and the block of its record, which is also the key.
+    mapping(address account => Checkpoints.Trace208) private _records;
+
+    /// @param longest seconds; at least the longest dispute that can run now
+    constructor(Parts memory parts, Core memory core, OperatorSet memory set, uint32 maxAge, uint32 longest)
+        StakeBook(parts)
+    {
+        (ALLOCATIONS, DELEGATION, STRATEGIES) = (core.allocations, core.delegation, core.strategies);
+        (STRATEGY, TOKEN) = (core.strategy, core.token);
+        (AVS, SET_ID, MAX_AGE, LONGEST) = (set.avs, set.id, maxAge, longest);
+        HORIZON = SafeCast.toUint32(maxAge + Math.ceilDiv(longest, SLOT));
+        if (STRATEGY.underlyingToken() != address(TOKEN)) revert WrongToken(STRATEGY.underlyingToken());
+        _longEnough("dispute", longest, parts.params.longestLive());
+        _longEnough("deallocation", ALLOCATIONS.DEALLOCATION_DELAY(), HORIZON);
+        _longEnough("withdrawal", DELEGATION.minWithdrawalDelayBlocks(), HORIZON);
+    }
+
+    /// @dev Only wrapped ether pays wei in, when it is unwrapped.
+    receive() external payable {
+        if (msg.sender != address(TOKEN)) revert UnexpectedPayment(msg.sender);
+    }
+
+    /// @dev Once the operator set names this contract.
+    function wire(IRegistry registry_, address settlement, address anchor_) public override {
+        super.wire(registry_, settlement, anchor_);
+        _isThis("slasher", ALLOCATIONS.getSlasher(_set()));
+        _isThis("recipient", ALLOCATIONS.getRedistributionRecipient(_set()));
+    }
+
+    /// @inheritdoc IStakeSource
+    function deposit() external payable {
+        revert StakedElsewhere();
+    }
+
+    /// @inheritdoc IStakeSource
+    function requestUnbond(uint256) external pure {
+        revert StakedElsewhere();
+    }
+
+    /// @inheritdoc IStakeSource
+    function finishUnbond() external pure returns (uint256) {
+        revert StakedElsewhere();
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function sync(address account) public returns (uint256 stake) {
+        stake = ALLOCATIONS.isMemberOfOperatorSet(account, _set())
+            ? STRATEGY.sharesToUnderlyingView(_allocated(account, SafeCast.toUint32(block.number + HORIZON)))
+            : 0;
+        (,, uint208 last) = _records[account].latestCheckpoint();
+        totalStake = totalStake - (last >> 48) + stake;
+        uint48 now_ = SafeCast.toUint48(block.number);
+        _records[account].push(now_, uint208(SafeCast.toUint128(stake)) << 48 | now_);
+        emit Synced(account, stake);
+        _weigh(account, stakeOf(account));
+    }
+
+    /// @inheritdoc IStakeSource
+    function slash(address account, uint256 boundBefore, uint256 want, bytes32 ref)
+        external
+        onlyMovers
+        nonReentrant
+        returns (uint256 taken)
+    {
+        _unlock(account, boundBefore);
+        uint256 all = _all(account);
+        if (want != 0 && all != 0) taken = _take(account, Math.min(want, all), all, ref, ref);
+        emit Slashed(account, ref, want, taken);
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function retry(address account, bytes32 ref) external nonReentrant returns (uint256 taken) {
+        uint256 due = dueOf[account][ref];
+        if (due == 0) revert NothingDue(account, ref);
+        dueOf[account][ref] = 0;
+        uint256 all = _all(account);
+        if (all != 0) taken = _take(account, Math.min(due, all), all, ref, LATE);
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function collect(uint256 slashId) external nonReentrant returns (uint256 amount) {
+        amount = _owed[slashId].amount;
+        if (amount == 0) revert NothingOwed(slashId);
+        // Whether it pays now, paid when somebody else called it, or refuses: what counts is whether so much lies here.
+        try STRATEGIES.clearBurnOrRedistributableSharesByStrategy(_set(), slashId, address(STRATEGY)) {} catch {}
+        uint256 lying = TOKEN.balanceOf(address(this));
+        if (lying < amount) revert PaymentShort(slashId, lying, amount);
+        _pay(slashId);
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function sweep() external nonReentrant returns (uint256 amount) {
+        amount = Math.saturatingSub(TOKEN.balanceOf(address(this)), totalOwed);
+        if (amount != 0) _bring(LATE, address(this), amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function stakeAt(address account, uint256 blockNumber) external view returns (uint256) {
+        return _young(_records[account].upperLookupRecent(SafeCast.toUint48(blockNumber)), blockNumber);
+    }
+
+    /// @inheritdoc IStakeSource
+    function unbondingOf(address) external pure returns (uint256, uint256, uint64) {
+        return (0, 0, 0);
+    }
+
+    /// @inheritdoc IStakeSource
+    function totalUnbonding() external pure returns (uint256) {
+        return 0;
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function owedOf(uint256 slashId) external view returns (bytes32 ref, uint256 amount) {
+        return (_owed[slashId].ref, _owed[slashId].amount);
+    }
+
+    /// @inheritdoc IStakeSource
+    function stakeOf(address account) public view override(IStakeSource, StakeBook) returns (uint256) {
+        if (PARAMS.longestLive() > LONGEST) return 0;
+        (,, uint208 last) = _records[account].latestCheckpoint();
+        return _young(last, block.number);
+    }
+
+    /// @inheritdoc IEigenLayerStake
+    function slashableOf(address account) public view returns (uint256) {
+        if (!ALLOCATIONS.isOperatorSlashable(account, _set())) return 0;
+        uint256 most = ALLOCATIONS.getMaxMagnitude(account, address(STRATEGY));
+        if (most == 0) return 0;
+        uint256 part = ALLOCATIONS.getAllocation(account, _set(), address(STRATEGY)).currentMagnitude;
+        // A slash takes the same part of what is in the queue.
+        uint256 queued = Math.mulDiv(DELEGATION.getSlashableSharesInQueue(account, address(STRATEGY)), part, most);
+        return STRATEGY.sharesToUnderlyingView(_allocated(account, SafeCast.toUint32(block.number)) + queued);
+    }
+
+    /// @dev Slashes `goal` of the `all` wei that could be, towards pot `pot`. Later draws see the loss at once.
+    function _take(address account, uint256 goal, uint256 all, bytes32 ref, bytes32 pot)
+        private
+        returns (uint256 taken)
+    {
+        uint256 gasBefore = gasleft();
+        try ALLOCATIONS.slashOperator(
+            AVS, _slashing(account, Math.mulDiv(goal, WAD, all, Math.Rounding.Ceil))
+        ) returns (
+            uint256 slashId, uint256[] memory shares
+        ) {
+            // Rounded down now and again when they are paid, and a share of ether never loses worth: so much arrives.
+            taken = shares.length == 0 ? 0 : Math.min(goal, STRATEGY.sharesToUnderlyingView(shares[0]));
+            if (taken != 0) _owe(slashId, Owed(pot, taken, account));
+        } catch {
+            _notStarved(gasBefore);
+            dueOf[account][ref] += goal;
+            emit SlashDeferred(account, ref, dueOf[account][ref]);
+        }
+        sync(account);
+    }
+
+    /// @dev Remembers what a slash took, and brings it to its pot if EigenLayer pays at once.
+    function _owe(uint256 slashId, Owed memory o) private {
+        _owed[slashId] = o;
+        totalOwed += o.amount;
+        uint256 before = TOKEN.balanceOf(address(this));
+        uint256 gasBefore = gasleft();
+        try STRATEGIES.clearBurnOrRedistributableSharesByStrategy(_set(), slashId, address(STRATEGY)) {}
+        catch {
+            _notStarved(gasBefore);
+        }
+        if (TOKEN.balanceOf(address(this)) >= before + o.amount) _pay(slashId);
+        else emit PaymentDeferred(o.account, o.ref, slashId, o.amount);
+    }
+
+    function _pay(uint256 slashId) private {
+        Owed memory o = _owed[slashId];
+        delete _owed[slashId];
+        totalOwed -= o.amount;
+        emit Collected(slashId, o.ref, o.amount);
+        _bring(o.ref, o.account, o.amount);
+    }
+
+    function _bring(bytes32 ref, address from, uint256 amount) private {
+        TOKEN.withdraw(amount);
+        LEDGER.take{value: amount}(ref, from, ILedger.Source.SLASH);
+    }
+
+    function _all(address account) internal view override returns (uint256) {
+        return slashableOf(account);
+    }
+
+    function _slashing(address account, uint256 wad) private view returns (SlashingParams memory p) {
+        (p.operator, p.operatorSetId, p.description) = (account, SET_ID, "bytewise verdict");
+        (p.strategies, p.wadsToSlash) = (new address[](1), new uint256[](1));
+        (p.strategies[0], p.wadsToSlash[0]) = (address(STRATEGY), wad);
+    }
+
+    function _allocated(address account, uint32 until) private view returns (uint256) {
+        address[] memory operators = new address[](1);
+        address[] memory strategies = new address[](1);
+        (operators[0], strategies[0]) = (account, address(STRATEGY));
+        return ALLOCATIONS.getMinimumSlashableStake(_set(), operators, strategies, until)[0][0];
+    }
+
+    function _young(uint256 record, uint256 blockNumber) private view returns (uint256) {
+        return blockNumber - uint48(record) <= MAX_AGE ? record >> 48 : 0;
+    }
+
+    function _set() private view returns (OperatorSet memory) {
+        return OperatorSet(AVS, SET_ID);
+    }
+
+    /// @dev A call that fails because its caller gave too little gas leaves 1/64 of it. Nobody may choose that a slash fails.
+    function _notStarved(uint256 gasBefore) private view {
+        if (gasleft() < gasBefore / 32) revert GasTooLow(gasleft(), gasBefore / 32);
+    }
+
+    function _longEnough(bytes32 what, uint256 have, uint256 needs) private pure {
+        if (have < needs) revert DelayTooShort(what, have, needs);
+    }
+
+    function _isThis(bytes32 role, address have) private view {
+        if (have != address(this)) revert WrongRole(role, have);
+    }
+}
