@@ -16,22 +16,46 @@ interface IBlsKeys {
     /// @notice The proof is not the key's signature over the digest, or a point is outside its subgroup.
     error BadPossession(address account, bytes32 keyHash, bytes32 digest);
 
+    /// @notice The account of this key is in no pool, or has no place there.
+    error NoPlaceToNote(address account);
+    /// @notice Every place needs its key.
+    error KeyCount(uint256 have, uint256 want);
+    /// @notice That key was not the place's in this tree at the end of the block, or nobody has noted so.
+    error WrongKey(uint16 place, bytes32 keyHash);
+    /// @notice The signature is not that of exactly these keys over the digest.
+    error BadCertificate(bytes32 digest, uint256 keys);
+
+    /// @notice The key's holder has this place in the tree.
+    event PlaceNoted(address indexed account, bytes32 indexed keyHash, address tree, uint16 place);
+
     /// @notice Register the caller's key, or replace it.
     /// @param proof signature of `hashPossession(msg.sender, keccak256(key))` under the tag of possession proofs
     function register(Bls.G1 calldata key, Bls.G2 calldata proof) external;
 
+    /// @notice Note where the key's account stands in the tree of its pool, for certificates. Anybody, after `Registry.join`; a
+    ///         later key of the account has the same note.
+    function notePlace(bytes32 keyHash) external;
+
+    /// @notice Revert unless each of `keys` was at the end of the block that of the account at the place of the same index, and
+    ///         `signature` is the sum of their signatures over `digest`. A place that is named twice signs twice.
+    function checkSigners(
+        address tree,
+        uint16[] calldata places,
+        uint256 blockNumber,
+        Bls.G1[] calldata keys,
+        bytes32 digest,
+        Bls.G2 calldata signature
+    ) external view;
+    /// @notice Tree and place noted for a key; tree 0 for none.
+    function placeOf(bytes32 keyHash) external view returns (address tree, uint16 place);
     /// @notice Accounts that have a key.
     function count() external view returns (uint256);
     /// @notice The newest key of an account, or 0.
     function keyHashOf(address account) external view returns (bytes32);
-    /// @notice Whether an account had a key at the end of a block. Keys are replaced, never given up.
-    function hasKeyAt(address account, uint256 blockNumber) external view returns (bool);
     /// @notice The account that registered a key, now or before; 0 for none.
     function ownerOf(bytes32 keyHash) external view returns (address);
     /// @notice The account whose key it was at the end of a block; 0 for none.
     function ownerAt(bytes32 keyHash, uint256 blockNumber) external view returns (address);
-    /// @notice `ownerAt` of each.
-    function ownersAt(bytes32[] calldata keyHashes, uint256 blockNumber) external view returns (address[] memory);
     /// @notice EIP-712 digest that a proof of possession signs; it binds chain, contract, account and key.
     function hashPossession(address account, bytes32 keyHash) external view returns (bytes32);
 }
