@@ -161,7 +161,7 @@ contract Audits is IAudits {
 
     /// @inheritdoc IAudits
     function hashAudit(AuditResult calldata a) public view returns (bytes32) {
-        return MessageHashUtils.toTypedDataHash(DISPUTES.domainSeparator(), StructHashes.audit(a));
+        return MessageHashUtils.toTypedDataHash(DISPUTES.ROUNDS().domainSeparator(), StructHashes.audit(a));
     }
 
     /// @inheritdoc IAudits

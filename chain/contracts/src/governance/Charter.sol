@@ -8,7 +8,7 @@ import {Ledger} from "../stake/Ledger.sol";
 import {ParamLaw} from "./ParamLaw.sol";
 import {Registry} from "../stake/Registry.sol";
 import {StakeBook} from "../stake/StakeBook.sol";
-import {IProceedings} from "../interfaces/IProceedings.sol";
+import {IBreaker} from "../interfaces/IBreaker.sol";
 import {IFeeMarket} from "../interfaces/IFeeMarket.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
@@ -46,7 +46,7 @@ contract Charter {
         address registry;
         address keyEpochs;
         address feeMarket;
-        address disputes;
+        address breaker;
     }
 
     /// @notice Who holds what.
@@ -116,7 +116,7 @@ contract Charter {
         (items[2], items[3]) = (IRegistry.close.selector, IRegistry.addPool.selector);
         (items[4], items[5]) = (IRegistry.setMeasurement.selector, IRegistry.setPolicy.selector);
         _assign(manager, g.registry, CURATOR, items);
-        _assign(manager, g.disputes, CURATOR, _one(IProceedings.resetBreaker.selector));
+        _assign(manager, g.breaker, CURATOR, _one(IBreaker.resetBreaker.selector));
     }
 
     function _giveAway(AccessManager manager, Holders calldata h) private {

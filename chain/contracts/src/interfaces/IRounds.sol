@@ -151,6 +151,11 @@ interface IRounds {
     function tallyOf(bytes32 id, uint16 round) external view returns (Tally memory);
     /// @notice What the leading fault of a round says, and the outHash that it found; 0 without one.
     function leadOf(bytes32 id, uint16 round) external view returns (bytes32 key, bytes32 outHash);
+    /// @notice What a verdict says, and the fault that is right beside a mixed UNAVAILABLE; 0 for nothing, and where the claim stands.
+    function keysOf(bytes32 id, Verdict verdict, uint16 decidedIn, bool isMixed)
+        external
+        view
+        returns (bytes32 key, bytes32 second);
     /// @notice Seats of a round that said what the verdict says, and seats that worked, whatever they said.
     function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked);
     /// @notice Holder and standing of a seat under the final verdict; NONE before FINAL.

@@ -3,30 +3,39 @@ pragma solidity 0.8.37;
 
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Bls} from "../libraries/Bls.sol";
-import {IBlsKeys} from "../interfaces/IBlsKeys.sol";
 import {Possession, StructHashes} from "../libraries/Signed.sol";
+import {IBlsKeys} from "../interfaces/IBlsKeys.sol";
+import {IRegistry} from "../interfaces/IRegistry.sol";
+import {IStakeTree} from "../interfaces/IStakeTree.sol";
 
-/// @title BlsKeys: keys of verdict certificates, each proven to be held by its account
+/// @title BlsKeys: keys of verdict certificates, each proven to be held by its account, and checks of their signatures
+/// @dev A key: unknown -register-> an account's -register (another)-> replaced, for good. Its place: unknown -notePlace-> noted.
+///      No money moves. Keys are in G1, not G2: hashing to G2 costs 37,000 gas more, once; a key in G2 costs about 1,800 more for
+///      every seat.
 contract BlsKeys is IBlsKeys, EIP712 {
-    /// @dev One word: whether a key was an account's at a block is asked for every member of every committee.
+    /// @dev One word: a certificate reads one of each seat.
     struct Key {
         address account;
-        uint48 since; // first block whose end it was the account's key
-        uint48 until; // first block whose end it was not any more; 0 while it is
+        uint32 since; // first block whose end it was the account's key
+        uint32 until; // first block whose end it was not any more; 0 while it is
+        uint16 tree; // number of the tree whose place it is; 0 for none
+        uint16 place; // the account's there, which it keeps for good
     }
 
-    struct Account {
-        bytes32 keyHash;
-        uint48 since; // block of its first key, 0 for none
-    }
-
+    /// @notice Who is in which pool.
+    IRegistry public immutable REGISTRY;
     /// @inheritdoc IBlsKeys
     uint256 public count;
 
     mapping(bytes32 keyHash => Key) private _keys;
-    mapping(address account => Account) private _accounts;
+    /// @inheritdoc IBlsKeys
+    mapping(address account => bytes32) public keyHashOf;
+    address[] private _trees;
+    mapping(address tree => uint16) private _numberOf;
 
-    constructor() EIP712("Bytewise", "1") {}
+    constructor(IRegistry registry) EIP712("Bytewise", "1") {
+        REGISTRY = registry;
+    }
 
     /// @inheritdoc IBlsKeys
     function register(Bls.G1 calldata key, Bls.G2 calldata proof) external {
@@ -37,27 +46,55 @@ contract BlsKeys is IBlsKeys, EIP712 {
         bytes32 digest = hashPossession(msg.sender, keyHash);
         // Without it a key made from others' keys could sign for them; its pairing is the subgroup check of the key too.
         if (!Bls.verify(key, proof, digest, Bls.POSSESSION)) revert BadPossession(msg.sender, keyHash, digest);
-        Account storage account = _accounts[msg.sender];
-        if (account.keyHash == 0) {
-            account.since = uint48(block.number);
-            ++count;
-        } else {
-            _keys[account.keyHash].until = uint48(block.number);
-        }
-        account.keyHash = keyHash;
-        _keys[keyHash] = Key(msg.sender, uint48(block.number), 0);
+        bytes32 last = keyHashOf[msg.sender];
+        if (last == bytes32(0)) ++count;
+        else _keys[last].until = uint32(block.number);
+        _keys[keyHash] = Key(msg.sender, uint32(block.number), 0, _keys[last].tree, _keys[last].place);
+        keyHashOf[msg.sender] = keyHash;
         emit KeyRegistered(msg.sender, keyHash, key);
     }
 
     /// @inheritdoc IBlsKeys
-    function keyHashOf(address account) external view returns (bytes32) {
-        return _accounts[account].keyHash;
+    function notePlace(bytes32 keyHash) external {
+        Key storage key = _keys[keyHash];
+        address account = key.account;
+        bytes32 pool = REGISTRY.verifier(account).pool;
+        // Who left its pool keeps the note: it may still hold seats there.
+        if (pool == bytes32(0)) revert NoPlaceToNote(account);
+        IStakeTree tree = REGISTRY.treeOf(pool);
+        (bool has, uint16 place) = tree.placeOf(account);
+        if (!has) revert NoPlaceToNote(account);
+        (key.tree, key.place) = (_number(address(tree)), place);
+        emit PlaceNoted(account, keyHash, address(tree), place);
     }
 
     /// @inheritdoc IBlsKeys
-    function hasKeyAt(address account, uint256 blockNumber) external view returns (bool) {
-        uint256 since = _accounts[account].since;
-        return since != 0 && since <= blockNumber;
+    function checkSigners(
+        address tree,
+        uint16[] calldata places,
+        uint256 blockNumber,
+        Bls.G1[] calldata keys,
+        bytes32 digest,
+        Bls.G2 calldata signature
+    ) external view {
+        if (keys.length != places.length) revert KeyCount(keys.length, places.length);
+        uint256 number = _numberOf[tree];
+        Bls.G1 memory sum;
+        for (uint256 i = 0; i < keys.length; ++i) {
+            bytes32 keyHash = Bls.hashOfGiven(keys[i]);
+            Key memory key = _keys[keyHash];
+            // A key that nobody registered has tree 0, and so has a tree in which nobody noted a place.
+            bool own = key.tree != 0 && key.tree == number && key.place == places[i];
+            if (!own || !_isAt(key, blockNumber)) revert WrongKey(places[i], keyHash);
+            Bls.addTo(sum, keys[i]);
+        }
+        if (!Bls.verify(sum, signature, digest, Bls.SIGNATURE)) revert BadCertificate(digest, keys.length);
+    }
+
+    /// @inheritdoc IBlsKeys
+    function placeOf(bytes32 keyHash) external view returns (address, uint16) {
+        Key memory key = _keys[keyHash];
+        return (key.tree == 0 ? address(0) : _trees[key.tree - 1], key.place);
     }
 
     /// @inheritdoc IBlsKeys
@@ -66,26 +103,26 @@ contract BlsKeys is IBlsKeys, EIP712 {
     }
 
     /// @inheritdoc IBlsKeys
-    function ownerAt(bytes32 keyHash, uint256 blockNumber) public view returns (address) {
+    function ownerAt(bytes32 keyHash, uint256 blockNumber) external view returns (address) {
         Key memory key = _keys[keyHash];
-        bool then = key.since <= blockNumber && (key.until == 0 || blockNumber < key.until);
-        return then ? key.account : address(0);
-    }
-
-    /// @inheritdoc IBlsKeys
-    function ownersAt(bytes32[] calldata keyHashes, uint256 blockNumber)
-        external
-        view
-        returns (address[] memory owners)
-    {
-        owners = new address[](keyHashes.length);
-        for (uint256 i = 0; i < keyHashes.length; ++i) {
-            owners[i] = ownerAt(keyHashes[i], blockNumber);
-        }
+        return _isAt(key, blockNumber) ? key.account : address(0);
     }
 
     /// @inheritdoc IBlsKeys
     function hashPossession(address account, bytes32 keyHash) public view returns (bytes32) {
         return _hashTypedDataV4(StructHashes.possession(Possession(account, keyHash)));
+    }
+
+    /// @dev The registry has 128 pools at most, each with its tree.
+    function _number(address tree) private returns (uint16 number) {
+        number = _numberOf[tree];
+        if (number != 0) return number;
+        _trees.push(tree);
+        number = uint16(_trees.length);
+        _numberOf[tree] = number;
+    }
+
+    function _isAt(Key memory key, uint256 blockNumber) private pure returns (bool) {
+        return key.since <= blockNumber && (key.until == 0 || blockNumber < key.until);
     }
 }

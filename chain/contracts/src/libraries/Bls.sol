@@ -95,17 +95,6 @@ library Bls {
         }
     }
 
-    /// @notice a - b. `b` must have coordinates below the field's modulus, as every point has that a precompile accepted.
-    function subtract(G1 memory a, G1 memory b) internal view returns (G1 memory) {
-        if (isInfinity(b)) return a;
-        uint256 low = uint256(b.yLow);
-        unchecked {
-            // -y = p - y in two words; y is below p, so the high word takes one borrow at most.
-            bytes32 high = bytes32(P_HIGH - uint256(b.yHigh) - (low > P_LOW ? 1 : 0));
-            return add(a, G1(b.xHigh, b.xLow, high, bytes32(P_LOW - low)));
-        }
-    }
-
     /// @notice Whether `signature` over `message` is that of `key`, under a domain separation tag of at most 255 bytes.
     ///         False for infinity as key, and for points that are not in their subgroup.
     function verify(G1 memory key, G2 memory signature, bytes32 message, bytes memory tag)
