@@ -12,7 +12,6 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
     using SeatsLib for uint256[16];
 
     uint8 private constant MAX_REARMS = 3;
-    uint256 private constant MAX_CHALLENGERS = 5;
 
     /// @inheritdoc IProceedings
     function open(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof, bytes32 altCommit)
@@ -31,27 +30,6 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         _startRound(id, _cases[id], 1);
         SETTLEMENT.opened{value: msg.value}(id, r.operator, msg.sender, _cases[id].paramsVersion);
         ANCHOR.onDispute(batchId, true);
-    }
-
-    /// @inheritdoc IProceedings
-    function join(bytes32 id, bytes32 altCommit) external payable running {
-        Case storage d = _inPhase(id, Phase.SEED);
-        // Later rounds follow votes that were shown: who joins then has not known but read.
-        if (d.round != 1) revert WrongPhase(id, Phase.SEED, Phase.COMMIT);
-        uint256 seedBlock = _rounds[id][1].seedBlock;
-        if (block.number >= seedBlock) revert TooLate(block.number, seedBlock - 1);
-        _checkChallenger(ANCHOR.batch(d.batchId).operator, altCommit);
-        Joiner[] storage joiners = _joiners[id];
-        if (joiners.length + 1 == MAX_CHALLENGERS) revert TooManyChallengers(id, MAX_CHALLENGERS);
-        bool known = d.challenger == msg.sender;
-        for (uint256 i = 0; i < joiners.length; ++i) {
-            known = known || joiners[i].who == msg.sender;
-        }
-        if (known) revert AlreadyChallenger(id, msg.sender);
-        _checkBond(PARAMS.joinBond(d.paramsVersion));
-        joiners.push(Joiner(msg.sender, altCommit));
-        emit Joined(id, msg.sender, altCommit);
-        SETTLEMENT.joined{value: msg.value}(id, msg.sender);
     }
 
     /// @inheritdoc IProceedings
@@ -110,7 +88,8 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         (end, version, pool) = ANCHOR.disputable(receiptId, batchId);
         uint40 now_ = _clock();
         if (now_ > end) revert WindowClosed(now_, end);
-        _checkBond(PARAMS.requiredBond(version));
+        uint256 bond = PARAMS.requiredBond(version);
+        if (msg.value != bond) revert BondMismatch(msg.value, bond);
         Case storage d = _cases[id];
         d.paramsVersion = version;
         d.challenger = msg.sender;
@@ -127,10 +106,6 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
         if (altCommit == bytes32(0)) revert EmptyAltCommit();
     }
 
-    function _checkBond(uint256 want) private view {
-        if (msg.value != want) revert BondMismatch(msg.value, want);
-    }
-
     function _callJudges(Case storage d, bytes32 pool) private {
         if (!REGISTRY.isSeatable(pool)) revert PoolTooSmall(pool);
         d.tree = REGISTRY.treeOf(pool);
@@ -138,8 +113,7 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
 
     /// @dev A block whose mix nobody can foresee, in an epoch whose weights are fixed before anybody could.
     function _nameSeed(bytes32 id, Case storage d, RoundData storage r) private {
-        uint256 earliest = block.number + SHORTEST + (d.round == 1 ? JOIN_BLOCKS : 0);
-        uint40 seedBlock = SafeCast.toUint40(d.tree.seedBlockFrom(earliest));
+        uint40 seedBlock = SafeCast.toUint40(d.tree.seedBlockFrom(block.number + SHORTEST));
         r.seedBlock = seedBlock;
         RANDOMNESS.announce(seedBlock);
         emit SeedNamed(id, d.round, r.level, r.seats, seedBlock, r.rearms);
@@ -147,7 +121,7 @@ abstract contract DisputeDraw is IProceedings, DisputeStore {
 
     function _seat(bytes32 id, Case storage d, RoundData storage r, bytes32 seed, uint256 count) private {
         address[] memory excluded = new address[](1);
-        // Only the opener's own account is left out: a rule that looked at more could be steered.
+        // Only the challenger's own account is left out: a rule that looked at more could be steered.
         excluded[0] = d.challenger;
         uint8 from = r.drawn;
         uint16[] memory places = d.tree.drawPlaces(seed, r.seedBlock, id, d.round, excluded, from, count);

@@ -33,7 +33,6 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         IGuardian guardian;
         IRandaoSource randomness;
         Certifier certifier;
-        uint256 joinBlocks; // blocks that the first seed is later, so that others can join
     }
 
     struct Case {
@@ -46,21 +45,20 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         uint32 paramsVersion;
         Verdict verdict;
         Verdict appealed; // the verdict that was appealed; NONE: none was
-        uint8 knew; // bit i: challenger i showed that it knew what the verdict says
+        bool knew; // the challenger showed that it knew what the verdict says
         // Who.
         address challenger;
         uint48 batchId;
         uint48 index; // in `_receipts`
         bytes32 claimedTokens; // tokensHash of the receipt
         bytes32 claimed; // its outHash
-        bytes32 altCommit; // the opener's
+        bytes32 altCommit; // the challenger's
         // When, and why.
         uint40 openedAt;
         uint40 appealEnd;
         uint40 airgapEnd;
         uint16 decidedIn; // the round whose verdict stands
         bool mixed;
-        bool replaced;
     }
 
     /// @dev Seats of votes that agree in everything.
@@ -107,11 +105,6 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         mapping(bytes32 root => Root) roots;
     }
 
-    struct Joiner {
-        address who;
-        bytes32 altCommit;
-    }
-
     /// @notice keccak256 of the encoded parts: the two halves of the court work with the same.
     bytes32 public immutable PARTS;
     IParams public immutable PARAMS;
@@ -121,13 +114,11 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
     IGuardian public immutable GUARDIAN;
     IRandaoSource public immutable RANDOMNESS;
     Certifier public immutable CERTIFIER;
-    uint256 public immutable JOIN_BLOCKS;
     uint256 internal immutable SHORTEST;
 
     bytes32[] internal _receipts;
     mapping(bytes32 id => Case) internal _cases;
     mapping(bytes32 id => mapping(uint16 round => RoundData)) internal _rounds;
-    mapping(bytes32 id => Joiner[]) internal _joiners;
     mapping(bytes32 environment => BreakerLib.Entry[]) internal _convicted;
     mapping(bytes32 environment => BreakerLib.Entry[]) internal _drawn;
     mapping(bytes32 environment => bool) internal _held;
@@ -147,7 +138,6 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
         GUARDIAN = parts.guardian;
         RANDOMNESS = parts.randomness;
         CERTIFIER = parts.certifier;
-        JOIN_BLOCKS = parts.joinBlocks;
         SHORTEST = parts.randomness.SHORTEST();
     }
 
@@ -226,7 +216,6 @@ abstract contract DisputeStore is ICourt, EIP712, AccessManaged {
 
     /// @dev The output that replaces the claim, or 0.
     function _replacementOf(bytes32 id, Case storage d) internal view returns (bytes32) {
-        bool stands = d.verdict == Verdict.OVERTURNED && d.replaced;
-        return stands ? _rounds[id][d.decidedIn].leadOutHash : bytes32(0);
+        return d.verdict == Verdict.OVERTURNED ? _rounds[id][d.decidedIn].leadOutHash : bytes32(0);
     }
 }

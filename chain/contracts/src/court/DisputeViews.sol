@@ -16,7 +16,6 @@ abstract contract DisputeViews is DisputeVotes {
     /// @dev What the standings of all seats of a round follow from.
     struct Finals {
         bool calm; // an end without penalties
-        bool keyed; // there is a vote that was right
         bool opened; // a later committee had the key, and decided by what it opened
         Outcome certified;
         uint256 committed; // masks of seats; whom a root may bind counts
@@ -108,15 +107,8 @@ abstract contract DisputeViews is DisputeVotes {
     }
 
     /// @inheritdoc IBallots
-    function challengersOf(bytes32 id) external view returns (address[] memory who, bool[] memory knew) {
-        Case storage d = _cases[id];
-        if (d.phase == Phase.NONE) return (who, knew);
-        Joiner[] storage joiners = _joiners[id];
-        (who, knew) = (new address[](joiners.length + 1), new bool[](joiners.length + 1));
-        for (uint256 i = 0; i < who.length; ++i) {
-            who[i] = i == 0 ? d.challenger : joiners[i - 1].who;
-            knew[i] = d.knew & (1 << i) != 0;
-        }
+    function challengerOf(bytes32 id) external view returns (address who, bool knew) {
+        return (_cases[id].challenger, _cases[id].knew);
     }
 
     /// @inheritdoc IBallots
@@ -200,7 +192,6 @@ abstract contract DisputeViews is DisputeVotes {
             (f.certified, f.certifiedMask, f.certifiedGroup) = (r.certified, r.certifiedMask, r.certifiedGroup);
         }
         (bytes32 key, bytes32 second) = _keysOf(id, d);
-        f.keyed = key != bytes32(0);
         (f.right, f.alsoRight) = (_largestOf(r, key), _largestOf(r, second));
     }
 
@@ -217,8 +208,6 @@ abstract contract DisputeViews is DisputeVotes {
         if (outcome == Outcome.NO_KEY) return f.opened ? Standing.ABSENT : Standing.NEUTRAL;
         if (outcome == Outcome.CANNOT_EXECUTE) return f.calm ? Standing.NEUTRAL : Standing.ABSENT;
         if (f.calm) return Standing.WORKED;
-        // Under the paper's rule a verdict can rest on silence alone: then no vote was against it.
-        if (!f.keyed) return Standing.NEUTRAL;
         return group == f.right || group == f.alsoRight ? Standing.RIGHT : Standing.WRONG;
     }
 

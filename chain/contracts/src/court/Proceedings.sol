@@ -30,11 +30,11 @@ contract Proceedings is DisputeDraw {
         Committee memory c = PARAMS.committee(d.paramsVersion);
         uint256 quorum = PARAMS.quorum(d.paramsVersion, r.seats);
         Tally memory t = _tallyOf(r);
-        TallyLib.Judgement memory j = TallyLib.judge(t, quorum, c.paperRule);
+        TallyLib.Judgement memory j = TallyLib.judge(t, quorum);
         emit Settled(id, round, j.verdict, t);
         if (j.verdict != Verdict.NONE) {
             d.decidedIn = round;
-            (d.mixed, d.replaced, d.knew) = (j.mixed, j.replaced, 0);
+            (d.mixed, d.knew) = (j.mixed, false);
             _decide(id, d, j.verdict, d.level < c.rounds && d.appealed == Verdict.NONE);
         } else if (t.noKey > r.seats - quorum && d.reruns < c.maxReruns) {
             d.reruns += 1;
@@ -64,21 +64,18 @@ contract Proceedings is DisputeDraw {
     }
 
     /// @inheritdoc IProceedings
-    function openAlt(bytes32 id, address challenger, bytes32 salt) external {
+    function openAlt(bytes32 id, bytes32 salt) external {
         Case storage d = _cases[id];
         if (d.phase != Phase.AIRGAP) d = _inPhase(id, Phase.APPEAL);
         uint40 now_ = _clock();
         if (now_ > d.airgapEnd) revert TooLate(now_, d.airgapEnd);
-        (uint256 i, bytes32 want) = _challenger(id, d, challenger);
+        if (d.knew) revert NoProgress(id);
         (bytes32 key,) = _keysOf(id, d);
-        bytes32 have = altCommitOf(id, challenger, key, salt);
-        // Under the paper's rule silence can convict: nobody knew an answer then.
-        if (key == bytes32(0) || have != want) revert BadAlt(have, want);
-        // Safe: there are five challengers at most.
-        uint8 bit = uint8(1 << i);
-        if (d.knew & bit != 0) revert NoProgress(id);
-        d.knew |= bit;
-        emit AltOpened(id, challenger);
+        bytes32 have = altCommitOf(id, d.challenger, key, salt);
+        // A draw says nothing that anybody could have known.
+        if (key == bytes32(0) || have != d.altCommit) revert BadAlt(have, d.altCommit);
+        d.knew = true;
+        emit AltOpened(id, d.challenger);
     }
 
     /// @inheritdoc IProceedings
@@ -154,15 +151,6 @@ contract Proceedings is DisputeDraw {
     ///      at fault lets honest operators be found withholding and malformed, too.
     function _convicts(Verdict v) private pure returns (bool) {
         return v == Verdict.OVERTURNED || v == Verdict.INVALID || v == Verdict.UNAVAILABLE;
-    }
-
-    function _challenger(bytes32 id, Case storage d, address who) private view returns (uint256, bytes32) {
-        if (d.challenger == who) return (0, d.altCommit);
-        Joiner[] storage joiners = _joiners[id];
-        for (uint256 i = 0; i < joiners.length; ++i) {
-            if (joiners[i].who == who) return (i + 1, joiners[i].altCommit);
-        }
-        revert NotChallenger(id, who);
     }
 
     /// @dev Convictions of many operators at once look like a fault of the environment: they wait for a look at it.

@@ -44,8 +44,8 @@ interface IBallots is ICourt {
     /// @notice The members of a round in the order of their first seats.
     function membersOf(bytes32 id, uint16 round) external view returns (Member[] memory);
     function tallyOf(bytes32 id, uint16 round) external view returns (Tally memory);
-    /// @notice Challengers in order, the opener first, and whether each has shown that it knew.
-    function challengersOf(bytes32 id) external view returns (address[] memory who, bool[] memory knew);
+    /// @notice The challenger, and whether it has shown that it knew what the verdict says.
+    function challengerOf(bytes32 id) external view returns (address who, bool knew);
     /// @notice Seats of a round that said what the verdict says, and seats that worked, whatever they said.
     function paidSeats(bytes32 id, uint16 round) external view returns (uint16 right, uint16 worked);
     /// @notice Holder and standing of a seat under the final verdict; NONE before FINAL.

@@ -12,7 +12,7 @@ interface ICourt {
         bytes32 claimedOutHash;
         bytes32 environment;
         address operator; // accused
-        address challenger; // opener
+        address challenger;
         uint64 batchId;
         uint64 openedAt;
         uint64 keyEpoch;
@@ -80,7 +80,6 @@ interface ICourt {
         uint64 batchId,
         bytes32 altCommit
     );
-    event Joined(bytes32 indexed id, address indexed challenger, bytes32 altCommit);
     /// @notice A round waits for its seed. The first one, a larger one, a rerun, or a seed that was lost.
     event SeedNamed(
         bytes32 indexed id, uint16 indexed round, uint8 level, uint16 seats, uint64 seedBlock, uint8 rearms
@@ -122,8 +121,6 @@ interface ICourt {
     error OwnReceipt(address operator);
     /// @notice The pool cannot seat the largest round.
     error PoolTooSmall(bytes32 pool);
-    error AlreadyChallenger(bytes32 id, address who);
-    error TooManyChallengers(bytes32 id, uint256 most);
     error WrongPhase(bytes32 id, Phase have, Phase want);
     error TooEarly(uint256 now_, uint256 notBefore);
     error TooLate(uint256 now_, uint256 end);
@@ -160,7 +157,6 @@ interface ICourt {
     error AlreadyAppealed(bytes32 id);
     error LastLevel(bytes32 id);
     error BadAlt(bytes32 have, bytes32 want);
-    error NotChallenger(bytes32 id, address who);
     /// @notice The breaker holds convictions of this environment until governance has looked.
     error Held(bytes32 environment);
 }

@@ -8,14 +8,11 @@ import {Receipt} from "../libraries/Types.sol";
 interface IProceedings is ICourt {
     /// @notice Question a receipt: member of its batch, inside its window, never disputed, not by its operator, `requiredBond`
     ///         sent along. The operator's stake is locked, the seed block named.
-    /// @param altCommit `altCommitOf` of the answer that the opener expects to win and a salt: alpha is for who knew it
+    /// @param altCommit `altCommitOf` of the answer that the challenger expects to win and a salt: alpha is for who knew it
     function open(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof, bytes32 altCommit)
         external
         payable
         returns (bytes32 id);
-    /// @notice Join before the seed block, with `joinBond`: up to 4 more challengers share alpha, so that who runs ahead of an
-    ///         opener does not have it alone. Who fills all places ahead of an opener, with a bond for each, shuts it out.
-    function join(bytes32 id, bytes32 altCommit) external payable;
     /// @notice Draw up to `count` seats once the seed is known, in its epoch, paused or not; at least one or revert. All parts together
     ///         are the draw.
     function draw(bytes32 id, uint256 count) external;
@@ -26,8 +23,8 @@ interface IProceedings is ICourt {
     function settle(bytes32 id) external;
     /// @notice Ask for the next level, once, for `appealBond`. Anybody may, for the loser.
     function appeal(bytes32 id) external payable;
-    /// @notice Show that `challenger` committed to what the verdict says. Before the airgap ends.
-    function openAlt(bytes32 id, address challenger, bytes32 salt) external;
+    /// @notice Show that the challenger committed to what the verdict says. Anybody who knows the salt, before the airgap ends.
+    function openAlt(bytes32 id, bytes32 salt) external;
     /// @notice End the dispute and move its money. Anybody, after the airgap, unless held.
     function finalize(bytes32 id) external;
     /// @notice Give everybody its own back. The guardian only, between verdict and end, held or not.

@@ -10,7 +10,6 @@ library TallyLib {
     struct Judgement {
         Verdict verdict;
         bool mixed; // UNAVAILABLE that needed the leading fault too: both votes were right
-        bool replaced; // a quorum found the output that replaces the claim
     }
 
     /// @notice What a vote says, round digest left out: comparable across rounds.
@@ -29,16 +28,11 @@ library TallyLib {
 
     /// @notice The verdict of a tally.
     /// @param quorum seats that make a verdict
-    /// @param paperRule slash whenever the equal votes fall short, as the paper writes
-    function judge(ICourt.Tally memory t, uint256 quorum, bool paperRule) internal pure returns (Judgement memory j) {
-        if (t.equal >= quorum) return Judgement(Verdict.UPHELD, false, false);
-        if (t.lead >= quorum || paperRule) {
-            if (t.leadVerdict == Verdict.INVALID) return Judgement(Verdict.INVALID, false, false);
-            // Under the paper's rule silence convicts too, and then there is no other answer to replace the claim.
-            return Judgement(Verdict.OVERTURNED, false, t.lead >= quorum);
-        }
-        if (t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, false, false);
+    function judge(ICourt.Tally memory t, uint256 quorum) internal pure returns (Judgement memory j) {
+        if (t.equal >= quorum) return Judgement(Verdict.UPHELD, false);
+        if (t.lead >= quorum) return Judgement(t.leadVerdict, false);
+        if (t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, false);
         // Without a seat that saw no bytes there is nothing to add to the leading fault, which fell short alone.
-        if (uint256(t.lead) + t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, true, false);
+        if (uint256(t.lead) + t.unavailable >= quorum) return Judgement(Verdict.UNAVAILABLE, true);
     }
 }
