@@ -107,7 +107,8 @@ abstract contract SettlementStore is ISettlement, Wired {
         (a.slashed, a.penalties, a.perSeat, a.appellant) = (c.slashed, c.penalties, c.perSeat, c.appellant);
         (a.ended, a.paid) = (c.stage != Stage.OPEN, c.stage == Stage.PAID);
         if (!a.ended) return a;
-        (a.toChallenger, a.toAppellant, a.toOperator) = (uint96(s.bondBack + s.alpha), uint96(s.toAppellant), uint96(s.toOperator));
+        (a.toChallenger, a.toAppellant, a.toOperator) =
+        (uint96(s.bondBack + s.alpha), uint96(s.toAppellant), uint96(s.toOperator));
         a.toVerifiers = uint96(s.perSeat * f.seats);
         (a.repaid, a.burned) = (uint96(s.repaid), uint96(s.burned));
     }
