@@ -84,7 +84,6 @@ contract Lens is ILens {
         s.pausedUntil = GUARDIAN.pausedUntil();
         s.paramsVersion = PARAMS.version();
         s.requiredBond = PARAMS.requiredBond(s.paramsVersion);
-        s.joinBond = PARAMS.joinBond(s.paramsVersion);
         s.price = MARKET.price();
         s.account = accountView(who);
         s.disputeCount = DISPUTES.disputeCount();
@@ -110,7 +109,7 @@ contract Lens is ILens {
         v.seed = _seed(v.dispute.environment, v.round.seedBlock);
         v.settleable = DISPUTES.isSettleable(id);
         v.held = DISPUTES.isHeld(v.dispute.environment);
-        (v.challengers, v.knew) = DISPUTES.challengersOf(id);
+        (, v.knew) = DISPUTES.challengerOf(id);
         v.account = SETTLEMENT.accountOf(id);
         v.pot = LEDGER.potOf(id);
         v.rounds = _rounds(id, v.dispute.round);

@@ -42,17 +42,9 @@ contract Settlement is SettlementStore {
         LEDGER.take{value: msg.value}(id, challenger, ILedger.Source.BOND);
         uint256 locked = VAULT.lock(operator, slashAmount, id);
         Case storage c = _cases[id];
-        (c.operator, c.bonds, c.operatorLocked) = (operator, msg.value.toUint96(), locked.toUint96());
-        (c.version, c.challengers) = (paramsVersion, 1);
+        (c.operator, c.bond, c.operatorLocked) = (operator, msg.value.toUint96(), locked.toUint96());
+        c.version = paramsVersion;
         emit Opened(id, challenger, msg.value, locked);
-    }
-
-    /// @inheritdoc ISettlement
-    function joined(bytes32 id, address challenger) external payable onlyCourt {
-        LEDGER.take{value: msg.value}(id, challenger, ILedger.Source.JOIN_BOND);
-        Case storage c = _cases[id];
-        c.bonds += msg.value.toUint96();
-        c.challengers += 1;
     }
 
     /// @inheritdoc ISettlement
@@ -75,7 +67,8 @@ contract Settlement is SettlementStore {
         if (c.stage != Stage.OPEN) revert AlreadyEnded(id);
         (c.verdict, c.appellantWon, c.stage) = (verdict, appellantWon, Stage.ENDED);
         uint16 seats = verdict == Verdict.DRAW ? 0 : _seatsToPay(id, verdict);
-        (c.seats, c.knew) = (seats, _challengersWhoKnew(id));
+        c.seats = seats;
+        (, c.knew) = disputes.challengerOf(id);
         (uint256 fee, uint256 slashAmount) = PARAMS.feeAndSlash(c.version);
         if (verdict == Verdict.UPHELD || _isForgiving(verdict)) VAULT.unlock(c.operator, c.operatorLocked, id);
         else c.slashed = VAULT.slash(c.operator, c.operatorLocked, slashAmount, id).toUint96();
@@ -155,11 +148,9 @@ contract Settlement is SettlementStore {
 
     function _pay(bytes32 id, Case storage c, SplitLib.Split memory s) private {
         c.stage = Stage.PAID;
-        (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
-        for (uint256 i = 0; i < who.length; ++i) {
-            _credit(id, who[i], i == 0 ? s.openerBack : s.joinerBack, ILedger.Reason.BOND_BACK);
-            if (knew[i]) _credit(id, who[i], s.alphaEach, ILedger.Reason.CHALLENGER_SHARE);
-        }
+        (address challenger,) = disputes.challengerOf(id);
+        _credit(id, challenger, s.bondBack, ILedger.Reason.BOND_BACK);
+        _credit(id, challenger, s.alpha, ILedger.Reason.CHALLENGER_SHARE);
         _credit(id, c.appellant, s.toAppellant, ILedger.Reason.BOND_BACK);
         _credit(id, c.operator, s.toOperator, ILedger.Reason.OPERATOR_SHARE);
         if (s.repaid != 0) LEDGER.repay(id, s.repaid);
@@ -187,13 +178,6 @@ contract Settlement is SettlementStore {
         for (uint16 round = 1; round <= rounds; ++round) {
             (uint16 right, uint16 worked) = rounds.paidSeats(id, round);
             seats += _isForgiving(verdict) ? worked : right;
-        }
-    }
-
-    function _challengersWhoKnew(bytes32 id) private view returns (uint8 count) {
-        (, bool[] memory knew) = disputes.challengersOf(id);
-        for (uint256 i = 0; i < knew.length; ++i) {
-            if (knew[i]) ++count;
         }
     }
 

@@ -23,11 +23,10 @@ abstract contract SettlementStore is ISettlement, Wired {
     /// @dev Five words.
     struct Case {
         address operator;
-        uint96 bonds;
+        uint96 bond;
         uint96 operatorLocked;
         uint96 appealBond;
         uint32 version; // of the parameters
-        uint8 challengers;
         Verdict verdict;
         Stage stage;
         bool appellantWon;
@@ -36,7 +35,7 @@ abstract contract SettlementStore is ISettlement, Wired {
         uint96 slashed;
         uint96 perSeat;
         uint16 seats; // to be paid
-        uint8 knew;
+        bool knew;
         uint96 penalties;
         uint160 settled; // 16 bits for each of up to 10 rounds: seats that are settled (`ParamLaw.MAX_RERUNS`)
     }
@@ -78,7 +77,7 @@ abstract contract SettlementStore is ISettlement, Wired {
 
     /// @dev What the pot holds once everything is there.
     function _due(Case storage c) internal view returns (uint256) {
-        return uint256(c.bonds) + c.appealBond + c.advanced + c.slashed;
+        return uint256(c.bond) + c.appealBond + c.advanced + c.slashed;
     }
 
     function _split(Case storage c) internal view returns (SplitLib.Facts memory f, SplitLib.Split memory s) {
@@ -86,10 +85,8 @@ abstract contract SettlementStore is ISettlement, Wired {
         f = SplitLib.Facts({
             verdict: c.verdict,
             appellantWon: c.appellantWon,
-            bonds: c.bonds,
-            joinBond: c.challengers == 1 ? 0 : PARAMS.joinBond(c.version),
-            challengers: c.challengers,
             knew: c.knew,
+            bond: c.bond,
             appealBond: c.appealBond,
             advanced: c.advanced,
             slashed: c.slashed,
@@ -106,12 +103,12 @@ abstract contract SettlementStore is ISettlement, Wired {
         view
         returns (Account memory a)
     {
-        (a.bonds, a.appealBond, a.advanced, a.operatorLocked) = (c.bonds, c.appealBond, c.advanced, c.operatorLocked);
+        (a.bond, a.appealBond, a.advanced, a.operatorLocked) = (c.bond, c.appealBond, c.advanced, c.operatorLocked);
         (a.slashed, a.penalties, a.perSeat, a.appellant) = (c.slashed, c.penalties, c.perSeat, c.appellant);
         (a.ended, a.paid) = (c.stage != Stage.OPEN, c.stage == Stage.PAID);
         if (!a.ended) return a;
-        a.toChallengers = uint96(SplitLib.toChallengers(f, s));
-        (a.toAppellant, a.toOperator) = (uint96(s.toAppellant), uint96(s.toOperator));
+        (a.toChallenger, a.toAppellant, a.toOperator) =
+        (uint96(s.bondBack + s.alpha), uint96(s.toAppellant), uint96(s.toOperator));
         a.toVerifiers = uint96(s.perSeat * f.seats);
         (a.repaid, a.burned) = (uint96(s.repaid), uint96(s.burned));
     }

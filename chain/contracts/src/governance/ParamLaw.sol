@@ -135,7 +135,6 @@ library ParamLaw {
     function _checkShares(Shares memory s) private pure {
         _require(uint256(s.alphaBps) + s.betaBps <= MAX_REWARD_BPS, "alphaBps+betaBps");
         _within(s.operatorShareBps, 0, MAX_OPERATOR_SHARE_BPS, "operatorShareBps");
-        _within(s.joinBps, 1, BPS, "joinBps");
         _within(s.auditRateBps, 0, BPS, "auditRateBps");
         _within(s.auditsPerHour, 0, MAX_AUDITS_PER_HOUR, "auditsPerHour");
         _within(s.maxBatch, 1, MAX_BATCH, "maxBatch");
@@ -156,7 +155,7 @@ library ParamLaw {
         _within(m.unanchoredPenalty, 1, m.minOperatorStake, "unanchoredPenalty");
     }
 
-    /// @dev What would be free could be flooded with; what is dear could not be asked. Whoever opens, joins or appeals puts in at
+    /// @dev What would be free could be flooded with; what is dear could not be asked. Whoever opens or appeals puts in at
     ///      most two slashes: the fees of the largest round, twice for an appeal, and the privacy price are within one.
     function _checkPrices(Money memory m, uint256 mostSeats) private pure {
         _require(m.feePerSeat != 0, "feePerSeat");

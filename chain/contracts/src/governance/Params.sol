@@ -13,8 +13,6 @@ import {IParams} from "../interfaces/IParams.sol";
 contract Params is IParams, AccessManaged {
     using SafeCast for uint256;
 
-    uint256 private constant BPS = 10_000;
-
     /// @dev What is still owed to superseded versions: the strictest of each until `until` (wall time), when the last
     ///      request to unbond that was made under one of them has ended.
     struct Superseded {
@@ -33,7 +31,7 @@ contract Params is IParams, AccessManaged {
     mapping(uint32 version_ => Money) private _money;
     mapping(uint32 version_ => Shares) private _shares;
 
-    /// @param first version 1, the only one that may switch the paper's rule on
+    /// @param first version 1
     constructor(address authority_, ParamSet memory first) AccessManaged(authority_) {
         ParamLaw.check(first);
         _store(first);
@@ -43,7 +41,6 @@ contract Params is IParams, AccessManaged {
     function set(ParamSet calldata p) external restricted returns (uint32) {
         ParamSet memory next = p;
         ParamLaw.check(next);
-        if (next.committee.paperRule && !_committee[version].paperRule) revert ParamOutOfBounds("paperRule");
         _supersede();
         _checkAgainstSuperseded(next.times, ParamLaw.longest(next));
         return _store(next);
@@ -156,14 +153,9 @@ contract Params is IParams, AccessManaged {
     }
 
     /// @inheritdoc IParams
-    function requiredBond(uint32 version_) public view returns (uint256) {
+    function requiredBond(uint32 version_) external view returns (uint256) {
         Money storage m = _moneyOf(version_);
         return uint256(_committee[version_].seats[0]) * m.feePerSeat + m.privacyPrice;
-    }
-
-    /// @inheritdoc IParams
-    function joinBond(uint32 version_) external view returns (uint256) {
-        return requiredBond(version_) * _shares[version_].joinBps / BPS;
     }
 
     /// @inheritdoc IParams

@@ -9,8 +9,7 @@ interface ILedger {
     /// @notice Why money entered a pot.
     enum Source {
         NONE,
-        BOND, // of who opened
-        JOIN_BOND,
+        BOND, // of the challenger
         APPEAL_BOND,
         DEMAND_BOND,
         SLASH, // operator's stake

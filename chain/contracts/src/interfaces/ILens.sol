@@ -38,8 +38,7 @@ interface ILens {
         uint256 appealBond; // 0 on its last level
         bool settleable;
         bool held; // the breaker holds convictions of its environment
-        address[] challengers; // the opener first
-        bool[] knew; // each opened its altCommit
+        bool knew; // the challenger opened its altCommit
         ISettlement.Account account;
         uint256 pot; // wei that the ledger holds for it
         RoundView[] rounds;
@@ -105,7 +104,6 @@ interface ILens {
         uint64 pausedUntil;
         uint32 paramsVersion; // `Params.get` of it never changes
         uint256 requiredBond;
-        uint256 joinBond;
         uint256 price; // of a place for one receipt
         AccountView account;
         uint256 disputeCount;

@@ -60,8 +60,6 @@ interface IParams {
     function withdrawDelay() external view returns (uint256);
     /// @notice Bond that opens a dispute: the fees of the first round and the privacy price.
     function requiredBond(uint32 version_) external view returns (uint256);
-    /// @notice Bond of who joins.
-    function joinBond(uint32 version_) external view returns (uint256);
     /// @notice Seats that make a verdict among `seats`: ceil(seats * tauNum / tauDen).
     function quorum(uint32 version_, uint256 seats) external view returns (uint256);
 }

@@ -7,19 +7,19 @@ import {Standing, Verdict} from "../libraries/Types.sol";
 /// @notice Every amount is rounded down and what remains is burned. A dispute ends at a cost that does not grow with its
 ///         committees: seats are paid and charged afterwards, in steps that anybody may take.
 ///         For each dispute that has ended:
-///         bonds + appealBond + advanced + slashed == toChallengers + toAppellant + toOperator + toVerifiers + repaid + burned.
+///         bond + appealBond + advanced + slashed == toChallenger + toAppellant + toOperator + toVerifiers + repaid + burned.
 ///         Penalties are taken beside this and burned whole.
 interface ISettlement {
     /// @notice What a dispute holds and where it went. Wei.
     struct Account {
-        uint96 bonds; // of all challengers
+        uint96 bond; // of the challenger
         uint96 appealBond;
         uint96 advanced; // by the treasury, for rounds after the first
         uint96 operatorLocked; // operator stake that it binds
         uint96 slashed; // really taken from the operator; 0 until the end
         uint96 penalties; // taken from verifiers so far, all burned
         uint96 perSeat; // pay of a right (or working) seat
-        uint96 toChallengers;
+        uint96 toChallenger;
         uint96 toAppellant;
         uint96 toOperator;
         uint96 toVerifiers; // set aside for seats
@@ -57,9 +57,8 @@ interface ISettlement {
     /// @notice No seat was left to settle.
     error NoProgress(bytes32 id, uint16 round);
 
-    /// @notice Take the opener's bond and lock the operator's stake. Court only, as are the next four.
+    /// @notice Take the challenger's bond and lock the operator's stake. Court only, as are the next three.
     function opened(bytes32 id, address operator, address challenger, uint32 paramsVersion) external payable;
-    function joined(bytes32 id, address challenger) external payable;
     function appealed(bytes32 id, address by) external payable;
     /// @notice Advance the fees of another round from the treasury, as far as it reaches.
     function advance(bytes32 id, uint16 seats) external;

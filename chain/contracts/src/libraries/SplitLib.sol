@@ -8,17 +8,15 @@ import {Verdict} from "./Types.sol";
 /// @notice Everything is wei. Every share is rounded down, and `burned` is what no share took: what comes in goes out.
 library SplitLib {
     uint256 private constant BPS = 10_000;
-    /// @dev Challengers and committee together get at most 80 % of a slash; 20 % are burned, always.
+    /// @dev Challenger and committee together get at most 80 % of a slash; 20 % are burned, always.
     uint256 private constant MAX_REWARD_BPS = 8_000;
 
     /// @notice What is known when a dispute ends.
     struct Facts {
         Verdict verdict;
         bool appellantWon;
-        uint256 bonds; // of all challengers
-        uint256 joinBond; // of each but the first
-        uint256 challengers;
-        uint256 knew; // challengers that committed to what the verdict says
+        bool knew; // the challenger committed to what the verdict says
+        uint256 bond; // of the challenger
         uint256 appealBond;
         uint256 advanced; // by the treasury
         uint256 slashed; // really taken
@@ -36,9 +34,8 @@ library SplitLib {
     /// @notice Where it goes.
     struct Split {
         uint256 perSeat;
-        uint256 openerBack;
-        uint256 joinerBack; // each
-        uint256 alphaEach; // to each challenger that knew
+        uint256 bondBack; // to the challenger: this and the next
+        uint256 alpha; // for having known
         uint256 toAppellant;
         uint256 toOperator;
         uint256 repaid;
@@ -51,70 +48,55 @@ library SplitLib {
         else if (f.verdict == Verdict.DRAW) _draw(f, t, s);
         else if (f.verdict == Verdict.REFUNDED) _refunded(f, t, s);
         else _convicted(f, t, s);
-        s.burned = f.bonds + f.appealBond + f.advanced + f.slashed - toChallengers(f, s) - s.perSeat * f.seats
+        s.burned = f.bond + f.appealBond + f.advanced + f.slashed - s.bondBack - s.alpha - s.perSeat * f.seats
             - s.toAppellant - s.toOperator - s.repaid;
     }
 
-    /// @notice What all challengers get together.
-    function toChallengers(Facts memory f, Split memory s) internal pure returns (uint256) {
-        return s.openerBack + (f.challengers - 1) * s.joinerBack + f.knew * s.alphaEach;
-    }
-
-    /// @dev Fees come from the lost bonds, and from the treasury beyond that; then it has its advance back, then the operator its
+    /// @dev Fees come from the lost bond, and from the treasury beyond that; then it has its advance back, then the operator its
     ///      share for having been questioned.
     function _upheld(Facts memory f, Terms memory t, Split memory s) private pure {
         uint256 lost = _appealLost(f, s);
-        uint256 funds = f.bonds + lost + f.advanced;
+        uint256 funds = f.bond + lost + f.advanced;
         if (f.seats != 0) s.perSeat = Math.min(t.feePerSeat, funds / f.seats);
         uint256 remaining = funds - s.perSeat * f.seats;
         s.repaid = Math.min(f.advanced, remaining);
         s.toOperator = (remaining - s.repaid) * t.operatorShareBps / BPS;
     }
 
-    /// @dev alpha to challengers who knew (withholding is nobody's answer), beta and fees to the right seats; all of it from the
+    /// @dev alpha to a challenger who knew (withholding is nobody's answer), beta and fees to the right seats; all of it from the
     ///      slash and a lost appeal bond, and from the treasury only as far as these do not reach the fees.
     function _convicted(Facts memory f, Terms memory t, Split memory s) private pure {
         uint256 lost = _appealLost(f, s);
-        _bondsBack(f, f.bonds, s);
-        uint256 alpha;
-        if (f.verdict != Verdict.UNAVAILABLE && f.knew != 0) alpha = f.slashed * t.alphaBps / BPS;
-        if (f.knew != 0) s.alphaEach = alpha / f.knew;
+        s.bondBack = f.bond;
+        if (f.verdict != Verdict.UNAVAILABLE && f.knew) s.alpha = f.slashed * t.alphaBps / BPS;
         s.repaid = f.advanced;
         if (f.seats == 0) return;
         uint256 fees = f.seats * t.feePerSeat;
-        uint256 most = f.slashed * MAX_REWARD_BPS / BPS - alpha + lost;
+        uint256 most = f.slashed * MAX_REWARD_BPS / BPS - s.alpha + lost;
         uint256 pay = Math.min(f.slashed * t.betaBps / BPS + fees, most);
         uint256 used = pay < fees ? Math.min(f.advanced, fees - pay) : 0;
         s.repaid -= used;
         s.perSeat = (pay + used) / f.seats;
     }
 
-    /// @dev Nobody was found right or wrong, and nobody gains by it: whoever is paid for a draw is paid for stalling. The bonds come
+    /// @dev Nobody was found right or wrong, and nobody gains by it: whoever is paid for a draw is paid for stalling. The bond comes
     ///      back less the fee of one seat, which is burned (docs/adr/181).
     function _draw(Facts memory f, Terms memory t, Split memory s) private pure {
         s.repaid = f.advanced;
         s.toAppellant = f.appealBond;
-        _bondsBack(f, f.bonds - Math.min(t.feePerSeat, f.bonds), s);
+        s.bondBack = f.bond - Math.min(t.feePerSeat, f.bond);
     }
 
     /// @dev Everybody has its own back; who worked is paid by the treasury.
     function _refunded(Facts memory f, Terms memory t, Split memory s) private pure {
         if (f.seats != 0) s.perSeat = Math.min(t.feePerSeat, f.advanced / f.seats);
         s.repaid = f.advanced - s.perSeat * f.seats;
-        s.toAppellant = f.appealBond;
-        _bondsBack(f, f.bonds, s);
+        (s.toAppellant, s.bondBack) = (f.appealBond, f.bond);
     }
 
     /// @dev The bond of an appeal that changed nothing is lost.
     function _appealLost(Facts memory f, Split memory s) private pure returns (uint256 lost) {
         if (f.appellantWon) s.toAppellant = f.appealBond;
         else lost = f.appealBond;
-    }
-
-    /// @dev `back` wei of the bonds, in proportion to them.
-    function _bondsBack(Facts memory f, uint256 back, Split memory s) private pure {
-        if (f.bonds == 0) return;
-        s.openerBack = back * (f.bonds - (f.challengers - 1) * f.joinBond) / f.bonds;
-        s.joinerBack = back * f.joinBond / f.bonds;
     }
 }

@@ -47,7 +47,6 @@ struct Committee {
     uint16 tauDen;
     uint16 minPool; // verifiers with weight without which a pool takes no batch and its windows stand still
     uint16 certifyBps; // share of a pool's units that must have reproduced an environment or model
-    bool paperRule; // the paper's rule "slash whenever equal votes < tau"; only a first version can set it
 }
 
 /// @notice Amounts in wei.
@@ -70,10 +69,9 @@ struct Money {
 
 /// @notice Shares in basis points, and counts.
 struct Shares {
-    uint16 alphaBps; // of the slash, to challengers whose other answer won
+    uint16 alphaBps; // of the slash, to a challenger whose other answer won
     uint16 betaBps; // of the slash, to the right seats
     uint16 operatorShareBps; // of what lost bonds leave after fees, to the operator
-    uint16 joinBps; // bond of who joins a dispute, of the opener's
     uint16 auditRateBps;
     uint16 auditsPerHour; // bounties of one verifier
     uint32 maxBatch;
@@ -90,7 +88,7 @@ struct ParamSet {
 /// @notice Where a dispute stands. Time alone leads from COMMIT to REVEAL and from APPEAL to AIRGAP.
 enum Phase {
     NONE,
-    SEED, // the seed block is named; others may join
+    SEED, // the seed block is named
     DRAWING, // some seats are drawn
     COMMIT,
     REVEAL,
