@@ -4,7 +4,9 @@ pragma solidity 0.8.37;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IKeyEpochs} from "./interfaces/IKeyEpochs.sol";
 import {IRandaoSource} from "./interfaces/IRandaoSource.sol";
+import {IRounds} from "./interfaces/IRounds.sol";
 import {IStakeTree} from "./interfaces/IStakeTree.sol";
+import {IBreaker} from "./interfaces/IBreaker.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IDisputes} from "./interfaces/IDisputes.sol";
 import {IFeeMarket} from "./interfaces/IFeeMarket.sol";
@@ -31,6 +33,8 @@ contract Lens is ILens {
         IFeeMarket market;
         IReceiptAnchor anchor;
         IDisputes disputes;
+        IRounds rounds;
+        IBreaker breaker;
         ISettlement settlement;
         IRandaoSource seeds;
         IAudits audits;
@@ -54,9 +58,13 @@ contract Lens is ILens {
     IReceiptAnchor public immutable ANCHOR;
     /// @notice The dispute court.
     IDisputes public immutable DISPUTES;
+    /// @notice Seats and votes of the court.
+    IRounds public immutable ROUNDS;
+    /// @notice Environments whose convictions wait.
+    IBreaker public immutable BREAKER;
     /// @notice Money of disputes.
     ISettlement public immutable SETTLEMENT;
-    /// @notice Where seeds are proven.
+    /// @notice Where seeds come from.
     IRandaoSource public immutable SEEDS;
     /// @notice Light audits.
     IAudits public immutable AUDITS;
@@ -71,13 +79,15 @@ contract Lens is ILens {
         MARKET = parts.market;
         ANCHOR = parts.anchor;
         DISPUTES = parts.disputes;
+        ROUNDS = parts.rounds;
+        BREAKER = parts.breaker;
         SETTLEMENT = parts.settlement;
         SEEDS = parts.seeds;
         AUDITS = parts.audits;
     }
 
     /// @inheritdoc ILens
-    function snapshot(address who, uint256 from, uint256 most) external view returns (Snapshot memory s) {
+    function snapshot(address who, bytes32[] calldata ids) external view returns (Snapshot memory s) {
         s.number = uint64(block.number);
         s.timestamp = uint64(block.timestamp);
         s.clock = GUARDIAN.clock();
@@ -86,16 +96,19 @@ contract Lens is ILens {
         s.requiredBond = PARAMS.requiredBond(s.paramsVersion);
         s.price = MARKET.price();
         s.account = accountView(who);
-        s.disputeCount = DISPUTES.disputeCount();
-        uint256 size = _page(from, most, s.disputeCount);
-        s.disputes = new DisputeView[](size);
-        for (uint256 i = 0; i < size; ++i) {
-            s.disputes[i] = disputeView(DISPUTES.disputeAt(from + i));
-        }
+        s.disputes = disputes(ids);
         s.batchCount = ANCHOR.batchCount();
         s.activeEpoch = EPOCHS.activeEpoch();
         s.policyDigest = REGISTRY.policyDigest();
         s.policySerial = REGISTRY.policySerial();
+    }
+
+    /// @inheritdoc ILens
+    function disputes(bytes32[] calldata ids) public view returns (DisputeView[] memory list) {
+        list = new DisputeView[](ids.length);
+        for (uint256 i = 0; i < ids.length; ++i) {
+            list[i] = disputeView(ids[i]);
+        }
     }
 
     /// @inheritdoc ILens
@@ -104,11 +117,11 @@ contract Lens is ILens {
         v.phase = DISPUTES.phaseOf(id);
         if (v.phase == Phase.NONE) return v;
         v.dispute = DISPUTES.dispute(id);
-        v.round = DISPUTES.roundOf(id, v.dispute.round);
-        v.members = DISPUTES.membersOf(id, v.dispute.round);
+        v.round = ROUNDS.roundOf(id, v.dispute.round);
+        v.members = ROUNDS.membersOf(id, v.dispute.round);
         v.seed = _seed(v.dispute.environment, v.round.seedBlock);
         v.settleable = DISPUTES.isSettleable(id);
-        v.held = DISPUTES.isHeld(v.dispute.environment);
+        v.held = BREAKER.isHeld(v.dispute.environment);
         (, v.knew) = DISPUTES.challengerOf(id);
         v.account = SETTLEMENT.accountOf(id);
         v.pot = LEDGER.potOf(id);
@@ -214,15 +227,14 @@ contract Lens is ILens {
         uint32 epoch = tree.epoch();
         uint256 length = tree.epochStart(epoch + 1) - tree.epochStart(epoch);
         s.epochEnd = uint64((seedBlock / length + 1) * length - 1);
-        s.proven = SEEDS.mixOf(seedBlock) != 0;
         s.lost = block.number > s.epochEnd || SEEDS.isExpired(seedBlock);
-        s.drawable = s.proven && !s.lost && seedBlock >= tree.epochStart(epoch);
+        s.drawable = !s.lost && block.number > seedBlock && seedBlock >= tree.epochStart(epoch);
     }
 
     function _rounds(bytes32 id, uint16 last) private view returns (RoundView[] memory list) {
         list = new RoundView[](last);
         for (uint16 i = 0; i < last; ++i) {
-            IDisputes.Round memory r = DISPUTES.roundOf(id, i + 1);
+            IRounds.Round memory r = ROUNDS.roundOf(id, i + 1);
             list[i] = RoundView(r.level, r.seats, SETTLEMENT.settledSeats(id, i + 1));
         }
     }

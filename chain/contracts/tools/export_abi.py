@@ -17,32 +17,25 @@ ABI, TEST_ABI = "chain/abi", "tests/abi"
 
 CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
-    "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
-    "Settlement", "Proceedings", "Disputes", "Audits", "Lens", "EigenLayerStake",
+    "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
+    "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens", "EigenLayerStake",
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
 FAKES = {"FakeEigenLayer": "FakeEigenLayer", "WrappedEther": "FakeEigenLayer"}
 """What tests in Python deploy beside, and the file that it is in."""
 
-HALVES = {"Disputes": "Proceedings"}
-"""The court's code is in two contracts, and callers see one."""
-
 
 def rendered() -> dict[str, str]:
     """Path from the repository root to content of everything in both folders."""
-    ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name, HALVES.get(name)) for name in CONTRACTS}
+    ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in CONTRACTS}
     return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, file, name) for name, file in FAKES.items()}
 
 
-def _artifact(out: Path, file: str, name: str, more: str | None = None) -> str:
-    """`more` is a contract whose functions the named one runs as its own."""
+def _artifact(out: Path, file: str, name: str) -> str:
     built = json.loads((out / f"{file}.sol" / f"{name}.json").read_text())
-    code, abi = built["bytecode"], built["abi"]
-    if more is not None:
-        others = json.loads((out / f"{more}.sol" / f"{more}.json").read_text())["abi"]
-        abi += [entry for entry in others if entry["type"] != "constructor" and entry not in abi]
-    return _dump({"abi": abi, "bytecode": code["object"], "linkReferences": code["linkReferences"]})
+    code = built["bytecode"]
+    return _dump({"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"]})
 
 
 def _dump(content: object) -> str:

@@ -121,27 +121,20 @@ contract Disputes is IDisputes {
     function draw(bytes32 id, uint256 count, bytes calldata header) external {
         Case storage d = _cases[id];
         if (d.phase != Phase.DRAWING) d = _inPhase(id, Phase.SEED);
-        uint16 round = d.round;
-        (uint40 seedBlock, uint8 seats, uint8 from,) = ROUNDS.seatingOf(id, round);
+        (uint40 seedBlock, uint8 seats, uint8 from,) = ROUNDS.seatingOf(id, d.round);
         uint256 left = seats - from;
         if (count > left) count = left;
         if (count == 0) revert NoProgress(id);
         bytes32 seed = RANDOMNESS.seedOf(seedBlock, header);
-        address[] memory excluded = new address[](1);
-        // Only the challenger's own account is left out: a rule that looked at more could be steered.
-        excluded[0] = d.challenger;
-        uint16[] memory places = d.tree.drawPlaces(seed, seedBlock, id, round, excluded, from, count);
-        emit SeatsDrawn(id, round, from, places);
+        uint16[] memory places = _drawPlaces(id, d, seed, seedBlock, from, count);
+        emit SeatsDrawn(id, d.round, from, places);
         if (count < left) {
             d.phase = Phase.DRAWING;
-            return ROUNDS.seat(id, round, from, places, 0, 0, bytes32(0));
+            ROUNDS.seat(id, d.round, from, places, 0, 0, bytes32(0));
+        } else {
+            (uint40 commitEnd, uint40 revealEnd, bytes32 roundSeed) = _openCommits(id, d, seed);
+            ROUNDS.seat(id, d.round, from, places, commitEnd, revealEnd, roundSeed);
         }
-        d.phase = Phase.COMMIT;
-        (uint32 commitTime, uint32 revealTime) = PARAMS.roundTimes(d.paramsVersion);
-        uint40 commitEnd = _clock() + commitTime;
-        bytes32 roundSeed = keccak256(abi.encode(seed, id, round));
-        emit CommitOpened(id, round, seed, roundSeed, commitEnd, commitEnd + revealTime);
-        ROUNDS.seat(id, round, from, places, commitEnd, commitEnd + revealTime, roundSeed);
     }
 
     /// @inheritdoc IDisputes
@@ -353,6 +346,29 @@ contract Disputes is IDisputes {
         uint256 last = block.number + LONGEST;
         if (seedBlock > last) revert SeedTooFar(seedBlock, last);
         return SafeCast.toUint40(seedBlock);
+    }
+
+    function _drawPlaces(bytes32 id, Case storage d, bytes32 seed, uint40 seedBlock, uint8 from, uint256 count)
+        private
+        view
+        returns (uint16[] memory)
+    {
+        address[] memory excluded = new address[](1);
+        // Only the challenger's own account is left out: a rule that looked at more could be steered.
+        excluded[0] = d.challenger;
+        return d.tree.drawPlaces(seed, seedBlock, id, d.round, excluded, from, count);
+    }
+
+    function _openCommits(bytes32 id, Case storage d, bytes32 seed)
+        private
+        returns (uint40 commitEnd, uint40 revealEnd, bytes32 roundSeed)
+    {
+        d.phase = Phase.COMMIT;
+        (uint32 commitTime, uint32 revealTime) = PARAMS.roundTimes(d.paramsVersion);
+        commitEnd = _clock() + commitTime;
+        revealEnd = commitEnd + revealTime;
+        roundSeed = keccak256(abi.encode(seed, id, d.round));
+        emit CommitOpened(id, d.round, seed, roundSeed, commitEnd, revealEnd);
     }
 
     /// @dev What stands from now on, and until when.

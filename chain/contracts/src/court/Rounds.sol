@@ -7,18 +7,9 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Bls} from "../libraries/Bls.sol";
 import {CommitTree} from "../libraries/CommitTree.sol";
 import {SeatsLib} from "../libraries/SeatsLib.sol";
+import {Certified as CertifiedStruct} from "../libraries/Signed.sol";
 import {TallyLib} from "../libraries/TallyLib.sol";
-import {
-    Certified as CertifiedStruct,
-    Commit,
-    Finding,
-    Outcome,
-    Phase,
-    Standing,
-    StructHashes,
-    Verdict,
-    Vote
-} from "../libraries/Types.sol";
+import {Commit, Finding, Outcome, Phase, Standing, StructHashes, Verdict, Vote} from "../libraries/Types.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {IBlsKeys} from "../interfaces/IBlsKeys.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
@@ -277,7 +268,8 @@ contract Rounds is IRounds, Wired {
         RoundData storage r = _voting(f.dispute, f.round);
         if (r.certified != Outcome.NONE) revert AlreadyCertified(f.dispute, f.round);
         if (r.roots[commitRoot] == Root.NONE) revert UnknownRoot(commitRoot);
-        _checkSigners(r, f, commitRoot, signers, keys, signature);
+        address tree = _checkMask(r, f, signers);
+        _checkSignature(r, tree, _digestOf(f, commitRoot, signers), signers, keys, signature);
         // A signer that has opened its vote is counted for that, and cannot spoil the certificate of the others.
         uint256 counted = signers & ~r.opened;
         if (counted == 0) revert NoProgress(f.dispute);
@@ -485,25 +477,36 @@ contract Rounds is IRounds, Wired {
         }
     }
 
-    function _checkSigners(
-        RoundData storage r,
-        Finding calldata f,
-        bytes32 commitRoot,
-        uint256 signers,
-        Bls.G1[] calldata keys,
-        Bls.G2 calldata signature
-    ) private view {
-        if (signers & ~SeatsLib.first(r.seats) != 0) revert NoSuchSeat(signers, r.seats);
+    /// @dev Seats that may sign, and a quorum of them. Gives the pool's tree.
+    function _checkMask(RoundData storage r, Finding calldata f, uint256 signers) private view returns (address) {
+        uint256 seats = r.seats;
+        if (signers & ~SeatsLib.first(seats) != 0) revert NoSuchSeat(signers, seats);
         // Who committed itself is bound to that, and reveals it.
         uint256 themselves = signers & r.committed;
         if (themselves != 0) revert CommittedThemselves(f.dispute, f.round, themselves);
         IDisputes.Standpoint memory s = disputes.standpointOf(f.dispute);
-        uint256 quorum = PARAMS.quorum(s.paramsVersion, r.seats);
+        uint256 quorum = PARAMS.quorum(s.paramsVersion, seats);
         if (signers.size() < quorum) revert QuorumNotMet(signers.size(), quorum);
+        return address(s.tree);
+    }
+
+    /// @dev What the signers of a finding sign; never bytes that a caller supplies. Everybody signs for the seats of all.
+    function _digestOf(Finding calldata f, bytes32 commitRoot, uint256 signers) private view returns (bytes32) {
         bytes32 signed = StructHashes.certified(CertifiedStruct(StructHashes.finding(f), commitRoot, signers));
-        bytes32 digest = MessageHashUtils.toTypedDataHash(domainSeparator(), signed);
+        return MessageHashUtils.toTypedDataHash(domainSeparator(), signed);
+    }
+
+    function _checkSignature(
+        RoundData storage r,
+        address tree,
+        bytes32 digest,
+        uint256 signers,
+        Bls.G1[] calldata keys,
+        Bls.G2 calldata signature
+    ) private view {
+        uint16[] memory places = _placesOf(r, signers);
         // Keys count as of the block before the seed's: nobody can change the committee once its seats are known.
-        KEYS.checkSigners(address(s.tree), _placesOf(r, signers), r.seedBlock - 1, keys, digest, signature);
+        KEYS.checkSigners(tree, places, r.seedBlock - 1, keys, digest, signature);
     }
 
     /// @dev Places of the seats that sign. A member whose seats sign in part could not reveal the rest.

@@ -100,7 +100,7 @@ contract Settlement is SettlementStore {
         if (c.stage != Stage.PAID) payOut(id);
         if (round == 0 || round > disputes.roundsOf(id)) revert NoProgress(id, round);
         uint256 from = settledSeats(id, round);
-        (address[] memory holders, Standing[] memory standings) = rounds.standingsOf(id, round, from, count);
+        (address[] memory holders, Standing[] memory standings) = disputes.ROUNDS().standingsOf(id, round, from, count);
         if (holders.length == 0) revert NoProgress(id, round);
         uint256 shift = _shift(round);
         c.settled = uint160(c.settled & ~(uint256(type(uint16).max) << shift) | (from + holders.length) << shift);
@@ -176,7 +176,7 @@ contract Settlement is SettlementStore {
     function _seatsToPay(bytes32 id, Verdict verdict) private view returns (uint16 seats) {
         uint16 rounds = disputes.roundsOf(id);
         for (uint16 round = 1; round <= rounds; ++round) {
-            (uint16 right, uint16 worked) = rounds.paidSeats(id, round);
+            (uint16 right, uint16 worked) = disputes.ROUNDS().paidSeats(id, round);
             seats += _isForgiving(verdict) ? worked : right;
         }
     }

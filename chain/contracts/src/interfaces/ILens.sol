@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IDisputes} from "./IDisputes.sol";
+import {IRounds} from "./IRounds.sol";
 import {IReceiptAnchor} from "./IReceiptAnchor.sol";
 import {IRegistry} from "./IRegistry.sol";
 import {ISettlement} from "./ISettlement.sol";
@@ -12,9 +13,8 @@ import {Phase} from "../libraries/Types.sol";
 interface ILens {
     /// @notice Whether the seed of the current round can be had.
     struct SeedView {
-        bool proven;
         bool lost; // it can never be read, or its stake epoch is over: rearm
-        bool drawable; // proven, in its stake epoch
+        bool drawable; // its block is over, in its stake epoch: draw with its header
         uint64 epochEnd; // last block in which the tree draws by it
     }
 
@@ -30,8 +30,8 @@ interface ILens {
         bytes32 id;
         Phase phase; // by this block's clock
         IDisputes.Dispute dispute;
-        IDisputes.Round round;
-        IDisputes.Member[] members; // of the current round
+        IRounds.Round round;
+        IRounds.Member[] members; // of the current round
         SeedView seed;
         uint32 commitTime; // of its parameters
         uint16 quorum; // of the current round
@@ -106,7 +106,6 @@ interface ILens {
         uint256 requiredBond;
         uint256 price; // of a place for one receipt
         AccountView account;
-        uint256 disputeCount;
         DisputeView[] disputes;
         uint64 batchCount;
         uint64 activeEpoch;
@@ -128,8 +127,10 @@ interface ILens {
         uint256 auditPool;
     }
 
-    /// @notice State of the network for `who` at this block, with a page of disputes.
-    function snapshot(address who, uint256 from, uint256 most) external view returns (Snapshot memory);
+    /// @notice State of the network for `who` at this block, with these disputes.
+    function snapshot(address who, bytes32[] calldata ids) external view returns (Snapshot memory);
+    /// @notice Disputes by id; their ids are in `DisputeOpened`.
+    function disputes(bytes32[] calldata ids) external view returns (DisputeView[] memory);
     /// @notice One dispute. Phase NONE: there is none.
     function disputeView(bytes32 id) external view returns (DisputeView memory);
     /// @notice An account.

@@ -127,8 +127,15 @@ interface IRounds {
     /// @notice The seed was lost: another block, and no seat is drawn.
     function rearm(bytes32 id, uint16 round, uint40 seedBlock) external;
     /// @notice Seats `from` on are held by `places`. With the last of them the commit phase begins.
-    function seat(bytes32 id, uint16 round, uint8 from, uint16[] calldata places, uint40 commitEnd, uint40 revealEnd, bytes32 roundSeed)
-        external;
+    function seat(
+        bytes32 id,
+        uint16 round,
+        uint8 from,
+        uint16[] calldata places,
+        uint40 commitEnd,
+        uint40 revealEnd,
+        bytes32 roundSeed
+    ) external;
     /// @notice Close the round. Reverts before nothing more can come.
     function close(bytes32 id, uint16 round) external returns (Tally memory tally, uint8 seats);
 

@@ -226,12 +226,23 @@ contract StakeTree is IStakeTree, Wired {
 
     function _drawn(Draw memory d, uint256 seat, uint256[] memory barred) private view returns (uint16) {
         for (uint256 attempt = 0; attempt < MAX_TRIES; ++attempt) {
-            uint256 point = uint256(keccak256(abi.encode(d.seed, d.id, d.round, seat, attempt))) % d.total;
-            uint256 place = _find(point, d.epoch);
+            uint256 place = _find(_pointOf(d, seat, attempt), d.epoch);
             // Safe: the capacity is below 2^16.
             if (!_among(place + 1, barred)) return uint16(place);
         }
         return NOBODY;
+    }
+
+    /// @dev keccak256(abi.encode(seed, id, round, seat, attempt)) mod total. `Draw` begins with the first three.
+    function _pointOf(Draw memory d, uint256 seat, uint256 attempt) private pure returns (uint256 point) {
+        uint256 total = d.total;
+        assembly ("memory-safe") {
+            let input := mload(0x40)
+            mcopy(input, d, 96)
+            mstore(add(input, 96), seat)
+            mstore(add(input, 128), attempt)
+            point := mod(keccak256(input, 160), total)
+        }
     }
 
     /// @dev Zero for an account without a place, which no draw meets.
@@ -248,16 +259,27 @@ contract StakeTree is IStakeTree, Wired {
         if (seedBlock < first || seedBlock > last) revert SeedOutsideEpoch(seedBlock, first, last);
     }
 
-    /// @dev The place that unit `point` lies in; `point` is below the total.
-    function _find(uint256 point, uint32 epoch_) internal view returns (uint256 node) {
-        uint256 i;
-        // Nothing overflows: node numbers are below 7^6.
-        unchecked {
-            while (node < INNER) {
-                (i, point) = _sums(node, epoch_).descend(point);
-                node = node * SumNodeLib.ARITY + 1 + i;
+    /// @dev The place that unit `point` lies in; `point` is below the total. `_sums` and `descend` of five nodes, in assembly because
+    ///      a draw does this for every seat. A node is two words; its epoch stands behind its seven sums.
+    function _find(uint256 point, uint32 epoch_) internal view returns (uint256 place) {
+        assembly ("memory-safe") {
+            let node := 0
+            // `INNER`: the walk ends below the last inner node.
+            for {} lt(node, 2801) {} {
+                let slot := add(_nodes.slot, shl(1, node))
+                let sums := sload(slot)
+                if gt(shr(224, sums), epoch_) { sums := sload(add(slot, 1)) }
+                let child := 1
+                // Nothing overflows: a sum is taken away only where it is not above the point. The last child needs no look.
+                for {} lt(child, 7) { child := add(child, 1) } {
+                    let sum := and(sums, 0xffffffff)
+                    if lt(point, sum) { break }
+                    point := sub(point, sum)
+                    sums := shr(32, sums)
+                }
+                node := add(mul(node, 7), child)
             }
-            node -= INNER;
+            place := sub(node, 2801)
         }
     }
 
