@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Outcome, Vote} from "../src/libraries/Types.sol";
 import {Phase} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
@@ -30,7 +31,7 @@ abstract contract Ballots is Checks {
             else _cheat(id, who, uint8(spread(who)));
             return;
         }
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         if (list.length == 0) return;
         if (phase == Phase.REVEAL && what % 2 == 0) _reveals(id, list[who % list.length]);
         else _commits(id, list[who % list.length], uint8(spread(who)));
@@ -38,7 +39,7 @@ abstract contract Ballots is Checks {
 
     /// @dev Most members say the same, so that verdicts come up often; some say something else, some stay away.
     function _commitAll(bytes32 id, uint256 salt) internal {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         uint16 round = disputes.roundsOf(id);
         bool signs = _byCertificate(id);
         for (uint256 i = 0; i < list.length; ++i) {
@@ -50,7 +51,7 @@ abstract contract Ballots is Checks {
     }
 
     function _revealAll(bytes32 id) internal {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         uint16 round = disputes.roundsOf(id);
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = luck(id, round, i, "reveal");
@@ -60,10 +61,10 @@ abstract contract Ballots is Checks {
     }
 
     /// @dev Another vote than the one committed to does not open.
-    function _lies(bytes32 id, IDisputes.Member memory m, uint8 what) private {
+    function _lies(bytes32 id, IRounds.Member memory m, uint8 what) private {
         Act memory act = choice(what);
         if (m.voter == address(0) || _same(act, actOf(id, m.voter, what))) return;
-        bytes memory data = abi.encodeCall(disputes.reveal, (voteOf(id, m, act), "quote"));
+        bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, m, act), "quote"));
         that(!_tries(m.voter, data), "another vote than was committed");
     }
 
@@ -88,29 +89,29 @@ abstract contract Ballots is Checks {
 
     /// @dev A member takes over another's commitment bytes: nobody can open it for the copier.
     function _copyCommitment(bytes32 id, uint256 a, uint256 b) private {
-        IDisputes.Member[] memory list = members(id);
-        IDisputes.Member memory from = list[a % list.length];
-        IDisputes.Member memory to = list[b % list.length];
+        IRounds.Member[] memory list = members(id);
+        IRounds.Member memory from = list[a % list.length];
+        IRounds.Member memory to = list[b % list.length];
         if (from.voter == to.voter || to.commitment != 0 || to.voter == address(0)) return;
         Vote memory v = voteOf(id, from, actOf(id, from.voter, uint8(a)));
-        bytes memory data = abi.encodeCall(disputes.commit, (id, to.seatMask, disputes.hashVote(v)));
+        bytes memory data = abi.encodeCall(rounds.commit, (id, to.seatMask, rounds.hashVote(v)));
         if (!may(to.voter, address(disputes), 0, data, "copied")) return;
         until(uint256(roundOf(id).commitEnd) + 1);
         (v.voter, v.seatMask) = (to.voter, to.seatMask);
-        that(!_tries(to.voter, abi.encodeCall(disputes.reveal, (v, "quote"))), "a copied commitment was opened");
+        that(!_tries(to.voter, abi.encodeCall(rounds.reveal, (v, "quote"))), "a copied commitment was opened");
     }
 
     /// @dev Seats of another, seats in part, votes for another round, outsiders: each refused whatever the phase.
     function _cheat(bytes32 id, uint256 who, uint8 how) private {
-        IDisputes.Member[] memory list = members(id);
-        IDisputes.Member memory m = list[who % list.length];
-        IDisputes.Member memory n = list[(who % list.length + 1) % list.length];
+        IRounds.Member[] memory list = members(id);
+        IRounds.Member memory m = list[who % list.length];
+        IRounds.Member memory n = list[(who % list.length + 1) % list.length];
         if (m.voter == address(0) || n.voter == m.voter) return;
-        bytes32 commitment = disputes.hashVote(voteOf(id, m, equal()));
+        bytes32 commitment = rounds.hashVote(voteOf(id, m, equal()));
         uint256 mask = how % 3 == 0 ? n.seatMask : how % 3 == 1 ? m.seatMask | n.seatMask : 0;
         that(
             !_tries(
-                how % 4 == 3 ? challengerAt(who) : m.voter, abi.encodeCall(disputes.commit, (id, mask, commitment))
+                how % 4 == 3 ? challengerAt(who) : m.voter, abi.encodeCall(rounds.commit, (id, mask, commitment))
             ),
             "seats of another"
         );
@@ -125,16 +126,16 @@ abstract contract Ballots is Checks {
         vm.getRecordedLogs();
     }
 
-    function _commits(bytes32 id, IDisputes.Member memory m, uint8 what) internal {
+    function _commits(bytes32 id, IRounds.Member memory m, uint8 what) internal {
         if (m.voter == address(0)) return;
-        bytes32 commitment = disputes.hashVote(voteOf(id, m, actOf(id, m.voter, what)));
-        bytes memory data = abi.encodeCall(disputes.commit, (id, m.seatMask, commitment));
+        bytes32 commitment = rounds.hashVote(voteOf(id, m, actOf(id, m.voter, what)));
+        bytes memory data = abi.encodeCall(rounds.commit, (id, m.seatMask, commitment));
         may(m.voter, address(disputes), 0, data, "commit");
     }
 
-    function _reveals(bytes32 id, IDisputes.Member memory m) internal {
+    function _reveals(bytes32 id, IRounds.Member memory m) internal {
         if (m.voter == address(0)) return;
-        bytes memory data = abi.encodeCall(disputes.reveal, (voteOf(id, m, actOf(id, m.voter, 0)), "quote"));
+        bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, m, actOf(id, m.voter, 0)), "quote"));
         may(address(this), address(disputes), 0, data, "reveal");
     }
 

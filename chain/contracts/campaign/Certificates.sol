@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Bls} from "../src/libraries/Bls.sol";
-import {Certificate} from "../src/libraries/Certificate.sol";
 import {Finding, Outcome, Vote} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {CommitTrees} from "../test/CommitTrees.sol";
@@ -17,20 +17,20 @@ abstract contract Certificates is Ballots {
 
     /// @dev The root of commitments made off the chain, another that any member may post, and the committee's keys.
     function _form(bytes32 id, uint256 salt) internal {
-        IDisputes.Round memory r = roundOf(id);
+        IRounds.Round memory r = roundOf(id);
         if (r.committee != 0) return;
         uint16 round = disputes.roundsOf(id);
         _choose(id, round, salt);
         (bytes32 root,) = CommitTrees.proven(_leavesOf(id, false), 0);
         (bytes32 other,) = CommitTrees.proven(_leavesOf(id, true), 0);
         (_rootOf[id][round], _otherRootOf[id][round]) = (root, other);
-        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, root));
+        bytes memory data = abi.encodeCall(rounds.postCommitRoot, (id, root));
         // Rather not a member, which is in vain.
         may(personAt(salt), address(disputes), 0, data, "root");
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         address by = list[salt % list.length].voter;
         may(by, address(disputes), 0, data, "root");
-        data = abi.encodeCall(disputes.postCommitRoot, (id, other));
+        data = abi.encodeCall(rounds.postCommitRoot, (id, other));
         may(by, address(disputes), 0, data, "root");
         (uint256 seated, Bls.G1[] memory keys,) = _sum(id, type(uint256).max);
         data = abi.encodeCall(disputes.formCommittee, (id, seated, keys));
@@ -39,7 +39,7 @@ abstract contract Certificates is Ballots {
 
     /// @dev Every member chooses its vote, whether it will commit to it on the chain too or not.
     function _choose(bytes32 id, uint16 round, uint256 salt) private {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = luck(id, round, i, "commit");
             actOf(id, list[i].voter, own % 8 == 1 ? uint8(own >> 8) : _moodOf(id, round, salt));
@@ -48,20 +48,20 @@ abstract contract Certificates is Ballots {
 
     /// @dev Commitments of all members by their first seats; `other`: to votes that they would like to have as well.
     function _leavesOf(bytes32 id, bool other) private returns (bytes32[256] memory leaves) {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter == address(0)) continue;
             Vote memory v = _rooted(id, list[i], other);
-            leaves[_place(list[i])] = keccak256(abi.encode(disputes.hashVote(v), v.voter, v.seatMask));
+            leaves[_place(list[i])] = keccak256(abi.encode(rounds.hashVote(v), v.voter, v.seatMask));
         }
     }
 
-    function _rooted(bytes32 id, IDisputes.Member memory m, bool other) private returns (Vote memory v) {
+    function _rooted(bytes32 id, IRounds.Member memory m, bool other) private returns (Vote memory v) {
         v = voteOf(id, m, actOf(id, m.voter, 0));
         if (other) v.salt = "another";
     }
 
-    function _place(IDisputes.Member memory m) private pure returns (uint256 place) {
+    function _place(IRounds.Member memory m) private pure returns (uint256 place) {
         while (m.seatMask & (1 << place) == 0) {
             ++place;
         }
@@ -70,29 +70,29 @@ abstract contract Certificates is Ballots {
     /// @dev Who has not committed on the chain opens what the root has of it, before or after a certificate; some never do.
     function _openRooted(bytes32 id, uint256 salt) internal {
         if (_rootOf[id][disputes.roundsOf(id)] == 0) return;
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         bytes32[256] memory leaves = _leavesOf(id, false);
         for (uint256 i = 0; i < list.length; ++i) {
             uint256 own = spread(salt ^ i);
             if (own % 3 == 0 || list[i].voter == address(0) || list[i].group != 0) continue;
             if (own % 4 == 1) _openOther(id, list[i], own);
             (, bytes32[8] memory proof) = CommitTrees.proven(leaves, _place(list[i]));
-            bytes memory data = abi.encodeCall(disputes.revealUnderRoot, (_rooted(id, list[i], false), "quote", proof));
+            bytes memory data = abi.encodeCall(rounds.revealUnderRoot, (_rooted(id, list[i], false), "quote", proof));
             if (own % 4 == 2) that(!_tries(challengerAt(own), data), "a vote was shown by somebody else");
             may(list[i].voter, address(disputes), 0, data, "rooted");
         }
     }
 
     /// @dev What the first root does not have of a member does not open, under that root or another.
-    function _openOther(bytes32 id, IDisputes.Member memory m, uint256 salt) private {
+    function _openOther(bytes32 id, IRounds.Member memory m, uint256 salt) private {
         (, bytes32[8] memory proof) = CommitTrees.proven(_leavesOf(id, salt % 8 == 1), _place(m));
-        bytes memory data = abi.encodeCall(disputes.revealUnderRoot, (_rooted(id, m, true), "quote", proof));
+        bytes memory data = abi.encodeCall(rounds.revealUnderRoot, (_rooted(id, m, true), "quote", proof));
         that(!_tries(m.voter, data), "a second commitment of a member");
     }
 
     /// @dev Most members that have not committed sign what the round is in the mood for.
     function _certify(bytes32 id, uint256 salt) internal {
-        IDisputes.Round memory r = roundOf(id);
+        IRounds.Round memory r = roundOf(id);
         if (r.committee == 0 || r.certifiedGroup != 0) return;
         uint16 round = disputes.roundsOf(id);
         Act memory act = choice(_moodOf(id, round, salt));
@@ -104,7 +104,7 @@ abstract contract Certificates is Ballots {
         _joinIn(f, signers, salt);
         // Who has opened its vote is counted for that.
         signedFor[id][round] = signers & ~roundOf(id).revealedMask;
-        may(personAt(salt), address(disputes), 0, abi.encodeCall(disputes.certify, (f, root, p)), "certify");
+        may(personAt(salt), address(disputes), 0, abi.encodeCall(rounds.certify, (f, root, p)), "certify");
     }
 
     /// @dev Another finding, another signer, another root: none of them was signed. And a root that was, but nobody posted: its
@@ -114,17 +114,17 @@ abstract contract Certificates is Ballots {
         Finding memory g = abi.decode(abi.encode(f), (Finding));
         // In a form that nothing but the signature refuses, whatever was found.
         (g.outcome, g.code, g.traceRoot) = (uint8(Outcome.EXECUTED), 0, keccak256(abi.encode(f)));
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (g, root, p))), "a finding that nobody signed");
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, other, p))), "a root that nobody signed");
+        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (g, root, p))), "a finding that nobody signed");
+        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, other, p))), "a root that nobody signed");
         Certificate.Proof memory late = _proofOf(p.signers, p.signers, f, "late");
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, "late", late))), "a root that nobody posted");
+        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, "late", late))), "a root that nobody posted");
         if (p.signers == p.seated) return;
         // Some sign for all seats, whether they show whose keys are missing or not.
         Certificate.Proof memory q = _proofOf(p.seated, p.signers, f, root);
         q.signers = q.seated;
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "who did not sign is counted");
+        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "who did not sign is counted");
         q.absentKeys = new Bls.G1[](0);
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "who did not sign is counted");
+        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "who did not sign is counted");
     }
 
     /// @dev Who did nothing adds its signature to a certificate that it has seen; who committed itself signs with the others.
@@ -138,16 +138,16 @@ abstract contract Certificates is Ballots {
         if (both != signers) {
             q = _proofOf(signers, both, f, root);
             that(
-                !_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "a seen certificate was joined"
+                !_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "a seen certificate was joined"
             );
         }
         if (committed == 0) return;
         q = _proofOf(signers | committed, signers | committed, f, root);
-        that(!_tries(personAt(salt), abi.encodeCall(disputes.certify, (f, root, q))), "who committed is certified");
+        that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "who committed is certified");
     }
 
     function _signers(bytes32 id, uint16 round) private view returns (uint256 mask) {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter != address(0) && luck(id, round, i, "signs") % 8 != 0) mask |= list[i].seatMask;
         }
@@ -161,7 +161,7 @@ abstract contract Certificates is Ballots {
         view
         returns (Certificate.Proof memory p)
     {
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, root, said);
+        bytes32 digest = Certificate.digestOf(rounds.domainSeparator(), f, root, said);
         (uint256 seated,, uint256 all) = _sum(f.dispute, type(uint256).max);
         (,, uint256 some) = _sum(f.dispute, signers);
         (, Bls.G1[] memory absent,) = _sum(f.dispute, ~signers);
@@ -176,7 +176,7 @@ abstract contract Certificates is Ballots {
         view
         returns (uint256 seated, Bls.G1[] memory keys, uint256 secret)
     {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         uint256 seats = roundOf(id).seats;
         keys = new Bls.G1[](seats);
         uint256 used = 0;
@@ -192,7 +192,7 @@ abstract contract Certificates is Ballots {
         }
     }
 
-    function _holder(IDisputes.Member[] memory list, uint256 seat) private pure returns (address) {
+    function _holder(IRounds.Member[] memory list, uint256 seat) private pure returns (address) {
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].seatMask & (1 << seat) != 0) return list[i].voter;
         }

@@ -210,7 +210,7 @@ abstract contract Checks is Watch {
         (c.alphaBps, c.betaBps) = (params.shares(d.paramsVersion).alphaBps, params.shares(d.paramsVersion).betaBps);
         c.operatorShareBps = params.shares(d.paramsVersion).operatorShareBps;
         for (uint16 round = 1; round <= d.round; ++round) {
-            for (uint16 seat = 0; seat < disputes.roundOf(id, round).seats; ++seat) {
+            for (uint16 seat = 0; seat < rounds.roundOf(id, round).seats; ++seat) {
                 Standing s = standingOf(id, round, seat);
                 if (s == Standing.RIGHT || s == Standing.WORKED) c.seats += 1;
             }
@@ -230,7 +230,7 @@ abstract contract Checks is Watch {
         bool found = false;
         for (uint16 round = 1; round <= d.round; ++round) {
             (, uint256 size) = largest(id, round, d.key);
-            uint256 seats = disputes.roundOf(id, round).seats;
+            uint256 seats = rounds.roundOf(id, round).seats;
             if (size != 0 && 3 * size >= 2 * seats) found = true;
         }
         that(found, "a conviction without a quorum");
@@ -238,7 +238,7 @@ abstract contract Checks is Watch {
 
     function _allSettled(bytes32 id) private view returns (bool) {
         for (uint16 round = 1; round <= disputes.roundsOf(id); ++round) {
-            if (settlement.settledSeats(id, round) < disputes.roundOf(id, round).seats) return false;
+            if (settlement.settledSeats(id, round) < rounds.roundOf(id, round).seats) return false;
         }
         return true;
     }

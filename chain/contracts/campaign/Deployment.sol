@@ -7,6 +7,8 @@ import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
 import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
 import {ParamSet} from "../src/libraries/Types.sol";
 import {IAudits} from "../src/interfaces/IAudits.sol";
+import {IBreaker} from "../src/interfaces/IBreaker.sol";
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
@@ -37,7 +39,6 @@ abstract contract Deployment is Headers, Holders {
     uint256 internal constant SHORTEST = 4;
     uint256 internal constant LONGEST = 10_000;
     uint256 internal constant MAX_UNITS = 100_000;
-    uint256 internal constant JOIN_BLOCKS = 10;
 
     AccessManager internal authority;
     IParams internal params;
@@ -53,6 +54,8 @@ abstract contract Deployment is Headers, Holders {
     IReceiptAnchor internal anchor;
     ISettlement internal settlement;
     IDisputes internal disputes;
+    IRounds internal rounds;
+    IBreaker internal breaker;
     IAudits internal audits;
 
     /// @dev From artifacts: so a test is compiled once, whichever contract changes.
@@ -81,7 +84,7 @@ abstract contract Deployment is Headers, Holders {
     }
 
     function _deployCourt() private {
-        blsKeys = IBlsKeys(made("BlsKeys", ""));
+        blsKeys = IBlsKeys(made("BlsKeys", abi.encode(registry)));
         tree = IStakeTree(made("StakeTree", abi.encode(EPOCH_BLOCKS, LOOKAHEAD, uint256(1 ether), MAX_UNITS)));
         (bytes memory first, bytes memory second) = (header(block.number - 2, "a"), header(block.number - 1, "b"));
         vm.setBlockhash(block.number - 2, keccak256(first));
@@ -89,20 +92,12 @@ abstract contract Deployment is Headers, Holders {
         randao = IRandaoSource(
             made("RandaoSource", abi.encode(SHORTEST, LONGEST, block.number - 2, first, block.number - 1, second))
         );
-        // `DisputeStore.Parts`, static: the same words as its members one by one.
-        bytes memory parts = abi.encode(
-            authority,
-            params,
-            registry,
-            anchor,
-            settlement,
-            guardian,
-            randao,
-            made("Certifier", abi.encode(blsKeys)),
-            JOIN_BLOCKS
+        rounds = IRounds(made("Rounds", abi.encode(params, guardian, blsKeys)));
+        breaker = IBreaker(made("Breaker", abi.encode(authority, params, guardian, registry)));
+        // `Disputes.Parts`, static: the same words as its members one by one.
+        disputes = IDisputes(
+            made("Disputes", abi.encode(params, registry, anchor, settlement, guardian, randao, rounds, breaker))
         );
-        address proceedings = made("Proceedings", parts);
-        disputes = IDisputes(made("Disputes", bytes.concat(parts, abi.encode(proceedings))));
     }
 
     function _wire() private {
@@ -110,7 +105,9 @@ abstract contract Deployment is Headers, Holders {
         IWired(address(vault)).wire(address(registry), address(settlement), address(anchor));
         IWired(address(market)).wire(address(anchor), address(audits));
         IWired(address(guardian)).wire(address(disputes));
-        IWired(address(registry)).wire(address(disputes));
+        IWired(address(registry)).wire(address(breaker));
+        IWired(address(breaker)).wire(address(disputes));
+        IWired(address(rounds)).wire(address(disputes));
         IWired(address(anchor)).wire(address(disputes));
         IWired(address(settlement)).wire(address(disputes));
         IWired(address(tree)).wire(address(registry));
@@ -139,7 +136,6 @@ abstract contract Deployment is Headers, Holders {
         p.shares.alphaBps = 3_000;
         p.shares.betaBps = 5_000;
         p.shares.operatorShareBps = 5_000;
-        p.shares.joinBps = 2_500;
         p.shares.auditRateBps = 9_000;
         p.shares.auditsPerHour = 1; // or nobody would ever ask for more
         p.shares.maxBatch = 64;

@@ -61,7 +61,7 @@ abstract contract Ending is KeyActions {
         }
         until(uint256(d.airgapEnd) + 1);
         bool ends = d.verdict == Verdict.UPHELD || d.verdict == Verdict.DRAW;
-        if (!ends && disputes.isHeld(d.environment)) disputes.resetBreaker(d.environment);
+        if (!ends && breaker.isHeld(d.environment)) breaker.resetBreaker(d.environment);
         must(personAt(1), address(disputes), abi.encodeCall(disputes.finalize, (id)), "finalize");
     }
 
@@ -81,7 +81,7 @@ abstract contract Ending is KeyActions {
     function _settleEverySeat() private {
         for (uint256 i = 0; i < ids.length; ++i) {
             for (uint16 round = 1; round <= disputes.roundsOf(ids[i]); ++round) {
-                if (settlement.settledSeats(ids[i], round) == disputes.roundOf(ids[i], round).seats) continue;
+                if (settlement.settledSeats(ids[i], round) == rounds.roundOf(ids[i], round).seats) continue;
                 bytes memory data = abi.encodeCall(settlement.settleSeats, (ids[i], round, 255));
                 must(personAt(0), address(settlement), data, "settleSeats");
             }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IBreaker} from "../src/interfaces/IBreaker.sol";
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Finding, Money, Phase, Standing, Status, Vote} from "../src/libraries/Types.sol";
 import {Vm} from "../test/Vm.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {IRegistry} from "../src/interfaces/IRegistry.sol";
@@ -120,27 +121,27 @@ abstract contract Hearing is People, Recount {
     function _ofCourt(Vm.Log memory e) private {
         if (e.topics.length < 2) return; // of its authority
         bytes32 kind = e.topics[0];
-        if (kind == ICourt.DisputeOpened.selector) {
+        if (kind == IDisputes.DisputeOpened.selector) {
             ids.push(e.topics[1]);
             live.push(e.topics[1]);
             accused[e.topics[1]] = address(uint160(uint256(e.topics[3])));
             (, batchOf[e.topics[1]],) = abi.decode(e.data, (address, uint64, bytes32));
         } else if (looks[e.topics[1]].phase == Phase.NONE && !_isStirred(e.topics[1])) {
             // Of a receipt or an environment.
-            if (kind == ICourt.BreakerReset.selector) holds = false;
+            if (kind == IBreaker.BreakerReset.selector) holds = false;
             return;
         } else {
             that(looks[e.topics[1]].phase != Phase.FINAL, "an ended dispute moves");
         }
         stirred.push(e.topics[1]);
-        if (kind == ICourt.Revealed.selector) {
+        if (kind == IRounds.Revealed.selector) {
             (Vote memory v,) = abi.decode(e.data, (Vote, bytes));
             _heard(v);
-        } else if (kind == ICourt.Certified.selector) {
+        } else if (kind == IRounds.Certified.selector) {
             (Finding memory f, uint256 seats,) = abi.decode(e.data, (Finding, uint256, uint16));
             same(seats, signedFor[f.dispute][f.round], "seats of a certificate");
             _heard(f, seats);
-        } else if (kind == ICourt.CommitRootPosted.selector) {
+        } else if (kind == IRounds.CommitRootPosted.selector) {
             (bytes32 id, uint16 round) = (e.topics[1], uint16(uint256(e.topics[2])));
             (, address by) = abi.decode(e.data, (bytes32, address));
             that(_hasSeat(id, round, by), "a root of a stranger");
@@ -149,7 +150,7 @@ abstract contract Hearing is People, Recount {
     }
 
     function _hasSeat(bytes32 id, uint16 round, address who) private view returns (bool has) {
-        IDisputes.Member[] memory list = disputes.membersOf(id, round);
+        IRounds.Member[] memory list = rounds.membersOf(id, round);
         for (uint256 i = 0; i < list.length; ++i) {
             has = has || list[i].voter == who;
         }

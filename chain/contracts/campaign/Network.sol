@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Outcome, Receipt, StructHashes, Vote} from "../src/libraries/Types.sol";
 import {Phase} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
@@ -135,27 +136,27 @@ abstract contract Network is Deployment {
         return disputes.open{value: bond}(r, sig, batchId, none(), altCommit);
     }
 
-    function roundOf(bytes32 id) internal view returns (IDisputes.Round memory) {
-        return disputes.roundOf(id, disputes.roundsOf(id));
+    function roundOf(bytes32 id) internal view returns (IRounds.Round memory) {
+        return rounds.roundOf(id, disputes.roundsOf(id));
     }
 
-    function members(bytes32 id) internal view returns (IDisputes.Member[] memory) {
-        return disputes.membersOf(id, disputes.roundsOf(id));
+    function members(bytes32 id) internal view returns (IRounds.Member[] memory) {
+        return rounds.membersOf(id, disputes.roundsOf(id));
     }
 
-    /// @dev The seed block is over and its mix proven.
-    function seeded(bytes32 id, bytes32 salt) internal {
+    /// @dev The seed block is over: its header.
+    function seeded(bytes32 id, bytes32 salt) internal returns (bytes memory) {
         uint256 seedBlock = roundOf(id).seedBlock;
         reach(seedBlock + 1);
-        randao.prove(seedBlock, minted(seedBlock, salt));
+        return minted(seedBlock, salt);
     }
 
     function drawn(bytes32 id, bytes32 salt) internal {
-        seeded(id, salt);
-        disputes.draw(id, 255);
+        bytes memory header_ = seeded(id, salt);
+        disputes.draw(id, 255, header_);
     }
 
-    function voteOf(bytes32 id, IDisputes.Member memory m, Act memory act) internal view returns (Vote memory v) {
+    function voteOf(bytes32 id, IRounds.Member memory m, Act memory act) internal view returns (Vote memory v) {
         v.dispute = id;
         v.round = disputes.roundsOf(id);
         v.voter = m.voter;
@@ -169,19 +170,19 @@ abstract contract Network is Deployment {
         v.salt = keccak256(abi.encode("salt", id, v.round, m.voter));
     }
 
-    function committed(bytes32 id, IDisputes.Member memory m, Act memory act) internal {
-        bytes32 commitment = disputes.hashVote(voteOf(id, m, act));
+    function committed(bytes32 id, IRounds.Member memory m, Act memory act) internal {
+        bytes32 commitment = rounds.hashVote(voteOf(id, m, act));
         vm.prank(m.voter);
-        disputes.commit(id, m.seatMask, commitment);
+        rounds.commit(id, m.seatMask, commitment);
     }
 
-    function revealed(bytes32 id, IDisputes.Member memory m, Act memory act) internal {
-        disputes.reveal(voteOf(id, m, act), "quote");
+    function revealed(bytes32 id, IRounds.Member memory m, Act memory act) internal {
+        rounds.reveal(voteOf(id, m, act), "quote");
     }
 
     /// @dev All members with a holder say the same, and the round is counted.
     function unanimous(bytes32 id, Act memory act) internal {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter != address(0)) committed(id, list[i], act);
         }

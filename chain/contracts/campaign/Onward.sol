@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Phase} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {CourtActions} from "./CourtActions.sol";
@@ -75,7 +76,7 @@ abstract contract Onward is CourtActions {
 
     function _secondsTo(bytes32 id) private view returns (uint256) {
         Phase phase = disputes.phaseOf(id);
-        IDisputes.Round memory r = roundOf(id);
+        IRounds.Round memory r = roundOf(id);
         if (_waits(id)) {
             uint256 number = uint256(r.seedBlock) + (_unlucky(id) ? EPOCH_BLOCKS : 1);
             return block.number < number ? (number - block.number) * BLOCK_TIME : 0;

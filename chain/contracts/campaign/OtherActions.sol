@@ -216,7 +216,7 @@ abstract contract OtherActions is LateActions {
 
     function _govern(bool reset, uint256 who) private {
         bytes memory data = reset
-            ? abi.encodeCall(disputes.resetBreaker, (ENVIRONMENT))
+            ? abi.encodeCall(breaker.resetBreaker, (ENVIRONMENT))
             : abi.encodeCall(registry.activate, (ENVIRONMENT));
         address to = reset ? address(disputes) : address(registry);
         address by = who % 4 == 0 ? personAt(who) : address(this);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Finding, Outcome, StructHashes, Vote} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Verdict} from "../src/libraries/Types.sol";
@@ -66,7 +67,7 @@ abstract contract Recount {
     function recount(bytes32 id, uint16 round, bytes32[2] memory claimed, uint256 seats, uint256 committed)
         internal
         view
-        returns (IDisputes.Tally memory t)
+        returns (IRounds.Tally memory t)
     {
         Said[] memory list = said[id][round];
         uint256 spoke = 0;
@@ -82,7 +83,7 @@ abstract contract Recount {
         t.absent = uint16(seats - ones(committed | spoke));
     }
 
-    function _countGroup(IDisputes.Tally memory t, Said[] memory list, uint256 i, bytes32[2] memory claimed)
+    function _countGroup(IRounds.Tally memory t, Said[] memory list, uint256 i, bytes32[2] memory claimed)
         private
         pure
     {
@@ -97,7 +98,7 @@ abstract contract Recount {
     }
 
     /// @notice The verdict rule of design section 9 for the symmetric rule.
-    function verdictOf(IDisputes.Tally memory t, uint256 quorum) internal pure returns (Verdict) {
+    function verdictOf(IRounds.Tally memory t, uint256 quorum) internal pure returns (Verdict) {
         if (t.equal >= quorum) return Verdict.UPHELD;
         if (t.lead >= quorum) return t.leadVerdict;
         if (uint256(t.lead) + t.unavailable >= quorum) return Verdict.UNAVAILABLE;

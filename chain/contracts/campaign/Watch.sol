@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Committee, Phase, Receipt, Standing, Times, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {Deadlines} from "./Deadlines.sol";
@@ -101,13 +102,13 @@ abstract contract Watch is Owing {
     }
 
     function _seen(bytes32 id, IDisputes.Dispute memory d, uint256 oldSeed) private view returns (Table.Look memory b) {
-        IDisputes.Round memory r = disputes.roundOf(id, d.round);
+        IRounds.Round memory r = rounds.roundOf(id, d.round);
         (address[] memory who,) = disputes.challengersOf(id);
         b.phase = disputes.phaseOf(id);
         (b.level, b.round, b.reruns) = (d.level, d.round, d.reruns);
         (b.appealed, b.refunded, b.verdict) = (d.appealed, d.refunded, d.verdict);
         (b.airgapEnd, b.rearms, b.drawn, b.seats) = (d.airgapEnd, r.rearms, r.drawn, r.seats);
-        (b.challengers, b.clock, b.held) = (who.length, guardian.clock(), disputes.isHeld(d.environment));
+        (b.challengers, b.clock, b.held) = (who.length, guardian.clock(), breaker.isHeld(d.environment));
         (b.seedBlock, b.commitEnd, b.revealEnd, b.appealEnd) = (r.seedBlock, r.commitEnd, r.revealEnd, d.appealEnd);
         (b.committed, b.revealed, b.block_) = (r.committedMask, r.revealedMask, block.number);
         b.promised = rooted[id][d.round];
@@ -132,8 +133,8 @@ abstract contract Watch is Owing {
 
     /// @dev Every seat has one holder, with a weight before anybody knew the seed, and nobody judges a case of its own.
     function _seated(bytes32 id, IDisputes.Dispute memory d) private view {
-        IDisputes.Member[] memory list = disputes.membersOf(id, d.round);
-        IDisputes.Round memory r = disputes.roundOf(id, d.round);
+        IRounds.Member[] memory list = rounds.membersOf(id, d.round);
+        IRounds.Round memory r = rounds.roundOf(id, d.round);
         uint32 epoch = tree.epoch();
         while (tree.epochStart(epoch) > r.seedBlock) {
             --epoch;
@@ -153,8 +154,8 @@ abstract contract Watch is Owing {
     function _drawnAtOnce(
         bytes32 id,
         IDisputes.Dispute memory d,
-        IDisputes.Round memory r,
-        IDisputes.Member[] memory list
+        IRounds.Round memory r,
+        IRounds.Member[] memory list
     ) private view {
         address[] memory excluded = new address[](1);
         excluded[0] = d.challenger;
@@ -172,9 +173,9 @@ abstract contract Watch is Owing {
         private
         returns (Table.Move)
     {
-        IDisputes.Tally memory t =
-            recount(id, a.round, _signedIn(d.receiptId), a.seats, disputes.roundOf(id, a.round).committedMask);
-        IDisputes.Tally memory have = disputes.tallyOf(id, a.round);
+        IRounds.Tally memory t =
+            recount(id, a.round, _signedIn(d.receiptId), a.seats, rounds.roundOf(id, a.round).committedMask);
+        IRounds.Tally memory have = rounds.tallyOf(id, a.round);
         _equals(id, a.round, _signedIn(d.receiptId), have.equal);
         same(keccak256(abi.encode(have)), keccak256(abi.encode(t)), "tally");
         uint256 quorum = params.quorum(d.paramsVersion, a.seats);
@@ -222,7 +223,7 @@ abstract contract Watch is Owing {
     /// @notice What a seat is worth, from what was said.
     function standingOf(bytes32 id, uint16 round, uint16 seat) internal view override returns (Standing) {
         IDisputes.Dispute memory d = disputes.dispute(id);
-        IDisputes.Round memory r = disputes.roundOf(id, round);
+        IRounds.Round memory r = rounds.roundOf(id, round);
         if (r.drawn < r.seats || r.commitEnd == 0) return Standing.NONE;
         Said[] memory list = said[id][round];
         bool mild = d.verdict == Verdict.DRAW || d.verdict == Verdict.REFUNDED;
@@ -238,7 +239,7 @@ abstract contract Watch is Owing {
             bool right = (key == d.key || (d.secondKey != 0 && key == d.secondKey)) && list[i].group == group;
             return right ? Standing.RIGHT : Standing.WRONG;
         }
-        (address holder,) = disputes.standingOf(id, round, seat);
+        (address holder,) = rounds.standingOf(id, round, seat);
         if (holder == address(0)) return Standing.NONE;
         if (mild) return Standing.NEUTRAL;
         // Whom a root binds nobody sees: it may be anybody.

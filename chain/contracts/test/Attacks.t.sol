@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {ParamSet, Phase, Receipt, Verdict, Vote} from "../src/libraries/Types.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
 import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
@@ -15,7 +15,7 @@ abstract contract CourtAttacks is Courthouse {
 
     /// @dev A key of what `choice` says, an output.
     function keyOf(bytes32 id, uint256 choice) internal view returns (bytes32) {
-        IDisputes.Member memory m;
+        IRounds.Member memory m;
         Vote memory v = voteOf(id, m, choice);
         return keccak256(abi.encode(v.outcome, v.code, keccak256(abi.encode(v.tokensHash, v.traceRoot))));
     }
@@ -35,7 +35,7 @@ abstract contract CourtAttacks is Courthouse {
     /// @dev Members whose bit of `liars` is set lie together in time; nobody else gets a transaction in. Seats that lied.
     function stuffed(bytes32 id, uint256 liars, bool commitsToo) internal returns (uint256 seats) {
         drawn(id, keccak256(abi.encode(id, liars)));
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             bool lies = liars & (1 << i) != 0;
             if (list[i].voter == address(0) || (commitsToo && !lies)) continue;
@@ -44,7 +44,7 @@ abstract contract CourtAttacks is Courthouse {
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter == address(0) || liars & (1 << i) == 0) continue;
-            disputes.reveal(voteOf(id, list[i], 1), "");
+            rounds.reveal(voteOf(id, list[i], 1), "");
             seats += list[i].seats;
         }
         toSettle(id);
@@ -64,12 +64,12 @@ contract CourtAttacksTest is CourtAttacks {
         bytes32 mine = disputes.altCommitOf(id, address(this), key, secret);
         openedBy(COPIER, salt, mine);
         uint256 bond = params.requiredBond(1);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyDisputed.selector, receiptId, id));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.AlreadyDisputed.selector, receiptId, id));
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), mine);
         joins(id, address(this), mine);
         judged(id, c);
         bytes32 have = disputes.altCommitOf(id, COPIER, key, secret);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.BadAlt.selector, have, mine));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.BadAlt.selector, have, mine));
         disputes.openAlt(id, COPIER, secret);
         disputes.openAlt(id, address(this), secret);
         ends(id);
@@ -85,7 +85,7 @@ contract CourtAttacksTest is CourtAttacks {
             joins(id, address(0xC40D0 + i), bytes32(uint256(i + 1)));
         }
         uint256 bond = params.joinBond(1);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooManyChallengers.selector, id, 5));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.TooManyChallengers.selector, id, 5));
         disputes.join{value: bond}(id, "one too many");
         judged(id, guilty ? 1 : 0);
         if (guilty) disputes.openAlt(id, address(this), secret);
@@ -121,7 +121,7 @@ contract CourtAttacksTest is CourtAttacks {
     /// @dev Whoever was drawn and leaves at once pays for its empty seat from what is on its way out.
     function test_who_leaves_its_seat_leaves_the_penalty(uint256 salt, uint256 which) public {
         bytes32 id = inCommit(salt);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         which = bound(which, 0, list.length - 1);
         address leaver = list[which].voter;
         vm.assume(leaver != address(0) && list[which].seats == 1);
@@ -135,7 +135,7 @@ contract CourtAttacksTest is CourtAttacks {
         }
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            if (i != which) disputes.reveal(voteOf(id, list[i], 0), "");
+            if (i != which) rounds.reveal(voteOf(id, list[i], 0), "");
         }
         toSettle(id);
         disputes.settle(id);

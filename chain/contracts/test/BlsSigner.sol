@@ -1,81 +1,19 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Bls} from "../src/libraries/Bls.sol";
 import {BlsKeys} from "../src/keys/BlsKeys.sol";
-import {Certificate} from "../src/libraries/Certificate.sol";
-import {Finding} from "../src/libraries/Signed.sol";
-import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
+import {IRegistry} from "../src/interfaces/IRegistry.sol";
 import {Check} from "./Vm.sol";
-
-/// @title The court's part of a certificate: who holds the seats, one word for their keys, an EIP-712 domain
-contract Court is EIP712 {
-    IBlsKeys private immutable KEYS;
-    address[] private _holders;
-    uint256 private _formedAt;
-    bytes32 private _root = keccak256("commitments");
-    bytes32 public committee;
-
-    constructor(IBlsKeys keys) EIP712("Bytewise", "1") {
-        KEYS = keys;
-    }
-
-    function seat(address account, uint256 seats) external {
-        for (uint256 i = 0; i < seats; ++i) {
-            _holders.push(account);
-        }
-    }
-
-    function collect(bytes32 root) external {
-        _root = root;
-    }
-
-    function form(uint256 blockNumber, uint256 seated, Bls.G1[] calldata points) external {
-        committee = Certificate.form(KEYS, _holders, blockNumber, seated, points);
-        _formedAt = blockNumber;
-    }
-
-    /// @dev How many seats it speaks for.
-    function certify(Finding calldata finding, Certificate.Proof calldata proof) external view returns (uint256 seats) {
-        check(finding, proof);
-        for (uint256 mask = proof.signers; mask != 0; mask &= mask - 1) {
-            ++seats;
-        }
-    }
-
-    function check(Finding calldata finding, Certificate.Proof calldata proof) public view {
-        address[] memory absent = _in(proof.seated & ~proof.signers);
-        Certificate.verify(KEYS, absent, _formedAt, committee, digest(finding, proof.signers), proof);
-    }
-
-    function digest(Finding calldata finding, uint256 signers) public view returns (bytes32) {
-        return Certificate.digestOf(_domainSeparatorV4(), finding, _root, signers);
-    }
-
-    function _in(uint256 mask) private view returns (address[] memory out) {
-        if (mask == 0) return out;
-        uint256 count = 0;
-        out = new address[](_holders.length);
-        for (uint256 i = 0; i < _holders.length; ++i) {
-            if (mask & (1 << i) != 0) out[count++] = _holders[i];
-        }
-        assembly ("memory-safe") {
-            mstore(out, count)
-        }
-    }
-}
 
 /// @title Signing, which the contracts never do: products by secret scalars, on the precompiles too
 abstract contract BlsSigner is Check {
     uint256 internal constant ORDER = 0x73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001;
 
     BlsKeys internal keys;
-    Court internal court;
 
     function setUp() public virtual {
-        keys = new BlsKeys();
-        court = new Court(keys);
+        keys = new BlsKeys(IRegistry(address(0)));
     }
 
     /// @dev The secret of the i-th member; the fuzzer chooses the salt.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {Check} from "./Vm.sol";
 import {Guardian} from "../src/governance/Guardian.sol";
@@ -50,7 +51,7 @@ contract GivenCourt {
         return _disputes[id].round;
     }
 
-    function roundOf(bytes32 id, uint16 round) external view returns (IDisputes.Round memory r) {
+    function roundOf(bytes32 id, uint16 round) external view returns (IRounds.Round memory r) {
         r.seats = uint16(_seats[id][round].length);
     }
 

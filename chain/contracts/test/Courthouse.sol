@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {AccessManager} from "@openzeppelin/contracts/access/manager/AccessManager.sol";
 import {RLP} from "@openzeppelin/contracts/utils/RLP.sol";
 import {RandaoSource} from "../src/court/RandaoSource.sol";
 import {StakeTree} from "../src/stake/StakeTree.sol";
 import {BlsSigner} from "./BlsSigner.sol";
-import {Certifier} from "../src/court/Certifier.sol";
+import {BlsKeys} from "../src/keys/BlsKeys.sol";
+import {Breaker} from "../src/court/Breaker.sol";
+import {Rounds} from "../src/court/Rounds.sol";
 import {Disputes} from "../src/court/Disputes.sol";
-import {DisputeStore} from "../src/court/DisputeStore.sol";
 import {Guardian} from "../src/governance/Guardian.sol";
 import {Ledger} from "../src/stake/Ledger.sol";
 import {Params} from "../src/governance/Params.sol";
-import {Proceedings} from "../src/court/Proceedings.sol";
 import {Registry} from "../src/stake/Registry.sol";
 import {Settlement} from "../src/court/Settlement.sol";
 import {StakeBook} from "../src/stake/StakeBook.sol";
@@ -35,7 +36,6 @@ abstract contract Courthouse is BlsSigner {
     uint256 internal constant EPOCH = 100;
     uint256 internal constant LOOKAHEAD = 20;
     uint256 internal constant SHORTEST = 8;
-    uint256 internal constant JOIN_BLOCKS = 4;
 
     AccessManager internal manager;
     Params internal params;
@@ -48,6 +48,10 @@ abstract contract Courthouse is BlsSigner {
     RandaoSource internal source;
     Docket internal docket;
     IDisputes internal disputes;
+    Rounds internal rounds;
+    Breaker internal breaker;
+    /// @dev Of the newest seed block of each dispute.
+    mapping(bytes32 id => bytes) internal headers;
 
     function setUp() public virtual override {
         super.setUp();
@@ -63,7 +67,10 @@ abstract contract Courthouse is BlsSigner {
         settlement = new Settlement(params, ledger, vault);
         docket = new Docket(POOL);
         source = newSource();
+        keys = new BlsKeys(registry);
         disputes = newCourt();
+        rounds = Rounds(address(disputes.ROUNDS()));
+        breaker = Breaker(address(Disputes(address(disputes)).BREAKER()));
         wire();
         people();
         docket.closeWindows(type(uint64).max);
@@ -74,31 +81,31 @@ abstract contract Courthouse is BlsSigner {
         p.committee.seats = [uint16(5), 9, 15];
     }
 
-    function parts() internal view returns (DisputeStore.Parts memory) {
-        return DisputeStore.Parts({
-            authority: address(manager),
+    function parts(Rounds rounds_, Breaker breaker_) internal view returns (Disputes.Parts memory) {
+        return Disputes.Parts({
             params: params,
             registry: registry,
             anchor: IReceiptAnchor(address(docket)),
             settlement: settlement,
             guardian: guardian,
             randomness: source,
-            certifier: certifier,
-            joinBlocks: JOIN_BLOCKS
+            rounds: rounds_,
+            breaker: breaker_
         });
     }
 
-    Certifier private certifier;
-
-    function newCourt() internal returns (IDisputes) {
-        certifier = new Certifier(keys);
-        return IDisputes(address(new Disputes(parts(), new Proceedings(parts()))));
+    function newCourt() internal returns (IDisputes court) {
+        Rounds rounds_ = new Rounds(params, guardian, keys);
+        Breaker breaker_ = new Breaker(address(manager), params, guardian, registry);
+        court = new Disputes(parts(rounds_, breaker_));
+        rounds_.wire(court);
+        breaker_.wire(address(court));
     }
 
     function wire() private {
         ledger.wire(address(vault), address(settlement), address(0xA1), address(0xA2));
         vault.wire(registry, address(settlement), address(0xA1));
-        registry.wire(address(disputes));
+        registry.wire(address(breaker));
         settlement.wire(disputes);
         guardian.wire(disputes);
         tree = new StakeTree(EPOCH, LOOKAHEAD, 1 ether, 1_000);
@@ -169,14 +176,13 @@ abstract contract Courthouse is BlsSigner {
         return list.encode();
     }
 
-    /// @dev The seed block of the running round comes, with a mix of this salt, and is proven. No block's mix is zero, and a
-    ///      source takes zero for none.
+    /// @dev The seed block of the running round comes, with a mix of this salt.
     function seeded(bytes32 id, bytes32 salt) internal {
         bytes32 mix = keccak256(abi.encode(salt));
-        uint256 number = disputes.roundOf(id, disputes.dispute(id).round).seedBlock;
+        uint256 number = rounds.roundOf(id, disputes.dispute(id).round).seedBlock;
         vm.roll(number + 1);
         known(number, mix);
-        source.prove(number, header(number, mix));
+        headers[id] = header(number, mix);
     }
 
     // --- disputes ---
@@ -207,7 +213,7 @@ abstract contract Courthouse is BlsSigner {
 
     function drawn(bytes32 id, bytes32 mix) internal {
         seeded(id, mix);
-        disputes.draw(id, 255);
+        disputes.draw(id, 255, headers[id]);
     }
 
     function inCommit(uint256 salt) internal returns (bytes32 id) {
@@ -215,13 +221,13 @@ abstract contract Courthouse is BlsSigner {
         drawn(id, keccak256(abi.encode("mix", salt)));
     }
 
-    function members(bytes32 id) internal view returns (IDisputes.Member[] memory) {
-        return disputes.membersOf(id, disputes.dispute(id).round);
+    function members(bytes32 id) internal view returns (IRounds.Member[] memory) {
+        return rounds.membersOf(id, disputes.dispute(id).round);
     }
 
     /// @dev What a member votes: 0 the claim; 1 to 3 other outputs; 4 the claim by lazy work; 5, 6 defects; 7 no bytes;
     ///      8 no key; 9 a broken machine.
-    function voteOf(bytes32 id, IDisputes.Member memory m, uint256 choice) internal view returns (Vote memory v) {
+    function voteOf(bytes32 id, IRounds.Member memory m, uint256 choice) internal view returns (Vote memory v) {
         (v.dispute, v.round, v.voter, v.seatMask) = (id, disputes.dispute(id).round, m.voter, m.seatMask);
         v.salt = keccak256(abi.encode(m.voter, choice));
         if (choice <= 4) {
@@ -240,19 +246,19 @@ abstract contract Courthouse is BlsSigner {
     }
 
     function committed(Vote memory v) internal {
-        bytes32 commitment = disputes.hashVote(v);
+        bytes32 commitment = rounds.hashVote(v);
         vm.prank(v.voter);
-        disputes.commit(v.dispute, v.seatMask, commitment);
+        rounds.commit(v.dispute, v.seatMask, commitment);
     }
 
     /// @dev Commits end, by the clock if not before.
     function toReveal(bytes32 id) internal {
-        uint64 end = disputes.roundOf(id, disputes.dispute(id).round).commitEnd;
+        uint64 end = rounds.roundOf(id, disputes.dispute(id).round).commitEnd;
         if (guardian.clock() <= end) passes(end + 1 - guardian.clock());
     }
 
     function toSettle(bytes32 id) internal {
-        uint64 end = disputes.roundOf(id, disputes.dispute(id).round).revealEnd;
+        uint64 end = rounds.roundOf(id, disputes.dispute(id).round).revealEnd;
         if (!disputes.isSettleable(id)) passes(end + 1 - guardian.clock());
     }
 
@@ -262,13 +268,13 @@ abstract contract Courthouse is BlsSigner {
 
     /// @dev Everybody votes `choice`, and the round is settled.
     function allSay(bytes32 id, uint256 choice) internal {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter != address(0)) committed(voteOf(id, list[i], choice));
         }
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i].voter != address(0)) disputes.reveal(voteOf(id, list[i], choice), "");
+            if (list[i].voter != address(0)) rounds.reveal(voteOf(id, list[i], choice), "");
         }
         toSettle(id);
         disputes.settle(id);

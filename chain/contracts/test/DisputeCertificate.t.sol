@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Bls} from "../src/libraries/Bls.sol";
-import {Certificate} from "../src/libraries/Certificate.sol";
 import {Finding, ParamSet, Phase, Standing, Verdict, Vote} from "../src/libraries/Types.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {CommitTrees} from "./CommitTrees.sol";
@@ -17,7 +16,7 @@ contract DisputeCertificateTest is Courthouse {
 
     Bls.G1[] private publicKeys;
     bytes32 private id;
-    IDisputes.Member[] private list;
+    IRounds.Member[] private list;
     bytes32 private signedRoot = ROOT;
     bytes32[256] private leaves;
 
@@ -42,7 +41,7 @@ contract DisputeCertificateTest is Courthouse {
 
     function convened(uint256 salt) private {
         id = inCommit(salt);
-        IDisputes.Member[] memory drawn_ = members(id);
+        IRounds.Member[] memory drawn_ = members(id);
         for (uint256 i = 0; i < drawn_.length; ++i) {
             list.push(drawn_[i]);
         }
@@ -51,7 +50,7 @@ contract DisputeCertificateTest is Courthouse {
     /// @dev A member posts it.
     function roots(bytes32 root) private {
         vm.prank(list[0].voter);
-        disputes.postCommitRoot(id, root);
+        rounds.postCommitRoot(id, root);
     }
 
     function formed(uint256 salt) private {
@@ -104,7 +103,7 @@ contract DisputeCertificateTest is Courthouse {
 
     /// @dev Of what is signed for the seats of `signers`, with the signatures of those of `more` beside theirs.
     function joinedBy(uint256 signers, uint256 more, Finding memory f) private view returns (Certificate.Proof memory) {
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, signedRoot, signers);
+        bytes32 digest = Certificate.digestOf(rounds.domainSeparator(), f, signedRoot, signers);
         uint256 shown = signers | more;
         Bls.G2 memory signature = signed(scalarOf(shown), digest);
         return Certificate.Proof(all(), shown, publicKey(scalarOf(all())), signature, keysOf(all() & ~shown));
@@ -137,10 +136,10 @@ contract DisputeCertificateTest is Courthouse {
         vm.revertToState(snapshot);
         toReveal(id);
         Finding memory f = findingOf(choice);
-        disputes.certify(f, ROOT, proofOf(signers, f));
+        rounds.certify(f, ROOT, proofOf(signers, f));
         if (rest != 10) reveals(all() & ~signers, rest);
         same(counted(), want, "the same count");
-        same(disputes.roundOf(id, 1).certifiedMask, signers, "who");
+        same(rounds.roundOf(id, 1).certifiedMask, signers, "who");
     }
 
     function commits(uint256 seats, uint256 choice) private {
@@ -151,19 +150,19 @@ contract DisputeCertificateTest is Courthouse {
 
     function reveals(uint256 seats, uint256 choice) private {
         for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i].seatMask & seats != 0) disputes.reveal(voteOf(id, list[i], choice), "");
+            if (list[i].seatMask & seats != 0) rounds.reveal(voteOf(id, list[i], choice), "");
         }
     }
 
     function counted() private view returns (bytes32) {
-        IDisputes.Member[] memory now_ = disputes.membersOf(id, 1);
+        IRounds.Member[] memory now_ = rounds.membersOf(id, 1);
         bytes32[] memory groups = new bytes32[](now_.length);
         for (uint256 i = 0; i < now_.length; ++i) {
             groups[i] = now_[i].group;
         }
-        (, uint16 worked) = disputes.paidSeats(id, 1);
-        uint256 revealed = disputes.roundOf(id, 1).revealedMask;
-        return keccak256(abi.encode(disputes.tallyOf(id, 1), groups, worked, revealed));
+        (, uint16 worked) = rounds.paidSeats(id, 1);
+        uint256 revealed = rounds.roundOf(id, 1).revealedMask;
+        return keccak256(abi.encode(rounds.tallyOf(id, 1), groups, worked, revealed));
     }
 
     function test_a_certified_round_is_settled_and_its_signers_are_right(uint256 salt) public {
@@ -172,17 +171,17 @@ contract DisputeCertificateTest is Courthouse {
         toReveal(id);
         that(!disputes.isSettleable(id), "a root stands for commitments that are still closed");
         Finding memory f = findingOf(1);
-        disputes.certify(f, ROOT, proofOf(signers, f));
+        rounds.certify(f, ROOT, proofOf(signers, f));
         that(disputes.isSettleable(id) == (signers == all()), "whoever is left out has its time");
         toSettle(id);
         disputes.settle(id);
         same(uint256(disputes.dispute(id).verdict), uint256(Verdict.OVERTURNED), "verdict");
         toFinalize(id);
         disputes.finalize(id);
-        (uint16 right,) = disputes.paidSeats(id, 1);
+        (uint16 right,) = rounds.paidSeats(id, 1);
         same(right, ones(signers), "paid");
         for (uint16 seat = 0; seat < 9; ++seat) {
-            (address holder, Standing standing) = disputes.standingOf(id, 1, seat);
+            (address holder, Standing standing) = rounds.standingOf(id, 1, seat);
             same(holder, member(holderOf(seat)), "holder");
             that(standing == (signers & (1 << seat) != 0 ? Standing.RIGHT : Standing.NOT_REVEALED), "right or silent");
         }
@@ -198,9 +197,9 @@ contract DisputeCertificateTest is Courthouse {
         Finding memory f = findingOf(choice % 10);
         Certificate.Proof memory joined = joinedBy(signers, late, f);
         vm.expectPartialRevert(Certificate.BadCertificate.selector);
-        disputes.certify(f, ROOT, joined);
-        disputes.certify(f, ROOT, proofOf(signers, f));
-        same(disputes.roundOf(id, 1).certifiedMask, signers, "who");
+        rounds.certify(f, ROOT, joined);
+        rounds.certify(f, ROOT, proofOf(signers, f));
+        same(rounds.roundOf(id, 1).certifiedMask, signers, "who");
     }
 
     // --- each member once ---
@@ -208,22 +207,22 @@ contract DisputeCertificateTest is Courthouse {
     /// @dev Who committed itself reveals itself: what it committed to is what it said, whatever else it signs.
     function test_who_committed_itself_is_not_certified(uint256 salt, uint256 who, bool reveals_) public {
         formed(salt);
-        IDisputes.Member memory m = list[who % list.length];
+        IRounds.Member memory m = list[who % list.length];
         vm.assume(9 - m.seats >= 6);
         committed(voteOf(id, m, 7));
         toReveal(id);
-        if (reveals_) disputes.reveal(voteOf(id, m, 7), "");
+        if (reveals_) rounds.reveal(voteOf(id, m, 7), "");
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(all(), f);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.CommittedThemselves.selector, id, 1, m.seatMask));
-        disputes.certify(f, ROOT, p);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.CommittedThemselves.selector, id, 1, m.seatMask));
+        rounds.certify(f, ROOT, p);
         p = proofOf(all() & ~m.seatMask, f);
-        disputes.certify(f, ROOT, p);
-        if (!reveals_) disputes.reveal(voteOf(id, m, 7), "");
-        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        rounds.certify(f, ROOT, p);
+        if (!reveals_) rounds.reveal(voteOf(id, m, 7), "");
+        IRounds.Tally memory t = rounds.tallyOf(id, 1);
         that(t.equal == 9 - m.seats && t.unavailable == m.seats, "each once");
-        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyCertified.selector, id, 1));
-        disputes.certify(f, ROOT, p);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyCertified.selector, id, 1));
+        rounds.certify(f, ROOT, p);
     }
 
     function test_who_is_certified_does_not_reveal_too(uint256 salt, uint256 who) public {
@@ -231,10 +230,10 @@ contract DisputeCertificateTest is Courthouse {
         uint256 i = who % list.length;
         toReveal(id);
         Finding memory f = findingOf(0);
-        disputes.certify(f, ROOT, proofOf(all(), f));
+        rounds.certify(f, ROOT, proofOf(all(), f));
         Vote memory v = voteOf(id, list[i], 7);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyRevealed.selector, id, 1, list[i].voter));
-        disputes.reveal(v, "");
+        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyRevealed.selector, id, 1, list[i].voter));
+        rounds.reveal(v, "");
     }
 
     /// @dev Or the rest of its seats could neither be certified nor revealed, and would be charged.
@@ -250,8 +249,8 @@ contract DisputeCertificateTest is Courthouse {
         toReveal(id);
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(signers, f);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongSeatMask.selector, own & signers, own));
-        disputes.certify(f, ROOT, p);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongSeatMask.selector, own & signers, own));
+        rounds.certify(f, ROOT, p);
     }
 
     // --- who is left out ---
@@ -274,20 +273,20 @@ contract DisputeCertificateTest is Courthouse {
     }
 
     function leafOf(Vote memory v) private view returns (bytes32) {
-        return keccak256(abi.encode(disputes.hashVote(v), v.voter, v.seatMask));
+        return keccak256(abi.encode(rounds.hashVote(v), v.voter, v.seatMask));
     }
 
     function opens(uint256 i, uint256 choice) private {
         Vote memory v = voteOf(id, list[i], choice);
         (, bytes32[8] memory proof) = CommitTrees.proven(leaves, placeOf(i));
         vm.prank(v.voter);
-        disputes.revealUnderRoot(v, "", proof);
+        rounds.revealUnderRoot(v, "", proof);
     }
 
     function opensNot(address by, Vote memory v, bytes32[8] memory proof, bytes memory refusal) private {
         vm.expectRevert(refusal);
         vm.prank(by);
-        disputes.revealUnderRoot(v, "", proof);
+        rounds.revealUnderRoot(v, "", proof);
     }
 
     /// @dev Whoever aggregates leaves one out, and it opens its vote itself: the same count as if all had voted directly.
@@ -309,12 +308,12 @@ contract DisputeCertificateTest is Courthouse {
         Finding memory f = findingOf(choice);
         Certificate.Proof memory p = proofOf(signers, f);
         if (first) opens(who, choice);
-        disputes.certify(f, signedRoot, p);
+        rounds.certify(f, signedRoot, p);
         if (!first) that(!disputes.isSettleable(id), "a certificate ends nobody's time");
         if (!first) opens(who, choice);
         same(counted(), want, "the same count");
         that(disputes.isSettleable(id), "everybody has spoken");
-        same(disputes.tallyOf(id, 1).absent, 0, "nobody is absent");
+        same(rounds.tallyOf(id, 1).absent, 0, "nobody is absent");
     }
 
     /// @dev Every member opens its own; who does not is absent when the time is over.
@@ -327,7 +326,7 @@ contract DisputeCertificateTest is Courthouse {
             opens(i, 1);
             spoken |= list[i].seatMask;
         }
-        same(disputes.roundOf(id, 1).revealedMask, spoken, "who");
+        same(rounds.roundOf(id, 1).revealedMask, spoken, "who");
         that(disputes.isSettleable(id) == (spoken == all()), "until the last second");
         toSettle(id);
         disputes.settle(id);
@@ -335,7 +334,7 @@ contract DisputeCertificateTest is Courthouse {
         toFinalize(id);
         disputes.finalize(id);
         for (uint16 seat = 0; seat < 9; ++seat) {
-            (, Standing standing) = disputes.standingOf(id, 1, seat);
+            (, Standing standing) = rounds.standingOf(id, 1, seat);
             that(standing == (spoken & (1 << seat) != 0 ? Standing.RIGHT : Standing.NOT_REVEALED), "right or silent");
         }
     }
@@ -351,15 +350,15 @@ contract DisputeCertificateTest is Courthouse {
         opens(who, choice);
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(all(), f);
-        disputes.certify(f, signedRoot, p);
-        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        rounds.certify(f, signedRoot, p);
+        IRounds.Tally memory t = rounds.tallyOf(id, 1);
         same(
             t.equal,
             choice == 0 ? 9 : choice == 4 && list[who].seats > 4 ? list[who].seats : 9 - list[who].seats,
             "equal"
         );
         same(t.absent, 0, "absent");
-        same(disputes.roundOf(id, 1).certifiedMask, all() & ~list[who].seatMask, "who is certified");
+        same(rounds.roundOf(id, 1).certifiedMask, all() & ~list[who].seatMask, "who is certified");
         that(disputes.isSettleable(id), "everybody has spoken");
     }
 
@@ -371,8 +370,8 @@ contract DisputeCertificateTest is Courthouse {
         for (uint256 i = 0; i < list.length; ++i) {
             opens(i, 0);
         }
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NoProgress.selector, id));
-        disputes.certify(f, signedRoot, p);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NoProgress.selector, id));
+        rounds.certify(f, signedRoot, p);
     }
 
     /// @dev In turn: by somebody else, with other seats, another vote, from another place, a signer, who committed itself.
@@ -387,23 +386,23 @@ contract DisputeCertificateTest is Courthouse {
         Vote memory v = voteOf(id, list[who], how == 2 ? 7 : 1);
         vm.assume(other != v.voter);
         (, bytes32[8] memory proof) = CommitTrees.proven(leaves, placeOf(who));
-        bytes memory refusal = abi.encodeWithSelector(ICourt.NotVoter.selector, other, v.voter);
+        bytes memory refusal = abi.encodeWithSelector(IRounds.NotVoter.selector, other, v.voter);
         if (how == 1) {
             v.seatMask ^= 1 << (salt % 9);
-            refusal = abi.encodeWithSelector(ICourt.WrongSeatMask.selector, v.seatMask, list[who].seatMask);
+            refusal = abi.encodeWithSelector(IRounds.WrongSeatMask.selector, v.seatMask, list[who].seatMask);
         } else if (how == 4) {
-            refusal = abi.encodeWithSelector(ICourt.AlreadyRevealed.selector, id, 1, v.voter);
+            refusal = abi.encodeWithSelector(IRounds.AlreadyRevealed.selector, id, 1, v.voter);
         } else if (how == 5) {
             committed(v);
-            refusal = abi.encodeWithSelector(ICourt.CommittedThemselves.selector, id, 1, v.seatMask);
+            refusal = abi.encodeWithSelector(IRounds.CommittedThemselves.selector, id, 1, v.seatMask);
         }
         if (how == 3) (, proof) = CommitTrees.proven(leaves, placeOf(who) ^ 1);
         if (how == 2 || how == 3) {
-            refusal = abi.encodeWithSelector(ICourt.UnknownRoot.selector, reached(leafOf(v), placeOf(who), proof));
+            refusal = abi.encodeWithSelector(IRounds.UnknownRoot.selector, reached(leafOf(v), placeOf(who), proof));
         }
         toReveal(id);
         Finding memory f = findingOf(0);
-        if (how == 4) disputes.certify(f, signedRoot, proofOf(all(), f));
+        if (how == 4) rounds.certify(f, signedRoot, proofOf(all(), f));
         opensNot(how == 0 ? other : v.voter, v, proof, refusal);
     }
 
@@ -420,13 +419,13 @@ contract DisputeCertificateTest is Courthouse {
         planted(salt, 1);
         Vote memory v = voteOf(id, list[0], 1);
         v.voter = stranger;
-        uint256 end = disputes.roundOf(id, 1).commitEnd;
+        uint256 end = rounds.roundOf(id, 1).commitEnd;
         bytes32[8] memory proof;
         if (early) {
-            opensNot(stranger, v, proof, abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+            opensNot(stranger, v, proof, abi.encodeWithSelector(IRounds.TooEarly.selector, guardian.clock(), end + 1));
         }
         toReveal(id);
-        opensNot(stranger, v, proof, abi.encodeWithSelector(ICourt.NotMember.selector, id, 1, stranger));
+        opensNot(stranger, v, proof, abi.encodeWithSelector(IRounds.NotMember.selector, id, 1, stranger));
     }
 
     /// @dev Who puts another commitment under another root could choose between the two when it sees what others say.
@@ -442,9 +441,9 @@ contract DisputeCertificateTest is Courthouse {
         if (again) roots(second);
         toReveal(id);
         Vote memory v = voteOf(id, list[who], 7);
-        opensNot(v.voter, v, proof, abi.encodeWithSelector(ICourt.UnknownRoot.selector, second));
+        opensNot(v.voter, v, proof, abi.encodeWithSelector(IRounds.UnknownRoot.selector, second));
         opens(who, 1);
-        same(disputes.roundOf(id, 1).revealedMask, list[who].seatMask, "what the first root has");
+        same(rounds.roundOf(id, 1).revealedMask, list[who].seatMask, "what the first root has");
     }
 
     // --- what is refused ---
@@ -455,8 +454,8 @@ contract DisputeCertificateTest is Courthouse {
         toReveal(id);
         Finding memory f = findingOf(salt % 10);
         Certificate.Proof memory p = proofOf(signers, f);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.QuorumNotMet.selector, ones(signers), 6));
-        disputes.certify(f, ROOT, p);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.QuorumNotMet.selector, ones(signers), 6));
+        rounds.certify(f, ROOT, p);
     }
 
     /// @dev In turn: another root than the posted, no root of this round at all, a finding of another round, malformed, early.
@@ -464,21 +463,21 @@ contract DisputeCertificateTest is Courthouse {
         vm.assume(root != ROOT);
         formed(salt);
         Finding memory f = findingOf(0);
-        bytes memory refusal = abi.encodeWithSelector(ICourt.UnknownRoot.selector, root);
+        bytes memory refusal = abi.encodeWithSelector(IRounds.UnknownRoot.selector, root);
         if (how % 4 == 0) {
             refusal = abi.encodeWithSelector(
-                ICourt.TooEarly.selector, guardian.clock(), disputes.roundOf(id, 1).commitEnd + 1
+                IRounds.TooEarly.selector, guardian.clock(), rounds.roundOf(id, 1).commitEnd + 1
             );
         } else {
             toReveal(id);
         }
         if (how % 4 == 1) {
-            (f.round, refusal) = (2, abi.encodeWithSelector(ICourt.ForeignVote.selector, id, 2, address(0)));
+            (f.round, refusal) = (2, abi.encodeWithSelector(IRounds.ForeignVote.selector, id, 2, address(0)));
         }
-        if (how % 4 == 2) (f.code, refusal) = (1, abi.encodeWithSelector(ICourt.MalformedVote.selector, 1, 1));
+        if (how % 4 == 2) (f.code, refusal) = (1, abi.encodeWithSelector(IRounds.MalformedVote.selector, 1, 1));
         Certificate.Proof memory p = proofOf(all(), f);
         vm.expectRevert(refusal);
-        disputes.certify(f, how % 4 == 3 ? root : ROOT, p);
+        rounds.certify(f, how % 4 == 3 ? root : ROOT, p);
     }
 
     /// @dev A certificate under one root is none under another, though both were posted: the digest binds it.
@@ -490,27 +489,27 @@ contract DisputeCertificateTest is Courthouse {
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(all(), f);
         vm.expectPartialRevert(Certificate.BadCertificate.selector);
-        disputes.certify(f, root, p);
-        disputes.certify(f, ROOT, p);
+        rounds.certify(f, root, p);
+        rounds.certify(f, ROOT, p);
     }
 
     function test_without_a_committee_there_is_no_certificate(uint256 salt, bool later) public {
         bytes32 early = opened(~salt);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, early, Phase.SEED, Phase.COMMIT));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NotVoting.selector, early, 1));
         disputes.formCommittee(early, 1, new Bls.G1[](1));
         convened(salt);
         roots(ROOT);
         toReveal(id);
         Finding memory f = findingOf(0);
         Certificate.Proof memory p = proofOf(all(), f);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NoCommittee.selector, id, 1));
-        disputes.certify(f, ROOT, p);
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.NoCommittee.selector, id, 1));
+        rounds.certify(f, ROOT, p);
         Bls.G1[] memory points = keysOf(all());
         disputes.formCommittee(id, all(), points);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.CommitteeExists.selector, id, 1));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.CommitteeExists.selector, id, 1));
         disputes.formCommittee(id, all(), points);
         if (later) vm.roll(block.number + 1);
-        disputes.certify(f, ROOT, p);
+        rounds.certify(f, ROOT, p);
     }
 
     /// @dev Keys count as they were before the seed: nobody changes a committee once it is known.
@@ -522,7 +521,7 @@ contract DisputeCertificateTest is Courthouse {
         roots(ROOT);
         toReveal(id);
         Finding memory f = findingOf(0);
-        disputes.certify(f, ROOT, proofOf(signersOf(salt, 6), f));
+        rounds.certify(f, ROOT, proofOf(signersOf(salt, 6), f));
     }
 
     /// @dev A root of nothing, posted first, would keep everybody under another from opening its vote.
@@ -534,14 +533,14 @@ contract DisputeCertificateTest is Courthouse {
             vm.assume(list[i].voter != stranger);
         }
         vm.prank(stranger);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NotMember.selector, id, 1, stranger));
-        disputes.postCommitRoot(id, root);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NotMember.selector, id, 1, stranger));
+        rounds.postCommitRoot(id, root);
         leaves[placeOf(0)] = leafOf(voteOf(id, list[0], 1));
         (signedRoot,) = CommitTrees.proven(leaves, 0);
         roots(signedRoot);
         toReveal(id);
         opens(0, 1);
-        same(disputes.roundOf(id, 1).revealedMask, list[0].seatMask, "the member's root is the first");
+        same(rounds.roundOf(id, 1).revealedMask, list[0].seatMask, "the member's root is the first");
     }
 
     /// @dev Who is under a root is bound, sees what others say, and is as silent as who committed on the chain. Who is under none cannot be told from it.
@@ -563,28 +562,28 @@ contract DisputeCertificateTest is Courthouse {
         if (root && !onChain) roots(signedRoot);
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            if (i != silent) disputes.reveal(voteOf(id, list[i], 1), "");
+            if (i != silent) rounds.reveal(voteOf(id, list[i], 1), "");
         }
         toSettle(id);
         disputes.settle(id);
         toFinalize(id);
         disputes.finalize(id);
-        (, Standing standing) = disputes.standingOf(id, 1, uint16(placeOf(silent)));
+        (, Standing standing) = rounds.standingOf(id, 1, uint16(placeOf(silent)));
         that(standing == (onChain || root ? Standing.NOT_REVEALED : Standing.ABSENT), "standing");
     }
 
     function test_a_root_is_posted_before_anybody_reveals(uint256 salt, bytes32 root) public {
         vm.assume(root != 0);
         bytes32 early = opened(~salt);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, early, Phase.SEED, Phase.COMMIT));
-        disputes.postCommitRoot(early, root);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NotVoting.selector, early, 1));
+        rounds.postCommitRoot(early, root);
         convened(salt);
-        vm.expectRevert(ICourt.EmptyCommitment.selector);
-        disputes.postCommitRoot(id, 0);
+        vm.expectRevert(IRounds.EmptyCommitment.selector);
+        rounds.postCommitRoot(id, 0);
         toReveal(id);
-        uint256 end = disputes.roundOf(id, 1).commitEnd;
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, end + 1, end));
-        disputes.postCommitRoot(id, root);
+        uint256 end = rounds.roundOf(id, 1).commitEnd;
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, end + 1, end));
+        rounds.postCommitRoot(id, root);
     }
 
     function test_certificates_wait_during_a_pause(uint256 salt) public {
@@ -595,10 +594,10 @@ contract DisputeCertificateTest is Courthouse {
         guardian.pause(1 hours);
         bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
         vm.expectRevert(refusal);
-        disputes.certify(f, ROOT, p);
+        rounds.certify(f, ROOT, p);
         vm.expectRevert(refusal);
         disputes.formCommittee(id, 1, new Bls.G1[](1));
         vm.expectRevert(refusal);
-        disputes.postCommitRoot(id, "root");
+        rounds.postCommitRoot(id, "root");
     }
 }

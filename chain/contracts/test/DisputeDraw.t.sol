@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {IRandomness} from "../src/interfaces/IRandomness.sol";
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
-import {Certifier} from "../src/court/Certifier.sol";
 import {Disputes} from "../src/court/Disputes.sol";
-import {DisputeStore} from "../src/court/DisputeStore.sol";
-import {Proceedings} from "../src/court/Proceedings.sol";
 import {Phase, Receipt, Verdict} from "../src/libraries/Types.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {Courthouse} from "./Courthouse.sol";
@@ -20,12 +16,6 @@ contract DisputeDrawTest is Courthouse {
         return address(uint160(0xC4A1_0000 + i));
     }
 
-    function joins(address who, bytes32 id, uint256 bond, bytes32 altCommit) private {
-        vm.deal(who, bond);
-        vm.prank(who);
-        disputes.join{value: bond}(id, altCommit);
-    }
-
     // --- open ---
 
     function test_opening_stores_what_was_questioned(uint256 salt, bytes32 alt) public {
@@ -33,11 +23,8 @@ contract DisputeDrawTest is Courthouse {
         bytes32 id = openedBy(other(1), salt, alt);
         IDisputes.Dispute memory d = disputes.dispute(id);
         bytes32 receiptId = keccak256(abi.encode(receiptOf(salt)));
-        same(d.receiptId, receiptId, "receipt");
         same(id, disputes.disputeId(receiptId), "id");
-        same(disputes.disputeAt(disputes.disputeCount() - 1), id, "index");
-        same(d.claimedTokensHash, receiptOf(salt).tokensHash, "tokens");
-        same(d.claimedOutHash, receiptOf(salt).outHash, "claim");
+        same(d.claim, keccak256(abi.encode(receiptOf(salt).tokensHash, receiptOf(salt).outHash)), "claim");
         same(d.operator, OPERATOR, "operator");
         same(d.challenger, other(1), "opener");
         same(d.environment, ENVIRONMENT, "environment");
@@ -54,14 +41,15 @@ contract DisputeDrawTest is Courthouse {
 
     function disputeThatIsNone(bytes32 id) private view {
         same(uint256(disputes.dispute(id).phase), 0, "none");
-        (address[] memory who,) = disputes.challengersOf(id);
-        same(who.length + disputes.membersOf(id, 1).length, 0, "nobody");
+        (address who, bool knew) = disputes.challengerOf(id);
+        that(who == address(0) && !knew && rounds.membersOf(id, 1).length == 0, "nobody");
+        same(rounds.claimOf(id), bytes32(0), "no claim");
     }
 
     function test_a_receipt_is_disputed_once(uint256 salt) public {
         bytes32 id = opened(salt);
         uint256 bond = params.requiredBond(1);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyDisputed.selector, disputes.dispute(id).receiptId, id));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.AlreadyDisputed.selector, keccak256(abi.encode(receiptOf(salt))), id));
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
     }
 
@@ -74,13 +62,13 @@ contract DisputeDrawTest is Courthouse {
         bytes memory refusal;
         if (how % 5 == 0) {
             docket.closeWindows(guardian.clock() - 1);
-            refusal = abi.encodeWithSelector(ICourt.WindowClosed.selector, guardian.clock(), guardian.clock() - 1);
+            refusal = abi.encodeWithSelector(IDisputes.WindowClosed.selector, guardian.clock(), guardian.clock() - 1);
         } else if (how % 5 == 1) {
-            (by, refusal) = (OPERATOR, abi.encodeWithSelector(ICourt.OwnReceipt.selector, OPERATOR));
+            (by, refusal) = (OPERATOR, abi.encodeWithSelector(IDisputes.OwnReceipt.selector, OPERATOR));
         } else if (how % 5 == 2) {
-            (alt, refusal) = (0, abi.encodeWithSelector(ICourt.EmptyAltCommit.selector));
+            (alt, refusal) = (0, abi.encodeWithSelector(IDisputes.EmptyAltCommit.selector));
         } else if (how % 5 == 3) {
-            refusal = abi.encodeWithSelector(ICourt.BondMismatch.selector, wei_, bond);
+            refusal = abi.encodeWithSelector(IDisputes.BondMismatch.selector, wei_, bond);
             bond = wei_;
         } else {
             for (uint256 i = 0; i < VERIFIERS - 4; ++i) {
@@ -88,7 +76,7 @@ contract DisputeDrawTest is Courthouse {
                 registry.quit();
             }
             nextEpoch();
-            refusal = abi.encodeWithSelector(ICourt.PoolTooSmall.selector, POOL);
+            refusal = abi.encodeWithSelector(IDisputes.PoolTooSmall.selector, POOL);
         }
         vm.deal(by, bond);
         vm.prank(by);
@@ -98,91 +86,34 @@ contract DisputeDrawTest is Courthouse {
         if (how % 5 != 4) opened(salt);
     }
 
-    // --- join ---
-
-    /// @dev A bot that opens first wins nothing by it: others join, each for a part of the bond.
-    function test_others_join_whoever_opened_first(uint256 salt, uint8 more) public {
-        bytes32 id = openedBy(other(99), salt, "copied");
-        uint256 bond = params.joinBond(1);
-        uint256 count = more % 5;
-        for (uint256 i = 0; i < count; ++i) {
-            joins(other(i), id, bond, "mine");
-        }
-        (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
-        same(who.length, 1 + count, "challengers");
-        for (uint256 i = 0; i < count; ++i) {
-            same(who[i + 1], other(i), "in order");
-            that(!knew[i + 1], "nobody showed anything");
-        }
-        same(ledger.potOf(id), params.requiredBond(1) + count * bond, "bonds");
-        if (count < 4) return;
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooManyChallengers.selector, id, 5));
-        disputes.join{value: bond}(id, "mine");
-    }
-
-    function test_who_may_not_join(uint256 salt, uint8 how, uint96 wei_) public {
-        bytes32 id = openedBy(other(0), salt, "alt");
-        uint256 bond = params.joinBond(1);
-        joins(other(1), id, bond, "alt");
-        vm.assume(wei_ != bond);
-        (address by, bytes32 alt, bytes memory refusal) = (other(2), bytes32("alt"), bytes(""));
-        if (how % 5 == 0) {
-            (by, refusal) = (other(0), abi.encodeWithSelector(ICourt.AlreadyChallenger.selector, id, other(0)));
-        } else if (how % 5 == 1) {
-            (by, refusal) = (other(1), abi.encodeWithSelector(ICourt.AlreadyChallenger.selector, id, other(1)));
-        } else if (how % 5 == 2) {
-            (by, refusal) = (OPERATOR, abi.encodeWithSelector(ICourt.OwnReceipt.selector, OPERATOR));
-        } else if (how % 5 == 3) {
-            (alt, refusal) = (0, abi.encodeWithSelector(ICourt.EmptyAltCommit.selector));
-        } else {
-            refusal = abi.encodeWithSelector(ICourt.BondMismatch.selector, wei_, bond);
-            bond = wei_;
-        }
-        vm.deal(by, bond);
-        vm.prank(by);
-        vm.expectRevert(refusal);
-        disputes.join{value: bond}(id, alt);
-    }
-
-    /// @dev Until the seed block, and never after votes were seen.
-    function test_joining_ends_before_the_seed_and_with_the_first_round(uint256 salt) public {
-        bytes32 id = opened(salt);
-        uint256 seedBlock = disputes.roundOf(id, 1).seedBlock;
-        uint256 bond = params.joinBond(1);
-        vm.roll(seedBlock - 1);
-        joins(other(1), id, bond, "alt");
-        vm.roll(seedBlock);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, seedBlock, seedBlock - 1));
-        disputes.join{value: bond}(id, "alt");
-        judged(id, 7 + salt % 1);
-        if (disputes.phaseOf(id) == Phase.APPEAL) disputes.appeal{value: disputes.appealBond(id)}(id);
-        inPhase(id, Phase.SEED);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.SEED, Phase.COMMIT));
-        disputes.join{value: bond}(id, "alt");
-    }
-
     // --- seeds ---
 
     function test_the_seed_cannot_be_foreseen_and_leaves_time_for_the_draw(uint256 salt, uint16 ahead) public {
         vm.roll(block.number + ahead % 500);
         bytes32 id = opened(salt);
-        uint256 number = disputes.roundOf(id, 1).seedBlock;
-        that(number >= block.number + SHORTEST + JOIN_BLOCKS, "not foreseen");
+        uint256 number = rounds.roundOf(id, 1).seedBlock;
+        that(number >= block.number + SHORTEST, "not foreseen");
         that(number % EPOCH >= LOOKAHEAD && number % EPOCH <= LOOKAHEAD + (EPOCH - LOOKAHEAD) / 2, "in its epoch");
-        that(number <= block.number + SHORTEST + JOIN_BLOCKS + EPOCH, "soon");
-        that(source.isAnnounced(number), "announced");
+        that(number <= block.number + SHORTEST + EPOCH, "soon");
     }
 
-    function test_nobody_draws_before_the_seed_is_proven(uint256 salt, bytes32 mix) public {
+    /// @dev Fails when a header is believed before it is the chain's.
+    function test_nobody_draws_before_the_seed_block_or_by_another_header(uint256 salt, bytes32 mix) public {
         bytes32 id = opened(salt);
-        uint256 number = disputes.roundOf(id, 1).seedBlock;
-        vm.expectRevert(abi.encodeWithSelector(IRandomness.SeedTooEarly.selector, number, block.number));
-        disputes.draw(id, 255);
+        uint256 number = rounds.roundOf(id, 1).seedBlock;
+        bytes memory right = header(number, mix);
+        vm.expectRevert(abi.encodeWithSelector(IRandaoSource.SeedTooEarly.selector, number, block.number));
+        disputes.draw(id, 255, right);
         vm.roll(number + 1);
         known(number, mix);
-        vm.expectRevert(abi.encodeWithSelector(IRandaoSource.SeedNotProven.selector, number));
-        disputes.draw(id, 255);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.SeedReadable.selector, id, number));
+        bytes memory wrong = header(number, ~mix);
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IRandaoSource.WrongHeader.selector, number, keccak256(wrong), keccak256(right)
+            )
+        );
+        disputes.draw(id, 255, wrong);
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.SeedReadable.selector, id, number));
         disputes.rearm(id);
     }
 
@@ -192,28 +123,28 @@ contract DisputeDrawTest is Courthouse {
         seeded(id, mix);
         address[] memory excluded = new address[](1);
         excluded[0] = address(this);
-        uint256 number = disputes.roundOf(id, 1).seedBlock;
-        address[] memory want = tree.draw(source.seed(number), number, id, 1, excluded, 0, 5);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NoProgress.selector, id));
-        disputes.draw(id, 0);
-        disputes.draw(id, bound(first, 1, 4));
+        uint256 number = rounds.roundOf(id, 1).seedBlock;
+        address[] memory want = tree.draw(source.seedOf(number, headers[id]), number, id, 1, excluded, 0, 5);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NoProgress.selector, id));
+        disputes.draw(id, 0, headers[id]);
+        disputes.draw(id, bound(first, 1, 4), headers[id]);
         inPhase(id, Phase.DRAWING);
-        if (disputes.roundOf(id, 1).drawn < 4) disputes.draw(id, bound(second, 1, 4 - disputes.roundOf(id, 1).drawn));
-        disputes.draw(id, type(uint256).max);
+        if (rounds.roundOf(id, 1).drawn < 4) disputes.draw(id, bound(second, 1, 4 - rounds.roundOf(id, 1).drawn), headers[id]);
+        disputes.draw(id, type(uint256).max, headers[id]);
         inPhase(id, Phase.COMMIT);
         seatsAre(id, want);
-        IDisputes.Round memory r = disputes.roundOf(id, 1);
-        same(r.roundSeed, keccak256(abi.encode(source.seed(number), id, uint16(1))), "round seed");
+        IRounds.Round memory r = rounds.roundOf(id, 1);
+        same(r.roundSeed, keccak256(abi.encode(source.seedOf(number, headers[id]), id, uint16(1))), "round seed");
         same(r.commitEnd, guardian.clock() + 1 hours, "commits");
         same(r.revealEnd, r.commitEnd + 30 minutes, "reveals");
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.COMMIT, Phase.SEED));
-        disputes.draw(id, 1);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.COMMIT, Phase.SEED));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.WrongPhase.selector, id, Phase.COMMIT, Phase.SEED));
+        disputes.draw(id, 1, headers[id]);
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.WrongPhase.selector, id, Phase.COMMIT, Phase.SEED));
         disputes.rearm(id);
     }
 
     function seatsAre(bytes32 id, address[] memory want) private view {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         uint256 seats = 0;
         for (uint256 i = 0; i < list.length; ++i) {
             seats += list[i].seats;
@@ -227,7 +158,7 @@ contract DisputeDrawTest is Courthouse {
     function test_the_openers_own_account_is_never_drawn(uint256 salt, bytes32 mix) public {
         bytes32 id = openedBy(member(VERIFIERS - 1), salt, "alt");
         drawn(id, mix);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             that(list[i].voter != member(VERIFIERS - 1), "opener");
         }
@@ -239,13 +170,13 @@ contract DisputeDrawTest is Courthouse {
     function test_what_was_drawn_is_forgotten_with_its_epoch(uint256 salt, bytes32 mix, uint8 part) public {
         bytes32 id = opened(salt);
         seeded(id, mix);
-        disputes.draw(id, bound(part, 1, 4));
-        uint256 number = disputes.roundOf(id, 1).seedBlock;
+        disputes.draw(id, bound(part, 1, 4), headers[id]);
+        uint256 number = rounds.roundOf(id, 1).seedBlock;
         nextEpoch();
-        (bool ok,) = address(disputes).call(abi.encodeCall(disputes.draw, (id, 1)));
+        (bool ok,) = address(disputes).call(abi.encodeCall(disputes.draw, (id, 1, headers[id])));
         that(!ok, "foreign epoch");
         disputes.rearm(id);
-        IDisputes.Round memory r = disputes.roundOf(id, 1);
+        IRounds.Round memory r = rounds.roundOf(id, 1);
         that(r.drawn == 0 && r.rearms == 1 && r.seedBlock > number, "named again");
         inPhase(id, Phase.SEED);
         same(members(id).length, 0, "nobody is seated");
@@ -253,7 +184,7 @@ contract DisputeDrawTest is Courthouse {
         inPhase(id, Phase.COMMIT);
         address[] memory excluded = new address[](1);
         excluded[0] = address(this);
-        seatsAre(id, tree.draw(source.seed(r.seedBlock), r.seedBlock, id, 1, excluded, 0, 5));
+        seatsAre(id, tree.draw(source.seedOf(r.seedBlock, headers[id]), r.seedBlock, id, 1, excluded, 0, 5));
     }
 
     /// @dev Whoever keeps draws out cannot choose for ever.
@@ -267,33 +198,29 @@ contract DisputeDrawTest is Courthouse {
         disputes.rearm(id);
         inPhase(id, Phase.AIRGAP);
         same(uint256(disputes.dispute(id).verdict), uint256(Verdict.DRAW), "draw");
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, id, Phase.AIRGAP, Phase.SEED));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.WrongPhase.selector, id, Phase.AIRGAP, Phase.SEED));
         disputes.rearm(id);
     }
 
     function lost(bytes32 id) private {
-        vm.roll(disputes.roundOf(id, 1).seedBlock);
+        vm.roll(rounds.roundOf(id, 1).seedBlock);
         nextEpoch();
     }
 
     // --- pauses ---
 
     function test_nothing_begins_during_a_pause(uint256 salt, bytes32 mix) public {
-        bytes32 waiting = opened(salt);
         bytes32 id = opened(~salt);
         seeded(id, mix);
-        uint256 bond = params.joinBond(1);
         guardian.pause(1 hours);
         bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
         vm.expectRevert(refusal);
         disputes.rearm(id);
-        vm.expectRevert(refusal);
-        disputes.join{value: bond}(waiting, "alt");
-        bond = params.requiredBond(1);
+        uint256 bond = params.requiredBond(1);
         vm.expectRevert(refusal);
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
         passes(1 hours);
-        disputes.draw(id, 255);
+        disputes.draw(id, 255, headers[id]);
     }
 
     /// @dev A guardian that pauses until the epoch of a seed is over has the same committee, which has all of its time.
@@ -301,43 +228,19 @@ contract DisputeDrawTest is Courthouse {
         bytes32 id = opened(salt);
         seeded(id, mix);
         uint256 before = vm.snapshotState();
-        disputes.draw(id, 255);
+        disputes.draw(id, 255, headers[id]);
         bytes32 want = keccak256(abi.encode(members(id)));
         vm.revertToState(before);
         uint64 duration = uint64(bound(longer, 1, 1 days));
         guardian.pause(duration);
-        disputes.draw(id, bound(parts_, 1, 5));
-        if (disputes.phaseOf(id) == Phase.DRAWING) disputes.draw(id, 255);
+        disputes.draw(id, bound(parts_, 1, 5), headers[id]);
+        if (disputes.phaseOf(id) == Phase.DRAWING) disputes.draw(id, 255, headers[id]);
         nextEpoch();
         passes(duration);
         inPhase(id, Phase.COMMIT);
         same(keccak256(abi.encode(members(id))), want, "the committee of that seed");
-        same(disputes.roundOf(id, 1).commitEnd, guardian.clock() + params.times(1).commitTime, "all of its time");
-        vm.expectPartialRevert(ICourt.WrongPhase.selector);
+        same(rounds.roundOf(id, 1).commitEnd, guardian.clock() + params.times(1).commitTime, "all of its time");
+        vm.expectPartialRevert(IDisputes.WrongPhase.selector);
         disputes.rearm(id);
-    }
-
-    // --- two halves ---
-
-    function test_the_halves_know_the_same_contracts(uint96 joinBlocks) public {
-        vm.assume(joinBlocks != JOIN_BLOCKS);
-        DisputeStore.Parts memory changed = parts();
-        changed.joinBlocks = joinBlocks;
-        Proceedings half = new Proceedings(changed);
-        bytes32 want = keccak256(abi.encode(parts()));
-        vm.expectRevert(abi.encodeWithSelector(Disputes.OtherParts.selector, keccak256(abi.encode(changed)), want));
-        new Disputes(parts(), half);
-    }
-
-    /// @dev Alone the other half has no disputes, and no neighbour listens to it.
-    function test_the_other_half_is_nothing_alone(uint256 salt) public {
-        Proceedings half = Disputes(payable(address(disputes))).PROCEEDINGS();
-        uint64 batchId = docket.anchor(OPERATOR, ENVIRONMENT, 1);
-        uint256 bond = params.requiredBond(1);
-        Receipt memory r = receiptOf(salt);
-        vm.expectPartialRevert(bytes4(keccak256("NotAuthorised(address)")));
-        half.open{value: bond}(r, "", batchId, new bytes32[](0), "alt");
-        (bool ok,) = address(disputes).call{value: 1}("");
-        that(!ok, "no ether without a step");
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {ParamSet, Phase, Receipt, Standing, Status, Verdict, Vote} from "../src/libraries/Types.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
@@ -27,12 +27,12 @@ contract DisputeEndTest is Courthouse {
     }
 
     function wrongPhase(bytes32 id, Phase want) private view returns (bytes memory) {
-        return abi.encodeWithSelector(ICourt.WrongPhase.selector, id, disputes.phaseOf(id), want);
+        return abi.encodeWithSelector(IDisputes.WrongPhase.selector, id, disputes.phaseOf(id), want);
     }
 
     /// @dev A key of what `choice` says.
     function keyOf(bytes32 id, uint256 choice) private view returns (bytes32) {
-        IDisputes.Member memory m;
+        IRounds.Member memory m;
         Vote memory v = voteOf(id, m, choice);
         bytes32 outHash = keccak256(abi.encode(v.tokensHash, v.traceRoot));
         return keccak256(abi.encode(v.outcome, v.code, v.outcome == 1 ? outHash : bytes32(0)));
@@ -41,13 +41,13 @@ contract DisputeEndTest is Courthouse {
     /// @dev The running round, each member voting as `choices` say: ten votes, not to reveal, not to commit.
     function mixed(bytes32 id, uint256 choices) private {
         drawn(id, keccak256(abi.encode(id, choices)));
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (choiceOf(choices, i) < 11) committed(voteOf(id, list[i], choiceOf(choices, i) % 10));
         }
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            if (choiceOf(choices, i) < 10) disputes.reveal(voteOf(id, list[i], choiceOf(choices, i)), "");
+            if (choiceOf(choices, i) < 10) rounds.reveal(voteOf(id, list[i], choiceOf(choices, i)), "");
         }
         toSettle(id);
         disputes.settle(id);
@@ -95,7 +95,7 @@ contract DisputeEndTest is Courthouse {
         openedFor(r, address(this), disputes.altCommitOf(id, address(this), keyOf(id, 0), SALT));
         judged(id, 0);
         decided(id, Verdict.OVERTURNED);
-        ICourt.Tally memory t = disputes.tallyOf(id, 1);
+        IRounds.Tally memory t = rounds.tallyOf(id, 1);
         that(t.equal == 0 && t.lead == 5 && t.leadVerdict == Verdict.OVERTURNED, "not one seat is equal");
         IDisputes.Dispute memory d = disputes.dispute(id);
         same(d.key, keyOf(id, 0), "key");
@@ -103,7 +103,7 @@ contract DisputeEndTest is Courthouse {
         disputes.openAlt(id, address(this), SALT);
         ends(id);
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = disputes.standingOf(id, 1, seat);
+            (, Standing s) = rounds.standingOf(id, 1, seat);
             that(s == Standing.RIGHT, "who found it was right");
         }
         ISettlement.Account memory a = settlement.accountOf(id);
@@ -113,14 +113,14 @@ contract DisputeEndTest is Courthouse {
 
     function test_nothing_is_counted_or_ended_early(uint256 salt) public {
         bytes32 id = inCommit(salt);
-        uint256 end = disputes.roundOf(id, 1).commitEnd;
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        uint256 end = rounds.roundOf(id, 1).commitEnd;
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, guardian.clock(), end + 1));
         disputes.settle(id);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         committed(voteOf(id, list[0], 0));
         toReveal(id);
-        end = disputes.roundOf(id, 1).revealEnd;
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        end = rounds.roundOf(id, 1).revealEnd;
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, guardian.clock(), end + 1));
         disputes.settle(id);
         vm.expectRevert(wrongPhase(id, Phase.AIRGAP));
         disputes.finalize(id);
@@ -133,13 +133,13 @@ contract DisputeEndTest is Courthouse {
         judged(id, 0);
         uint256 end = disputes.dispute(id).airgapEnd;
         passes(2 hours + 1 + early % 1 days);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooEarly.selector, guardian.clock(), end + 1));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, guardian.clock(), end + 1));
         disputes.finalize(id);
         guardian.pause(1 days);
         vm.expectRevert(abi.encodeWithSelector(IGuardian.NotNow.selector, true));
         disputes.finalize(id);
         passes(1 days);
-        vm.expectPartialRevert(ICourt.TooEarly.selector);
+        vm.expectPartialRevert(IRounds.TooEarly.selector);
         disputes.finalize(id);
         ends(id);
     }
@@ -155,7 +155,7 @@ contract DisputeEndTest is Courthouse {
         bool calm = disputes.dispute(id).verdict == Verdict.DRAW;
         for (uint16 round = 1; round <= disputes.dispute(id).round; ++round) {
             (uint256 right, uint256 worked) = standings(id, round, calm);
-            (uint16 wantRight, uint16 wantWorked) = disputes.paidSeats(id, round);
+            (uint16 wantRight, uint16 wantWorked) = rounds.paidSeats(id, round);
             if (calm) same(worked, wantWorked, "worked");
             else same(right, wantRight, "right");
             settlement.settleSeats(id, round, 255);
@@ -164,12 +164,12 @@ contract DisputeEndTest is Courthouse {
     }
 
     function standings(bytes32 id, uint16 round, bool calm) private view returns (uint256 right, uint256 worked) {
-        IDisputes.Member[] memory list = disputes.membersOf(id, round);
-        IDisputes.Round memory r = disputes.roundOf(id, round);
+        IRounds.Member[] memory list = rounds.membersOf(id, round);
+        IRounds.Round memory r = rounds.roundOf(id, round);
         for (uint256 i = 0; i < list.length; ++i) {
             for (uint16 seat = 0; seat < r.seats; ++seat) {
                 if (list[i].seatMask & (1 << seat) == 0) continue;
-                (address holder, Standing s) = disputes.standingOf(id, round, seat);
+                (address holder, Standing s) = rounds.standingOf(id, round, seat);
                 same(holder, list[i].voter, "holder");
                 if (s == Standing.RIGHT) ++right;
                 if (s == Standing.WORKED) ++worked;
@@ -188,7 +188,7 @@ contract DisputeEndTest is Courthouse {
         bytes32 id = opened(salt);
         uint256 fund = ledger.treasury();
         for (uint256 level = 1; level <= 3; ++level) {
-            IDisputes.Round memory r = disputes.roundOf(id, disputes.dispute(id).round);
+            IRounds.Round memory r = rounds.roundOf(id, disputes.dispute(id).round);
             same(r.level * 1_000 + r.seats, level * 1_000 + [uint256(5), 9, 15][level - 1], "level");
             judged(id, 9);
         }
@@ -222,9 +222,9 @@ contract DisputeEndTest is Courthouse {
         ends(id);
         Standing want = c == 7 ? Standing.NEUTRAL : Standing.ABSENT;
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = disputes.standingOf(id, 1, seat);
+            (, Standing s) = rounds.standingOf(id, 1, seat);
             that(s == want, "no key");
-            (, s) = disputes.standingOf(id, 2, seat);
+            (, s) = rounds.standingOf(id, 2, seat);
             that(s == Standing.RIGHT, "the rerun was right");
         }
         settlement.settleSeats(id, 1, 255);
@@ -236,7 +236,7 @@ contract DisputeEndTest is Courthouse {
     function test_no_key_beside_a_verdict_costs_nothing(uint256 salt) public {
         bytes32 id = opened(salt);
         drawn(id, keccak256(abi.encode("beside", salt)));
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         // The others are a quorum.
         vm.assume(list[0].seats == 1);
         for (uint256 i = 0; i < list.length; ++i) {
@@ -244,13 +244,13 @@ contract DisputeEndTest is Courthouse {
         }
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i].voter != address(0)) disputes.reveal(voteOf(id, list[i], i == 0 ? 8 : 0), "");
+            if (list[i].voter != address(0)) rounds.reveal(voteOf(id, list[i], i == 0 ? 8 : 0), "");
         }
         toSettle(id);
         disputes.settle(id);
         decided(id, Verdict.UPHELD);
         ends(id);
-        (, Standing s) = disputes.standingOf(id, 1, 0);
+        (, Standing s) = rounds.standingOf(id, 1, 0);
         that(s == Standing.NEUTRAL, "neither paid nor charged");
     }
 
@@ -280,13 +280,13 @@ contract DisputeEndTest is Courthouse {
         IDisputes.Dispute memory before = disputes.dispute(id);
         uint256 bond = disputes.appealBond(id);
         same(bond, 2 * 9 * 0.01 ether, "bond");
-        vm.expectRevert(abi.encodeWithSelector(ICourt.BondMismatch.selector, bond + 1, bond));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.BondMismatch.selector, bond + 1, bond));
         disputes.appeal{value: bond + 1}(id);
         appeals(id);
         inPhase(id, Phase.SEED);
         judged(id, second % 8);
         inPhase(id, Phase.AIRGAP);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.AlreadyAppealed.selector, id));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.AlreadyAppealed.selector, id));
         disputes.appeal(id);
         ends(id);
         ISettlement.Account memory a = settlement.accountOf(id);
@@ -312,7 +312,7 @@ contract DisputeEndTest is Courthouse {
         judged(id, choice % 8);
         uint256 end = disputes.dispute(id).appealEnd;
         passes(2 hours + 1);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, end + 1, end));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, end + 1, end));
         disputes.appeal(id);
         bytes32 long = opened(~salt);
         judged(long, 9);
@@ -320,7 +320,7 @@ contract DisputeEndTest is Courthouse {
         judged(long, choice % 8);
         inPhase(long, Phase.AIRGAP);
         same(disputes.dispute(long).appealEnd, 0, "never");
-        vm.expectRevert(abi.encodeWithSelector(ICourt.LastLevel.selector, long));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.LastLevel.selector, long));
         disputes.appealBond(long);
     }
 
@@ -336,13 +336,13 @@ contract DisputeEndTest is Courthouse {
         disputes.openAlt(id, address(this), secret_);
         (, bool[] memory knew) = disputes.challengersOf(id);
         that(knew[0] && !knew[1], "one knew");
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NoProgress.selector, id));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NoProgress.selector, id));
         disputes.openAlt(id, address(this), secret_);
         // The same words of another account: a copy of the opener's commitment opens to nothing.
         bytes32 have = disputes.altCommitOf(id, address(0xB07), keyOf(id, c), secret_);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.BadAlt.selector, have, mine));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.BadAlt.selector, have, mine));
         disputes.openAlt(id, address(0xB07), secret_);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NotChallenger.selector, id, address(0xDEAD)));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.NotChallenger.selector, id, address(0xDEAD)));
         disputes.openAlt(id, address(0xDEAD), secret_);
         ends(id);
         that(settlement.accountOf(id).toChallengers > settlement.accountOf(id).bonds, "alpha");
@@ -367,11 +367,11 @@ contract DisputeEndTest is Courthouse {
         judged(id, 2);
         (, bool[] memory knew) = disputes.challengersOf(id);
         that(!knew[0], "another verdict, another answer");
-        vm.expectPartialRevert(ICourt.BadAlt.selector);
+        vm.expectPartialRevert(IDisputes.BadAlt.selector);
         disputes.openAlt(id, address(this), SALT);
         passes(1 days + 1 + late);
         uint256 end = disputes.dispute(id).airgapEnd;
-        vm.expectRevert(abi.encodeWithSelector(ICourt.TooLate.selector, guardian.clock(), end));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, guardian.clock(), end));
         disputes.openAlt(id, address(this), SALT);
     }
 
@@ -391,7 +391,7 @@ contract DisputeEndTest is Courthouse {
         same(ledger.creditOf(address(this)), params.requiredBond(1), "bond");
         same(vault.stakeOf(OPERATOR), 100 ether, "nobody is slashed");
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = disputes.standingOf(id, 1, seat);
+            (, Standing s) = rounds.standingOf(id, 1, seat);
             that(s == Standing.WORKED, "worked");
         }
         vm.expectRevert(wrongPhase(id, Phase.APPEAL));
@@ -413,20 +413,20 @@ contract DisputeEndTest is Courthouse {
     function test_convictions_of_many_operators_wait(uint256 salt) public {
         bytes32[3] memory ids;
         for (uint256 i = 0; i < 3; ++i) {
-            that(!disputes.isHeld(ENVIRONMENT), "not yet");
+            that(!breaker.isHeld(ENVIRONMENT), "not yet");
             ids[i] = convictedOf(salt % 1_000 + i, 1);
         }
-        that(disputes.isHeld(ENVIRONMENT), "held");
+        that(breaker.isHeld(ENVIRONMENT), "held");
         bytes32 upheld = opened(salt);
         judged(upheld, 0);
         ends(upheld);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.Held.selector, ENVIRONMENT));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.Held.selector, ENVIRONMENT));
         disputes.finalize(ids[0]);
         guardian.refund(ids[1]);
         vm.prank(address(0xDEAD));
         vm.expectPartialRevert(bytes4(keccak256("AccessManagedUnauthorized(address)")));
-        disputes.resetBreaker(ENVIRONMENT);
-        disputes.resetBreaker(ENVIRONMENT);
+        breaker.resetBreaker(ENVIRONMENT);
+        breaker.resetBreaker(ENVIRONMENT);
         disputes.finalize(ids[0]);
         disputes.finalize(ids[2]);
     }
@@ -441,9 +441,9 @@ contract DisputeEndTest is Courthouse {
         bytes32 id = convictedOf(salt % 1_000 + 3, choices[kind % 3]);
         decided(id, verdicts[kind % 3]);
         toFinalize(id);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.Held.selector, ENVIRONMENT));
+        vm.expectRevert(abi.encodeWithSelector(IDisputes.Held.selector, ENVIRONMENT));
         disputes.finalize(id);
-        disputes.resetBreaker(ENVIRONMENT);
+        breaker.resetBreaker(ENVIRONMENT);
         disputes.finalize(id);
         inPhase(id, Phase.FINAL);
     }
@@ -453,19 +453,19 @@ contract DisputeEndTest is Courthouse {
         for (uint256 i = 0; i < 5; ++i) {
             convictedOf(salt % 1_000 + i, 1);
         }
-        disputes.resetBreaker(ENVIRONMENT);
+        breaker.resetBreaker(ENVIRONMENT);
         for (uint256 i = 5; i < 7; ++i) {
             convictedOf(salt % 1_000 + i, 1);
-            that(!disputes.isHeld(ENVIRONMENT), "two of the new count");
+            that(!breaker.isHeld(ENVIRONMENT), "two of the new count");
         }
         convictedOf(salt % 1_000 + 7, 1);
-        that(disputes.isHeld(ENVIRONMENT), "three");
+        that(breaker.isHeld(ENVIRONMENT), "three");
     }
 
     /// @dev Neither lie nor silence has a quorum, together they do: nobody could judge, and both said what they saw.
     function test_a_mixed_verdict_pays_both_who_saw_a_fault_and_who_saw_nothing(uint256 salt) public {
         bytes32 id = inCommit(salt);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         uint256[] memory says = new uint256[](list.length);
         uint256 faults = 0;
         for (uint256 i = 0; i < list.length; ++i) {
@@ -477,18 +477,18 @@ contract DisputeEndTest is Courthouse {
         vm.assume(faults == 2);
         toReveal(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            disputes.reveal(voteOf(id, list[i], says[i]), "");
+            rounds.reveal(voteOf(id, list[i], says[i]), "");
         }
         toSettle(id);
         disputes.settle(id);
         decided(id, Verdict.UNAVAILABLE);
         ends(id);
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (, Standing s) = disputes.standingOf(id, 1, seat);
+            (, Standing s) = rounds.standingOf(id, 1, seat);
             that(s == Standing.RIGHT, "right");
         }
-        (, Standing none) = disputes.standingOf(id, 1, 5);
-        (, Standing before) = disputes.standingOf(id, 2, 0);
+        (, Standing none) = rounds.standingOf(id, 1, 5);
+        (, Standing before) = rounds.standingOf(id, 2, 0);
         that(none == Standing.NONE && before == Standing.NONE, "no such seat, no such round");
     }
 
@@ -499,7 +499,7 @@ contract DisputeEndTest is Courthouse {
             if (slow) passes(2 days);
             else judged(id, 1);
         }
-        that(!disputes.isHeld(ENVIRONMENT), "not held");
+        that(!breaker.isHeld(ENVIRONMENT), "not held");
     }
 
     /// @dev A conviction counts when it is said (docs/adr/101): two committees that disagree are a reason to look, too.
@@ -510,9 +510,9 @@ contract DisputeEndTest is Courthouse {
         decided(id, Verdict.UPHELD);
         if (old) passes(3 days + 1);
         convictedOf(salt % 1_000 + 1, 1);
-        that(!disputes.isHeld(ENVIRONMENT), "two operators");
+        that(!breaker.isHeld(ENVIRONMENT), "two operators");
         convictedOf(salt % 1_000 + 2, 1);
-        that(disputes.isHeld(ENVIRONMENT) == !old, "three within the time");
+        that(breaker.isHeld(ENVIRONMENT) == !old, "three within the time");
         if (!old) toFinalize(id);
         disputes.finalize(id);
     }
@@ -526,7 +526,7 @@ contract DisputeEndTest is Courthouse {
             decided(id, Verdict.DRAW);
         }
         that(registry.item(ENVIRONMENT).status == Status.CLOSED, "closed");
-        that(!disputes.isHeld(ENVIRONMENT), "convictions go on");
+        that(!breaker.isHeld(ENVIRONMENT), "convictions go on");
     }
 }
 
@@ -542,21 +542,21 @@ contract PaperRuleTest is Courthouse {
         bytes32 id = disputes.disputeId(keccak256(abi.encode(receiptOf(salt))));
         openedBy(address(this), salt, disputes.altCommitOf(id, address(this), 0, SALT));
         drawn(id, bytes32(salt));
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         vm.assume(list.length > 1);
         committed(voteOf(id, list[0], 8));
         toReveal(id);
-        disputes.reveal(voteOf(id, list[0], 8), "");
+        rounds.reveal(voteOf(id, list[0], 8), "");
         toSettle(id);
         disputes.settle(id);
         IDisputes.Dispute memory d = disputes.dispute(id);
         that(d.verdict == Verdict.OVERTURNED && d.key == 0 && d.replacement == 0, "convicted by nobody");
-        vm.expectPartialRevert(ICourt.BadAlt.selector);
+        vm.expectPartialRevert(IDisputes.BadAlt.selector);
         disputes.openAlt(id, address(this), SALT);
         toFinalize(id);
         disputes.finalize(id);
         for (uint16 seat = 0; seat < 5; ++seat) {
-            (address holder, Standing s) = disputes.standingOf(id, 1, seat);
+            (address holder, Standing s) = rounds.standingOf(id, 1, seat);
             that(s == (holder == list[0].voter ? Standing.NEUTRAL : Standing.ABSENT), "standing");
         }
     }

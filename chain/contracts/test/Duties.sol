@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IBreaker} from "../src/interfaces/IBreaker.sol";
 import {IKeyEpochs} from "../src/interfaces/IKeyEpochs.sol";
 import {Guardian} from "../src/governance/Guardian.sol";
 import {Ledger} from "../src/stake/Ledger.sol";
@@ -8,7 +9,6 @@ import {Params} from "../src/governance/Params.sol";
 import {Registry} from "../src/stake/Registry.sol";
 import {StakeVault} from "../src/stake/StakeVault.sol";
 import {Charter} from "../src/governance/Charter.sol";
-import {IProceedings} from "../src/interfaces/IProceedings.sol";
 import {IFeeMarket} from "../src/interfaces/IFeeMarket.sol";
 
 /// @title Every restricted function and the role that design and operating notes give it
@@ -55,7 +55,7 @@ library Duties {
         d[11] = Duty(g.keyEpochs, IKeyEpochs.activate.selector, 5);
         d[12] = Duty(g.keyEpochs, IKeyEpochs.drain.selector, 5);
         d[13] = Duty(g.keyEpochs, IKeyEpochs.retire.selector, 5);
-        d[14] = Duty(g.disputes, IProceedings.resetBreaker.selector, 5);
+        d[14] = Duty(g.disputes, IBreaker.resetBreaker.selector, 5);
         d[15] = Duty(g.registry, Registry.activate.selector, 5);
         d[16] = Duty(g.registry, Registry.close.selector, 5);
         d[17] = Duty(g.registry, Registry.propose.selector, 5);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Audits} from "../src/anchor/Audits.sol";
 import {FeeMarket} from "../src/anchor/FeeMarket.sol";
 import {KeyEpochs} from "../src/keys/KeyEpochs.sol";
 import {Lens} from "../src/Lens.sol";
 import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
 import {Phase} from "../src/libraries/Types.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {ILens} from "../src/interfaces/ILens.sol";
@@ -80,16 +80,16 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
     }
 
     function allCommit(bytes32 id, uint256 choice) private {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             if (list[i].voter != address(0)) committed(voteOf(id, list[i], choice));
         }
     }
 
     function allReveal(bytes32 id, uint256 choice) private {
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
-            if (list[i].voter != address(0)) disputes.reveal(voteOf(id, list[i], choice), "");
+            if (list[i].voter != address(0)) rounds.reveal(voteOf(id, list[i], choice), "");
         }
     }
 
@@ -103,20 +103,20 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
         same(v.id, id, "id");
         same(uint256(v.phase), uint256(disputes.phaseOf(id)), "phase");
         alike(abi.encode(v.dispute), abi.encode(d), "dispute");
-        alike(abi.encode(v.round), abi.encode(disputes.roundOf(id, d.round)), "round");
-        alike(abi.encode(v.members), abi.encode(disputes.membersOf(id, d.round)), "members");
+        alike(abi.encode(v.round), abi.encode(rounds.roundOf(id, d.round)), "round");
+        alike(abi.encode(v.members), abi.encode(rounds.membersOf(id, d.round)), "members");
         (address[] memory who, bool[] memory knew) = disputes.challengersOf(id);
         alike(abi.encode(v.challengers, v.knew), abi.encode(who, knew), "challengers");
         alike(abi.encode(v.account), abi.encode(settlement.accountOf(id)), "account");
         that(v.settleable == disputes.isSettleable(id), "settleable");
-        that(v.held == disputes.isHeld(ENVIRONMENT), "held");
+        that(v.held == breaker.isHeld(ENVIRONMENT), "held");
         same(v.pot, ledger.potOf(id), "pot");
         same(v.commitTime, params.times(1).commitTime, "commit time");
         same(v.quorum, params.quorum(1, v.round.seats), "quorum");
         same(v.appealBond, d.level < 3 ? disputes.appealBond(id) : 0, "appeal bond");
         same(v.rounds.length, d.round, "rounds");
         for (uint16 i = 1; i <= d.round; ++i) {
-            IDisputes.Round memory r = disputes.roundOf(id, i);
+            IRounds.Round memory r = rounds.roundOf(id, i);
             ILens.RoundView memory want = ILens.RoundView(r.level, r.seats, settlement.settledSeats(id, i));
             alike(abi.encode(v.rounds[i - 1]), abi.encode(want), "a round");
         }
@@ -127,7 +127,7 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
         public
     {
         bytes32 id = opened(salt);
-        uint64 seedBlock = disputes.roundOf(id, 1).seedBlock;
+        uint64 seedBlock = rounds.roundOf(id, 1).seedBlock;
         if (proven) {
             seeded(id, bytes32(salt));
             if (begun) disputes.draw(id, 1);
@@ -140,7 +140,7 @@ contract LensOfTheCourtTest is Courthouse, LensCheck {
         (bool drew,) = address(disputes).call(abi.encodeCall(disputes.draw, (id, 1)));
         that(drew == s.drawable, "drawable");
         vm.revertToState(here);
-        if (!s.lost) vm.expectRevert(abi.encodeWithSelector(ICourt.SeedReadable.selector, id, seedBlock));
+        if (!s.lost) vm.expectRevert(abi.encodeWithSelector(IDisputes.SeedReadable.selector, id, seedBlock));
         disputes.rearm(id);
     }
 

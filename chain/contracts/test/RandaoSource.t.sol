@@ -6,7 +6,6 @@ import {BlockHeader} from "@openzeppelin/contracts/utils/BlockHeader.sol";
 import {HeaderLib} from "../src/libraries/HeaderLib.sol";
 import {RandaoSource} from "../src/court/RandaoSource.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
-import {IRandomness} from "../src/interfaces/IRandomness.sol";
 import {Check} from "./Vm.sol";
 
 /// @title Mixes of announced blocks. Headers of a running chain are in `tests/unit/chain/test_randao.py`
@@ -136,7 +135,7 @@ contract RandaoSourceTest is Check {
         uint256 number = NOW + bound(ahead, SHORTEST, LONGEST);
         source.announce(number);
         vm.roll(number - before % SHORTEST);
-        bytes memory refusal = abi.encodeWithSelector(IRandomness.SeedTooEarly.selector, number, block.number);
+        bytes memory refusal = abi.encodeWithSelector(IRandaoSource.SeedTooEarly.selector, number, block.number);
         vm.expectRevert(refusal);
         source.seed(number);
         vm.expectRevert(refusal);
@@ -148,7 +147,7 @@ contract RandaoSourceTest is Check {
     function test_a_block_that_the_chain_forgot_is_expired(uint256 ahead, uint256 late) public {
         (uint256 number, bytes memory rlp) = over(ahead, "mix");
         vm.roll(number + bound(late, 257, 10_000_000));
-        bytes memory refusal = abi.encodeWithSelector(IRandomness.SeedExpired.selector, number, block.number);
+        bytes memory refusal = abi.encodeWithSelector(IRandaoSource.SeedExpired.selector, number, block.number);
         vm.expectRevert(refusal);
         source.prove(number, rlp);
         vm.expectRevert(refusal);
@@ -203,7 +202,7 @@ contract RandaoSourceTest is Check {
         vm.assume(mix != "second");
         vm.expectPartialRevert(IRandaoSource.WrongHeader.selector);
         deployed(NOW - 2, header(NOW - 2, "first"), NOW - 1, made);
-        vm.expectPartialRevert(IRandomness.SeedTooEarly.selector);
+        vm.expectPartialRevert(IRandaoSource.SeedTooEarly.selector);
         deployed(NOW + uint256(ahead), made, NOW - 2, header(NOW - 2, "first"));
     }
 

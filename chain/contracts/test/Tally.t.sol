@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../src/interfaces/IRounds.sol";
 import {TallyLib} from "../src/libraries/TallyLib.sol";
 import {Outcome, StructHashes, Verdict} from "../src/libraries/Types.sol";
-import {ICourt} from "../src/interfaces/ICourt.sol";
 import {Check} from "./Vm.sol";
 
 /// @title The verdict rule alone: as Python has it, and what follows from it for every tally
@@ -36,7 +36,7 @@ contract TallyTest is Check {
         that(c.from.length >= 20, "cases");
         for (uint256 i = 0; i < c.from.length; ++i) {
             claimed[0] = c.tokens[i];
-            ICourt.Tally memory t = counted(v, c.from[i], c.from[i] + c.count[i], claimed);
+            IRounds.Tally memory t = counted(v, c.from[i], c.from[i] + c.count[i], claimed);
             TallyLib.Judgement memory j = TallyLib.judge(t, c.quorum[i], false);
             same(uint256(j.verdict), c.verdict[i], "verdict");
             same(j.replaced ? t.leadOutHash : bytes32(0), c.replacement[i], "replacement");
@@ -67,7 +67,7 @@ contract TallyTest is Check {
     function counted(Votes memory v, uint256 from, uint256 to, bytes32[2] memory claimed)
         private
         pure
-        returns (ICourt.Tally memory t)
+        returns (IRounds.Tally memory t)
     {
         for (uint256 i = from; i < to; ++i) {
             uint256 size = 0;
@@ -100,7 +100,7 @@ contract TallyTest is Check {
     {
         uint256 seats = bound(seats_, 3, 255);
         uint256 quorum = bound(more, seats / 2 + 1, seats);
-        ICourt.Tally memory t;
+        IRounds.Tally memory t;
         t.equal = uint16(bound(said[0], 0, seats));
         t.lead = uint16(bound(said[1], 0, seats - t.equal));
         t.unavailable = uint16(bound(said[2], 0, seats - t.equal - t.lead));

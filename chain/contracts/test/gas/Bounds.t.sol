@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {BreakerLib} from "../../src/libraries/BreakerLib.sol";
 import {StakeTree} from "../../src/stake/StakeTree.sol";
 import {Commit, ParamSet, Receipt} from "../../src/libraries/Types.sol";
@@ -118,24 +119,24 @@ contract BoundsGasTest is GasBase {
         (bytes32 id,) = openedAt(r, batchId);
         proven(id, SALT);
         drawnAll(id);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         that(list.length > RELAYED, "so many members");
         told("commits_200_relayed", relayed(id, list, 0, RELAYED));
         relayed(id, list, RELAYED, list.length);
         same(roundOf(id).committedMask, (1 << 255) - 1, "everybody, in two transactions");
     }
 
-    function relayed(bytes32 id, IDisputes.Member[] memory list, uint256 from, uint256 to) private returns (uint256) {
+    function relayed(bytes32 id, IRounds.Member[] memory list, uint256 from, uint256 to) private returns (uint256) {
         uint256 count = to - from;
         (Commit[] memory commits, address[] memory voters, bytes[] memory sigs) =
             (new Commit[](count), new address[](count), new bytes[](count));
         for (uint256 i = 0; i < count; ++i) {
-            IDisputes.Member memory m = list[from + i];
+            IRounds.Member memory m = list[from + i];
             voters[i] = m.voter;
-            commits[i] = Commit(id, 1, m.seatMask, disputes.hashVote(voteOf(id, m, equal())));
-            sigs[i] = signed(crowd.keyOf(m.voter), disputes.hashCommit(commits[i]));
+            commits[i] = Commit(id, 1, m.seatMask, rounds.hashVote(voteOf(id, m, equal())));
+            sigs[i] = signed(crowd.keyOf(m.voter), rounds.hashCommit(commits[i]));
         }
-        return measured(address(disputes), abi.encodeCall(disputes.commitFor, (commits, voters, sigs)), "commitFor");
+        return measured(address(rounds), abi.encodeCall(rounds.commitFor, (commits, voters, sigs)), "commitFor");
     }
 
     // --- pools ---

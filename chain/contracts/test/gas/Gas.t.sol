@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Certificate} from "../../src/libraries/Certificate.sol";
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Finding, ParamSet, Receipt, Verdict} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {GasBase} from "./GasBase.sol";
@@ -42,17 +42,17 @@ contract DisputeGasTest is GasBase {
     function test_gas_direct() public {
         paidBefore();
         (bytes32 id, uint256 sum) = seated(false);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         uint256 commits = 0;
         uint256 reveals = 0;
         for (uint256 i = 0; i < list.length; ++i) {
-            bytes32 commitment = disputes.hashVote(voteOf(id, list[i], equal()));
-            bytes memory data = abi.encodeCall(disputes.commit, (id, list[i].seatMask, commitment));
+            bytes32 commitment = rounds.hashVote(voteOf(id, list[i], equal()));
+            bytes memory data = abi.encodeCall(rounds.commit, (id, list[i].seatMask, commitment));
             vm.prank(list[i].voter);
             commits += told("commit", measured(address(disputes), data, "commit"));
         }
         for (uint256 i = 0; i < list.length; ++i) {
-            bytes memory data = abi.encodeCall(disputes.reveal, (voteOf(id, list[i], equal()), "quote"));
+            bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, list[i], equal()), "quote"));
             reveals += told("reveal", measured(address(disputes), data, "reveal"));
         }
         that(list.length == 31, "a member for each seat");
@@ -75,12 +75,12 @@ contract DisputeGasTest is GasBase {
         (bytes32 id, uint256 sum) = seated(true);
         address[] memory all = holders(id);
         sum += told("form_committee_31", formed(id, all));
-        bytes memory data = abi.encodeCall(disputes.postCommitRoot, (id, ROOT));
+        bytes memory data = abi.encodeCall(rounds.postCommitRoot, (id, ROOT));
         vm.prank(all[0]);
         sum += told("post_commit_root", measured(address(disputes), data, "root"));
         until(uint256(roundOf(id).commitEnd) + 1);
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, (1 << 31) - 1, ROOT);
-        data = abi.encodeCall(disputes.certify, (f, ROOT, p));
+        data = abi.encodeCall(rounds.certify, (f, ROOT, p));
         sum += told("certificate_31", measured(address(disputes), data, "certify"));
         emit log_named_uint(string.concat("dispute_", path, "_31"), sum + ended(id, path));
     }
@@ -107,11 +107,11 @@ contract LargeCertificateGasTest is GasBase {
         address[] memory all = holders(id);
         told("form_committee_63", formed(id, all));
         vm.prank(all[0]);
-        disputes.postCommitRoot(id, ROOT);
+        rounds.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
         signers = whole(all, signers);
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, signers, ROOT);
-        told(name, measured(address(disputes), abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify"));
+        told(name, measured(address(rounds), abi.encodeCall(rounds.certify, (f, ROOT, p)), "certify"));
     }
 
     function test_gas_of_63() public {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Bls} from "../../src/libraries/Bls.sol";
-import {Certificate} from "../../src/libraries/Certificate.sol";
 import {Ledger} from "../../src/stake/Ledger.sol";
 import {Finding, Receipt, StructHashes} from "../../src/libraries/Types.sol";
 import {ParamSet} from "../../src/libraries/Types.sol";
@@ -184,7 +184,7 @@ abstract contract GasBase is Network {
 
     /// @dev Holders of all seats, in order.
     function holders(bytes32 id) internal view returns (address[] memory list) {
-        IDisputes.Member[] memory all = members(id);
+        IRounds.Member[] memory all = members(id);
         list = new address[](roundOf(id).seats);
         for (uint256 i = 0; i < all.length; ++i) {
             for (uint256 seat = 0; seat < list.length; ++seat) {
@@ -223,7 +223,7 @@ abstract contract GasBase is Network {
         returns (Finding memory f, Certificate.Proof memory p)
     {
         f = Finding(id, disputes.dispute(id).round, 1, 0, TOKENS, TRACE, keccak256("round"));
-        bytes32 digest = Certificate.digestOf(disputes.domainSeparator(), f, root, signers);
+        bytes32 digest = Certificate.digestOf(rounds.domainSeparator(), f, root, signers);
         uint256 sum = 0;
         address[] memory absent = new address[](all.length);
         uint256 away = 0;

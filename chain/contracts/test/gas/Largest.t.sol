@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Certificate} from "../../src/libraries/Certificate.sol";
 import {Ledger} from "../../src/stake/Ledger.sol";
 import {StakeVault} from "../../src/stake/StakeVault.sol";
 import {Finding, ParamSet, Receipt, StructHashes} from "../../src/libraries/Types.sol";
@@ -36,13 +35,13 @@ contract LargestGasTest is GasBase {
         address[] memory all = holders(id);
         told("form_committee_255", formed(id, all));
         vm.prank(all[0]);
-        disputes.postCommitRoot(id, ROOT);
+        rounds.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
         uint256 signers = quorum(all, 170);
         (Finding memory f, Certificate.Proof memory p) = certificate(id, all, signers, ROOT);
         told(
             "certificate_255_a_third_absent",
-            measured(address(disputes), abi.encodeCall(disputes.certify, (f, ROOT, p)), "certify")
+            measured(address(rounds), abi.encodeCall(rounds.certify, (f, ROOT, p)), "certify")
         );
         until(uint256(roundOf(id).revealEnd) + 1);
         told("settle_255", measured(address(disputes), abi.encodeCall(disputes.settle, (id)), "settle"));

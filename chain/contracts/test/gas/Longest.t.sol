@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {TallyLib} from "../../src/libraries/TallyLib.sol";
 import {Outcome, ParamSet, Receipt, StructHashes, Verdict} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
@@ -100,7 +101,7 @@ contract LongestDisputeGasTest is GasBase {
 
     function judged(uint16 round) private {
         drawn(id, SALT);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         for (uint256 i = 0; i < list.length; ++i) {
             committed(id, list[i], saying(round, i));
         }

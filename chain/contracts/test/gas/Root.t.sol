@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {ParamSet, Receipt, Vote} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {CommitTrees} from "../CommitTrees.sol";
@@ -39,12 +40,12 @@ contract RootGasTest is GasBase {
         uint256 place = 0;
         while (v.seatMask >> place & 1 == 0) ++place;
         that(place > 200, "walks over most seats");
-        leaves[place] = keccak256(abi.encode(disputes.hashVote(v), v.voter, v.seatMask));
+        leaves[place] = keccak256(abi.encode(rounds.hashVote(v), v.voter, v.seatMask));
         (bytes32 root, bytes32[8] memory proof) = CommitTrees.proven(leaves, place);
         vm.prank(v.voter);
-        disputes.postCommitRoot(v.dispute, root);
+        rounds.postCommitRoot(v.dispute, root);
         until(uint256(roundOf(v.dispute).commitEnd) + 1);
-        bytes memory data = abi.encodeCall(disputes.revealUnderRoot, (v, quote, proof));
+        bytes memory data = abi.encodeCall(rounds.revealUnderRoot, (v, quote, proof));
         vm.prank(v.voter);
         return measured(address(disputes), data, "revealUnderRoot");
     }
@@ -55,7 +56,7 @@ contract RootGasTest is GasBase {
         (bytes32 id,) = openedAt(r, batchId);
         proven(id, SALT);
         drawnAll(id);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         return voteOf(id, list[list.length - 1], other("other"));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Hashes as Pairs} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {Ledger} from "../../src/stake/Ledger.sol";
 import {Commit, Receipt, StructHashes} from "../../src/libraries/Types.sol";
@@ -74,17 +75,17 @@ contract SingleGasTest is GasBase {
         keysForAll(id, SALT);
         proven(id, SALT);
         drawnAll(id);
-        IDisputes.Member[] memory list = members(id);
+        IRounds.Member[] memory list = members(id);
         Commit[] memory commits = new Commit[](list.length);
         address[] memory voters = new address[](list.length);
         bytes[] memory sigs = new bytes[](list.length);
         for (uint256 i = 0; i < list.length; ++i) {
-            bytes32 commitment = disputes.hashVote(voteOf(id, list[i], equal()));
+            bytes32 commitment = rounds.hashVote(voteOf(id, list[i], equal()));
             commits[i] = Commit(id, 1, list[i].seatMask, commitment);
             voters[i] = list[i].voter;
-            sigs[i] = signed(crowd.keyOf(voters[i]), disputes.hashCommit(commits[i]));
+            sigs[i] = signed(crowd.keyOf(voters[i]), rounds.hashCommit(commits[i]));
         }
-        bytes memory data = abi.encodeCall(disputes.commitFor, (commits, voters, sigs));
+        bytes memory data = abi.encodeCall(rounds.commitFor, (commits, voters, sigs));
         uint256 gas = told("commits_31_relayed", measured(address(disputes), data, "commitFor"));
         told("commit_relayed", gas / list.length);
     }
