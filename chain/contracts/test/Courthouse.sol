@@ -52,6 +52,7 @@ abstract contract Courthouse is BlsSigner {
     Breaker internal breaker;
     /// @dev Of the newest seed block of each dispute.
     mapping(bytes32 id => bytes) internal headers;
+    mapping(bytes32 id => bytes32) internal receiptIdOf;
 
     function setUp() public virtual override {
         super.setUp();
@@ -208,7 +209,8 @@ abstract contract Courthouse is BlsSigner {
         uint256 bond = params.requiredBond(params.version());
         vm.deal(who, who.balance + bond);
         vm.prank(who);
-        return disputes.open{value: bond}(r, "", batchId, new bytes32[](0), altCommit);
+        id = disputes.open{value: bond}(r, "", batchId, new bytes32[](0), altCommit);
+        receiptIdOf[id] = keccak256(abi.encode(r));
     }
 
     function drawn(bytes32 id, bytes32 mix) internal {

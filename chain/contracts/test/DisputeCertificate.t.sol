@@ -6,6 +6,9 @@ import {Bls} from "../src/libraries/Bls.sol";
 import {Finding, ParamSet, Phase, Standing, Verdict, Vote} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {IGuardian} from "../src/interfaces/IGuardian.sol";
+import {Certified, StructHashes} from "../src/libraries/Signed.sol";
+import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {CommitTrees} from "./CommitTrees.sol";
 import {Courthouse} from "./Courthouse.sol";
 
@@ -13,6 +16,12 @@ import {Courthouse} from "./Courthouse.sol";
 /// forge-config: default.fuzz.runs = 4
 contract DisputeCertificateTest is Courthouse {
     bytes32 private constant ROOT = "commitments";
+
+    struct Proof {
+        uint256 signers;
+        Bls.G1[] keys;
+        Bls.G2 signature;
+    }
 
     Bls.G1[] private publicKeys;
     bytes32 private id;
@@ -25,7 +34,12 @@ contract DisputeCertificateTest is Courthouse {
         for (uint256 i = 0; i < VERIFIERS; ++i) {
             publicKeys.push(publicKey(secret(0, i)));
             register(member(i), secret(0, i));
+            keys.notePlace(hashOf(publicKeys[i]));
         }
+    }
+
+    function certifies(Finding memory f, bytes32 root, Proof memory p) private {
+        rounds.certify(f, root, p.signers, p.keys, p.signature);
     }
 
     function parameters() internal pure override returns (ParamSet memory p) {
@@ -56,7 +70,6 @@ contract DisputeCertificateTest is Courthouse {
     function formed(uint256 salt) private {
         convened(salt);
         roots(ROOT);
-        disputes.formCommittee(id, all(), keysOf(all()));
     }
 
     function indexOf(address who) private pure returns (uint256 i) {
@@ -97,16 +110,16 @@ contract DisputeCertificateTest is Courthouse {
         return Finding(id, v.round, v.outcome, v.code, v.tokensHash, v.traceRoot, v.roundDigest);
     }
 
-    function proofOf(uint256 signers, Finding memory f) private view returns (Certificate.Proof memory) {
+    function proofOf(uint256 signers, Finding memory f) private view returns (Proof memory) {
         return joinedBy(signers, 0, f);
     }
 
     /// @dev Of what is signed for the seats of `signers`, with the signatures of those of `more` beside theirs.
-    function joinedBy(uint256 signers, uint256 more, Finding memory f) private view returns (Certificate.Proof memory) {
-        bytes32 digest = Certificate.digestOf(rounds.domainSeparator(), f, signedRoot, signers);
+    function joinedBy(uint256 signers, uint256 more, Finding memory f) private view returns (Proof memory) {
+        bytes32 structHash = StructHashes.certified(Certified(StructHashes.finding(f), signedRoot, signers));
+        bytes32 digest = MessageHashUtils.toTypedDataHash(rounds.domainSeparator(), structHash);
         uint256 shown = signers | more;
-        Bls.G2 memory signature = signed(scalarOf(shown), digest);
-        return Certificate.Proof(all(), shown, publicKey(scalarOf(all())), signature, keysOf(all() & ~shown));
+        return Proof(shown, keysOf(shown), signed(scalarOf(shown), digest));
     }
 
     /// @dev Members without the last few, down to a quorum of 6 of 9 seats if one is wanted.
@@ -136,7 +149,7 @@ contract DisputeCertificateTest is Courthouse {
         vm.revertToState(snapshot);
         toReveal(id);
         Finding memory f = findingOf(choice);
-        rounds.certify(f, ROOT, proofOf(signers, f));
+        certifies(f, ROOT, proofOf(signers, f));
         if (rest != 10) reveals(all() & ~signers, rest);
         same(counted(), want, "the same count");
         same(rounds.roundOf(id, 1).certifiedMask, signers, "who");
@@ -171,7 +184,7 @@ contract DisputeCertificateTest is Courthouse {
         toReveal(id);
         that(!disputes.isSettleable(id), "a root stands for commitments that are still closed");
         Finding memory f = findingOf(1);
-        rounds.certify(f, ROOT, proofOf(signers, f));
+        certifies(f, ROOT, proofOf(signers, f));
         that(disputes.isSettleable(id) == (signers == all()), "whoever is left out has its time");
         toSettle(id);
         disputes.settle(id);
@@ -195,10 +208,10 @@ contract DisputeCertificateTest is Courthouse {
         vm.assume(ones(signers) >= 6);
         toReveal(id);
         Finding memory f = findingOf(choice % 10);
-        Certificate.Proof memory joined = joinedBy(signers, late, f);
-        vm.expectPartialRevert(Certificate.BadCertificate.selector);
-        rounds.certify(f, ROOT, joined);
-        rounds.certify(f, ROOT, proofOf(signers, f));
+        Proof memory joined = joinedBy(signers, late, f);
+        vm.expectPartialRevert(IBlsKeys.BadCertificate.selector);
+        certifies(f, ROOT, joined);
+        certifies(f, ROOT, proofOf(signers, f));
         same(rounds.roundOf(id, 1).certifiedMask, signers, "who");
     }
 
@@ -213,16 +226,16 @@ contract DisputeCertificateTest is Courthouse {
         toReveal(id);
         if (reveals_) rounds.reveal(voteOf(id, m, 7), "");
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(all(), f);
+        Proof memory p = proofOf(all(), f);
         vm.expectRevert(abi.encodeWithSelector(IRounds.CommittedThemselves.selector, id, 1, m.seatMask));
-        rounds.certify(f, ROOT, p);
+        certifies(f, ROOT, p);
         p = proofOf(all() & ~m.seatMask, f);
-        rounds.certify(f, ROOT, p);
+        certifies(f, ROOT, p);
         if (!reveals_) rounds.reveal(voteOf(id, m, 7), "");
         IRounds.Tally memory t = rounds.tallyOf(id, 1);
         that(t.equal == 9 - m.seats && t.unavailable == m.seats, "each once");
         vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyCertified.selector, id, 1));
-        rounds.certify(f, ROOT, p);
+        certifies(f, ROOT, p);
     }
 
     function test_who_is_certified_does_not_reveal_too(uint256 salt, uint256 who) public {
@@ -230,7 +243,7 @@ contract DisputeCertificateTest is Courthouse {
         uint256 i = who % list.length;
         toReveal(id);
         Finding memory f = findingOf(0);
-        rounds.certify(f, ROOT, proofOf(all(), f));
+        certifies(f, ROOT, proofOf(all(), f));
         Vote memory v = voteOf(id, list[i], 7);
         vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyRevealed.selector, id, 1, list[i].voter));
         rounds.reveal(v, "");
@@ -248,9 +261,9 @@ contract DisputeCertificateTest is Courthouse {
         uint256 signers = all() & ~(own & (~own + 1));
         toReveal(id);
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(signers, f);
+        Proof memory p = proofOf(signers, f);
         vm.expectRevert(abi.encodeWithSelector(IRounds.WrongSeatMask.selector, own & signers, own));
-        rounds.certify(f, ROOT, p);
+        certifies(f, ROOT, p);
     }
 
     // --- who is left out ---
@@ -263,7 +276,6 @@ contract DisputeCertificateTest is Courthouse {
         }
         (signedRoot,) = CommitTrees.proven(leaves, 0);
         roots(signedRoot);
-        disputes.formCommittee(id, all(), keysOf(all()));
     }
 
     function placeOf(uint256 i) private view returns (uint256 place) {
@@ -306,9 +318,9 @@ contract DisputeCertificateTest is Courthouse {
         uint256 signers = all() & ~list[who].seatMask;
         vm.assume(ones(signers) >= 6);
         Finding memory f = findingOf(choice);
-        Certificate.Proof memory p = proofOf(signers, f);
+        Proof memory p = proofOf(signers, f);
         if (first) opens(who, choice);
-        rounds.certify(f, signedRoot, p);
+        certifies(f, signedRoot, p);
         if (!first) that(!disputes.isSettleable(id), "a certificate ends nobody's time");
         if (!first) opens(who, choice);
         same(counted(), want, "the same count");
@@ -349,8 +361,8 @@ contract DisputeCertificateTest is Courthouse {
         who %= list.length;
         opens(who, choice);
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(all(), f);
-        rounds.certify(f, signedRoot, p);
+        Proof memory p = proofOf(all(), f);
+        certifies(f, signedRoot, p);
         IRounds.Tally memory t = rounds.tallyOf(id, 1);
         same(
             t.equal,
@@ -366,12 +378,12 @@ contract DisputeCertificateTest is Courthouse {
         planted(salt, 0);
         toReveal(id);
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(all(), f);
+        Proof memory p = proofOf(all(), f);
         for (uint256 i = 0; i < list.length; ++i) {
             opens(i, 0);
         }
         vm.expectRevert(abi.encodeWithSelector(IRounds.NoProgress.selector, id));
-        rounds.certify(f, signedRoot, p);
+        certifies(f, signedRoot, p);
     }
 
     /// @dev In turn: by somebody else, with other seats, another vote, from another place, a signer, who committed itself.
@@ -402,7 +414,7 @@ contract DisputeCertificateTest is Courthouse {
         }
         toReveal(id);
         Finding memory f = findingOf(0);
-        if (how == 4) rounds.certify(f, signedRoot, proofOf(all(), f));
+        if (how == 4) certifies(f, signedRoot, proofOf(all(), f));
         opensNot(how == 0 ? other : v.voter, v, proof, refusal);
     }
 
@@ -453,9 +465,9 @@ contract DisputeCertificateTest is Courthouse {
         uint256 signers = signersOf(type(uint256).max, 1);
         toReveal(id);
         Finding memory f = findingOf(salt % 10);
-        Certificate.Proof memory p = proofOf(signers, f);
+        Proof memory p = proofOf(signers, f);
         vm.expectRevert(abi.encodeWithSelector(IRounds.QuorumNotMet.selector, ones(signers), 6));
-        rounds.certify(f, ROOT, p);
+        certifies(f, ROOT, p);
     }
 
     /// @dev In turn: another root than the posted, no root of this round at all, a finding of another round, malformed, early.
@@ -472,12 +484,12 @@ contract DisputeCertificateTest is Courthouse {
             toReveal(id);
         }
         if (how % 4 == 1) {
-            (f.round, refusal) = (2, abi.encodeWithSelector(IRounds.ForeignVote.selector, id, 2, address(0)));
+            (f.round, refusal) = (2, abi.encodeWithSelector(IRounds.NotVoting.selector, id, 2));
         }
         if (how % 4 == 2) (f.code, refusal) = (1, abi.encodeWithSelector(IRounds.MalformedVote.selector, 1, 1));
-        Certificate.Proof memory p = proofOf(all(), f);
+        Proof memory p = proofOf(all(), f);
         vm.expectRevert(refusal);
-        rounds.certify(f, how % 4 == 3 ? root : ROOT, p);
+        certifies(f, how % 4 == 3 ? root : ROOT, p);
     }
 
     /// @dev A certificate under one root is none under another, though both were posted: the digest binds it.
@@ -487,29 +499,83 @@ contract DisputeCertificateTest is Courthouse {
         roots(root);
         toReveal(id);
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(all(), f);
-        vm.expectPartialRevert(Certificate.BadCertificate.selector);
-        rounds.certify(f, root, p);
-        rounds.certify(f, ROOT, p);
+        Proof memory p = proofOf(all(), f);
+        vm.expectPartialRevert(IBlsKeys.BadCertificate.selector);
+        certifies(f, root, p);
+        certifies(f, ROOT, p);
     }
 
-    function test_without_a_committee_there_is_no_certificate(uint256 salt, bool later) public {
-        bytes32 early = opened(~salt);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotVoting.selector, early, 1));
-        disputes.formCommittee(early, 1, new Bls.G1[](1));
-        convened(salt);
-        roots(ROOT);
+    // --- whose keys ---
+
+    function refusedBy(bytes4 selector, Finding memory f, Proof memory p) private {
+        vm.expectPartialRevert(selector);
+        certifies(f, ROOT, p);
+    }
+
+    /// @dev In turn: a key too few, one too many, another seat's, a stranger's. Fails without the check that it stands for.
+    function test_the_keys_are_those_of_the_seats(uint256 salt, uint256 seat, uint8 how) public {
+        formed(salt);
         toReveal(id);
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(all(), f);
-        vm.expectRevert(abi.encodeWithSelector(IDisputes.NoCommittee.selector, id, 1));
-        rounds.certify(f, ROOT, p);
-        Bls.G1[] memory points = keysOf(all());
-        disputes.formCommittee(id, all(), points);
-        vm.expectRevert(abi.encodeWithSelector(IDisputes.CommitteeExists.selector, id, 1));
-        disputes.formCommittee(id, all(), points);
-        if (later) vm.roll(block.number + 1);
-        rounds.certify(f, ROOT, p);
+        Proof memory p = proofOf(all(), f);
+        Bls.G1[] memory right = p.keys;
+        how %= 4;
+        if (how < 2) {
+            p.keys = new Bls.G1[](how == 0 ? 8 : 10);
+            for (uint256 i = 0; i < p.keys.length; ++i) {
+                p.keys[i] = right[i % 9];
+            }
+            return refusedBy(IBlsKeys.KeyCount.selector, f, p);
+        }
+        seat %= 9;
+        uint256 mine = holderOf(seat);
+        p.keys[seat] = how == 2 ? publicKeys[(mine + 1) % VERIFIERS] : publicKey(secret(7, seat));
+        refusedBy(IBlsKeys.WrongKey.selector, f, p);
+    }
+
+    function test_a_later_key_has_the_place_and_a_stranger_none(uint256 salt) public {
+        uint256 i = salt % VERIFIERS;
+        register(member(i), secret(1, i));
+        (address where, uint16 place) = keys.placeOf(keys.keyHashOf(member(i)));
+        that(where == address(tree), "a later key inherits the note");
+        (, uint16 want) = tree.placeOf(member(i));
+        same(place, want, "the place");
+        address stranger = vm.addr(0x57A4);
+        register(stranger, secret(3, 3));
+        bytes32 keyHash = keys.keyHashOf(stranger);
+        vm.expectRevert(abi.encodeWithSelector(IBlsKeys.NoPlaceToNote.selector, stranger));
+        keys.notePlace(keyHash);
+        (where,) = keys.placeOf(keyHash);
+        same(where, address(0), "nothing noted");
+    }
+
+    /// @dev Fails when seats beyond the last are counted into the quorum.
+    function test_a_mask_beyond_the_last_seat_is_refused(uint256 salt, uint8 bit) public {
+        formed(salt);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Proof memory p = proofOf(all(), f);
+        p.signers |= 1 << bound(bit, 9, 255);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.NoSuchSeat.selector, p.signers, 9));
+        certifies(f, ROOT, p);
+    }
+
+    /// @dev In turn: of another mask than the shown, each holder once instead of once per seat, under another tag, one other bit.
+    function test_only_the_signature_of_exactly_these_seats_counts(uint256 salt, uint8 how, uint16 bit) public {
+        formed(salt);
+        toReveal(id);
+        Finding memory f = findingOf(0);
+        Proof memory p = proofOf(all(), f);
+        if (how % 3 == 0) {
+            p.signature = joinedBy(all(), 0, findingOf(1)).signature;
+        } else if (how % 3 == 1) {
+            p.signature = times(Bls.hashToG2(keccak256(abi.encode(f)), Bls.POSSESSION), scalarOf(all()));
+        } else {
+            bytes32[8] memory w = abi.decode(abi.encode(p.signature), (bytes32[8]));
+            w[(bit >> 8) % 8] ^= bytes32(1 << (bit % 256));
+            p.signature = abi.decode(abi.encode(w), (Bls.G2));
+        }
+        refusedBy(IBlsKeys.BadCertificate.selector, f, p);
     }
 
     /// @dev Keys count as they were before the seed: nobody changes a committee once it is known.
@@ -517,11 +583,10 @@ contract DisputeCertificateTest is Courthouse {
         convened(salt);
         uint256 i = holderOf(who % 9);
         register(member(i), secret(1, i));
-        disputes.formCommittee(id, all(), keysOf(all()));
         roots(ROOT);
         toReveal(id);
         Finding memory f = findingOf(0);
-        rounds.certify(f, ROOT, proofOf(signersOf(salt, 6), f));
+        certifies(f, ROOT, proofOf(signersOf(salt, 6), f));
     }
 
     /// @dev A root of nothing, posted first, would keep everybody under another from opening its vote.
@@ -590,13 +655,11 @@ contract DisputeCertificateTest is Courthouse {
         formed(salt);
         toReveal(id);
         Finding memory f = findingOf(0);
-        Certificate.Proof memory p = proofOf(all(), f);
+        Proof memory p = proofOf(all(), f);
         guardian.pause(1 hours);
         bytes memory refusal = abi.encodeWithSelector(IGuardian.NotNow.selector, true);
         vm.expectRevert(refusal);
-        rounds.certify(f, ROOT, p);
-        vm.expectRevert(refusal);
-        disputes.formCommittee(id, 1, new Bls.G1[](1));
+        certifies(f, ROOT, p);
         vm.expectRevert(refusal);
         rounds.postCommitRoot(id, "root");
     }
