@@ -49,6 +49,7 @@ contract Crowd {
             Bls.G2 memory proof = BlsSecret.sign(secretOf(list[i]), digest, Bls.POSSESSION);
             vm.prank(list[i]);
             KEYS.register(key, proof);
+            KEYS.notePlace(Bls.hashOf(key));
         }
     }
 

@@ -2,8 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IRounds} from "../../src/interfaces/IRounds.sol";
-import {Finding, ParamSet, Receipt, Verdict} from "../../src/libraries/Types.sol";
-import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {Commit, ParamSet, Receipt, Verdict, Vote} from "../../src/libraries/Types.sol";
 import {GasBase} from "./GasBase.sol";
 
 /// @title What a dispute with 31 seats of 1,000 verifiers costs, both ways
@@ -23,42 +22,78 @@ contract DisputeGasTest is GasBase {
         (id, gas) = openedAt(r, batchId);
         sum += told("open", gas);
         if (keys) keysForAll(id, SALT);
-        sum += told("prove", proven(id, SALT));
-        sum += told("draw_31_of_1000", drawnAll(id));
+        sum += told("draw_31_of_1000", drawnAll(id, SALT));
     }
 
-    /// @dev From the last vote to the last paid seat; `path` ends the names.
-    function ended(bytes32 id, string memory path) private returns (uint256 sum) {
-        bytes memory data = abi.encodeCall(disputes.settle, (id));
-        sum += told(string.concat("settle_", path), measured(address(disputes), data, "settle"));
+    /// @dev From the last vote, shown by `last`, to the last paid seat; `path` ends the names.
+    function ended(bytes32 id, bytes memory last, string memory path) private returns (uint256 sum) {
+        if (last.length != 0) step(address(rounds), last);
+        step(address(disputes), abi.encodeCall(disputes.settle, (id)));
+        sum += together(string.concat(last.length == 0 ? "settle_" : "last_votes_and_settle_", path));
         until(uint256(disputes.dispute(id).airgapEnd) + 1);
-        data = abi.encodeCall(disputes.finalize, (id));
-        sum += told(string.concat("finalize_", path), measured(address(disputes), data, "finalize"));
-        data = abi.encodeCall(settlement.settleSeats, (id, 1, 255));
-        sum += told(string.concat("settle_seats_31_", path), measured(address(settlement), data, "settleSeats"));
+        step(address(disputes), abi.encodeCall(disputes.finalize, (id)));
+        step(address(settlement), abi.encodeCall(settlement.settleSeats, (id, 1, 255)));
+        sum += together(string.concat("finalize_and_settle_seats_31_", path));
         same(uint8(disputes.dispute(id).verdict), uint8(Verdict.UPHELD), "verdict");
     }
 
+    /// @dev Everybody commits itself; somebody reveals all votes.
     function test_gas_direct() public {
         paidBefore();
         (bytes32 id, uint256 sum) = seated(false);
         IRounds.Member[] memory list = members(id);
         uint256 commits = 0;
-        uint256 reveals = 0;
         for (uint256 i = 0; i < list.length; ++i) {
             bytes32 commitment = rounds.hashVote(voteOf(id, list[i], equal()));
             bytes memory data = abi.encodeCall(rounds.commit, (id, list[i].seatMask, commitment));
             vm.prank(list[i].voter);
-            commits += told("commit", measured(address(disputes), data, "commit"));
-        }
-        for (uint256 i = 0; i < list.length; ++i) {
-            bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, list[i], equal()), "quote"));
-            reveals += told("reveal", measured(address(disputes), data, "reveal"));
+            commits += told("commit", measured(address(rounds), data, "commit"));
         }
         that(list.length == 31, "a member for each seat");
         emit log_named_uint("commits_31", commits);
-        emit log_named_uint("reveals_31", reveals);
-        emit log_named_uint("dispute_direct_31", sum + commits + reveals + ended(id, "direct"));
+        emit log_named_uint("dispute_direct_31", sum + commits + ended(id, revealing(id, list), "direct"));
+    }
+
+    /// @dev Somebody brings all commitments, and reveals all votes.
+    function test_gas_relayed() public {
+        paidBefore();
+        (bytes32 id, uint256 sum) = seated(false);
+        IRounds.Member[] memory list = members(id);
+        Commit[] memory commits = new Commit[](list.length);
+        address[] memory voters = new address[](list.length);
+        bytes[] memory sigs = new bytes[](list.length);
+        for (uint256 i = 0; i < list.length; ++i) {
+            commits[i] = Commit(id, 1, list[i].seatMask, rounds.hashVote(voteOf(id, list[i], equal())));
+            voters[i] = list[i].voter;
+            sigs[i] = signed(crowd.keyOf(voters[i]), rounds.hashCommit(commits[i]));
+        }
+        bytes memory data = abi.encodeCall(rounds.commitFor, (commits, voters, sigs));
+        uint256 gas = told("commits_31_relayed", measured(address(rounds), data, "commitFor"));
+        told("commit_relayed", gas / list.length);
+        emit log_named_uint("dispute_relayed_31", sum + gas + ended(id, revealing(id, list), "relayed"));
+    }
+
+    /// @dev A single vote, shown by itself.
+    function test_gas_of_a_reveal() public {
+        (bytes32 id,) = seated(false);
+        IRounds.Member[] memory list = members(id);
+        for (uint256 i = 0; i < 2; ++i) {
+            committed(id, list[i], equal());
+        }
+        until(uint256(roundOf(id).commitEnd) + 1);
+        for (uint256 i = 0; i < 2; ++i) {
+            bytes memory data = abi.encodeCall(rounds.reveal, (voteOf(id, list[i], equal()), "quote"));
+            told("reveal", measured(address(rounds), data, "reveal"));
+        }
+    }
+
+    function revealing(bytes32 id, IRounds.Member[] memory list) private view returns (bytes memory) {
+        Vote[] memory votes = new Vote[](list.length);
+        bytes[] memory quotes = new bytes[](list.length);
+        for (uint256 i = 0; i < list.length; ++i) {
+            (votes[i], quotes[i]) = (voteOf(id, list[i], equal()), "quote");
+        }
+        return abi.encodeCall(rounds.revealMany, (votes, quotes));
     }
 
     function test_gas_by_certificate() public {
@@ -74,19 +109,26 @@ contract DisputeGasTest is GasBase {
     function byCertificate(string memory path) private {
         (bytes32 id, uint256 sum) = seated(true);
         address[] memory all = holders(id);
-        sum += told("form_committee_31", formed(id, all));
         bytes memory data = abi.encodeCall(rounds.postCommitRoot, (id, ROOT));
         vm.prank(all[0]);
-        sum += told("post_commit_root", measured(address(disputes), data, "root"));
+        sum += told("post_commit_root", measured(address(rounds), data, "root"));
         until(uint256(roundOf(id).commitEnd) + 1);
-        (Finding memory f, Certificate.Proof memory p) = certificate(id, all, (1 << 31) - 1, ROOT);
-        data = abi.encodeCall(rounds.certify, (f, ROOT, p));
-        sum += told("certificate_31", measured(address(disputes), data, "certify"));
-        emit log_named_uint(string.concat("dispute_", path, "_31"), sum + ended(id, path));
+        sum += ended(id, certificate(id, all, (1 << 31) - 1, ROOT), path);
+        emit log_named_uint(string.concat("dispute_", path, "_31"), sum);
+    }
+
+    /// @dev The certificate alone.
+    function test_gas_of_a_certificate() public {
+        (bytes32 id,) = seated(true);
+        address[] memory all = holders(id);
+        vm.prank(all[0]);
+        rounds.postCommitRoot(id, ROOT);
+        until(uint256(roundOf(id).commitEnd) + 1);
+        told("certificate_31", measured(address(rounds), certificate(id, all, (1 << 31) - 1, ROOT), "certify"));
     }
 }
 
-/// @title Certificates of 63 seats: no dearer than of 31, and a few thousand for each absent member
+/// @title Certificates of 63 seats: one word and one sum for each seat that signs
 /// forge-config: default.isolate = true
 contract LargeCertificateGasTest is GasBase {
     bytes32 private constant ROOT = keccak256("root");
@@ -102,16 +144,13 @@ contract LargeCertificateGasTest is GasBase {
         (Receipt memory r, uint64 batchId,) = posted(1);
         (bytes32 id,) = openedAt(r, batchId);
         keysForAll(id, SALT);
-        proven(id, SALT);
-        drawnAll(id);
+        drawnAll(id, SALT);
         address[] memory all = holders(id);
-        told("form_committee_63", formed(id, all));
         vm.prank(all[0]);
         rounds.postCommitRoot(id, ROOT);
         until(uint256(roundOf(id).commitEnd) + 1);
         signers = whole(all, signers);
-        (Finding memory f, Certificate.Proof memory p) = certificate(id, all, signers, ROOT);
-        told(name, measured(address(rounds), abi.encodeCall(rounds.certify, (f, ROOT, p)), "certify"));
+        told(name, measured(address(rounds), certificate(id, all, signers, ROOT), "certify"));
     }
 
     function test_gas_of_63() public {
@@ -134,8 +173,7 @@ contract DrawGasTest is GasBase {
             populated(sizes[i]);
             (Receipt memory r, uint64 batchId,) = posted(1);
             (bytes32 id,) = openedAt(r, batchId);
-            proven(id, SALT);
-            uint256 gas = told(string.concat("draw_31_of_", names[i]), drawnAll(id));
+            uint256 gas = told(string.concat("draw_31_of_", names[i]), drawnAll(id, SALT));
             if (i == 0) first = gas;
             that(gas < 2 * first, "growth");
         }

@@ -4,6 +4,8 @@ pragma solidity 0.8.37;
 import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Bls} from "../../src/libraries/Bls.sol";
 import {Ledger} from "../../src/stake/Ledger.sol";
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
+import {Certified} from "../../src/libraries/Signed.sol";
 import {Finding, Receipt, StructHashes} from "../../src/libraries/Types.sol";
 import {ParamSet} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
@@ -161,23 +163,16 @@ abstract contract GasBase is Network {
         crowd.register(tree.draw(seed, seedBlock, id, 1, excluded, 0, seats));
     }
 
-    function proven(bytes32 id, bytes32 salt) internal returns (uint256 gas) {
-        uint256 seedBlock = roundOf(id).seedBlock;
-        reach(seedBlock + 1);
-        bytes memory data = abi.encodeCall(randao.prove, (seedBlock, minted(seedBlock, salt)));
-        (bool ok,) = address(randao).call(data);
-        gas = spent();
-        that(ok, "prove");
-    }
-
     function measured(address to, bytes memory data, string memory what) internal returns (uint256 gas) {
         (bool ok,) = to.call(data);
         gas = spent();
         that(ok, what);
     }
 
-    function drawnAll(bytes32 id) internal returns (uint256) {
-        return measured(address(disputes), abi.encodeCall(disputes.draw, (id, 255)), "draw");
+    /// @dev With the header of the seed block.
+    function drawnAll(bytes32 id, bytes32 salt) internal returns (uint256) {
+        bytes memory rlp = seeded(id, salt);
+        return measured(address(disputes), abi.encodeCall(disputes.draw, (id, 255, rlp)), "draw");
     }
 
     // --- certificates ---
@@ -210,30 +205,54 @@ abstract contract GasBase is Network {
         }
     }
 
-    function formed(bytes32 id, address[] memory all) internal returns (uint256) {
-        uint256 mask = (1 << all.length) - 1;
-        return
-            measured(address(disputes), abi.encodeCall(disputes.formCommittee, (id, mask, crowd.keysOf(all))), "form");
-    }
-
     /// @dev A certificate for the operator, signed by the members that hold seats of `signers`.
     function certificate(bytes32 id, address[] memory all, uint256 signers, bytes32 root)
         internal
         view
-        returns (Finding memory f, Certificate.Proof memory p)
+        returns (bytes memory)
     {
-        f = Finding(id, disputes.dispute(id).round, 1, 0, TOKENS, TRACE, keccak256("round"));
-        bytes32 digest = Certificate.digestOf(rounds.domainSeparator(), f, root, signers);
+        Finding memory f = Finding(id, disputes.dispute(id).round, 1, 0, TOKENS, TRACE, keccak256("round"));
+        bytes32 structHash = StructHashes.certified(Certified(StructHashes.finding(f), root, signers));
+        bytes32 digest = MessageHashUtils.toTypedDataHash(rounds.domainSeparator(), structHash);
         uint256 sum = 0;
-        address[] memory absent = new address[](all.length);
-        uint256 away = 0;
+        address[] memory mine = new address[](all.length);
+        uint256 used = 0;
         for (uint256 i = 0; i < all.length; ++i) {
-            if (signers & (1 << i) != 0) sum = addmod(sum, crowd.secretOf(all[i]), BlsSecret.ORDER);
-            else absent[away++] = all[i];
+            if (signers & (1 << i) == 0) continue;
+            sum = addmod(sum, crowd.secretOf(all[i]), BlsSecret.ORDER);
+            mine[used++] = all[i];
         }
-        (p.seated, p.signers) = ((1 << all.length) - 1, signers);
-        p.committeeKey = BlsSecret.publicKey(crowd.together(all));
-        p.signature = BlsSecret.sign(sum, digest, Bls.SIGNATURE);
-        p.absentKeys = crowd.keysOf(part(absent, 0, away));
+        Bls.G1[] memory points = crowd.keysOf(part(mine, 0, used));
+        return abi.encodeCall(rounds.certify, (f, root, signers, points, BlsSecret.sign(sum, digest, Bls.SIGNATURE)));
+    }
+
+    // --- steps of one moment ---
+
+    address[] private _to;
+    bytes[] private _data;
+    Keeper private immutable _keeper = new Keeper();
+
+    function step(address to, bytes memory data) internal {
+        _to.push(to);
+        _data.push(data);
+    }
+
+    /// @dev What was listed by `step`, in one transaction.
+    function together(string memory name) internal returns (uint256 gas) {
+        gas = told(name, measured(address(_keeper), abi.encodeCall(Keeper.run, (_to, _data)), name));
+        delete _to;
+        delete _data;
+    }
+}
+
+/// @title What anybody may use who sends several steps at once
+contract Keeper {
+    error Failed(uint256 i, bytes reason);
+
+    function run(address[] calldata to, bytes[] calldata data) external {
+        for (uint256 i = 0; i < to.length; ++i) {
+            (bool ok, bytes memory reason) = to[i].call(data[i]);
+            if (!ok) revert Failed(i, reason);
+        }
     }
 }
