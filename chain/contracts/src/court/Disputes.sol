@@ -109,8 +109,7 @@ contract Disputes is IDisputes {
         if (altCommit == bytes32(0)) revert EmptyAltCommit();
         uint32 version = _file(d, receiptId, batchId, altCommit);
         emit DisputeOpened(id, receiptId, r.operator, msg.sender, batchId, altCommit);
-        ROUNDS.file(id, keccak256(abi.encode(r.tokensHash, r.outHash)));
-        _startRound(id, d, 1);
+        _startRound(id, d, 1, keccak256(abi.encode(r.tokensHash, r.outHash)));
         SETTLEMENT.opened{value: msg.value}(id, r.operator, msg.sender, version);
         ANCHOR.onDispute(batchId, true);
     }
@@ -166,10 +165,10 @@ contract Disputes is IDisputes {
             _decide(id, d, j.verdict, d.level < c.rounds && d.appealed == Verdict.NONE);
         } else if (t.noKey > seats - quorum && d.reruns < c.maxReruns) {
             d.reruns += 1;
-            _startRound(id, d, d.level);
+            _startRound(id, d, d.level, 0);
         } else if (d.level < c.rounds) {
             SETTLEMENT.advance(id, c.seats[d.level]);
-            _startRound(id, d, d.level + 1);
+            _startRound(id, d, d.level + 1, 0);
         } else {
             _endUndecided(id, d);
             if (d.verdict != Verdict.DRAW) return;
@@ -189,7 +188,7 @@ contract Disputes is IDisputes {
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
         d.appealed = d.verdict;
         emit Appealed(id, msg.sender, bond);
-        _startRound(id, d, d.level + 1);
+        _startRound(id, d, d.level + 1, 0);
         SETTLEMENT.appealed{value: bond}(id, msg.sender);
     }
 
@@ -252,7 +251,13 @@ contract Disputes is IDisputes {
     /// @inheritdoc IDisputes
     function standpointOf(bytes32 id) external view returns (Standpoint memory) {
         Case storage d = _cases[id];
-        return Standpoint(d.tree, d.paramsVersion, d.phase, d.verdict, d.decidedIn, d.mixed);
+        return Standpoint(d.tree, d.phase, d.verdict, d.decidedIn, d.mixed);
+    }
+
+    /// @inheritdoc IDisputes
+    function votingOf(bytes32 id) external view returns (IStakeTree, uint16, uint32) {
+        Case storage d = _cases[id];
+        return (d.tree, d.round, d.paramsVersion);
     }
 
     /// @inheritdoc IDisputes
@@ -330,14 +335,14 @@ contract Disputes is IDisputes {
         d.altCommit = altCommit;
     }
 
-    /// @dev The next committee; the caller says how large.
-    function _startRound(bytes32 id, Case storage d, uint8 level) private {
+    /// @dev The next committee; the caller says how large, and of the first what the receipt claims.
+    function _startRound(bytes32 id, Case storage d, uint8 level, bytes32 claim) private {
         uint16 round = d.round + 1;
         (d.phase, d.level, d.round) = (Phase.SEED, level, round);
         uint8 seats = SafeCast.toUint8(PARAMS.committee(d.paramsVersion).seats[level - 1]);
         uint40 seedBlock = _seedBlock(d);
         emit SeedNamed(id, round, level, seats, seedBlock, 0);
-        ROUNDS.begin(id, round, level, seats, seedBlock);
+        ROUNDS.begin(id, round, level, seats, seedBlock, claim);
     }
 
     /// @dev A block whose mix nobody can foresee, in an epoch whose weights are fixed before anybody could.

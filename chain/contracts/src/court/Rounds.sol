@@ -133,12 +133,11 @@ contract Rounds is IRounds, Wired {
     // --- the court's own calls ---
 
     /// @inheritdoc IRounds
-    function file(bytes32 id, bytes32 claim) external onlyCourt {
-        claimOf[id] = claim;
-    }
-
-    /// @inheritdoc IRounds
-    function begin(bytes32 id, uint16 round, uint8 level, uint8 seats, uint40 seedBlock) external onlyCourt {
+    function begin(bytes32 id, uint16 round, uint8 level, uint8 seats, uint40 seedBlock, bytes32 claim)
+        external
+        onlyCourt
+    {
+        if (claim != bytes32(0)) claimOf[id] = claim;
         RoundData storage r = _rounds[id][round];
         (r.level, r.seats, r.seedBlock) = (level, seats, seedBlock);
     }
@@ -180,8 +179,8 @@ contract Rounds is IRounds, Wired {
 
     /// @inheritdoc IRounds
     function commit(bytes32 id, uint256 seatMask, bytes32 commitment) external {
-        uint16 round = disputes.roundsOf(id);
-        if (!_commit(Commit(id, round, seatMask, commitment), msg.sender, _runningClock())) {
+        (IStakeTree tree, uint16 round,) = disputes.votingOf(id);
+        if (!_commit(Commit(id, round, seatMask, commitment), msg.sender, _runningClock(), tree)) {
             revert AlreadyCommitted(id, round, msg.sender);
         }
     }
@@ -193,22 +192,29 @@ contract Rounds is IRounds, Wired {
         if (voters.length != commits.length || sigs.length != commits.length) {
             revert LengthMismatch(commits.length, voters.length, sigs.length);
         }
+        bytes32 id;
+        IStakeTree tree;
         for (uint256 i = 0; i < commits.length; ++i) {
+            // Most are of one dispute.
+            if (i == 0 || commits[i].dispute != id) {
+                id = commits[i].dispute;
+                (tree,,) = disputes.votingOf(id);
+            }
             (address recovered, ECDSA.RecoverError err,) = ECDSA.tryRecoverCalldata(hashCommit(commits[i]), sigs[i]);
             if (err != ECDSA.RecoverError.NoError || recovered != voters[i]) revert BadSignature(recovered, voters[i]);
-            _commit(commits[i], voters[i], now_);
+            _commit(commits[i], voters[i], now_, tree);
         }
     }
 
     /// @inheritdoc IRounds
     function postCommitRoot(bytes32 id, bytes32 root) external {
         uint40 now_ = _runningClock();
-        uint16 round = disputes.roundsOf(id);
+        (IStakeTree tree, uint16 round,) = disputes.votingOf(id);
         RoundData storage r = _votable(id, round);
         if (now_ > r.commitEnd) revert TooLate(now_, r.commitEnd);
         if (root == bytes32(0)) revert EmptyCommitment();
         // Or a stranger could be first with a root of nothing.
-        if (_seatsOf(id, r, msg.sender) == 0) revert NotMember(id, round, msg.sender);
+        if (_seatsOf(tree, r, msg.sender) == 0) revert NotMember(id, round, msg.sender);
         // Only the first opens to single votes: with several to choose from, a member would not be bound to one.
         if (r.roots[root] == Root.NONE) r.roots[root] = r.rooted ? Root.LATER : Root.FIRST;
         r.rooted = true;
@@ -247,7 +253,8 @@ contract Rounds is IRounds, Wired {
         RoundData storage r = _voting(vote.dispute, vote.round);
         // Anybody can put anything under a root: it is the voter's word only if the voter shows it.
         if (msg.sender != vote.voter) revert NotVoter(msg.sender, vote.voter);
-        uint256 mask = _seatsOf(vote.dispute, r, vote.voter);
+        (IStakeTree tree,,) = disputes.votingOf(vote.dispute);
+        uint256 mask = _seatsOf(tree, r, vote.voter);
         if (mask == 0) revert NotMember(vote.dispute, vote.round, vote.voter);
         if (mask != vote.seatMask) revert WrongSeatMask(vote.seatMask, mask);
         if (_revealed(r) & mask != 0) revert AlreadyRevealed(vote.dispute, vote.round, vote.voter);
@@ -403,9 +410,9 @@ contract Rounds is IRounds, Wired {
     // --- parts of the steps ---
 
     /// @dev False if the voter has committed already.
-    function _commit(Commit memory c, address voter, uint40 now_) private returns (bool) {
+    function _commit(Commit memory c, address voter, uint40 now_, IStakeTree tree) private returns (bool) {
         RoundData storage r = _votable(c.dispute, c.round);
-        uint256 mask = _seatsOf(c.dispute, r, voter);
+        uint256 mask = _seatsOf(tree, r, voter);
         if (mask == 0) revert NotMember(c.dispute, c.round, voter);
         uint256 committed = r.committed;
         // Before the clock is asked: who runs ahead of a relay may have ended the phase for the rest of it.
@@ -419,7 +426,8 @@ contract Rounds is IRounds, Wired {
         // Nobody is left to wait for: commits end before this second, reveals begin in it.
         if (committed == SeatsLib.first(r.seats)) {
             r.commitEnd = now_ - 1;
-            (, uint32 revealTime) = PARAMS.roundTimes(disputes.standpointOf(c.dispute).paramsVersion);
+            (,, uint32 paramsVersion) = disputes.votingOf(c.dispute);
+            (, uint32 revealTime) = PARAMS.roundTimes(paramsVersion);
             r.revealEnd = now_ + revealTime;
         }
         emit Committed(c.dispute, c.round, voter, mask, c.commitment);
@@ -484,10 +492,10 @@ contract Rounds is IRounds, Wired {
         // Who committed itself is bound to that, and reveals it.
         uint256 themselves = signers & r.committed;
         if (themselves != 0) revert CommittedThemselves(f.dispute, f.round, themselves);
-        IDisputes.Standpoint memory s = disputes.standpointOf(f.dispute);
-        uint256 quorum = PARAMS.quorum(s.paramsVersion, seats);
+        (IStakeTree tree,, uint32 paramsVersion) = disputes.votingOf(f.dispute);
+        uint256 quorum = PARAMS.quorum(paramsVersion, seats);
         if (signers.size() < quorum) revert QuorumNotMet(signers.size(), quorum);
-        return address(s.tree);
+        return address(tree);
     }
 
     /// @dev What the signers of a finding sign; never bytes that a caller supplies. Everybody signs for the seats of all.
@@ -551,8 +559,8 @@ contract Rounds is IRounds, Wired {
         return r.committed & ~revealed == 0 && !r.rooted;
     }
 
-    function _seatsOf(bytes32 id, RoundData storage r, address voter) private view returns (uint256) {
-        (bool has, uint16 place) = disputes.standpointOf(id).tree.placeOf(voter);
+    function _seatsOf(IStakeTree tree, RoundData storage r, address voter) private view returns (uint256) {
+        (bool has, uint16 place) = tree.placeOf(voter);
         return has ? r.places.maskOf(r.seats, place) : 0;
     }
 

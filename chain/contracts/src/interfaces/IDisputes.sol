@@ -39,7 +39,6 @@ interface IDisputes {
     /// @notice What a round's seats are worth by. Read by `IRounds`.
     struct Standpoint {
         IStakeTree tree; // of the environment's pool
-        uint32 paramsVersion;
         Phase phase; // as stored
         Verdict verdict;
         uint16 decidedIn; // round whose verdict stands
@@ -138,6 +137,8 @@ interface IDisputes {
     function altCommitOf(bytes32 id, address challenger, bytes32 key, bytes32 salt) external view returns (bytes32);
     /// @notice The challenger, and whether it has shown that it knew.
     function challengerOf(bytes32 id) external view returns (address who, bool knew);
+    /// @notice What a vote needs: the pool's tree, the running round, the parameters.
+    function votingOf(bytes32 id) external view returns (IStakeTree tree, uint16 round, uint32 paramsVersion);
     function standpointOf(bytes32 id) external view returns (Standpoint memory);
     /// @notice Seats and votes of this court.
     function ROUNDS() external view returns (IRounds);

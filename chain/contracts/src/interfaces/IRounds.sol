@@ -121,9 +121,8 @@ interface IRounds {
     ) external;
 
     /// @notice A round waits for its seed. The court only, as are the next three.
-    function begin(bytes32 id, uint16 round, uint8 level, uint8 seats, uint40 seedBlock) external;
-    /// @notice What all rounds of a dispute are measured by.
-    function file(bytes32 id, bytes32 claim) external;
+    /// @param claim `claimOf` of the dispute, with its first round; 0 with later ones
+    function begin(bytes32 id, uint16 round, uint8 level, uint8 seats, uint40 seedBlock, bytes32 claim) external;
     /// @notice The seed was lost: another block, and no seat is drawn.
     function rearm(bytes32 id, uint16 round, uint40 seedBlock) external;
     /// @notice Seats `from` on are held by `places`. With the last of them the commit phase begins.
