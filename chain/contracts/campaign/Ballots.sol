@@ -110,9 +110,7 @@ abstract contract Ballots is Checks {
         bytes32 commitment = rounds.hashVote(voteOf(id, m, equal()));
         uint256 mask = how % 3 == 0 ? n.seatMask : how % 3 == 1 ? m.seatMask | n.seatMask : 0;
         that(
-            !_tries(
-                how % 4 == 3 ? challengerAt(who) : m.voter, abi.encodeCall(rounds.commit, (id, mask, commitment))
-            ),
+            !_tries(how % 4 == 3 ? challengerAt(who) : m.voter, abi.encodeCall(rounds.commit, (id, mask, commitment))),
             "seats of another"
         );
         that(!_tries(challengerAt(who), abi.encodeCall(disputes.refund, (id))), "anybody refunds");

@@ -137,9 +137,7 @@ abstract contract Certificates is Ballots {
         Certificate.Proof memory q;
         if (both != signers) {
             q = _proofOf(signers, both, f, root);
-            that(
-                !_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "a seen certificate was joined"
-            );
+            that(!_tries(personAt(salt), abi.encodeCall(rounds.certify, (f, root, q))), "a seen certificate was joined");
         }
         if (committed == 0) return;
         q = _proofOf(signers | committed, signers | committed, f, root);

@@ -151,12 +151,10 @@ abstract contract Watch is Owing {
     }
 
     /// @dev Drawn in parts or at once: the same seats.
-    function _drawnAtOnce(
-        bytes32 id,
-        IDisputes.Dispute memory d,
-        IRounds.Round memory r,
-        IRounds.Member[] memory list
-    ) private view {
+    function _drawnAtOnce(bytes32 id, IDisputes.Dispute memory d, IRounds.Round memory r, IRounds.Member[] memory list)
+        private
+        view
+    {
         address[] memory excluded = new address[](1);
         excluded[0] = d.challenger;
         address[] memory want = tree.draw(randao.seed(r.seedBlock), r.seedBlock, id, d.round, excluded, 0, r.seats);

@@ -60,11 +60,7 @@ contract BlsTest is BlsSigner {
         uint256 sum = addmod(a, mulmod(b, n % 9, ORDER), ORDER);
         Bls.G1 memory got = addTimes(publicKey(a), publicKey(b), n % 9);
         same(hashOf(got), hashOf(publicKey(sum)), "a + n b");
-        got = Bls.subtract(got, publicKey(b));
-        same(hashOf(got), hashOf(publicKey(addmod(sum, ORDER - b, ORDER))), "minus b");
-        that(Bls.isInfinity(Bls.subtract(publicKey(a), publicKey(a))), "a - a");
-        Bls.G1 memory zero;
-        same(hashOf(Bls.subtract(publicKey(a), zero)), hashOf(publicKey(a)), "a - 0");
+        that(Bls.isInfinity(addTimes(publicKey(a), publicKey(ORDER - a), 1)), "a - a");
     }
 
     function test_a_signature_is_of_one_key_and_one_message(uint256 a, uint256 b, bytes32 m, bytes32 n) public view {
@@ -99,7 +95,7 @@ contract BlsTest is BlsSigner {
     /// @dev The key that makes the sum with the victim's the attacker's own. Fails when nothing is proven.
     function test_a_rogue_key_is_refused(uint256 victim, uint256 attacker) public {
         (uint256 v, uint256 a) = (secret(victim, 0), secret(attacker, 1));
-        Bls.G1 memory rogue = Bls.subtract(publicKey(a), publicKey(v));
+        Bls.G1 memory rogue = addTimes(publicKey(a), times(publicKey(v), ORDER - 1), 1);
         bytes32 digest = keys.hashPossession(member(1), hashOf(rogue));
         refused(member(1), rogue, times(Bls.hashToG2(digest, Bls.POSSESSION), a));
     }
@@ -182,9 +178,7 @@ contract BlsTest is BlsSigner {
                 if (its) ++owners;
             }
             same(owners, b < since[0] ? 0 : 1, "one key at a time");
-            that(keys.hasKeyAt(member(0), b) == (owners == 1), "has a key");
         }
         same(keys.count(), 1, "count");
-        that(!keys.hasKeyAt(member(1), block.number), "a stranger has none");
     }
 }

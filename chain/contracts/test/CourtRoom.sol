@@ -47,6 +47,11 @@ contract GivenCourt {
         return _disputes[id];
     }
 
+    /// @dev It knows its seats itself.
+    function ROUNDS() external view returns (address) {
+        return address(this);
+    }
+
     function roundsOf(bytes32 id) external view returns (uint16) {
         return _disputes[id].round;
     }

@@ -49,7 +49,9 @@ contract DisputeDrawTest is Courthouse {
     function test_a_receipt_is_disputed_once(uint256 salt) public {
         bytes32 id = opened(salt);
         uint256 bond = params.requiredBond(1);
-        vm.expectRevert(abi.encodeWithSelector(IDisputes.AlreadyDisputed.selector, keccak256(abi.encode(receiptOf(salt))), id));
+        vm.expectRevert(
+            abi.encodeWithSelector(IDisputes.AlreadyDisputed.selector, keccak256(abi.encode(receiptOf(salt))), id)
+        );
         disputes.open{value: bond}(receiptOf(salt), "", 0, new bytes32[](0), "alt");
     }
 
@@ -108,9 +110,7 @@ contract DisputeDrawTest is Courthouse {
         known(number, mix);
         bytes memory wrong = header(number, ~mix);
         vm.expectRevert(
-            abi.encodeWithSelector(
-                IRandaoSource.WrongHeader.selector, number, keccak256(wrong), keccak256(right)
-            )
+            abi.encodeWithSelector(IRandaoSource.WrongHeader.selector, number, keccak256(wrong), keccak256(right))
         );
         disputes.draw(id, 255, wrong);
         vm.expectRevert(abi.encodeWithSelector(IDisputes.SeedReadable.selector, id, number));
@@ -129,7 +129,9 @@ contract DisputeDrawTest is Courthouse {
         disputes.draw(id, 0, headers[id]);
         disputes.draw(id, bound(first, 1, 4), headers[id]);
         inPhase(id, Phase.DRAWING);
-        if (rounds.roundOf(id, 1).drawn < 4) disputes.draw(id, bound(second, 1, 4 - rounds.roundOf(id, 1).drawn), headers[id]);
+        if (rounds.roundOf(id, 1).drawn < 4) {
+            disputes.draw(id, bound(second, 1, 4 - rounds.roundOf(id, 1).drawn), headers[id]);
+        }
         disputes.draw(id, type(uint256).max, headers[id]);
         inPhase(id, Phase.COMMIT);
         seatsAre(id, want);

@@ -25,7 +25,7 @@ library Duties {
         Ledger ledger,
         StakeVault vault,
         address registry,
-        address disputes
+        address breaker
     ) internal pure returns (Charter.Governed memory) {
         return Charter.Governed({
             params: address(params),
@@ -35,7 +35,7 @@ library Duties {
             registry: registry,
             keyEpochs: address(0x4E),
             feeMarket: address(0xFEE),
-            disputes: disputes
+            breaker: breaker
         });
     }
 
@@ -55,7 +55,7 @@ library Duties {
         d[11] = Duty(g.keyEpochs, IKeyEpochs.activate.selector, 5);
         d[12] = Duty(g.keyEpochs, IKeyEpochs.drain.selector, 5);
         d[13] = Duty(g.keyEpochs, IKeyEpochs.retire.selector, 5);
-        d[14] = Duty(g.disputes, IBreaker.resetBreaker.selector, 5);
+        d[14] = Duty(g.breaker, IBreaker.resetBreaker.selector, 5);
         d[15] = Duty(g.registry, Registry.activate.selector, 5);
         d[16] = Duty(g.registry, Registry.close.selector, 5);
         d[17] = Duty(g.registry, Registry.propose.selector, 5);

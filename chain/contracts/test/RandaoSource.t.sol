@@ -8,9 +8,8 @@ import {RandaoSource} from "../src/court/RandaoSource.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
 import {Check} from "./Vm.sol";
 
-/// @title Mixes of announced blocks. Headers of a running chain are in `tests/unit/chain/test_randao.py`
-/// @dev Each rule was seen to fail: without the comparison of hashes (1), without the announcement (2), with a lookahead of
-///      one block less (3), with the chain id left out of the seed (4), with the timestamp for the mix (5), without the
+/// @title Mixes of named blocks. Headers of a running chain are in `tests/unit/chain/test_randao.py`
+/// @dev Each rule was seen to fail: without the comparison of hashes (1), with the chain id left out of the seed (4), with the timestamp for the mix (5), without the
 ///      comparison of two mixes (6).
 contract RandaoSourceTest is Check {
     using RLP for RLP.Encoder;
@@ -50,28 +49,21 @@ contract RandaoSourceTest is Check {
         return list.encode();
     }
 
-    /// @dev An announced block, over, with the header that the chain has of it.
+    /// @dev A named block, over, with the header that the chain has of it.
     function over(uint256 ahead, bytes32 mix) private returns (uint256 number, bytes memory rlp) {
         number = NOW + bound(ahead, SHORTEST, LONGEST);
-        source.announce(number);
         rlp = header(number, mix);
         vm.roll(number + 1);
         known(number, rlp);
     }
 
     /// @dev Fails under 4 and 5.
-    function test_the_seed_is_the_mix_of_the_announced_block(uint256 ahead, bytes32 mix, uint64 chain) public {
-        vm.assume(uint256(mix) > 1 && chain != 0);
+    function test_the_seed_is_the_mix_of_the_named_block(uint256 ahead, bytes32 mix, uint64 chain) public {
+        vm.assume(chain != 0);
         (uint256 number, bytes memory rlp) = over(ahead, mix);
-        source.prove(number, rlp);
-        same(source.mixOf(number), mix, "mix");
         vm.chainId(chain);
-        same(source.seed(number), keccak256(abi.encode(mix, uint256(chain), number)), "seed");
-        vm.roll(block.number + 1_000_000);
-        source.prove(number, "again");
-        source.announce(number);
-        same(source.mixOf(number), mix, "for ever");
-        that(!source.isExpired(number), "never expires");
+        same(source.seedOf(number, rlp), keccak256(abi.encode(mix, uint256(chain), number)), "seed");
+        that(!source.isExpired(number), "can be read");
     }
 
     /// @dev Fails under 1.
@@ -84,62 +76,25 @@ contract RandaoSourceTest is Check {
         vm.assume(rlp[i] != bytes1(with_));
         rlp[i] = bytes1(with_);
         vm.expectRevert(abi.encodeWithSelector(IRandaoSource.WrongHeader.selector, number, keccak256(rlp), want));
-        source.prove(number, rlp);
-        same(source.mixOf(number), bytes32(0), "nothing stored");
+        source.seedOf(number, rlp);
     }
 
     function test_arbitrary_bytes_and_headers_of_other_blocks_are_refused(uint256 ahead, bytes calldata raw) public {
         (uint256 number, bytes memory rlp) = over(ahead, "mix");
         known(number - 1, header(number - 1, "mix"));
         vm.expectPartialRevert(IRandaoSource.WrongHeader.selector);
-        source.prove(number, raw);
+        source.seedOf(number, raw);
         vm.expectPartialRevert(IRandaoSource.WrongHeader.selector);
-        source.prove(number, header(number - 1, "mix"));
-        vm.expectRevert(abi.encodeWithSelector(IRandaoSource.SeedNotProven.selector, number));
-        source.seed(number);
-        source.prove(number, rlp);
-        same(source.mixOf(number), "mix", "mix");
-    }
-
-    /// @dev Fails under 2.
-    function test_a_block_that_nobody_announced_is_refused(uint256 ahead, uint256 beside, bytes32 mix) public {
-        (uint256 number,) = over(ahead, mix);
-        uint256 other = number - 1 - beside % 100;
-        known(other, header(other, mix));
-        bytes memory refusal = abi.encodeWithSelector(IRandaoSource.NotAnnounced.selector, other);
-        vm.expectRevert(refusal);
-        source.prove(other, header(other, mix));
-        vm.expectRevert(refusal);
-        source.seed(other);
-        that(source.isExpired(other), "can never be announced");
-    }
-
-    /// @dev Fails under 3.
-    function test_a_block_is_announced_before_its_mix_can_be_known(uint256 when, uint64 number) public {
-        vm.roll(bound(when, 1, type(uint64).max));
-        uint256 n = number % 4 == 0 ? block.number + SHORTEST - 1 + number % 3 : number;
-        bool fits = n >= block.number + SHORTEST && n <= block.number + LONGEST;
-        if (!fits) {
-            vm.expectRevert(
-                abi.encodeWithSelector(
-                    IRandaoSource.NotAnnounceable.selector, n, block.number + SHORTEST, block.number + LONGEST
-                )
-            );
-        }
-        source.announce(n);
-        that(source.isAnnounced(n) == fits, "announced");
-        that(source.isExpired(n) == (n < block.number + SHORTEST), "expired");
+        source.seedOf(number, header(number - 1, "mix"));
+        source.seedOf(number, rlp);
     }
 
     function test_a_block_that_is_not_over_has_no_seed(uint256 ahead, uint256 before) public {
         uint256 number = NOW + bound(ahead, SHORTEST, LONGEST);
-        source.announce(number);
         vm.roll(number - before % SHORTEST);
         bytes memory refusal = abi.encodeWithSelector(IRandaoSource.SeedTooEarly.selector, number, block.number);
         vm.expectRevert(refusal);
-        source.seed(number);
-        vm.expectRevert(refusal);
-        source.prove(number, header(number, "mix"));
+        source.seedOf(number, header(number, "mix"));
         that(!source.isExpired(number), "can still come");
     }
 
@@ -149,9 +104,7 @@ contract RandaoSourceTest is Check {
         vm.roll(number + bound(late, 257, 10_000_000));
         bytes memory refusal = abi.encodeWithSelector(IRandaoSource.SeedExpired.selector, number, block.number);
         vm.expectRevert(refusal);
-        source.prove(number, rlp);
-        vm.expectRevert(refusal);
-        source.seed(number);
+        source.seedOf(number, rlp);
         that(source.isExpired(number), "expired");
     }
 
@@ -218,13 +171,13 @@ contract RandaoSourceTest is Check {
     }
 
     /// forge-config: default.fuzz.runs = 1
-    function test_proving_is_cheap(bytes32 mix) public {
+    function test_reading_a_seed_is_cheap(bytes32 mix) public {
         vm.assume(mix != 0);
         (uint256 number, bytes memory rlp) = over(SHORTEST, mix);
         vm.cool(address(source));
         uint256 before = gasleft();
-        source.prove(number, rlp);
-        emit log_named_uint("seed_prove", before - gasleft());
-        that(before - gasleft() < 85_000, "prove");
+        source.seedOf(number, rlp);
+        emit log_named_uint("seed_of", before - gasleft());
+        that(before - gasleft() < 20_000, "seed");
     }
 }
