@@ -203,7 +203,9 @@ contract ListDemandTest is DemandsBase {
     function test_a_list_that_nobody_has_makes_the_batch_void(uint32 count, uint16 late) public {
         count = uint32(bound(count, 1, 64));
         posted(header(1, count, "root"));
-        listDemanded(0);
+        uint256 bond = BOND * count;
+        vm.prank(demander);
+        anchor.demandList{value: bond}(0);
         bytes32 subject = anchor.listSubject(0);
         uint256 deadline = anchor.demand(subject).deadline;
         vm.warp(deadline);
@@ -214,7 +216,7 @@ contract ListDemandTest is DemandsBase {
         // 0.2 for each receipt, and never less than one lie costs.
         uint256 penalty = count * 0.2 ether < 10 ether ? 10 ether : count * 0.2 ether;
         same(vault.stakeOf(operator), 100 ether - penalty, "stake");
-        same(ledger.creditOf(demander), BOND + penalty * 3 / 10, "bond and share");
+        same(ledger.creditOf(demander), bond + penalty * 3 / 10, "bond and share");
         same(ledger.potOf(subject), 0, "pot");
         that(anchor.batch(0).isVoid, "void");
         same(anchor.batch(0).extended, 1 hours, "the window stood still up to the deadline");
@@ -547,30 +549,6 @@ contract AnchorDemandTest is DemandsBase {
         sig = signed(other, anchor.receiptId(r));
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.NotOperator.selector, vm.addr(other)));
         anchor.demandAnchor(r, sig);
-    }
-
-    /// @dev What governance, the court or the pool closed is no fault of the operator.
-    function test_nothing_is_demanded_that_could_not_be_anchored(uint8 what) public {
-        Receipt memory r = late(1);
-        bytes memory sig = signature(r);
-        what %= 4;
-        bytes memory why = err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(ENVIRONMENT));
-        if (what == 0) {
-            registry.close(ENVIRONMENT);
-        } else if (what == 1) {
-            registry.close(MODEL);
-            why = err(IReceiptAnchor.ModelNotActive.selector, uint256(MODEL));
-        } else if (what == 2) {
-            vm.prank(verifier(0));
-            registry.quit();
-            why = err(IReceiptAnchor.PoolTooSmall.selector, uint256(POOL));
-        } else {
-            epochs.compromise(EPOCH);
-            why = err(IReceiptAnchor.EpochNotOpen.selector, EPOCH);
-        }
-        vm.prank(demander);
-        vm.expectRevert(why);
-        anchor.demandAnchor{value: BOND}(r, sig);
     }
 
     /// @dev An operator could put such a receipt into a batch, and could not show it there: its stake would answer for nothing.
