@@ -22,7 +22,7 @@ contract LostTimeTest is UnpostedBase {
         if (clock <= deadline) vm.warp(block.timestamp + deadline + 1 - clock);
         anchor.expire(subject);
         isState(subject, excused ? IReceiptAnchor.State.EXCUSED : IReceiptAnchor.State.EXPIRED);
-        same(vault.stakeOf(operator), excused ? 100 ether : 99 ether, "slashed");
+        same(vault.stakeOf(operator), excused ? 100 ether : 90 ether, "slashed");
         same(vault.obligedOf(operator), 0, "nothing is owed any more");
         balanced();
     }

@@ -130,7 +130,7 @@ contract OpenedForOneDemandTest is DemandsBase {
         anchor.expire(subject);
         // Longer than any pause: what it answered for may not be postable any more (docs/adr/171).
         bool lost = uint256(closed[0]) + closed[1] > params.pauseLimit();
-        same(vault.stakeOf(operator), lost ? 100 ether : 99 ether, "the penalty");
+        same(vault.stakeOf(operator), lost ? 100 ether : 90 ether, "the penalty");
         // And it stays over, whatever the pool does then.
         uint256 deadline = anchor.demand(subject).deadline;
         same(deadline, guardian.clock() - 1, "ended");

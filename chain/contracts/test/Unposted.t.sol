@@ -88,7 +88,7 @@ contract ExcuseTest is UnpostedBase {
         registry.activate(what % 2 == 0 ? ENVIRONMENT : MODEL);
         overdue(subject);
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 99 ether, "the penalty");
+        same(vault.stakeOf(operator), 90 ether, "the penalty");
     }
 
     /// @dev An operator that waits for a closure has had its time.
@@ -98,7 +98,7 @@ contract ExcuseTest is UnpostedBase {
         closed(what);
         overdue(subject);
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 99 ether, "the penalty");
+        same(vault.stakeOf(operator), 90 ether, "the penalty");
     }
 
     /// @dev Nor is a pool alone, which an operator's own verifiers may be able to stop.
@@ -109,7 +109,7 @@ contract ExcuseTest is UnpostedBase {
         joins();
         overdue(subject);
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 99 ether, "the penalty");
+        same(vault.stakeOf(operator), 90 ether, "the penalty");
     }
 
     /// @dev A second costs its accomplice a step out and in again. Half of the time, or what the key left of it.
@@ -130,7 +130,7 @@ contract ExcuseTest is UnpostedBase {
         joins();
         overdue(subject);
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 2 * time >= had ? 100 ether : 99 ether, "half of what it had");
+        same(vault.stakeOf(operator), 2 * time >= had ? 100 ether : 90 ether, "half of what it had");
     }
 
     /// @dev The deadline runs along with a pool that may stand still for ever; what the key decided waits for nothing.
@@ -161,7 +161,7 @@ contract ExcuseTest is UnpostedBase {
         overdue(subject);
         vm.warp(block.timestamp + late);
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 99 ether, "the penalty");
+        same(vault.stakeOf(operator), 90 ether, "the penalty");
     }
 }
 
@@ -181,11 +181,11 @@ contract ObligationTest is UnpostedBase {
 
     function test_who_owes_an_answer_cannot_leave(uint32 wait) public {
         (, bytes32 subject, uint256 paid) = left(wait);
-        same(paid, 99 ether, "all but the penalty");
+        same(paid, 90 ether, "all but the penalty");
         joins();
         overdue(subject);
         anchor.expire(subject);
-        same(ledger.creditOf(demander), BOND + 0.3 ether, "bond and share");
+        same(ledger.creditOf(demander), BOND + 3 ether, "bond and share");
         same(vault.obligedOf(operator), 0, "nothing is owed any more");
         balanced();
     }
@@ -193,7 +193,7 @@ contract ObligationTest is UnpostedBase {
     /// @dev However it ends.
     function test_who_owes_nothing_any_more_leaves(uint32 wait, bool excused) public {
         (Receipt memory r, bytes32 subject,) = left(wait);
-        same(vault.keptOf(operator), 1 ether, "stays");
+        same(vault.keptOf(operator), 10 ether, "stays");
         if (excused) registry.close(ENVIRONMENT);
         joins();
         if (excused) {
@@ -209,7 +209,7 @@ contract ObligationTest is UnpostedBase {
         }
         same(vault.keptOf(operator), 0, "free");
         vm.prank(operator);
-        same(vault.finishUnbond(), 1 ether, "the rest");
+        same(vault.finishUnbond(), 10 ether, "the rest");
         balanced();
     }
 
@@ -225,8 +225,8 @@ contract ObligationTest is UnpostedBase {
             (r.issuedAt, r.anchorBy) = (r.issuedAt - 601, r.issuedAt - 1);
             anchorDemanded(r);
         }
-        same(vault.obligedOf(operator), count * 1 ether, "each");
-        same(vault.keptOf(operator), count * 1 ether, "stays");
+        same(vault.obligedOf(operator), count * 10 ether, "each");
+        same(vault.keptOf(operator), count * 10 ether, "stays");
         same(vault.freeStakeOf(operator), 20 ether, "to post an answer");
         same(vault.unlockedOf(operator), 100 ether, "to share");
         anchored(receipt(1));

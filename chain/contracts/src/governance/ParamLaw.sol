@@ -149,11 +149,13 @@ library ParamLaw {
         _within(m.minVerifierStake, 1, MAX_OPERATOR_STAKE, "minVerifierStake");
         uint256 most = Math.min(m.minVerifierStake, m.slashAmount) / mostSeats;
         _within(m.absentPenalty, 0, most, "absentPenalty");
-        _within(m.noRevealPenalty, 0, most, "noRevealPenalty");
-        _within(m.wrongPenalty, 0, most, "wrongPenalty");
+        // A worse act never costs less: else a random vote would be cheaper than silence, and silence than absence.
+        _within(m.noRevealPenalty, m.absentPenalty, most, "noRevealPenalty");
+        _within(m.wrongPenalty, m.noRevealPenalty, most, "wrongPenalty");
         _within(m.receiptCollateral, 1, m.minOperatorStake, "receiptCollateral");
         _within(m.withheldPenalty, 1, m.minOperatorStake, "withheldPenalty");
-        _within(m.unanchoredPenalty, 1, m.minOperatorStake, "unanchoredPenalty");
+        // A receipt that is never anchored hides a false answer: it costs no less than that.
+        _within(m.unanchoredPenalty, m.slashAmount, m.minOperatorStake, "unanchoredPenalty");
     }
 
     /// @dev What would be free could be flooded with; what is dear could not be asked. Whoever opens, joins or appeals puts in at
