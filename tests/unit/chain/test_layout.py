@@ -25,7 +25,7 @@ from tests.unit.chain.test_court_on_chain import claimed
 def proven(anvil: Anvil, at: Address, slot: int) -> bytes:
     """The word of a slot, shown to be in the state of the newest block by the Merkle-Patricia proofs of the node."""
     header = anvil.rpc("eth_getBlockByNumber", "latest", False)
-    proof = anvil.rpc("eth_getProof", at, [hex(slot)], header["number"])
+    proof = anvil.rpc("eth_getProof", at, [f"0x{slot:064x}"], header["number"])
     account = rlp.decode(in_trie(header["stateRoot"], bytes.fromhex(at[2:]), proof["accountProof"]))
     assert account[2].hex() == proof["storageHash"][2:] and account[3].hex() == proof["codeHash"][2:]
     found = in_trie(proof["storageHash"], slot.to_bytes(32, "big"), proof["storageProof"][0]["proof"])
