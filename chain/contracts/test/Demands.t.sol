@@ -473,8 +473,8 @@ contract AnchorDemandTest is DemandsBase {
         vm.expectRevert(err(IReceiptAnchor.TooLate.selector, deadline + 1 + wait, deadline));
         anchor.answerAnchor(r, sig, 0, none());
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 99 ether, "stake");
-        same(ledger.creditOf(demander), BOND + 0.3 ether, "bond and share");
+        same(vault.stakeOf(operator), 90 ether, "stake");
+        same(ledger.creditOf(demander), BOND + 3 ether, "bond and share");
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1)));
         anchor.expire(subject);
         balanced();
@@ -503,7 +503,7 @@ contract AnchorDemandTest is DemandsBase {
             bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
             vm.warp(anchor.demand(subject).deadline + 1);
             anchor.expire(subject);
-            same(vault.stakeOf(operator), 99 ether, "not anchored");
+            same(vault.stakeOf(operator), 90 ether, "not anchored");
         }
         uint256 before = vault.stakeOf(operator);
         bytes memory second = signature(other);
@@ -563,7 +563,7 @@ contract AnchorDemandTest is DemandsBase {
         if (!plain) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave));
         else if (refused) vm.expectRevert(err(IReceiptAnchor.UnknownClientMode.selector, client));
         anchor.demandAnchor{value: BOND}(r, sig);
-        same(vault.obligedOf(operator), refused ? 0 : 1 ether, "obliged");
+        same(vault.obligedOf(operator), refused ? 0 : 10 ether, "obliged");
     }
 
     function test_nothing_is_shared_that_was_not_slashed(bytes32 ref) public {
@@ -606,7 +606,7 @@ contract OtherKindTest is DemandsBase {
         anchored(receipt(4));
         listDemanded(3);
         refused(anchor.anchorSubject(anchor.receiptId(late)), IReceiptAnchor.Kind.ANCHOR, locator);
-        same(vault.obligedOf(operator), 1 ether, "obliged");
+        same(vault.obligedOf(operator), 10 ether, "obliged");
         vm.warp(uint256(anchor.demand(anchor.listSubject(3)).deadline) + 1);
         anchor.expire(anchor.listSubject(3));
     }

@@ -55,11 +55,11 @@ contract ObligationTest is UnpostedBase {
 
     function test_who_owes_an_answer_cannot_leave(uint32 wait) public {
         (bytes32 subject, uint256 paid) = left(wait);
-        same(paid, 99 ether, "all but the penalty");
+        same(paid, 90 ether, "all but the penalty");
         joins();
         overdue(subject);
         anchor.expire(subject);
-        same(ledger.creditOf(demander), BOND + 0.3 ether, "bond and share");
+        same(ledger.creditOf(demander), BOND + 3 ether, "bond and share");
         same(vault.obligedOf(operator), 0, "nothing is owed any more");
         balanced();
     }
@@ -96,8 +96,8 @@ contract ObligationTest is UnpostedBase {
             (r.issuedAt, r.anchorBy) = (r.issuedAt - 601, r.issuedAt - 1);
             anchorDemanded(r);
         }
-        same(vault.obligedOf(operator), count * 1 ether, "each");
-        same(vault.keptOf(operator), count * 1 ether, "stays");
+        same(vault.obligedOf(operator), count * 10 ether, "each");
+        same(vault.keptOf(operator), count * 10 ether, "stays");
         same(vault.freeStakeOf(operator), 20 ether, "to post an answer");
         same(vault.unlockedOf(operator), 100 ether, "to share");
         anchored(receipt(1));
