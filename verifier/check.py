@@ -54,7 +54,7 @@ class CheckedReceipt(NamedTuple):
 def verify_batch(
     anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
 ) -> tuple[CheckedReceipt, ...]:
-    """The receipts of a batch, in order, each with its own fault if it has one.
+    """The receipts of a batch, in order, each with its own fault if it has one; skipped numbers are no receipts.
 
     Raises the named fault of the list: size, bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
     registered document of the header's environment; `epochs` are the key epochs that the chain knows.
@@ -66,7 +66,11 @@ def verify_batch(
         raise UnknownKeyEpoch(header.key_epoch)
     if environment.digest != header.environment:
         raise UnknownEnvironment("environment", environment.digest.hex(), header.environment.hex())
-    return tuple(CheckedReceipt(*each, _fault(header, each.receipt_id, each.signed, environment)) for each in members)
+    return tuple(
+        CheckedReceipt(name, signed, proof, _fault(header, name, signed, environment))
+        for name, signed, proof in members
+        if isinstance(signed, SignedReceipt)
+    )
 
 
 def verify_leaves(
@@ -98,7 +102,8 @@ def verify_leaves(
 
 def _locators(data: bytes) -> Mapping[bytes, str]:
     try:
-        return {each.signature: each.locator for each in decode(ReceiptList, data).entries}
+        entries = decode(ReceiptList, data).entries
+        return {each.signature: each.locator for each in entries if isinstance(each, SignedReceipt)}
     except Fault:
         return {}
 

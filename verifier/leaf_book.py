@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault
-from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedLeaf, SignedReceipt, verify_receipt
+from bytewise.protocol.receipt import BatchHeader, ListEntry, Receipt, ReceiptList, SignedLeaf, verify_receipt
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Blob
 
@@ -79,14 +79,14 @@ class LeafBook:
                 verify_receipt(self._anchor, each)
             except Fault:
                 continue
-            self.note(SignedLeaf(each.receipt, each.signature))
+            self.note(SignedLeaf(each.record, each.signature))
 
 
-def _own_entries(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:
+def _own_entries(header: BatchHeader, data: bytes) -> Iterator[ListEntry]:
     """Of the batch's operator and numbers: whoever posts may put anything else into a list, signed by keys of a minute."""
     try:
         entries = decode(ReceiptList, data).entries
     except Fault:
         return
     numbers = range(header.first_seq, header.first_seq + header.count)
-    yield from (each for each in entries if each.receipt.operator == header.operator and each.receipt.seq in numbers)
+    yield from (each for each in entries if each.record.operator == header.operator and each.record.seq in numbers)
