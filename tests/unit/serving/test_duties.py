@@ -161,7 +161,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
     Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
-    assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 1
+    assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 2
 
 
 def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
