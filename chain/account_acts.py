@@ -25,7 +25,7 @@ class AccountActs(Acts):
         """Posts a batch; batch id, operator and anchoring time are the chain's to give. What is too much of the fee comes back.
 
         Nothing is sent when the chain's time is past `deadline`, Unix seconds (as `anchor_by` is); 0 for none. Another batch from
-        the same number on is another act: see `withdraw`.
+        the same number on is another act: see `withdraw_batch`.
         """
         fields = (
             header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id,
@@ -34,7 +34,7 @@ class AccountActs(Acts):
         where, subject = self._at("ReceiptAnchor"), _batch_subject(header)
         self._plan("ReceiptAnchor", where, "post", subject, (fields,), value_wei=fee_wei, deadline=deadline)
 
-    def withdraw(self, header: BatchHeader) -> bool:
+    def withdraw_batch(self, header: BatchHeader) -> bool:
         """Whether no transaction that posts this batch can be mined any more; one that was never signed is given up for that."""
         return self.transactions.withdraw(self._at("ReceiptAnchor"), "post", _batch_subject(header), self._role)
 

@@ -65,7 +65,7 @@ class Anchoring(Protocol):
         """Posts the header once, however often it is asked, and not after the deadline in chain time; too much comes back."""
         ...
 
-    def withdraw(self, header: BatchHeader) -> bool:
+    def withdraw_batch(self, header: BatchHeader) -> bool:
         """Whether no transaction that posts it can be mined any more; one that was never signed is given up for that."""
         ...
 
@@ -125,7 +125,7 @@ class Batcher:
                 self._send(header, standing, until)
                 return
             # Two batches with one first number: the chain takes either, and the books must have the list of that one.
-            if not self.sender.withdraw(header):
+            if not self.sender.withdraw_batch(header):
                 telemetry.log("batch.too_late", first_seq=header.first_seq, why=until.why)
                 return
             self.books.discard(header)
@@ -144,7 +144,7 @@ class Batcher:
         return min(untils if left is None else [*untils, Until(standing.timestamp + left, CLOSED)], default=None)
 
     def _untils(self, waiting: Sequence[SignedReceipt], standing: Standing) -> dict[int, Until]:
-        """For each receipt's number, until when it may be sent: time is left for the way into a block before its Request expires."""
+        """By number, until when each receipt may be sent: time is left for the way into a block before its Request expires."""
         names = [receipt_id(self.anchor, each.receipt) for each in waiting]
         answers = self.books.answers_to(names)
         services = {Service.of(each.receipt) for each in waiting}

@@ -73,7 +73,7 @@ class Scene:
         until = self.untils.get(service)
         return None if until is None else until - standing.timestamp
 
-    def withdraw(self, header: BatchHeader) -> bool:
+    def withdraw_batch(self, header: BatchHeader) -> bool:
         self.withdrawn.append(header)
         return not self.on_its_way
 
@@ -111,8 +111,8 @@ class Scene:
         journal = Journal(open_database(f"sqlite:///{self.folder / 'db'}"), journal_key(self.folder / "journal.key"), self)
         return Batcher(
             operator=OPERATOR, environment=ENVIRONMENT.digest, model_id=MODEL, anchor=ANCHOR, chain=self, sender=self,
-            blobs=self, books=self.books, journal=journal, watch=self.watch, clock=self, max_batch=3, anchor_within_s=WITHIN_S, retry_memory_s=50,
-            retry_answers=self.retry_answers,
+            blobs=self, books=self.books, journal=journal, watch=self.watch, clock=self, max_batch=3,
+            anchor_within_s=WITHIN_S, retry_memory_s=50, retry_answers=self.retry_answers,
         )  # fmt: skip
 
 
@@ -340,7 +340,7 @@ def test_a_batch_that_may_still_be_mined_is_neither_sent_again_nor_replaced(scen
     assert (scene.sent[-1].environment, scene.sent[-1].model_id, scene.deadlines[-1]) == (ENVIRONMENT.digest, MODEL, 0)
 
 
-@pytest.mark.parametrize("dies_in", ["withdraw", "discard", "add_batch", "anchor"])
+@pytest.mark.parametrize("dies_in", ["withdraw_batch", "discard", "add_batch", "anchor"])
 def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, dies_in: str) -> None:
     """Wherever it dies: after the next start the same leaves are posted, and the books have their list."""
     scene.issue(2)
@@ -348,7 +348,7 @@ def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeyp
     scene.batcher().tick()
     scene.timestamp = NOW + TTL_S
     with monkeypatch.context() as patch:
-        owner = Scene if dies_in in ("withdraw", "anchor") else Books
+        owner = Scene if dies_in in ("withdraw_batch", "anchor") else Books
         real = getattr(owner, dies_in)
 
         def dying(*arguments: object, **named: object) -> None:
