@@ -29,7 +29,7 @@ BY_CONTRACTS = {
     "ReceiptAnchor": "onDispute",
     "Registry": "onStake",
     "Settlement": "advance appealed end joined opened",
-    "StakeTree": "release setStake",
+    "StakeTree": "setStake",
     "StakeVault": "discharge lock oblige release reserve slash unlock",
 }
 """What one contract calls of another; nobody else can use it."""
