@@ -1,4 +1,4 @@
-"""Demands for lists, envelopes and anchoring, and proofs that an operator signed two leaves with one number."""
+"""Demands for lists, envelopes and anchoring, and proofs that an operator signed two receipts with one number, or skipped one."""
 
 from typing import Any
 
@@ -59,13 +59,17 @@ class DemandActs(Acts):
         self._act("ReceiptAnchor", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
-        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+        self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Reports two leaves that an operator signed with one number; each of the `times` before is an act of its own."""
-        subject = bytes.fromhex(first.operator[2:]) + first.seq.to_bytes(8, "big") + _again(times)
-        function = "equivocation" if isinstance(second, Receipt) else "equivocationWithEmpty"
+        """Reports two receipts that an operator signed with one number; each of the `times` before is an act of its own."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
-        self._act("ReceiptAnchor", function, subject, arguments)
+        self._act("ReceiptAnchor", "equivocation", _place(first) + _again(times), arguments)
+
+    def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
+        """Reports a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`; each of the
+        `times` before is an act of its own."""
+        arguments = (struct_values(receipt), signature, batch_id, proof)
+        self._act("ReceiptAnchor", "reportSkipped", _place(receipt) + _again(times), arguments)
 
     def _id(self, receipt: Receipt) -> Digest:
         return receipt_id(self._network.anchor_domain, receipt)
@@ -82,6 +86,11 @@ def _leaf_values(record: Receipt | EmptyLeaf) -> tuple[Any, ...]:
             record.chain_id,
         )
     )  # fmt: skip
+
+
+def _place(receipt: Receipt) -> bytes:
+    """In its operator's sequence."""
+    return bytes.fromhex(receipt.operator[2:]) + receipt.seq.to_bytes(8, "big")
 
 
 def _number(batch_id: int) -> bytes:

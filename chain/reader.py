@@ -131,10 +131,12 @@ class DocketReader(EpochReader):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report in these blocks for which something was taken."""
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Equivocation"], from_block, to_block)
-        with reading_answer("Equivocation"):
-            return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
+        """Operator and number of each report of equivocation in these blocks for which something was taken."""
+        return self._numbers("Equivocation", from_block, to_block)
+
+    def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report of a skipped number in these blocks for which something was taken."""
+        return self._numbers("Skipped", from_block, to_block)
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
@@ -254,6 +256,11 @@ class DocketReader(EpochReader):
         raw, totals = self._lens("money", block=block), MoneyTotals if self.record_life(block) is None else RestakedTotals
         with reading_answer("money"):
             return from_struct(totals, raw)
+
+    def _numbers(self, event: str, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, [event], from_block, to_block)
+        with reading_answer(event):
+            return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
 
     def _answer_to(self, subject: Digest, from_block: int, to_block: int) -> Mapping[str, Any] | None:
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)

@@ -15,7 +15,7 @@ import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
 /// @title Demands whose operator has its stake at EigenLayer
 contract EigenDemandsTest is AnchorBase {
     uint256 private constant BOND = 0.01 ether;
-    uint256 private constant PENALTY = 1 ether;
+    uint256 private constant PENALTY = 10 ether;
     uint32 private constant DEALLOCATION_DELAY = 30_000;
     address private demander = address(0xDE3A);
 

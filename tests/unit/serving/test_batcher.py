@@ -55,6 +55,7 @@ class Scene:
     crash: bool = False
     closed: list[tuple[int, int]] = field(default_factory=list)
     untils: dict[Service, int] = field(default_factory=dict)
+    domain: Domain = ANCHOR
     on_its_way: bool = False
     withdrawn: list[BatchHeader] = field(default_factory=list)
     epoch: int = 1
@@ -101,7 +102,7 @@ class Scene:
             seq = self.books.next_seq()
             receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
             receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
-            identifier = receipt_id(ANCHOR, receipt)
+            identifier = receipt_id(self.domain, receipt)
             signed = SignedReceipt(receipt, OPERATOR.sign(identifier), self.locator)
             kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + ttl_s))
             self.books.issue(labelled(Label.RETRY, seq), [kept])
@@ -110,7 +111,7 @@ class Scene:
         """A batcher as after a start."""
         journal = Journal(open_database(f"sqlite:///{self.folder / 'db'}"), journal_key(self.folder / "journal.key"), self)
         return Batcher(
-            operator=OPERATOR, environment=ENVIRONMENT.digest, model_id=MODEL, anchor=ANCHOR, chain=self, sender=self,
+            operator=OPERATOR, environment=ENVIRONMENT.digest, model_id=MODEL, anchor=self.domain, chain=self, sender=self,
             blobs=self, books=self.books, journal=journal, watch=self.watch, clock=self, max_batch=3,
             anchor_within_s=WITHIN_S, retry_memory_s=50, retry_answers=self.retry_answers,
         )  # fmt: skip
