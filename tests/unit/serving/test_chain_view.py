@@ -149,7 +149,9 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
     """Its batch is on its way when its request expires: it is replaced when its nonce is used up for good, not before."""
     migrate(f"sqlite:///{tmp_path / 'db'}")
     with running_anvil() as anvil:
-        network, scene = deployed(anvil), Scene(tmp_path, timestamp=anvil.client.head().timestamp)
+        network = deployed(anvil)
+        mine(anvil, FINAL_AFTER)
+        scene = Scene(tmp_path, timestamp=anvil.client.head().timestamp)
         chain, operator = reader(anvil, network), sender(anvil, network, OPERATOR, tmp_path)
         view = OperatorStanding(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL)
         scene.domain = network.anchor_domain
