@@ -149,7 +149,7 @@ class Batcher:
         answers = self.books.answers_to(names)
         services = {Service.of(each.receipt) for each in waiting}
         left = {each: self.chain.anchorable_for(each, standing) for each in services}
-        untils = {}
+        untils: dict[int, Until] = {}
         for each, name in zip(waiting, names, strict=True):
             expired = Until(expiry_of(each, answers.get(name)) - self.anchor_within_s // 2, EXPIRED)
             seconds = left[Service.of(each.receipt)]

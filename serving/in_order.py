@@ -65,7 +65,7 @@ def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
 
 def slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, Until], now: int) -> list[Slot]:
     """What becomes of each number: its receipt, if it has one that may be sent at `now`, chain time, or why it is skipped."""
-    found = {each.receipt.seq: each for each in receipts}
+    found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
     return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
 
 

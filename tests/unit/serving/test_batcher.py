@@ -195,7 +195,7 @@ def test_a_new_key_epoch_begins_a_new_batch(scene: Scene) -> None:
 @pytest.mark.parametrize("field_name", ["environment", "model_id"])
 def test_another_environment_or_model_begins_a_new_batch(scene: Scene, field_name: str) -> None:
     scene.issue(2)
-    scene.issue(1, **{field_name: Digest(b"o" * 32)})
+    scene.issue(1, TTL_S, **{field_name: Digest(b"o" * 32)})
     assert len(uniform_head(waiting(scene))) == 2
 
 

@@ -175,6 +175,18 @@ def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
     assert verify_batch_proof(owing.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
 
 
+def test_beside_a_skipped_number_each_receipt_keeps_its_place_and_of_the_skipped_one_nothing_is_asked(owing: Owing) -> None:
+    scene = owing.scene
+    scene.issue(1, ttl_s=0)
+    lost, kept = owing.publish(2, anchored_at=NOW + WITHIN_S + 1)
+    name = receipt_id(ANCHOR, kept.receipt)
+    owing.anchors = owing.envelopes = {name, receipt_id(ANCHOR, lost.receipt)}
+    owing.duties().step()
+    shown, envelope = owing.said
+    assert owing.asked == [name] and envelope[:2] == ("envelope", name) and shown[:3] == ("anchor", kept, 0)
+    assert verify_batch_proof(scene.sent[0].root, batch_leaf(name, kept.receipt.seq), shown[3])  # type: ignore[arg-type]
+
+
 def test_all_that_is_demanded_of_one_batch_is_shown_with_one_tree(owing: Owing) -> None:
     names = [receipt_id(ANCHOR, each.receipt) for each in owing.publish(3, anchored_at=NOW + WITHIN_S + 1)]
     hashed = []
