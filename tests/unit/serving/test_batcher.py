@@ -367,7 +367,7 @@ def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeyp
     assert scene.books.list_data(1) == scene.get(stored.locator)
 
 
-def test_a_service_that_closed_keeps_out_only_its_own_numbers_and_only_when_its_time_is_over(scene: Scene) -> None:
+def test_a_service_that_closed_loses_its_own_numbers_when_its_time_is_over(scene: Scene) -> None:
     other = Digest(b"o" * 32)
     scene.issue(1, environment=other)
     scene.issue(2)
