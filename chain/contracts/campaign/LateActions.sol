@@ -27,10 +27,9 @@ abstract contract LateActions is Onward {
         bool skips = !answers && fate >> 96 & 1 == 0;
         // While the pool stands still too, and after what was closed has drained.
         if (skips && fate >> 99 & 1 == 0) pass(1 hours);
-        if (skips && fate >> 100 & 1 == 0) _skip(r, fate);
+        if (skips) _skip(r, fate);
         _joinAll(stops);
         if (answers) _answerAnchor(r);
-        else if (skips && fate >> 100 & 1 == 1) _skip(r, fate);
         until(uint256(anchor.demand(subject).deadline) + 1);
         may(personAt(fate), address(anchor), 0, data, "expireAnchor");
         _shut(false, fate >> 16);
