@@ -24,7 +24,7 @@ CONTRACTS = (
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
-FAKES = ("FakeEigenLayer", "WrappedEther")
+FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
 """What tests in Python deploy beside."""
 
 HALVES = {"Disputes": "Proceedings"}
