@@ -11,7 +11,7 @@ from bytewise.protocol.docket import AnchoredBatch, Docket, Holdings
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf, SignedReceipt
+from bytewise.protocol.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
 from bytewise.protocol.request import Output, Request
 from bytewise.protocol.units import Address, Blob, Digest
 
@@ -134,12 +134,24 @@ class ChainView(Protocol):
         """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
         ...
 
-    def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
-        """Why the chain would not take a report of `who` that an operator signed two leaves with one number; None if it would."""
+    def report_refused(
+        self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
+    ) -> str | None:
+        """Why the chain would not take a report of `who` that two signed receipts have one number; None if it would."""
+        ...
+
+    def skip_refused(
+        self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
+    ) -> str | None:
+        """Why the chain would not take a report of `who` that a receipt's operator skipped its number; None if it would."""
         ...
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report in these blocks for which something was taken; a number can be there often."""
+        """Operator and number of each report of equivocation in these blocks that took something, once for each time."""
+        ...
+
+    def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report of a skipped number in these blocks that took something, once for each time."""
         ...
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
@@ -286,9 +298,13 @@ class Sender(Protocol):
         ...
 
     def report_equivocation(
-        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+        self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Shows two leaves that an operator signed with one number, for which something was taken so many times before."""
+        """Shows two receipts that an operator signed with one number, for which something was taken so many times before."""
+        ...
+
+    def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
+        """Shows a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:

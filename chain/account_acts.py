@@ -1,6 +1,7 @@
 """Acts on an account's own standing: stake, roles, keys, batches, audits, money."""
 
-from bytewise.protocol.digests import keccak256_abi
+from bytewise.protocol.digests import keccak256, keccak256_abi
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.receipt import BatchHeader, SignedReceipt
@@ -23,14 +24,19 @@ class AccountActs(Acts):
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
         """Posts a batch; batch id, operator and anchoring time are the chain's to give. What is too much of the fee comes back.
 
-        Nothing is sent when the chain's time is past `deadline`, Unix seconds (as `anchor_by` is); 0 for none.
+        Nothing is sent when the chain's time is past `deadline`, Unix seconds (as `anchor_by` is); 0 for none. Another batch from
+        the same number on is another act: see `withdraw_batch`.
         """
         fields = (
             header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id,
             header.key_epoch, header.locator.encode(),
         )  # fmt: skip
-        where, subject = self._at("ReceiptAnchor"), header.first_seq.to_bytes(8, "big")
+        where, subject = self._at("ReceiptAnchor"), _batch_subject(header)
         self._plan("ReceiptAnchor", where, "post", subject, (fields,), value_wei=fee_wei, deadline=deadline)
+
+    def withdraw_batch(self, header: BatchHeader) -> bool:
+        """Whether no transaction that posts this batch can be mined any more; one that was never signed is given up for that."""
+        return self.transactions.withdraw(self._at("ReceiptAnchor"), "post", _batch_subject(header), self._role)
 
     def release(self, batch_id: int) -> None:
         """Frees the collateral of a batch that nothing holds."""
@@ -120,3 +126,8 @@ class AccountActs(Acts):
         if amount_wei <= 0:
             raise ConfigurationError("amount", "must be above zero")
         self._act("Audits", "feed", reference, (), value_wei=amount_wei, repeatable=True)
+
+
+def _batch_subject(header: BatchHeader) -> bytes:
+    """Another batch with the same first number, which skips one, say, is another act."""
+    return header.first_seq.to_bytes(8, "big") + keccak256(encode(header))

@@ -77,7 +77,7 @@ _GO_ON = {
     "collect": "WAIT NotArrived PaymentShort, DONE NothingToCollect NothingOwed",
     "retry": "DONE NothingDue",
     "equivocation": "DONE AlreadyPunished NothingToSlash",
-    "equivocationWithEmpty": "DONE AlreadyPunished NothingToSlash",
+    "reportSkipped": "DONE AlreadyPunished NothingToSlash",
     "post": (
         "WAIT BeaconTooEarly PoolTooSmall StakeTooSmall FeeMismatch, DONE AlreadyAudited, "
         "LATE WindowClosed BeaconExpired AlreadyDisputed"

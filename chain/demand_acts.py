@@ -1,9 +1,11 @@
-"""Demands for lists, envelopes and anchoring, and proofs that an operator signed two leaves with one number."""
+"""Demands for lists, envelopes and anchoring, and proofs that an operator signed two receipts with one number, or skipped one."""
+
+from typing import Any
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.receipt import EmptyLeaf, Receipt, ReceiptList, SignedReceipt, receipt_id
 from bytewise.protocol.signing import struct_values
-from bytewise.protocol.units import Blob, Digest
+from bytewise.protocol.units import U8, U64, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
 from chain.acts import Acts
 
 
@@ -17,7 +19,7 @@ class DemandActs(Acts):
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
         """Puts the list's bytes on the chain, and what its root is made of; of bytes that are no list, what `decode` raises."""
         entries = decode(ReceiptList, content).entries
-        leaves = [struct_values(each.receipt) for each in entries], [each.signature for each in entries]
+        leaves = [_leaf_values(each.record) for each in entries], [each.signature for each in entries]
         self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content, *leaves), deadline=deadline)
 
     def demand_envelope(
@@ -57,16 +59,38 @@ class DemandActs(Acts):
         self._act("ReceiptAnchor", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
-        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+        self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Reports two leaves that an operator signed with one number; each of the `times` before is an act of its own."""
-        subject = bytes.fromhex(first.operator[2:]) + first.seq.to_bytes(8, "big") + _again(times)
-        function = "equivocation" if isinstance(second, Receipt) else "equivocationWithEmpty"
+        """Reports two receipts that an operator signed with one number; each of the `times` before is an act of its own."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
-        self._act("ReceiptAnchor", function, subject, arguments)
+        self._act("ReceiptAnchor", "equivocation", _place(first) + _again(times), arguments)
+
+    def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
+        """Reports a receipt whose number its operator anchored as an empty leaf, whose path in the batch is `proof`; each of the
+        `times` before is an act of its own."""
+        arguments = (struct_values(receipt), signature, batch_id, proof)
+        self._act("ReceiptAnchor", "reportSkipped", _place(receipt) + _again(times), arguments)
 
     def _id(self, receipt: Receipt) -> Digest:
         return receipt_id(self._network.anchor_domain, receipt)
+
+
+def _leaf_values(record: Receipt | EmptyLeaf) -> tuple[Any, ...]:
+    """A leaf as `answerList` takes it: a receipt of mode 0 stands for the empty leaf of its operator, number and chain."""
+    if isinstance(record, Receipt):
+        return struct_values(record)
+    zero, none = ZERO_DIGEST, U64(0)
+    return struct_values(
+        Receipt(
+            record.operator, record.seq, zero, zero, zero, zero, zero, zero, none, zero, none, none, U8(0), U8(0), ZERO_ADDRESS,
+            record.chain_id,
+        )
+    )  # fmt: skip
+
+
+def _place(receipt: Receipt) -> bytes:
+    """In its operator's sequence."""
+    return bytes.fromhex(receipt.operator[2:]) + receipt.seq.to_bytes(8, "big")
 
 
 def _number(batch_id: int) -> bytes:

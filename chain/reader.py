@@ -27,6 +27,9 @@ CASES_PER_DOCKET = 32
 BATCHES_PER_PAGE = 128
 """Batches in one call."""
 
+_OPEN = 2**64 - 1
+"""Of what is open `Registry.anchorable` says this, and `KeyEpochs.inclusionEnd` no less."""
+
 MEMBERS_PER_PAGE = 256
 """Verifiers in one call."""
 
@@ -128,10 +131,12 @@ class DocketReader(EpochReader):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report in these blocks for which something was taken."""
-        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Equivocation"], from_block, to_block)
-        with reading_answer("Equivocation"):
-            return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
+        """Operator and number of each report of equivocation in these blocks for which something was taken."""
+        return self._numbers("Equivocation", from_block, to_block)
+
+    def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        """Operator and number of each report of a skipped number in these blocks for which something was taken."""
+        return self._numbers("Skipped", from_block, to_block)
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
         """What a demanded list's batch is made of, in order, as its answer in these blocks shows it."""
@@ -222,10 +227,16 @@ class DocketReader(EpochReader):
         """Pool whose verifiers judge an environment; zero if there is no such environment."""
         return Digest(self.item(environment, block).pool)
 
-    def lost_until(self, environment: Digest, model_id: Digest, time: int, block: int) -> int:
-        """Seconds of chain time up to `time`, at most that of the block, in which no batch of these was taken (ADR 171)."""
-        where = ("Registry", self._at.registry, "lostUntil")
-        return int(self.client.call(*where, environment, model_id, time, block=at_number(block)))
+    def anchorable_for(self, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
+        """Seconds of the protocol clock for which a batch of these is still taken, negative once that is over; None while nothing
+        of it is closed, or something was never open."""
+        at = at_number(block)
+        ends = self.client.call("Registry", self._at.registry, "anchorable", environment, model_id, block=at)
+        items = (ends[name] for name in ("environmentUntil", "modelUntil", "poolUntil"))
+        until = min(*items, self.client.call("KeyEpochs", self._at.key_epochs, "inclusionEnd", epoch, block=at))
+        if until in (0, _OPEN):
+            return None
+        return int(until) - int(self.client.call("Guardian", self._at.guardian, "clock", block=at))
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
         """Who may be drawn to audit an answer of an environment, each with the wei that counted for it at an earlier block."""
@@ -245,6 +256,11 @@ class DocketReader(EpochReader):
         raw, totals = self._lens("money", block=block), MoneyTotals if self.record_life(block) is None else RestakedTotals
         with reading_answer("money"):
             return from_struct(totals, raw)
+
+    def _numbers(self, event: str, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, [event], from_block, to_block)
+        with reading_answer(event):
+            return tuple((Address(log.values["operator"]), int(log.values["seq"])) for log in logs)
 
     def _answer_to(self, subject: Digest, from_block: int, to_block: int) -> Mapping[str, Any] | None:
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["Answered"], from_block, to_block)

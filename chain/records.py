@@ -24,6 +24,7 @@ class Item:
     vectors: Digest
     certified: int
     certify_until: int
+    anchor_until: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,20 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any]], BytewiseError]] = {
     "SequenceGap": lambda v: SequenceBroken("the caller", v["have"], v["want"]),
     "RetentionNotOver": lambda v: TooEarly(f"the end of key epoch {v['epoch']}", _moment(v["until"]), "earlier"),
     "EpochNotOpen": lambda v: UnknownKeyEpoch(v["keyEpoch"]),
-    "ParamOutOfBounds": lambda v: MalformedValue("parameter", f"{_text(v['key'])} is outside its bounds"),
+    "ParamOutOfBounds": lambda v: MalformedValue("parameter", _out_of_bounds(_text(v["key"]))),
     "StaticLawBroken": lambda v: MalformedValue(
         "parameter", f"{_text(v['limit'])} of {v['have']} s is below the longest dispute, {v['longest']} s"
     ),
 }
+
+
+_LEAST = {"noRevealPenalty": "absentPenalty", "wrongPenalty": "noRevealPenalty", "unanchoredPenalty": "slashAmount"}
+"""Amounts that may not be below another of the same version (`ParamLaw`): the worse act never costs less."""
+
+
+def _out_of_bounds(key: str) -> str:
+    order = f": it may not be below {_LEAST[key]}" if key in _LEAST else ""
+    return f"{key} is outside its bounds{order}"
 
 
 def _moment(unix_s: int) -> str:

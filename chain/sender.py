@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.errors import ChainReverted, LaneStopped, RpcRefused
 from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Item, Outbox, Signed, State
 from chain.access import Chain
@@ -102,6 +103,17 @@ class TransactionSender:
             return item
         self.outbox.lane.acquire()
         return self.outbox.replan(item.id, intent)
+
+    def withdraw(self, contract: Address, function: str, subject: bytes, role: str) -> bool:
+        """Whether no version of an act can be mined any more, so that another may take its place. One that has no nonce is given
+        up; one that has is left alone until it ended without success and its nonce was used in a block that is final."""
+        item = self.outbox.find(contract, function, subject, role)
+        if item is None:
+            return True
+        if item.state is State.PLANNED:
+            self.outbox.lane.acquire()
+            item = self.outbox.mark(item.id, State.SUPERSEDED, detail="withdrawn")
+        return item.state in _ENDS.values() and self._void(item)
 
     def pump(self) -> int:
         """One step for every open row, and a look after the others; returns how many stay open.

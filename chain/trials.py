@@ -5,9 +5,9 @@ from typing import Any
 
 from bytewise.protocol.errors import ChainReverted, ConfigurationError
 from bytewise.protocol.network import Network
-from bytewise.protocol.receipt import Receipt, SignedLeaf, SignedReceipt
+from bytewise.protocol.receipt import Receipt, SignedReceipt
 from bytewise.protocol.signing import struct_values
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import Address, Blob, Digest
 from chain.access import Chain
 from chain.artifacts import interface
 from chain.blocks import BlockReader
@@ -34,11 +34,19 @@ class Trials(BlockReader):
         """Why the chain would not end a demand for `who`, again or for the first time; None if it would."""
         return self._refused(who, "expire", (subject,), 0, block)
 
-    def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
-        """Why the chain would not take a report of `who` that an operator signed two leaves with one number; None if it would."""
-        leaves = (struct_values(first), signature, struct_values(second.record), second.signature)
-        function = "equivocation" if isinstance(second.record, Receipt) else "equivocationWithEmpty"
-        return self._refused(who, function, leaves, 0, block)
+    def report_refused(
+        self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
+    ) -> str | None:
+        """Why the chain would not take a report of `who` that two signed receipts have one number; None if it would."""
+        arguments = (struct_values(first), first_signature, struct_values(second), signature)
+        return self._refused(who, "equivocation", arguments, 0, block)
+
+    def skip_refused(
+        self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
+    ) -> str | None:
+        """Why the chain would not take a report of `who` that a receipt's operator skipped its number; None if it would."""
+        arguments = (struct_values(receipt), signature, batch_id, proof)
+        return self._refused(who, "reportSkipped", arguments, 0, block)
 
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
         """Why the chain would not share what a report slashed, asked by `who`; None if it would."""

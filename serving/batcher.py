@@ -1,8 +1,8 @@
 """From signed receipts to a batch on-chain: list to DA, header to `ReceiptAnchor` (design section 5).
 
 One batch at a time, since the contract wants first_seq = last_seq + 1. The header is stored before it is sent, so that a
-crash in between sends the same header again; the chain, not the store, says that a batch is anchored. An operator that was away
-for too long anchors nothing any more, since requests expired meanwhile; it lives on, for what is anchored can still be demanded.
+crash in between sends the same header again; the chain, not the store, says that a batch is anchored. A batch with a receipt that
+can be posted no more is discarded once no transaction with it can be mined any more; then the next one skips the number.
 """
 
 import itertools
@@ -14,14 +14,24 @@ from bytewise.ports import BlobStore, Clock
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import ConfigurationError
 from bytewise.protocol.merkle import batch_root
-from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
-from bytewise.protocol.signing import Domain
-from bytewise.protocol.units import U32, U64, Address
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    EmptyLeaf,
+    ListEntry,
+    Receipt,
+    ReceiptList,
+    SignedEmptyLeaf,
+    SignedReceipt,
+    batch_leaves,
+    receipt_id,
+)
+from bytewise.protocol.signing import Domain, Signer
+from bytewise.protocol.units import U32, U64, U256, Digest
 from bytewise.service import telemetry
 from bytewise.storage.books import Books
 from bytewise.storage.journal import Journal
-from serving.deadline import expiry_of, too_late
-from serving.in_order import before_stop, other_service, unanchored
+from serving.deadline import EXPIRED, expiry_of
+from serving.in_order import CLOSED, NO_RECEIPT, Service, Slot, Until, receipts_of, slots, unanchored, uniform_head
 from serving.standing import Standing, Watch
 
 FEE_MARGIN = 2
@@ -42,8 +52,9 @@ class StandingReader(Protocol):
         """At the newest block; `Unavailable` if the chain does not answer."""
         ...
 
-    def lost_since(self, moment: int, standing: Standing) -> int:
-        """Seconds from a moment of chain time to that reading, in which no batch of our environment and model was taken."""
+    def anchorable_for(self, service: Service, standing: Standing) -> int | None:
+        """Seconds of the protocol clock for which a batch of a service is still taken, negative once that is over; None while
+        nothing of it is closed."""
         ...
 
 
@@ -54,12 +65,19 @@ class Anchoring(Protocol):
         """Posts the header once, however often it is asked, and not after the deadline in chain time; too much comes back."""
         ...
 
+    def withdraw_batch(self, header: BatchHeader) -> bool:
+        """Whether no transaction that posts it can be mined any more; one that was never signed is given up for that."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Batcher:
     """The periodic work of an operator."""
 
-    operator: Address
+    operator: Signer
+    """Account with the bonded stake: it signs empty leaves."""
+    environment: Digest
+    model_id: Digest
     anchor: Domain
     chain: StandingReader
     sender: Anchoring
@@ -76,7 +94,7 @@ class Batcher:
     def tick(self) -> None:
         """Reads the chain, finishes what it shows, builds and sends the next batch. Idempotent.
 
-        A batch whose requests expire is neither built nor sent, and no request accepted any more: see `serving.deadline`.
+        A receipt that can be posted no more is not sent: its number is skipped, see `in_order`.
         """
         standing = self.chain.read()
         next_seq = self.books.next_seq()
@@ -85,11 +103,9 @@ class Batcher:
             raise ConfigurationError("database", f"the chain has receipt {standing.last_seq}, our next would be {next_seq}")
         self._finish_anchored(standing)
         self.watch.update(standing, self._behind(standing))
-        waiting = self._waiting(standing)
-        if waiting:
-            self._publish(waiting, standing)
+        self._publish(standing)
         # What a waiting receipt's answer says of its expiry is needed until it is anchored.
-        left = (*waiting, *unanchored(self.books))
+        left = unanchored(self.books)
         for_retries = max(self.clock.now() - self.retry_memory_s, self.books.answered_since(self.retry_answers))
         kept_from = min([for_retries, *(each.receipt.issued_at for each in left)])
         self.books.forget_answers(kept_from)
@@ -100,68 +116,101 @@ class Batcher:
             self.books.anchored(header.first_seq)
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=standing.number)
 
-    def _waiting(self, standing: Standing) -> Sequence[SignedReceipt]:
-        """Receipts that must be anchored next: of the batch that is stored and not anchored, else of a new one."""
-        stored = self.books.open_batch()
-        if stored is not None:
-            return self.books.in_batch(stored.first_seq)
-        return answerable_head(uniform_head(self.books.unbatched(min(self.max_batch, standing.most))))
+    def _publish(self, standing: Standing) -> None:
+        """Sends the batch that is stored and not anchored, or a new one in place of one that is too late and on no way."""
+        header = self.books.open_batch()
+        if header is not None:
+            until = self._sendable(header, standing)
+            if until is None or standing.timestamp <= until.at:
+                self._send(header, standing, until)
+                return
+            # Two batches with one first number: the chain takes either, and the books must have the list of that one.
+            if not self.sender.withdraw_batch(header):
+                telemetry.log("batch.too_late", first_seq=header.first_seq, why=until.why)
+                return
+            self.books.discard(header)
+            telemetry.log("batch.discarded", first_seq=header.first_seq, why=until.why)
+        header = self._build(standing)
+        if header is not None:
+            self._send(header, standing, self._sendable(header, standing))
 
-    def _publish(self, waiting: Sequence[SignedReceipt], standing: Standing) -> None:
-        deadline = self._deadline(waiting)
-        reason = too_late(waiting[0].receipt.seq, deadline, standing.timestamp)
-        if reason is not None:
-            # Ending the process would leave a batch that is under way to be mined late, and every demand unanswered.
-            self.watch.update(standing, reason)
-            telemetry.count("bytewise_batches_too_late_total")
-            telemetry.log("operator.too_late", reason=reason)
-            return
-        header = self._current(waiting)
-        self.sender.anchor(header, FEE_MARGIN * header.count * standing.price_wei, deadline)
+    def _send(self, header: BatchHeader, standing: Standing, until: Until | None) -> None:
+        self.sender.anchor(header, FEE_MARGIN * header.count * standing.price_wei, until.at if until else 0)
 
-    def _deadline(self, waiting: Sequence[SignedReceipt]) -> int:
-        """Last second of chain time to send these receipts: time is left for the way into a block."""
+    def _sendable(self, header: BatchHeader, standing: Standing) -> Until | None:
+        """Until when a stored batch may be sent: the earliest of its receipts, and its own service; None for ever."""
+        untils = list(self._untils(receipts_of(self.books.leaves(header.first_seq)), standing).values())
+        left = self.chain.anchorable_for(Service.of(header), standing)
+        return min(untils if left is None else [*untils, Until(standing.timestamp + left, CLOSED)], default=None)
+
+    def _untils(self, waiting: Sequence[SignedReceipt], standing: Standing) -> dict[int, Until]:
+        """By number, until when each receipt may be sent: time is left for the way into a block before its Request expires."""
         names = [receipt_id(self.anchor, each.receipt) for each in waiting]
         answers = self.books.answers_to(names)
-        expiries = [expiry_of(each, answers.get(name)) for each, name in zip(waiting, names, strict=True)]
-        return min(expiries) - self.anchor_within_s // 2
+        services = {Service.of(each.receipt) for each in waiting}
+        left = {each: self.chain.anchorable_for(each, standing) for each in services}
+        untils: dict[int, Until] = {}
+        for each, name in zip(waiting, names, strict=True):
+            expired = Until(expiry_of(each, answers.get(name)) - self.anchor_within_s // 2, EXPIRED)
+            seconds = left[Service.of(each.receipt)]
+            untils[each.receipt.seq] = expired if seconds is None else min(expired, Until(standing.timestamp + seconds, CLOSED))
+        return untils
 
-    def _current(self, entries: Sequence[SignedReceipt]) -> BatchHeader:
-        """The header to send: the one that is stored and not anchored, else a new one."""
-        stored = self.books.open_batch()
-        if stored is not None:
-            return stored
-        listed = ReceiptList(self.operator, entries[0].receipt.seq, tuple(entries))
+    def _build(self, standing: Standing) -> BatchHeader | None:
+        """A new batch, stored; None if nothing waits, or nothing may be posted now."""
+        # The number first: what is signed meanwhile is no gap.
+        next_seq, most = self.books.next_seq(), min(self.max_batch, standing.most)
+        first = max(self.books.batched_until(), standing.last_seq) + 1
+        receipts = self.books.unbatched(most, first)
+        numbers = range(first, min(first + most, next_seq))
+        waiting = slots(numbers, receipts, self._untils(receipts, standing), standing.timestamp)
+        run = uniform_head(waiting)
+        service = self._service(run, standing)
+        if not run or service is None:
+            return None
+        leaves = answerable_head([each.signed or self._skip(each) for each in run])
+        listed = ReceiptList(self.operator.address, leaves[0].record.seq, tuple(leaves))
         data = encode(listed)
-        header = self._header(listed, self.blobs.put(data))
+        header = self._header(listed, service, self.blobs.put(data))
         self.journal.append("batch.anchor", header.root, {"first_seq": str(header.first_seq), "count": header.count})
-        self.books.add_batch(header, data)
+        lacking = sum(each.why == NO_RECEIPT for each in run[: len(leaves)])
+        self.books.add_batch(header, data, lacking)
         telemetry.log("batch.built", first_seq=header.first_seq, count=header.count)
         return header
 
-    def _header(self, listed: ReceiptList, locator: str) -> BatchHeader:
-        first = listed.entries[0].receipt
+    def _service(self, run: Sequence[Slot], standing: Standing) -> Service | None:
+        """Under which a run is posted: its receipts', or for empty leaves alone the one in force, if it is open."""
+        for each in run:
+            if each.signed is not None:
+                return Service.of(each.signed.receipt)
+        if standing.epoch is None or standing.closed_because is not None:
+            return None
+        return Service(self.environment, self.model_id, standing.epoch.epoch)
+
+    def _skip(self, slot: Slot) -> SignedEmptyLeaf:
+        """The signed leaf that takes the place of a receipt that can be posted no more."""
+        leaf = EmptyLeaf(self.operator.address, U64(slot.seq), U256(self.anchor.chain_id))
+        identifier = receipt_id(self.anchor, leaf)
+        self.journal.append("receipt.skip", identifier, {"seq": str(slot.seq), "why": slot.why})
+        telemetry.count("bytewise_receipts_skipped_total")
+        telemetry.log("receipt.skipped", seq=slot.seq, why=slot.why)
+        return SignedEmptyLeaf(leaf, self.operator.sign(identifier))
+
+    def _header(self, listed: ReceiptList, service: Service, locator: str) -> BatchHeader:
         return BatchHeader(
-            batch_id=0, operator=self.operator, first_seq=first.seq, count=U32(len(listed.entries)),
+            batch_id=0, operator=listed.operator, first_seq=listed.first_seq, count=U32(len(listed.entries)),
             root=batch_root(batch_leaves(self.anchor, listed.entries)), list_hash=listed.list_hash,
-            environment=first.environment, model_id=first.model_id, key_epoch=first.key_epoch, locator=locator,
+            environment=service.environment, model_id=service.model_id, key_epoch=U64(service.key_epoch), locator=locator,
             anchored_at=U64(0), block=U64(0),
         )  # fmt: skip
 
     def _behind(self, standing: Standing) -> str | None:
         """Why nothing more may be signed before what waits is anchored, which ticks do as fast as blocks come; or None."""
         oldest = self._oldest()
-        if oldest is None:
-            return None
         # Half of the promised time is kept in reserve: better to refuse requests than to break the promise of `anchorBy`.
-        if oldest.anchor_by - standing.timestamp < self.anchor_within_s / 2:
-            return f"receipt {oldest.seq} still waits to be anchored"
-        if standing.epoch is not None and oldest.key_epoch != standing.epoch.epoch:
-            return other_service(oldest)
-        # The promise is the chain's time at the signature and `anchor_within_s`. What is closed is refused without a question.
-        signed_at = oldest.anchor_by - self.anchor_within_s
-        stopped = standing.closed_because is None and self.chain.lost_since(signed_at, standing) > 0
-        return before_stop(oldest) if stopped else None
+        if oldest is None or oldest.anchor_by - standing.timestamp >= self.anchor_within_s / 2:
+            return None
+        return f"receipt {oldest.seq} still waits to be anchored"
 
     def _oldest(self) -> Receipt | None:
         """The first receipt that is not anchored, if any, also where none may be batched now for want of free stake."""
@@ -169,21 +218,7 @@ class Batcher:
         return waiting[0].receipt if waiting else None
 
 
-def uniform_head(pending: Sequence[SignedReceipt]) -> list[SignedReceipt]:
-    """The longest run from the start that one header can name: contiguous, of one environment, model and key epoch."""
-    run: list[SignedReceipt] = []
-    for each in pending:
-        if run and _named(each.receipt) != (*_named(run[0].receipt)[:3], run[-1].receipt.seq + 1):
-            break
-        run.append(each)
-    return run
-
-
-def answerable_head(run: Sequence[SignedReceipt]) -> Sequence[SignedReceipt]:
-    """The longest part from the start whose list can answer a demand for it: `LIST_BYTES`, but at least one receipt."""
+def answerable_head(run: Sequence[ListEntry]) -> Sequence[ListEntry]:
+    """The longest part from the start whose list can answer a demand for it: `LIST_BYTES`, but at least one leaf."""
     sizes = itertools.accumulate(len(encode(each)) + len(",") + LEAF_BYTES for each in run)
     return run[: max(1, sum(size <= LIST_BYTES for size in sizes))]
-
-
-def _named(receipt: Receipt) -> tuple[bytes, bytes, int, int]:
-    return receipt.environment, receipt.model_id, receipt.key_epoch, receipt.seq

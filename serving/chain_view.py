@@ -10,6 +10,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.reader import DocketReader
 from chain.records import Status
+from serving.in_order import Service
 from serving.standing import Standing
 from verifier.pages import DocketPages
 
@@ -48,12 +49,9 @@ class OperatorStanding:
             paused=docket.paused, pause_s=params.times.max_pause,
         )  # fmt: skip
 
-    def lost_since(self, moment: int, standing: Standing) -> int:
-        """Seconds from a moment of chain time to a reading in which no batch was taken: pauses, stops of the pool, closures."""
-        if moment >= standing.timestamp:
-            return 0
-        item, at = (self._environment, self._model_id), standing.number
-        return self._reader.lost_until(*item, standing.timestamp, at) - self._reader.lost_until(*item, moment, at)
+    def anchorable_for(self, service: Service, standing: Standing) -> int | None:
+        """See `DocketReader.anchorable_for`, at the block of a reading."""
+        return self._reader.anchorable_for(*service, standing.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None

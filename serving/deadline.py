@@ -9,6 +9,8 @@ from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.request import Request
 
+EXPIRED = "its request expires, and anchoring it would convict this operator"
+
 
 def verify_time_left(request: Request, until: int) -> Request:
     """The request, if it lives `until` then: the promise that its receipt will make, and the longest pause beyond it, in chain
@@ -26,17 +28,3 @@ def expiry_of(signed: SignedReceipt, answer: bytes | None) -> int:
     if answer is None:
         return signed.receipt.anchor_by
     return int(json.loads(answer)["opening"]["request"]["expiry"])
-
-
-def too_late(first: int, deadline: int, now: int) -> str | None:
-    """What a person is told once the receipts from number `first` on can no longer be anchored in time; None before that.
-
-    `deadline` and `now` are chain time. Nothing that this process may do helps with these receipts.
-    """
-    if now <= deadline:
-        return None
-    return (
-        f"receipts from {first} on were to be anchored by {deadline}, and it is {now}: their requests expire, and anchoring them "
-        "would convict this operator. Leave it running until its last window is over, to answer demands; then unbond its stake, "
-        "and serve with a new account and an empty database"
-    )

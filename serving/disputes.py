@@ -130,7 +130,7 @@ class OwnDisputes:
                 telemetry.log("dispute.not_appealed", dispute=case.id)
 
     def _proofs(self, first_seq: int) -> Sequence[tuple[Digest, ...]]:
-        return batch_tree(batch_leaves(self._anchor, self._books.in_batch(first_seq))).proofs
+        return batch_tree(batch_leaves(self._anchor, self._books.leaves(first_seq))).proofs
 
     def _serve(self, case: Case, docket: Docket, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
         """Puts the envelope where the committee looks: at its first place or, if that is gone, where a demand's answer says.

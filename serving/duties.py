@@ -8,7 +8,7 @@ from bytewise.protocol.actions import AnswerList, ReleaseBatch
 from bytewise.protocol.decide import decide_operator
 from bytewise.protocol.docket import AnchoredBatch, Docket
 from bytewise.protocol.merkle import batch_tree
-from bytewise.protocol.receipt import SignedReceipt, batch_leaves, receipt_id
+from bytewise.protocol.receipt import ListEntry, SignedReceipt, batch_leaves, receipt_id
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
@@ -26,9 +26,9 @@ class _Own(NamedTuple):
     """What duties remember of a batch of ours."""
 
     names: tuple[Digest, ...]
-    """Its receipts, in order."""
-    late: tuple[int, ...]
-    """Places of those that were anchored after their promise: only of these the anchoring can have been demanded."""
+    """Its receipts, in order; skipped numbers are none."""
+    late: tuple[Digest, ...]
+    """Those that were anchored after their promise: only of these the anchoring can have been demanded."""
 
 
 class BatchReader(Protocol):
@@ -141,28 +141,31 @@ class Duties:
             self._own[key] = known.get(key) or self._read(each)
 
     def _read(self, batch: AnchoredBatch) -> _Own:
-        entries = self._books.in_batch(batch.first_seq)
-        late = tuple(i for i, each in enumerate(entries) if each.receipt.anchor_by < batch.anchored_at)
-        return _Own(tuple(receipt_id(self._anchor, each.receipt) for each in entries), late)
+        named = self._named(self._books.leaves(batch.first_seq))
+        late = tuple(name for name, (_, each) in named.items() if each.receipt.anchor_by < batch.anchored_at)
+        return _Own(tuple(named), late)
+
+    def _named(self, leaves: Sequence[ListEntry]) -> dict[Digest, tuple[int, SignedReceipt]]:
+        """The receipts among these leaves, by name, each with its place."""
+        placed = ((place, each) for place, each in enumerate(leaves) if isinstance(each, SignedReceipt))
+        return {receipt_id(self._anchor, each.receipt): (place, each) for place, each in placed}
 
     def _answer_anchors(self, batches: Sequence[AnchoredBatch], block: int) -> None:
         """Anchored late is anchored, but somebody has to show it: a demand that nobody answers costs a penalty all the same."""
         for batch in batches:
-            own = self._own[_key(batch)]
-            names = tuple(own.names[place] for place in own.late)
-            if not names:
-                continue
-            demanded = self._reader.demanded_anchors(names, block)
+            late = self._own[_key(batch)].late
+            demanded = self._reader.demanded_anchors(late, block) if late else {}
             if demanded:
-                self._show_anchored(batch, own, demanded)
+                self._show_anchored(batch, demanded)
 
-    def _show_anchored(self, batch: AnchoredBatch, own: _Own, demanded: Mapping[Digest, int]) -> None:
-        entries = self._books.in_batch(batch.first_seq)
-        places = {name: place for place, name in enumerate(own.names)}
-        proofs = batch_tree(batch_leaves(self._anchor, entries)).proofs
+    def _show_anchored(self, batch: AnchoredBatch, demanded: Mapping[Digest, int]) -> None:
+        leaves = self._books.leaves(batch.first_seq)
+        named = self._named(leaves)
+        proofs = batch_tree(batch_leaves(self._anchor, leaves)).proofs
         for name, deadline in demanded.items():
+            place, signed = named[name]
             telemetry.log("demand.anchor", receipt=name)
-            self._sender.answer_anchor(entries[places[name]], batch.batch_id, proofs[places[name]], deadline)
+            self._sender.answer_anchor(signed, batch.batch_id, proofs[place], deadline)
 
     def _answer_envelopes(self, batches: Sequence[AnchoredBatch], block: int) -> None:
         for page in self._pages([name for batch in batches for name in self._own[_key(batch)].names]):

@@ -25,7 +25,6 @@ from kms.envelope import seal, sealing_key
 from kms.hybrid import recipients
 from serving.answer import completion, several
 from serving.deadline import verify_time_left
-from serving.in_order import Service, verify_alike
 from serving.openai import Ask
 from serving.recipe import Offer, Rng, Words, make_choices, make_request
 from serving.standing import Standing, Watch
@@ -75,7 +74,7 @@ class Pipeline:
     def prepare(self, key: Digest, ask: Ask, once: bool = True) -> Callable[[], bytes]:
         """The work that answers the request named `key`, which is done once or again; `BadRequest` or `TryAgain` before it."""
         hands = self._hands
-        standing, _ = self._open()
+        standing, _ = hands.watch.open()
         request, _ = make_request(ask, self._offer, hands.words, hands.gateway, hands.rng, standing.timestamp, standing.pause_s)
         asked = make_choices(request, ask.choices, hands.gateway, hands.rng)
         return lambda: self._answer(key, asked, once)
@@ -84,7 +83,7 @@ class Pipeline:
         hands = self._hands
         generated = [hands.engine.generate(request) for request, _ in asked]
         # The chain may have moved while the engine ran: the receipts name the epoch that is open now.
-        standing, epoch = self._open()
+        standing, epoch = hands.watch.open()
         for request, _ in asked:
             verify_time_left(request, standing.timestamp + self._anchor_within_s + standing.pause_s)
         # The number is only taken when the receipt is stored; this thread is the only one that takes numbers, and the books
@@ -96,17 +95,6 @@ class Pipeline:
             for i, ((request, signature), each) in enumerate(zip(asked, generated, strict=True))
         ]
         return self._issue(key, sealed, epoch.assurance, once)
-
-    def _open(self) -> tuple[Standing, EpochRecord]:
-        """See `Watch.open`; `TryAgain` also while a receipt of another key epoch, environment or model is not anchored.
-
-        Asked by the engine's thread, which alone signs, it holds until that thread's next receipt: what the batch tick has read
-        since is of no concern.
-        """
-        standing, epoch = self._hands.watch.open()
-        environment = self._offer.environment.digest
-        verify_alike(self._hands.books, Service(environment, self._offer.model_id, epoch.epoch))
-        return standing, epoch
 
     def _seal(self, payload: Payload, generated: Generated, seq: int, standing: Standing, epoch: EpochRecord) -> Sealed:
         hands = self._hands

@@ -207,7 +207,7 @@ class Operator:
         reader = DocketReader(client, verify_code(client, network))
         sender = contract_sender(client, network, lane, operator, "operator")
         standing = OperatorStanding(reader, operator.address, offer.environment.digest, offer.model_id)
-        batcher = self._batcher(hands, standing, sender)
+        batcher = self._batcher(offer, hands, standing, sender)
         own = OwnBatches(reader, operator.address)
         duties = Duties(own, sender, hands.books, hands.blobs, operator.address, network.anchor_domain)
         orders, everybody = Orders(database, clock), AllDisputes(reader, operator.address)
@@ -215,13 +215,13 @@ class Operator:
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
         return Work(batcher, duties, disputes, sender, self._opened(offer, hands), stake)
 
-    def _batcher(self, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
+    def _batcher(self, offer: Offer, hands: Hands, standing: OperatorStanding, sender: ContractSender) -> Batcher:
         limits = self._settings.limits
         return Batcher(
-            operator=hands.operator.address, anchor=hands.anchor, chain=standing, sender=sender, blobs=hands.blobs,
-            books=hands.books, journal=hands.journal, watch=hands.watch, clock=hands.clock, max_batch=limits.max_batch,
-            anchor_within_s=limits.anchor_within_s, retry_memory_s=limits.retry_memory_s,
-            retry_answers=limits.retry_answers,
+            operator=hands.operator, environment=offer.environment.digest, model_id=offer.model_id, anchor=hands.anchor,
+            chain=standing, sender=sender, blobs=hands.blobs, books=hands.books, journal=hands.journal, watch=hands.watch,
+            clock=hands.clock, max_batch=limits.max_batch, anchor_within_s=limits.anchor_within_s,
+            retry_memory_s=limits.retry_memory_s, retry_answers=limits.retry_answers,
         )  # fmt: skip
 
     def _opened(self, offer: Offer, hands: Hands) -> Desk:

@@ -9,6 +9,7 @@ from bytewise.protocol.ballots import alt_commit, dispute_id
 from bytewise.protocol.decide import Alternative, MovePolicy, decide_challenger, decide_moves
 from bytewise.protocol.docket import Case
 from bytewise.protocol.messages import Outcome, Vote
+from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import receipt_id
 from bytewise.protocol.signing import LocalSigner, typed_digest
@@ -29,10 +30,15 @@ TRUE = (word("true tokens"), word("true trace"))
 class Court:
     """A network with one anchored batch, a sender for everybody, and somebody who makes the moves that are anybody's."""
 
-    def __init__(self, anvil: Anvil, folder: Path, at_eigenlayer: bool = False, **times: int) -> None:
-        """`times` are those that differ from `DEVNET`: anvil's clock is the wall's, and a busy machine is slow."""
+    def __init__(
+        self, anvil: Anvil, folder: Path, at_eigenlayer: bool = False, network: Network | None = None, **times: int
+    ) -> None:
+        """`times` are those that differ from `DEVNET`: anvil's clock is the wall's, and a busy machine is slow.
+
+        `network` is one that the chain has already.
+        """
         self.anvil = anvil
-        self.network = deployed(anvil, DEVNET, at_eigenlayer, **times)
+        self.network = network or deployed(anvil, DEVNET, at_eigenlayer, **times)
         self.reader = DocketReader(anvil.client, self.network)
         self.senders = {each.address: sender(anvil, self.network, each, folder) for each in (*OPERATORS, *VERIFIERS, CHALLENGER)}
         self.domain = self.network.disputes_domain

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.params import ParamSet
@@ -131,15 +132,32 @@ def deployed(anvil: Anvil, params: ParamSet = DEVNET, at_eigenlayer: bool = Fals
 def _settled(params: ParamSet, at_eigenlayer: bool) -> tuple[Network, str]:
     """The network and the state of a chain of its own, made once per test run: a deployment is half a second of work."""
     with running_anvil() as anvil:
-        network = _with_members(anvil, params, at_eigenlayer)
+        network = with_members(anvil, params, _FAKE if at_eigenlayer else None)
         return network, anvil.rpc("anvil_dumpState")
 
 
-def _with_members(anvil: Anvil, params: ParamSet, at_eigenlayer: bool) -> Network:
-    network = founded(anvil, params, settle=restaked if at_eigenlayer else None)
-    members, deposit = (*OPERATORS, *VERIFIERS), 0 if at_eigenlayer else STAKE_WEI
-    if at_eigenlayer:
-        EigenLayer.of(anvil, network).delegate([each.address for each in members], STAKE_WEI)
+class Restaking(NamedTuple):
+    """How a network comes to its stake at EigenLayer."""
+
+    settle: Callable[[Anvil, Site], Site]
+    """Deploys EigenLayer, whose operator set names the stake source of the site."""
+    stake: Callable[[Anvil, Network, Sequence[LocalSigner]], None]
+    """Has members in the set, with `STAKE_WEI` allocated of each."""
+
+
+def _stake_at_fake(anvil: Anvil, network: Network, members: Sequence[LocalSigner]) -> None:
+    EigenLayer.of(anvil, network).delegate([each.address for each in members], STAKE_WEI)
+
+
+_FAKE = Restaking(restaked, _stake_at_fake)
+
+
+def with_members(anvil: Anvil, params: ParamSet, restaking: Restaking | None = None) -> Network:
+    """The network of `deployed`, made on this chain."""
+    network = founded(anvil, params, settle=restaking and restaking.settle)
+    members, deposit = (*OPERATORS, *VERIFIERS), 0 if restaking else STAKE_WEI
+    if restaking:
+        restaking.stake(anvil, network, members)
         vault, code = network.addresses.stake_vault, interface("EigenLayerStake")
         send_all(anvil.client, [Call(each, vault, code.call("sync", each.address), 0, CALL_GAS) for each in members], 60)
     joiners = [Joiner(each, deposit, f"http://127.0.0.1:{8000 + i}") for i, each in enumerate(OPERATORS)]

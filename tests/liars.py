@@ -211,7 +211,7 @@ class LiarsNetwork:
             checked = verify_batch(domain, header, encode(filed.listed), self.environment, frozenset({1}))
         except Fault as fault:
             return fault
-        return checked[filed.signed.receipt.seq - header.first_seq].fault
+        return checked.receipts[filed.signed.receipt.seq - header.first_seq].fault
 
     def is_member(self, filed: Filed) -> bool:
         """Whether the anchor takes it as a receipt of its batch: what it does not take is never accepted."""

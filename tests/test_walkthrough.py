@@ -129,7 +129,7 @@ def the_operator_publishes(village: Village, request: Request, signature: Blob, 
 def everybody_checks_the_list(village: Village, published: Published) -> CheckedReceipt:
     """Without any key: the list fits the header, and the receipt its operator, number, environment and epoch."""
     _, listed = World().batch((published.signed,))
-    (checked,) = verify_batch(ANCHOR, published.header, encode(listed), village.environment, frozenset({1}))
+    (checked,) = verify_batch(ANCHOR, published.header, encode(listed), village.environment, frozenset({1})).receipts
     assert checked.fault is None
     return checked
 

@@ -13,7 +13,17 @@ from bytewise.protocol.compare import Divergence, DivergenceClass, Generated, Ve
 from bytewise.protocol.digests import Label
 from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits, Version
 from bytewise.protocol.merkle import batch_root
-from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    ClientMode,
+    ListEntry,
+    Mode,
+    Receipt,
+    ReceiptList,
+    SignedReceipt,
+    batch_leaves,
+    receipt_id,
+)
 from bytewise.protocol.request import REQUEST_VERSION, DecodePolicy, Output, Request, output_for
 from bytewise.protocol.seal import Payload, client_digest
 from bytewise.protocol.signing import Domain, LocalSigner
@@ -141,12 +151,13 @@ class World:
         request = self.request(seq)
         return self.sign(self.receipt(seq, request, self.engine.generate(request)))
 
-    def batch(self, entries: tuple[SignedReceipt, ...]) -> tuple[BatchHeader, ReceiptList]:
+    def batch(self, entries: tuple[ListEntry, ...]) -> tuple[BatchHeader, ReceiptList]:
         """A list of receipts and the header under which it is anchored."""
-        first = entries[0].receipt
-        listed = ReceiptList(first.operator, first.seq, entries)
+        first = next(each.receipt for each in entries if isinstance(each, SignedReceipt))
+        first_seq = entries[0].record.seq
+        listed = ReceiptList(first.operator, first_seq, entries)
         header = BatchHeader(
-            batch_id=0, operator=first.operator, first_seq=first.seq, count=U32(len(entries)),
+            batch_id=0, operator=first.operator, first_seq=first_seq, count=U32(len(entries)),
             root=batch_root(batch_leaves(ANCHOR, entries)), list_hash=listed.list_hash, environment=first.environment,
             model_id=first.model_id, key_epoch=first.key_epoch, locator="eigenda:standard:0x01", anchored_at=NOW, block=U64(10),
         )  # fmt: skip

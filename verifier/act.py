@@ -20,6 +20,7 @@ from bytewise.protocol.actions import (
     OpenDispute,
     PostAudit,
     ReportEquivocation,
+    ReportSkipped,
     RunAudit,
     RunVoteJob,
 )
@@ -100,7 +101,7 @@ class Performer:
             case DemandList() | DemandEnvelope() | DemandAnchor():
                 self._record(action, *told_of_demand(action))
                 _present(self._demander).ask(action, self._sender)
-            case ReportEquivocation():
+            case ReportEquivocation() | ReportSkipped():
                 self._record(action, bytes.fromhex(action.operator[2:]), {"seq": str(action.seq), "times": action.times})
                 _present(self._reporter).report(action, self._sender)
             case CastCommit():

@@ -3,7 +3,7 @@
 A batch's list is judged as one: who cannot prove all its leaves has proven none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bytewise.protocol import merkle
@@ -23,6 +23,7 @@ from bytewise.protocol.receipt import (
     ClientMode,
     EmptyLeaf,
     Mode,
+    Receipt,
     ReceiptList,
     SignedLeaf,
     SignedReceipt,
@@ -51,10 +52,25 @@ class CheckedReceipt(NamedTuple):
     fault: Fault | None
 
 
+class SkippedNumber(NamedTuple):
+    """An empty leaf of a batch whose list fits: its operator says that it has no receipt with this number."""
+
+    leaf: EmptyLeaf
+    proof: tuple[Digest, ...]
+    """Path to the root."""
+
+
+class CheckedBatch(NamedTuple):
+    """What the leaves of a batch are, each part in the order of its numbers."""
+
+    receipts: tuple[CheckedReceipt, ...]
+    skipped: tuple[SkippedNumber, ...]
+
+
 def verify_batch(
     anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
-) -> tuple[CheckedReceipt, ...]:
-    """The receipts of a batch, in order, each with its own fault if it has one.
+) -> CheckedBatch:
+    """The receipts of a batch, each with its own fault if it has one, and the numbers that it skips.
 
     Raises the named fault of the list: size, bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
     registered document of the header's environment; `epochs` are the key epochs that the chain knows.
@@ -66,13 +82,19 @@ def verify_batch(
         raise UnknownKeyEpoch(header.key_epoch)
     if environment.digest != header.environment:
         raise UnknownEnvironment("environment", environment.digest.hex(), header.environment.hex())
-    return tuple(CheckedReceipt(*each, _fault(header, each.receipt_id, each.signed, environment)) for each in members)
+    receipts = tuple(
+        CheckedReceipt(name, signed, proof, _fault(header, name, signed, environment))
+        for name, signed, proof in members
+        if isinstance(signed, SignedReceipt)
+    )
+    return CheckedBatch(receipts, _skipped((signed.record, proof) for _, signed, proof in members))
 
 
 def verify_leaves(
     anchor: Domain, header: BatchHeader, leaves: Sequence[SignedLeaf], data: bytes, environment: Environment
-) -> tuple[CheckedReceipt, ...]:
-    """The receipts of a batch whose list does not fit it, as the answer to a demand shows them, each with its own fault.
+) -> CheckedBatch:
+    """The receipts of a batch whose list does not fit it, each with its own fault, and the numbers that it skips: as the answer
+    to a demand shows them.
 
     The contract has compared numbers, signatures and root: `TryAgain` if the root is another here, for then the node errs. `data`
     are the list's bytes, whatever they are: where they hold the same receipt, its locator is there.
@@ -93,12 +115,17 @@ def verify_leaves(
         except Fault as error:
             fault = error
         found.append(CheckedReceipt(identifier, entry, tree.proofs[place], fault))
-    return tuple(found)
+    return CheckedBatch(tuple(found), _skipped((each.record, proof) for each, proof in zip(leaves, tree.proofs, strict=True)))
+
+
+def _skipped(leaves: Iterable[tuple[Receipt | EmptyLeaf, tuple[Digest, ...]]]) -> tuple[SkippedNumber, ...]:
+    return tuple(SkippedNumber(leaf, proof) for leaf, proof in leaves if isinstance(leaf, EmptyLeaf))
 
 
 def _locators(data: bytes) -> Mapping[bytes, str]:
     try:
-        return {each.signature: each.locator for each in decode(ReceiptList, data).entries}
+        entries = decode(ReceiptList, data).entries
+        return {each.signature: each.locator for each in entries if isinstance(each, SignedReceipt)}
     except Fault:
         return {}
 

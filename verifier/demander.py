@@ -65,6 +65,8 @@ class Demander:
         self._refusals = Refusals()
         self._arrears = Arrears(chain, self._book, int(network.deploy_block), means.me, means.moves)
         self._own = OwnDisputes(chain, network, means.me)
+        self._beyond: set[Digest] = set()
+        """Subjects of which the log says that their bond is beyond our means."""
         self._ordered: set[Digest] = set()
         """Receipts that we decided to dispute, until the chain shows it."""
         self._handed_over: Mapping[Digest, SignedReceipt] = {}
@@ -90,9 +92,10 @@ class Demander:
         self._refusals.begin()
         missing, is_needed = tuple(self._missing(overdue, docket)), partial(self._is_needed, docket=docket)
         chosen = decide_demands(docket, missing, known, me, policy, unwon, is_needed)
+        self._tell_beyond(chosen.beyond, docket)
         unserved = self._unserved(docket) if self._means.disputes else ()
-        self._certainty.begin({*unserved, *(each.subject for each in chosen)})
-        demands = [each.demand for each in chosen if self._is_certain(each, overdue, docket)]
+        self._certainty.begin({*unserved, *(each.subject for each in chosen.demands)})
+        demands = [each.demand for each in chosen.demands if self._is_certain(each, overdue, docket)]
         return [*demands, *self._disputes(unserved, docket)]
 
     def ask(self, action: Demand, sender: Sender) -> None:
@@ -115,11 +118,12 @@ class Demander:
     # --- what is missing ---
 
     def _missing(self, overdue: dict[int | Digest, BatchHeader], docket: Docket) -> Iterator[Missing]:
-        lists = {*self._records.faulty, *(key for key in overdue if isinstance(key, int))}
-        for batch_id in sorted(lists):
+        lists = {**self._records.faulty, **{key: header for key, header in overdue.items() if isinstance(key, int)}}
+        for batch_id, header in sorted(lists.items()):
             batch = docket.batch(batch_id)
             if batch is not None:
-                demand = DemandList(batch_id, self._bond(batch.params_version, docket))
+                # The answer grows with the leaves, and so does the bond.
+                demand = DemandList(batch_id, self._bond(batch.params_version, docket) * header.count)
                 yield Missing(list_subject(self._anchor, batch_id), demand, batch.window_end)
         for key, header in overdue.items():
             if not isinstance(key, int) and key not in self._book.known:
@@ -167,6 +171,16 @@ class Demander:
 
     def _bond(self, version: int, docket: Docket) -> int:
         return self._chain.params(version, docket.number).money.demand_bond
+
+    def _tell_beyond(self, beyond: tuple[Missing, ...], docket: Docket) -> None:
+        """Once for each. Not of envelopes: whether we need one is only found by a draw, and it was not made."""
+        lost = {each.subject: each for each in beyond if not isinstance(each.demand, DemandEnvelope)}
+        self._beyond.intersection_update(lost)
+        for subject in lost.keys() - self._beyond:
+            kind, bond = type(lost[subject].demand).__name__, lost[subject].demand.bond_wei
+            budget, balance = self._means.policy.budget_wei, docket.me.balance_wei
+            telemetry.log("demand.foregone", subject=subject, kind=kind, bond_wei=bond, budget_wei=budget, balance_wei=balance)
+        self._beyond.update(lost)
 
     # --- how sure we are ---
 

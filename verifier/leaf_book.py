@@ -1,23 +1,27 @@
-"""Signed leaves that lists, answers and clients showed us: two that say different things of one number are equivocation.
+"""Receipts that lists, answers and clients showed us, and numbers that batches skip: what contradicts another is a fault.
 
-Both are signed by their operator, so whoever holds both has a proof that needs no committee and no verdict (design section 5).
+Receipts are signed by their operator, and batches are its own, so whoever holds both has a proof that needs no committee and no
+verdict (design section 5). All of it is in memory. After a restart clients' receipts are read again, and so are lists of open
+batches that were not read before; a number that a batch skips whose list was read before the restart is known no more.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors import Fault
-from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedLeaf, SignedReceipt, verify_receipt
+from bytewise.protocol.receipt import BatchHeader, Receipt, ReceiptList, SignedReceipt, verify_receipt
 from bytewise.protocol.signing import Domain
-from bytewise.protocol.units import Address, Blob
+from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_LEAVES = 20_000
-"""Leaves kept at a time, the oldest go: anchored receipts are in the archive, these are what does not fit there."""
-MAX_DOUBLES = 5_000
-"""Contradictions kept at a time: more than clients can hand over, or those would come back at each step and push others out."""
+"""Receipts kept at a time, and skipped numbers; the oldest go: anchored receipts are in the archive, these do not fit there."""
+MAX_PROOFS = 5_000
+"""Faults of one kind kept at a time: more than clients can hand over, or those would come back at each step for others."""
+
+P = TypeVar("P")
 
 
 class Number(NamedTuple):
@@ -28,65 +32,106 @@ class Number(NamedTuple):
 
 
 class Double(NamedTuple):
-    """Two records of one number, each with its operator's signature."""
+    """Two receipts with one number, each with its operator's signature."""
 
     first: Receipt
     first_signature: Blob
-    second: SignedLeaf
+    second: Receipt
+    signature: Blob
+
+
+class Place(NamedTuple):
+    """Where a batch has the empty leaf of a number."""
+
+    batch_id: int
+    proof: tuple[Digest, ...]
+
+
+class Skip(NamedTuple):
+    """A receipt with its operator's signature, and where its number is an empty leaf."""
+
+    receipt: Receipt
+    signature: Blob
+    batch_id: int
+    proof: tuple[Digest, ...]
+
+
+class Proofs(Generic[P]):
+    """Faults of one kind by number, the first that was found of each."""
+
+    def __init__(self) -> None:
+        self._found: dict[Number, P] = {}
+        self._refused: dict[Number, None] = {}
+        """Those of which the chain wanted nothing, in the order in which it first said so."""
+
+    @property
+    def found(self) -> Mapping[Number, P]:
+        """By number."""
+        return self._found
+
+    def add(self, number: Number, proof: P) -> None:
+        """Takes a proof, in the place of one of the same number."""
+        self._found[number] = proof
+        if len(self._found) > MAX_PROOFS:
+            # What was refused makes room for what was not asked about yet.
+            oldest = next(iter(self._refused or self._found))
+            self._refused.pop(oldest, None)
+            del self._found[oldest]
+
+    def note_refused(self, number: Number) -> None:
+        """The chain would take nothing for it: it is the first to go when there are too many."""
+        if number in self._found:
+            self._refused.setdefault(number)
 
 
 class LeafBook:
-    """The first leaf that was seen of each number, and what contradicted it."""
+    """The first receipt that was seen of each number, what contradicted it, and what its operator anchored in its place."""
 
     def __init__(self, anchor: Domain) -> None:
         self._anchor = anchor
-        self._first: OrderedDict[Number, SignedLeaf] = OrderedDict()
-        self._doubles: dict[Number, Double] = {}
-        self._refused: dict[Number, None] = {}
-        """Contradictions of which the chain wanted nothing, in the order in which it first said so."""
+        self._first: OrderedDict[Number, SignedReceipt] = OrderedDict()
+        self._skipped: OrderedDict[Number, Place] = OrderedDict()
+        self.doubles = Proofs[Double]()
+        self.skips = Proofs[Skip]()
 
-    @property
-    def doubles(self) -> Mapping[Number, Double]:
-        """By number; the first contradiction of each."""
-        return self._doubles
-
-    def note(self, leaf: SignedLeaf) -> None:
-        """Takes a leaf whose signature is its operator's."""
-        number = Number(leaf.record.operator, int(leaf.record.seq))
-        first = self._first.setdefault(number, leaf)
-        if first.record != leaf.record and number not in self._doubles:
-            one, two = (first, leaf) if isinstance(first.record, Receipt) else (leaf, first)
-            # Of two different leaves of one number one is a receipt: an empty leaf says nothing but its number.
-            assert isinstance(one.record, Receipt), "two empty leaves of one number are equal"
-            self._doubles[number] = Double(one.record, one.signature, two)
+    def note(self, signed: SignedReceipt) -> None:
+        """Takes a receipt whose signature is its operator's."""
+        number = Number(signed.receipt.operator, int(signed.receipt.seq))
+        first = self._first.setdefault(number, signed)
+        if first.receipt != signed.receipt and number not in self.doubles.found:
+            self.doubles.add(number, Double(first.receipt, first.signature, signed.receipt, signed.signature))
         if len(self._first) > MAX_LEAVES:
             self._first.popitem(last=False)
-        if len(self._doubles) > MAX_DOUBLES:
-            # What was refused makes room for what was not asked about yet.
-            oldest = next(iter(self._refused or self._doubles))
-            self._refused.pop(oldest, None)
-            del self._doubles[oldest]
+        if number in self._skipped and number not in self.skips.found:
+            self._contradict(number, signed)
 
-    def note_refused(self, number: Number) -> None:
-        """The chain would take nothing for a contradiction: it is the first to go when there are too many."""
-        if number in self._doubles:
-            self._refused.setdefault(number)
+    def note_skipped(self, number: Number, place: Place) -> None:
+        """Takes a number that its operator anchored as an empty leaf; after a reorganisation that may be another batch."""
+        self._skipped[number] = place
+        if len(self._skipped) > MAX_LEAVES:
+            self._skipped.popitem(last=False)
+        if number in self._first:
+            self._contradict(number, self._first[number])
 
     def note_list(self, header: BatchHeader, data: bytes) -> None:
         """Takes what the operator signed in the bytes of a list that does not fit its batch; of other bytes, nothing."""
-        for each in islice(_own_entries(header, data), header.count):
+        for each in islice(_own_receipts(header, data), header.count):
             try:
                 verify_receipt(self._anchor, each)
             except Fault:
                 continue
-            self.note(SignedLeaf(each.receipt, each.signature))
+            self.note(each)
+
+    def _contradict(self, number: Number, signed: SignedReceipt) -> None:
+        self.skips.add(number, Skip(signed.receipt, signed.signature, *self._skipped[number]))
 
 
-def _own_entries(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:
+def _own_receipts(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:
     """Of the batch's operator and numbers: whoever posts may put anything else into a list, signed by keys of a minute."""
     try:
         entries = decode(ReceiptList, data).entries
     except Fault:
         return
     numbers = range(header.first_seq, header.first_seq + header.count)
-    yield from (each for each in entries if each.receipt.operator == header.operator and each.receipt.seq in numbers)
+    own = (each for each in entries if each.record.operator == header.operator and each.record.seq in numbers)
+    yield from (each for each in own if isinstance(each, SignedReceipt))

@@ -9,9 +9,9 @@ from bytewise.protocol.receipt import BatchHeader, list_subject
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
-from verifier.check import CheckedReceipt, verify_batch, verify_leaves
+from verifier.check import CheckedBatch, verify_batch, verify_leaves
 from verifier.cures import Served
-from verifier.leaf_book import LeafBook
+from verifier.leaf_book import LeafBook, Number, Place
 from verifier.policies import Policies
 
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
@@ -61,9 +61,7 @@ class Lists:
             self._environments[digest] = self._documents.environment(digest, block)
         return self._environments[digest]
 
-    def _shown(
-        self, header: BatchHeader, data: bytes, environment: Environment, docket: Docket
-    ) -> tuple[CheckedReceipt, ...] | None:
+    def _shown(self, header: BatchHeader, data: bytes, environment: Environment, docket: Docket) -> CheckedBatch | None:
         batch = docket.batch(header.batch_id)
         if batch is not None and not batch.list_answered:
             return None
@@ -75,12 +73,15 @@ class Lists:
         if self._leaf_book is not None:
             # What the list says beside what the batch is: both are signed.
             self._leaf_book.note_list(header, data)
-            for each in leaves:
-                self._leaf_book.note(each)
+            for each in checked.receipts:
+                self._leaf_book.note(each.signed)
         return checked
 
-    def _keep(self, header: BatchHeader, checked: tuple[CheckedReceipt, ...]) -> None:
-        for each in checked:
+    def _keep(self, header: BatchHeader, checked: CheckedBatch) -> None:
+        if self._leaf_book is not None:
+            for leaf, proof in checked.skipped:
+                self._leaf_book.note_skipped(Number(leaf.operator, int(leaf.seq)), Place(header.batch_id, proof))
+        for each in checked.receipts:
             finding, detail = (GOOD, "") if each.fault is None else (type(each.fault).__name__, str(each.fault))
             self._archive.add_receipt(each.receipt_id, header.batch_id, each.signed, each.proof, finding, detail)
             telemetry.log("receipt.checked", receipt=each.receipt_id, batch=header.batch_id, finding=finding)

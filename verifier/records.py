@@ -4,7 +4,7 @@ Missing bytes become the finding `Withheld` after a deadline of chain time: it a
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from bytewise.ports import BlobStore, ChainView, Documents
@@ -151,9 +151,9 @@ class Records:
         return self._lists.environment(digest, block)
 
     @property
-    def faulty(self) -> tuple[int, ...]:
+    def faulty(self) -> Mapping[int, BatchHeader]:
         """Open batches whose list, though it is the one that the chain names, does not fit them."""
-        return tuple(self._faulty)
+        return self._faulty
 
     def overdue(self, docket: Docket, tries: int) -> dict[int | Digest, BatchHeader]:
         """Open batches whose list, and receipts whose ciphertext, nobody gave us in so many tries, past the fetch deadline."""

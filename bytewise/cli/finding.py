@@ -66,7 +66,7 @@ def _in_batch(connection: Connection, header: BatchHeader, identifier: Digest, h
     environment = connection.documents.environment(header.environment, head)
     known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
     epochs = frozenset({int(header.key_epoch)} if known else ())
-    for checked in verify_batch(connection.network.anchor_domain, header, data, environment, epochs):
+    for checked in verify_batch(connection.network.anchor_domain, header, data, environment, epochs).receipts:
         if checked.receipt_id == identifier:
             return Found(header, checked, environment, head)
     return None

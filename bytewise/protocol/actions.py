@@ -233,7 +233,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class ReportEquivocation:
-    """Show that an operator signed two leaves with one number."""
+    """Show that an operator signed two receipts with one number."""
 
     operator: Address
     """Who signed."""
@@ -241,6 +241,18 @@ class ReportEquivocation:
     """The number."""
     times: int = 0
     """How often something was taken for it before: again, where there was too little stake."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSkipped:
+    """Show that an operator signed a receipt with a number that it anchored as an empty leaf."""
+
+    operator: Address
+    """Who signed."""
+    seq: int
+    """The number."""
+    times: int = 0
+    """How often a report took something for it before: again, where there was too little stake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +293,6 @@ Action = (
     ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
-    | ReportEquivocation | CollectSlash | CollectReport | SyncStake | RetrySlash
+    | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
 """Closed: whoever performs actions matches all of them."""

@@ -6,6 +6,7 @@ within a budget that the chain itself remembers for us.
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bytewise.protocol.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
 from bytewise.protocol.decide import MovePolicy, is_my_turn
@@ -44,24 +45,36 @@ class Missing:
     """Last second to ask."""
 
 
+class Chosen(NamedTuple):
+    """What to demand now, and what would be due but for its bond; both in the order of what is missing."""
+
+    demands: tuple[Missing, ...]
+    beyond: tuple[Missing, ...]
+    """More than what is left of budget or balance. Whether somebody needs them was not asked."""
+
+
 def decide_demands(
     docket: Docket, missing: Sequence[Missing], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
     unwon: Set[Digest] = frozenset(), is_needed: Callable[[Missing], bool] = lambda _: True,
-) -> tuple[Missing, ...]:  # fmt: skip
-    """Which of these to demand now: what nobody has demanded and somebody needs, while there is time and money; in their order.
+) -> Chosen:  # fmt: skip
+    """Which of these to demand now: what nobody has demanded and somebody needs, while there is time and money.
 
     `unwon` are subjects that we dispute and have not won. `is_needed` is asked last: it may have to draw from a whole pool.
     """
     if docket.paused:
-        return ()
+        return Chosen((), ())
     left = min(policy.budget_wei - spent(docket, known, me, policy, unwon), docket.me.balance_wei)
     found: list[Missing] = []
+    beyond: list[Missing] = []
     for each in missing:
-        due = each.subject not in known and docket.clock + policy.margin_s <= each.until and each.demand.bond_wei <= left
-        if due and is_needed(each):
+        if each.subject in known or docket.clock + policy.margin_s > each.until:
+            continue
+        if each.demand.bond_wei > left:
+            beyond.append(each)
+        elif is_needed(each):
             left -= each.demand.bond_wei
             found.append(each)
-    return tuple(found)
+    return Chosen(tuple(found), tuple(beyond))
 
 
 def spent(

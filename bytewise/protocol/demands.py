@@ -22,8 +22,6 @@ class DemandState(enum.IntEnum):
     OPEN = 1
     ANSWERED = 2
     EXPIRED = 3
-    EXCUSED = 4
-    """Nobody answered, for nobody could: it ended without a penalty, for good."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,6 +187,8 @@ def _write(kind: Any, value: Any, where: str) -> Any:
         return [_write(inner, item, where) for inner, item in _items(kind, value, where)]
     if _optional(kind) is not None:
         return None if value is None else _write(_optional(kind), value, where)
+    if _records(kind):
+        return to_json(_typed(_records(kind), value, where))
     if dataclasses.is_dataclass(kind):
         return to_json(value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -203,6 +205,8 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list):
             raise MalformedValue(where, "not a list")
         return tuple(_read(inner, item, where) for inner, item in _items(kind, value, where))
+    if _records(kind):
+        return from_json(_named_by_fields(_records(kind), value), value)
     if dataclasses.is_dataclass(kind):
         return from_json(cast(type, kind), value)
     if kind is int:
@@ -248,15 +252,30 @@ def _optional(kind: Any) -> Any:
     return None
 
 
+def _records(kind: Any) -> tuple[type, ...]:
+    """The classes of a union of records, which their fields tell apart; empty for any other type."""
+    if typing.get_origin(kind) not in (types.UnionType, typing.Union):
+        return ()
+    inner = typing.get_args(kind)
+    return inner if all(dataclasses.is_dataclass(each) for each in inner) else ()
+
+
+def _named_by_fields(kinds: tuple[type, ...], value: Any) -> type:
+    """The class that has exactly the fields of this object; the first one, whose decoding names what is wrong, if none has."""
+    names = value.keys() if isinstance(value, dict) else ()
+    return next((kind for kind in kinds if field_types(kind).keys() == names), kinds[0])
+
+
 def _safe_integer(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_SAFE_INTEGER:
         raise MalformedValue(where, "not an integer below 2^53")
     return value
 
 
-def _typed(kind: type, value: Any, where: str) -> Any:
+def _typed(kind: type | tuple[type, ...], value: Any, where: str) -> Any:
     if not isinstance(value, kind):
-        raise MalformedValue(where, f"not a {kind.__name__}")
+        names = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        raise MalformedValue(where, f"not a {names}")
     return value
 
 

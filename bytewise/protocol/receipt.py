@@ -88,6 +88,30 @@ class SignedReceipt:
     locator: str
     """Where the envelope lies, e.g. `eigenda:standard:0x…`; may change without a new signature."""
 
+    @property
+    def record(self) -> Receipt:
+        """What is signed."""
+        return self.receipt
+
+
+@dataclass(frozen=True, slots=True)
+class SignedEmptyLeaf:
+    """A number that its operator skips: no receipt with it is ever anchored, and those after it are not kept out."""
+
+    empty_leaf: EmptyLeaf
+    """The number."""
+    signature: Blob
+    """65-byte signature of the operator over the leaf's id."""
+
+    @property
+    def record(self) -> EmptyLeaf:
+        """What is signed."""
+        return self.empty_leaf
+
+
+ListEntry = SignedReceipt | SignedEmptyLeaf
+"""One leaf of a batch as its list holds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignedLeaf:
@@ -106,9 +130,9 @@ class ReceiptList:
     operator: Address
     """Whose batch."""
     first_seq: U64
-    """Number of the first receipt."""
-    entries: tuple[SignedReceipt, ...]
-    """Receipts in order of their numbers."""
+    """Number of the first entry."""
+    entries: tuple[SignedReceipt | SignedEmptyLeaf, ...]
+    """Receipts and skipped numbers, in order of their numbers."""
 
     @property
     def list_hash(self) -> Digest:
@@ -147,10 +171,10 @@ class BatchHeader:
 
 
 class BatchMember(NamedTuple):
-    """A receipt of a batch, its name, and its path to the root."""
+    """A leaf of a batch, its name, and its path to the root."""
 
     receipt_id: Digest
-    signed: SignedReceipt
+    signed: ListEntry
     proof: tuple[Digest, ...]
 
 
@@ -171,9 +195,9 @@ def list_subject(anchor: Domain, batch_id: int) -> Digest:
     return digests.keccak256_abi(kinds, ("list", anchor.chain_id, anchor.contract, batch_id))
 
 
-def verify_receipt(anchor: Domain, signed: SignedReceipt) -> Digest:
-    """Receipt id of a receipt of this chain with a valid operator signature; otherwise the named fault."""
-    receipt = signed.receipt
+def verify_receipt(anchor: Domain, signed: ListEntry) -> Digest:
+    """Id of a receipt or empty leaf of this chain with a valid operator signature; otherwise the named fault."""
+    receipt = signed.record
     if receipt.chain_id != anchor.chain_id:
         raise ForeignChain(receipt.chain_id, anchor.chain_id)
     identifier = receipt_id(anchor, receipt)
@@ -181,13 +205,13 @@ def verify_receipt(anchor: Domain, signed: SignedReceipt) -> Digest:
     return identifier
 
 
-def batch_leaves(anchor: Domain, entries: Sequence[SignedReceipt]) -> tuple[Digest, ...]:
-    """Leaves of a batch of receipts, in order."""
-    return tuple(merkle.batch_leaf(receipt_id(anchor, e.receipt), e.receipt.seq) for e in entries)
+def batch_leaves(anchor: Domain, entries: Sequence[ListEntry]) -> tuple[Digest, ...]:
+    """Leaves of a batch, in order."""
+    return tuple(merkle.batch_leaf(receipt_id(anchor, e.record), e.record.seq) for e in entries)
 
 
 def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[BatchMember, ...]:
-    """The receipts of a list that fits its batch header in every respect; otherwise the named fault."""
+    """The leaves of a list that fits its batch header in every respect; otherwise the named fault."""
     for what, have, want in (
         ("hash", listed.list_hash, header.list_hash),
         ("operator", listed.operator, header.operator),
@@ -198,19 +222,22 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
             raise ListMismatch(header.batch_id, what)
     identifiers = []
     for offset, entry in enumerate(listed.entries):
-        verify_entry(header, entry.receipt, header.first_seq + offset)
+        verify_entry(header, entry.record, header.first_seq + offset)
         identifiers.append(verify_receipt(anchor, entry))
-    leaves = [merkle.batch_leaf(name, entry.receipt.seq) for name, entry in zip(identifiers, listed.entries, strict=True)]
+    leaves = [merkle.batch_leaf(name, entry.record.seq) for name, entry in zip(identifiers, listed.entries, strict=True)]
     root, proofs = merkle.batch_tree(leaves)
     if root != header.root:
         raise RootMismatch(root.hex(), header.batch_id, header.root.hex())
     return tuple(BatchMember(*each) for each in zip(identifiers, listed.entries, proofs, strict=True))
 
 
-def verify_entry(header: BatchHeader, receipt: Receipt, expected_seq: int) -> Receipt:
-    """The receipt, if its operator, number, environment, model and epoch are those of its batch; otherwise the named fault."""
+def verify_entry(header: BatchHeader, receipt: Receipt | EmptyLeaf, expected_seq: int) -> Receipt | EmptyLeaf:
+    """The record, if its operator and number, and a receipt's environment, model and epoch, are those of its batch; otherwise
+    the named fault."""
     if receipt.operator != header.operator or receipt.seq != expected_seq:
         raise SequenceBroken(receipt.operator, receipt.seq, expected_seq)
+    if isinstance(receipt, EmptyLeaf):
+        return receipt
     for what, have, want in (
         ("environment", receipt.environment, header.environment),
         ("model", receipt.model_id, header.model_id),

@@ -86,7 +86,6 @@ class StakeTree:
         self.shape = shape
         self._histories: list[list[Weight]] = []
         self._places: dict[Address, int] = {}
-        self._released: list[int] = []
         self._block = 0
 
     def set_stake(self, block: int, account: Address, stake_wei: int) -> None:
@@ -99,14 +98,6 @@ class StakeTree:
             self._places[account] = self._seat()
         self._write(self._places[account], Weight(self.shape.epoch(block) + 1, units, account))
 
-    def release(self, block: int, account: Address) -> None:
-        """Gives up the place of an account; `MalformedValue` while it weighs, now or next."""
-        self._at(block)
-        now = self.shape.epoch(block)
-        if account not in self._places or self.units(account, now) or self.units(account, now + 1):
-            raise MalformedValue("release", f"{account} has no place or still weighs")
-        self._released.append(self._places.pop(account))
-
     def place(self, account: Address) -> int | None:
         """The account's place, if it has one."""
         return self._places.get(account)
@@ -115,7 +106,7 @@ class StakeTree:
         """Units of an account that has a place, as of an epoch; else 0."""
         place = self._places.get(account)
         weight = NOBODY if place is None else self._as_of(place, epoch)
-        return weight.units if weight.account == account else 0
+        return weight.units
 
     def weights(self, epoch: int) -> tuple[tuple[Address, int], ...]:
         """Holder and units of every place as of an epoch that is running or over, or of the next, by place."""
@@ -159,8 +150,6 @@ class StakeTree:
         self._block = block
 
     def _seat(self) -> int:
-        if self._released:
-            return self._released.pop()
         if len(self._histories) == CAPACITY:
             raise MalformedValue("stake tree", f"all {CAPACITY} places are taken")
         self._histories.append([])

@@ -14,7 +14,7 @@ from bytewise.ports import Clock
 from bytewise.protocol import encoding
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors import SequenceBroken, StoreCorrupt
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt
+from bytewise.protocol.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import insert_if_absent, reading, writing
 from bytewise.storage.locks import alone
@@ -107,16 +107,29 @@ class Books:
         with reading(self._engine) as connection:
             return connection.execute(select(IssuedRow.envelope).where(IssuedRow.receipt_id == identifier)).scalar_one_or_none()
 
-    def unbatched(self, limit: int) -> tuple[SignedReceipt, ...]:
-        """Signed receipts that are in no batch, by number."""
-        return self._signed(IssuedRow.batch_first_seq.is_(None), limit=limit)
+    def unbatched(self, limit: int, first: int = 1) -> tuple[SignedReceipt, ...]:
+        """Signed receipts that are in no batch, by number, at most so many; from number `first` on."""
+        return self._signed(IssuedRow.batch_first_seq.is_(None), IssuedRow.seq >= first, limit=limit)
 
     def in_batch(self, first_seq: int, limit: int | None = None) -> tuple[SignedReceipt, ...]:
-        """Receipts of a batch of ours, by number; all of them, or at most so many."""
+        """Receipts with the numbers of a batch of ours, skipped ones as well; all of them, or at most so many."""
         return self._signed(IssuedRow.batch_first_seq == first_seq, limit=limit)
 
-    def add_batch(self, header: BatchHeader, listed: bytes) -> None:
-        """Stores a batch before it is sent; its receipts belong to it for ever. The same batch again changes nothing."""
+    def leaves(self, first_seq: int) -> tuple[ListEntry, ...]:
+        """Leaves of a batch of ours, by number: what its root is made of; none if there is no such batch."""
+        content = self.list_data(first_seq)
+        return () if content is None else encoding.decode(ReceiptList, content).entries
+
+    def batched_until(self) -> int:
+        """Number of the last leaf of the newest batch; 0 before the first."""
+        query = select(OwnBatchRow.first_seq, OwnBatchRow.receipts).order_by(OwnBatchRow.first_seq.desc()).limit(1)
+        with reading(self._engine) as connection:
+            row = connection.execute(query).one_or_none()
+        return 0 if row is None else int(row.first_seq + row.receipts - 1)
+
+    def add_batch(self, header: BatchHeader, listed: bytes, lacking: int = 0) -> None:
+        """Stores a batch before it is sent; the receipts with its numbers belong to it unless it is discarded. The same batch
+        again changes nothing. `lacking` numbers of it have no receipt."""
         first, last = header.first_seq, header.first_seq + header.count - 1
         members = update(IssuedRow).where(IssuedRow.seq.between(first, last), IssuedRow.batch_first_seq.is_(None))
         with writing(self._engine) as connection:
@@ -124,11 +137,21 @@ class Books:
                 connection, OwnBatchRow, first_seq=first, receipts=header.count, header=encoding.encode(header),
                 list_data=listed, state=BUILT, created_at=self._clock.now(),
             )  # fmt: skip
-            if new and connection.execute(members.values(batch_first_seq=first)).rowcount != header.count:
+            if new and connection.execute(members.values(batch_first_seq=first)).rowcount != header.count - lacking:
                 raise StoreCorrupt("books", f"batch {first} to {last} overlaps another or has gaps")
             stored = connection.execute(select(OwnBatchRow.header).where(OwnBatchRow.first_seq == first)).scalar_one()
             if stored != encoding.encode(header):
                 raise StoreCorrupt("books", f"batch {first} was built with another header")
+
+    def discard(self, header: BatchHeader) -> None:
+        """Forgets a batch that can be mined no more, so that its receipts can be put into another; `StoreCorrupt` if it is not
+        the one that was built last, or is anchored."""
+        first = header.first_seq
+        same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
+        with writing(self._engine) as connection:
+            if connection.execute(delete(OwnBatchRow).where(*same)).rowcount != 1:
+                raise StoreCorrupt("books", f"batch {first} is not the one to discard")
+            connection.execute(update(IssuedRow).where(IssuedRow.batch_first_seq == first).values(batch_first_seq=None))
 
     def open_batch(self) -> BatchHeader | None:
         """The batch that was built and is not known to be anchored: the newest, for none is built before it is."""

@@ -31,7 +31,7 @@ class Case(NamedTuple):
 CASES = (
     Case(TreeShape(10, 2, UNIT, 1_000), 60, 160, 1_500 * UNIT, 2),
     Case(TreeShape(7, 6, 1, 255_546), 9, 60, 2**96, 3),
-    Case(TreeShape(2, 1, 3, 5), 2, 12, 20, 1),
+    Case(TreeShape(2, 1, 3, 5), 2, 152, 20, 1),
     Case(TreeShape(50, 20, UNIT, 255_546), 300, 260, 200_000 * UNIT, 8),
 )
 
@@ -61,14 +61,10 @@ class Replay:
         self.block += number(self.name, step, "blocks") % 3
         who = account("staker", self.name, number(self.name, step, "who") % self.case.accounts)
         epoch = self.case.shape.epoch(self.block)
-        free = self.tree.place(who) is not None and not any(self.tree.units(who, e) for e in (epoch, epoch + 1))
         stake = number(self.name, step, "stake") % self.case.largest * (number(self.name, step, "zero") % 4 != 0)
-        if free:
-            self.tree.release(self.block, who)
-        else:
-            self.tree.set_stake(self.block, who, stake)
+        self.tree.set_stake(self.block, who, stake)
         place = self.tree.place(who)
-        row = {"block": self.block, "release": free, "account": who, "stake": stake, "placed": place is not None}
+        row = {"block": self.block, "account": who, "stake": stake, "placed": place is not None}
         row |= {"place": place or 0, "units": self.tree.units(who, epoch + 1)}
         row |= {"total": sum(units for _, units in self.tree.weights(epoch + 1))}
         self.steps.append({name: render(value) for name, value in row.items()})

@@ -173,8 +173,8 @@ abstract contract Deployment is Headers, Holders {
         p.money.minVerifierStake = 5 ether;
         p.money.receiptCollateral = 0.5 ether;
         p.money.withheldPenalty = 0.4 ether;
-        p.money.unanchoredPenalty = 1 ether;
-        p.money.demandBond = 0.1 ether;
+        p.money.unanchoredPenalty = 16 ether;
+        p.money.demandBond = 0.005 ether;
         p.money.auditUnit = 1 ether;
         p.money.bounty = 0.001 ether;
     }

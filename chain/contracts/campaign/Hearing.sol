@@ -37,10 +37,8 @@ abstract contract Hearing is People, Recount {
     mapping(bytes32 id => mapping(uint16 round => bool)) internal rooted;
     /// @dev Whether the breaker must hold convictions.
     bool internal holds;
-    /// @dev Whether the pool stands still, the environment is closed, the model is closed; since when, by the clock; what they took before.
-    bool[3] private _still;
-    uint256 private _stillSince;
-    uint256 private _stillBefore;
+    /// @dev Since when, by the clock, the pool stands still, the environment is closed, the model is closed; 0: it is open.
+    uint256[3] internal shutSince;
     uint256 private _stopped;
     uint256 private _pausedFrom;
     uint256 private _pauseEnd;
@@ -102,14 +100,7 @@ abstract contract Hearing is People, Recount {
     }
 
     function _turn(uint256 which, bool still, uint64 clock) private {
-        (_stillBefore, _stillSince) = (_stillSeconds(clock), clock);
-        _still[which] = still;
-    }
-
-    /// @dev Seconds of the clock in which pool or environment took no batch, and those in which the model was closed.
-    function _stillSeconds(uint64 clock) internal view returns (uint256) {
-        uint256 times = (_still[0] || _still[1] ? 1 : 0) + (_still[2] ? 1 : 0);
-        return _stillBefore + (clock - _stillSince) * times;
+        shutSince[which] = still ? clock : 0;
     }
 
     /// @dev Batches and demands: `Owing`.

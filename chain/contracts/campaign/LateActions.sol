@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Receipt, StructHashes} from "../src/libraries/Types.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "../src/libraries/Types.sol";
 import {Onward} from "./Onward.sol";
 
 /// @title Receipts that were given out and not anchored, and what may become of them
 abstract contract LateActions is Onward {
     /// @dev One is demanded, once its promise is over, of some late because the pool stood still or something was closed. Meanwhile
-    ///      the pool may stand still, something may be closed, the operator may leave; then it answers or not, and whoever likes
-    ///      ends the demand, twice.
+    ///      the pool may stand still, something may be closed, the operator may leave; then it answers, or skips the number, or does
+    ///      nothing, and whoever likes reports it and ends the demand, twice.
     function demandAnchor(uint256 which, uint256 who) internal {
         Receipt memory r = _late(which, who);
         bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-        (lateOf[subject], lostAtIssue[subject]) = (r, _lost());
         uint256 fate = uint256(keccak256(abi.encode(which, who, "fate")));
         _losesTime(fate);
         uint256 bond = params.money(params.version()).demandBond;
@@ -25,6 +24,10 @@ abstract contract LateActions is Onward {
         pass(fate >> 32 & 4095);
         data = abi.encodeCall(anchor.expire, (subject));
         may(personAt(fate), address(anchor), 0, data, "expireEarly");
+        bool skips = !answers && fate >> 96 & 1 == 0;
+        // While the pool stands still too, and after what was closed has drained.
+        if (skips && fate >> 99 & 1 == 0) pass(1 hours);
+        if (skips) _skip(r, fate);
         _joinAll(stops);
         if (answers) _answerAnchor(r);
         until(uint256(anchor.demand(subject).deadline) + 1);
@@ -91,21 +94,38 @@ abstract contract LateActions is Onward {
         may(operator, address(vault), 0, abi.encodeCall(vault.finishUnbond, ()), "left a demand");
     }
 
+    /// @dev The operator anchors the number as an empty leaf, and somebody shows the receipt; it may do so before or after the demand ends.
+    function _skip(Receipt memory r, uint256 fate) private {
+        uint64 batchId = anchor.batchCount();
+        bytes memory sig = signature(r);
+        bytes32 empty = anchor.emptyLeafId(EmptyLeaf(r.operator, r.seq, block.chainid));
+        if (!_postLate(r, StructHashes.batchLeaf(empty, r.seq))) return;
+        if (fate >> 97 & 1 == 0) until(uint256(anchor.demand(anchor.anchorSubject(anchor.receiptId(r))).deadline) + 1);
+        bytes memory data = abi.encodeCall(anchor.expire, (anchor.anchorSubject(anchor.receiptId(r))));
+        if (fate >> 98 & 1 == 0) may(personAt(fate), address(anchor), 0, data, "expireAnchor");
+        data = abi.encodeCall(anchor.reportSkipped, (r, sig, batchId, none()));
+        may(personAt(fate >> 8), address(anchor), 0, data, "reportSkipped");
+        may(personAt(fate >> 8), address(anchor), 0, data, "reportSkippedAgain");
+    }
+
     function _answerAnchor(Receipt memory r) private {
         uint64 batchId = anchor.batchCount();
         bytes memory sig = signature(r);
-        bytes32 leaf = StructHashes.batchLeaf(anchor.receiptId(r), r.seq);
+        if (!_postLate(r, StructHashes.batchLeaf(anchor.receiptId(r), r.seq))) return;
+        bytes memory data = abi.encodeCall(anchor.answerAnchor, (r, sig, batchId, none()));
+        may(r.operator, address(anchor), 0, data, "answerAnchor");
+    }
+
+    /// @dev A batch of one leaf under the number of a receipt.
+    function _postLate(Receipt memory r, bytes32 leaf) private returns (bool) {
         // Before the call: what it binds is counted in it.
         unreleased.push(receipts.length);
         placeOf[anchor.receiptId(r)] = receipts.length;
-        receipts.push(Anchored(r, sig, batchId));
+        receipts.push(Anchored(r, signature(r), anchor.batchCount()));
         bytes memory data = abi.encodeCall(anchor.post, (headerOf(r, 1, leaf)));
-        if (!may(r.operator, address(anchor), market.feeFor(1), data, "post late")) {
-            receipts.pop();
-            unreleased.pop();
-            return;
-        }
-        data = abi.encodeCall(anchor.answerAnchor, (r, sig, batchId, none()));
-        may(r.operator, address(anchor), 0, data, "answerAnchor");
+        if (may(r.operator, address(anchor), market.feeFor(1), data, "post late")) return true;
+        receipts.pop();
+        unreleased.pop();
+        return false;
     }
 }

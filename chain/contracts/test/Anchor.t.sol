@@ -100,6 +100,7 @@ contract AnchorTest is AnchorBase {
         h.keyEpoch = epoch;
         refused(h, err(IReceiptAnchor.EpochNotOpen.selector, epoch));
         registry.close(ENVIRONMENT);
+        vm.warp(block.timestamp + 1 hours + 1);
         refused(header(1, 1, "root"), err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(ENVIRONMENT)));
     }
 
@@ -137,6 +138,7 @@ contract AnchorTest is AnchorBase {
     function test_nothing_is_anchored_that_too_few_could_judge(uint8 who) public {
         vm.prank(verifier(who % VERIFIERS));
         registry.quit();
+        vm.warp(block.timestamp + 1 hours + 1);
         refused(header(1, 1, "root"), err(IReceiptAnchor.PoolTooSmall.selector, uint256(POOL)));
     }
 

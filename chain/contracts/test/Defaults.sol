@@ -60,7 +60,7 @@ library Defaults {
         p.money.minVerifierStake = 5 ether;
         p.money.receiptCollateral = 0.1 ether;
         p.money.withheldPenalty = 0.2 ether;
-        p.money.unanchoredPenalty = 1 ether;
+        p.money.unanchoredPenalty = 10 ether;
         p.money.demandBond = 0.01 ether;
         p.money.auditUnit = 1 ether;
         p.money.bounty = 0.001 ether;

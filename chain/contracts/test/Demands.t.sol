@@ -203,7 +203,9 @@ contract ListDemandTest is DemandsBase {
     function test_a_list_that_nobody_has_makes_the_batch_void(uint32 count, uint16 late) public {
         count = uint32(bound(count, 1, 64));
         posted(header(1, count, "root"));
-        listDemanded(0);
+        uint256 bond = BOND * count;
+        vm.prank(demander);
+        anchor.demandList{value: bond}(0);
         bytes32 subject = anchor.listSubject(0);
         uint256 deadline = anchor.demand(subject).deadline;
         vm.warp(deadline);
@@ -214,7 +216,7 @@ contract ListDemandTest is DemandsBase {
         // 0.2 for each receipt, and never less than one lie costs.
         uint256 penalty = count * 0.2 ether < 10 ether ? 10 ether : count * 0.2 ether;
         same(vault.stakeOf(operator), 100 ether - penalty, "stake");
-        same(ledger.creditOf(demander), BOND + penalty * 3 / 10, "bond and share");
+        same(ledger.creditOf(demander), bond + penalty * 3 / 10, "bond and share");
         same(ledger.potOf(subject), 0, "pot");
         that(anchor.batch(0).isVoid, "void");
         same(anchor.batch(0).extended, 1 hours, "the window stood still up to the deadline");
@@ -471,8 +473,8 @@ contract AnchorDemandTest is DemandsBase {
         vm.expectRevert(err(IReceiptAnchor.TooLate.selector, deadline + 1 + wait, deadline));
         anchor.answerAnchor(r, sig, 0, none());
         anchor.expire(subject);
-        same(vault.stakeOf(operator), 99 ether, "stake");
-        same(ledger.creditOf(demander), BOND + 0.3 ether, "bond and share");
+        same(vault.stakeOf(operator), 90 ether, "stake");
+        same(ledger.creditOf(demander), BOND + 3 ether, "bond and share");
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1)));
         anchor.expire(subject);
         balanced();
@@ -501,7 +503,7 @@ contract AnchorDemandTest is DemandsBase {
             bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
             vm.warp(anchor.demand(subject).deadline + 1);
             anchor.expire(subject);
-            same(vault.stakeOf(operator), 99 ether, "not anchored");
+            same(vault.stakeOf(operator), 90 ether, "not anchored");
         }
         uint256 before = vault.stakeOf(operator);
         bytes memory second = signature(other);
@@ -549,30 +551,6 @@ contract AnchorDemandTest is DemandsBase {
         anchor.demandAnchor(r, sig);
     }
 
-    /// @dev What governance, the court or the pool closed is no fault of the operator.
-    function test_nothing_is_demanded_that_could_not_be_anchored(uint8 what) public {
-        Receipt memory r = late(1);
-        bytes memory sig = signature(r);
-        what %= 4;
-        bytes memory why = err(IReceiptAnchor.EnvironmentNotActive.selector, uint256(ENVIRONMENT));
-        if (what == 0) {
-            registry.close(ENVIRONMENT);
-        } else if (what == 1) {
-            registry.close(MODEL);
-            why = err(IReceiptAnchor.ModelNotActive.selector, uint256(MODEL));
-        } else if (what == 2) {
-            vm.prank(verifier(0));
-            registry.quit();
-            why = err(IReceiptAnchor.PoolTooSmall.selector, uint256(POOL));
-        } else {
-            epochs.compromise(EPOCH);
-            why = err(IReceiptAnchor.EpochNotOpen.selector, EPOCH);
-        }
-        vm.prank(demander);
-        vm.expectRevert(why);
-        anchor.demandAnchor{value: BOND}(r, sig);
-    }
-
     /// @dev An operator could put such a receipt into a batch, and could not show it there: its stake would answer for nothing.
     function test_nothing_is_demanded_that_no_batch_can_prove(uint8 mode, address enclave, uint8 client) public {
         Receipt memory r = receipt(1);
@@ -585,7 +563,7 @@ contract AnchorDemandTest is DemandsBase {
         if (!plain) vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.UnsupportedMode.selector, mode, enclave));
         else if (refused) vm.expectRevert(err(IReceiptAnchor.UnknownClientMode.selector, client));
         anchor.demandAnchor{value: BOND}(r, sig);
-        same(vault.obligedOf(operator), refused ? 0 : 1 ether, "obliged");
+        same(vault.obligedOf(operator), refused ? 0 : 10 ether, "obliged");
     }
 
     function test_nothing_is_shared_that_was_not_slashed(bytes32 ref) public {
@@ -628,7 +606,7 @@ contract OtherKindTest is DemandsBase {
         anchored(receipt(4));
         listDemanded(3);
         refused(anchor.anchorSubject(anchor.receiptId(late)), IReceiptAnchor.Kind.ANCHOR, locator);
-        same(vault.obligedOf(operator), 1 ether, "obliged");
+        same(vault.obligedOf(operator), 10 ether, "obliged");
         vm.warp(uint256(anchor.demand(anchor.listSubject(3)).deadline) + 1);
         anchor.expire(anchor.listSubject(3));
     }

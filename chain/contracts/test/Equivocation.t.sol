@@ -43,7 +43,8 @@ contract EquivocationTest is AnchorBase {
         ParamSet memory p = parameters();
         p.money.slashAmount = uint96(bound(amount, 1 ether, p.money.minOperatorStake));
         (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0, 0, 0);
-        (p.money.feePerSeat, p.money.privacyPrice, p.money.bounty) = (1, 0, 0);
+        (p.money.feePerSeat, p.money.privacyPrice, p.money.bounty, p.money.demandBond) = (1, 0, 0, 1);
+        p.money.unanchoredPenalty = p.money.minOperatorStake;
         params.set(p);
         stake(operator, 50 ether);
         (bytes memory x, bytes memory y) = (signature(a), signature(b));
@@ -55,22 +56,6 @@ contract EquivocationTest is AnchorBase {
         vm.expectRevert(abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, seq));
         anchor.equivocation(a, x, b, y);
         balanced();
-    }
-
-    function test_a_receipt_beside_an_empty_leaf_is_equivocation(uint64 seq, uint64 other) public {
-        vm.assume(other != seq);
-        Receipt memory r = receipt(seq);
-        EmptyLeaf memory e = EmptyLeaf(operator, other, block.chainid);
-        (bytes memory x, bytes memory y) = (signature(r), emptySignature(e));
-        vm.expectRevert(IReceiptAnchor.NoEquivocation.selector);
-        anchor.equivocationWithEmpty(r, x, e, y);
-        e.seq = seq;
-        y = emptySignature(e);
-        anchor.equivocationWithEmpty(r, x, e, y);
-        same(vault.stakeOf(operator), 90 ether, "stake");
-        e.chainId = 1;
-        vm.expectRevert(err(IReceiptAnchor.ForeignChain.selector, 1, block.chainid));
-        anchor.equivocationWithEmpty(r, x, e, y);
     }
 
     function test_one_leaf_twice_or_two_numbers_or_operators_are_no_equivocation(uint64 seq, uint64 next) public {

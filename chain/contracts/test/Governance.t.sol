@@ -99,25 +99,44 @@ contract GovernanceTest is CourtRoom {
         same(governor.timelock(), address(short), "the timelock");
     }
 
-    function test_a_vote_leaves_settings_with_which_one_can_vote(uint256 more, uint8 which) public {
-        bytes32[4] memory names = [bytes32("proposalThreshold"), "votingDelay", "votingPeriod", "quorum"];
-        uint256[4] memory most = [SUPPLY / 20, uint256(302_400), 1_296_000, 50];
-        uint256 i = which % 4;
-        uint256 have = bound(more, most[i] + 1, i == 3 ? 100 : i == 0 ? type(uint256).max : type(uint32).max);
-        bytes memory why = abi.encodeWithSelector(BytewiseGovernor.OutOfBounds.selector, names[i], have, most[i]);
-        refusedByVote(_setting(i, have), why);
+    function test_a_vote_leaves_settings_with_which_one_can_vote(uint256 value, uint8 which, bool test) public {
+        vm.chainId(test ? 31337 : 1);
+        (bytes32 name, uint256 least, uint256 most) = _bounds(which % 4, test);
+        uint256 largest = which % 4 == 3 ? 100 : which % 4 == 0 ? type(uint256).max : type(uint32).max;
+        uint256 have = value % 2 == 0 ? value % least : bound(value, most + 1, largest);
+        bytes memory why = abi.encodeWithSelector(BytewiseGovernor.OutOfBounds.selector, name, have, least, most);
+        refusedByVote(_setting(which % 4, have), why);
     }
 
-    function test_a_vote_moves_settings_within_their_bounds(uint256 value, uint8 which) public {
-        uint256[4] memory most = [SUPPLY / 20, uint256(302_400), 1_296_000, 50];
-        uint256 i = which % 4;
-        value = bound(value, 1, most[i]);
-        queued(address(governor), _setting(i, value));
+    function test_a_vote_moves_settings_within_their_bounds(uint256 value, uint8 which, bool test) public {
+        vm.chainId(test ? 31337 : 1);
+        (, uint256 least, uint256 most) = _bounds(which % 4, test);
+        value = bound(value, least, most);
+        queued(address(governor), _setting(which % 4, value));
         vm.warp(block.timestamp + charter.SHORT_DELAY() + 1);
-        execute(address(governor), _setting(i, value));
+        execute(address(governor), _setting(which % 4, value));
         uint256[4] memory have =
             [governor.proposalThreshold(), governor.votingDelay(), governor.votingPeriod(), governor.quorumNumerator()];
-        same(have[i], value, "set");
+        same(have[which % 4], value, "set");
+    }
+
+    function test_a_governor_begins_within_its_bounds(uint256 value, uint8 which) public {
+        vm.chainId(1);
+        uint256[4] memory begin = [SUPPLY / 100, uint256(7_200), 50_400, 4];
+        uint256 i = which % 4;
+        (bytes32 name, uint256 least, uint256 most) = _bounds(i, false);
+        uint256 have = bound(value, 0, i == 3 ? 100 : type(uint32).max);
+        begin[i] = have;
+        bytes memory why = abi.encodeWithSelector(BytewiseGovernor.OutOfBounds.selector, name, have, least, most);
+        if (have < least || have > most) vm.expectRevert(why);
+        new BytewiseGovernor(token, short, uint48(begin[1]), uint32(begin[2]), begin[0], begin[3]);
+    }
+
+    function _bounds(uint256 i, bool test) private pure returns (bytes32 name, uint256 least, uint256 most) {
+        if (i == 0) return ("proposalThreshold", 1, SUPPLY / 20);
+        if (i == 1) return ("votingDelay", test ? 1 : 300, 302_400);
+        if (i == 2) return ("votingPeriod", test ? 1 : 3_600, 1_296_000);
+        return ("quorum", 1, 50);
     }
 
     function _setting(uint256 i, uint256 value) private view returns (bytes memory) {

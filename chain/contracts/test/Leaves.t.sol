@@ -32,7 +32,7 @@ contract LeavesTest is AnchorBase {
 
     function demanded(uint32 count, bytes32 root) private {
         posted(header(1, count, root));
-        anchor.demandList{value: BOND}(0);
+        anchor.demandList{value: BOND * count}(0);
     }
 
     /// @dev Who anchors what nobody else can open lets a window pass that nobody can use.
@@ -135,41 +135,6 @@ contract LeavesTest is AnchorBase {
         that(anchor.batch(0).isVoid, "void");
         same(vault.stakeOf(operator), 90 ether, "as dear as a lie");
         same(ledger.creditOf(address(this)), BOND + 3 ether, "who saw it has its bond back, and its share");
-    }
-
-    /// @dev A number that can be posted no more is skipped: the next is anchored, and only who shows the receipt of the skipped number has
-    ///      a penalty taken for it, once.
-    function test_a_skipped_number_keeps_no_other_out(bool shown) public {
-        Receipt memory first = receipt(1);
-        bytes memory sig = signature(first);
-        bytes32 later = keccak256("later");
-        activate(later, POOL);
-        Receipt memory second = receipt(2);
-        second.environment = later;
-        // No fault of the operator.
-        registry.close(ENVIRONMENT);
-        EmptyLeaf memory e = EmptyLeaf(operator, 1, block.chainid);
-        bytes32[] memory leaves = new bytes32[](2);
-        (leaves[0], leaves[1]) = (StructHashes.batchLeaf(anchor.emptyLeafId(e), 1), leafOf(second));
-        IReceiptAnchor.BatchHeader memory h = header(1, 2, Trees.rootOf(leaves));
-        h.environment = later;
-        posted(h);
-        bytes32[] memory proof = new bytes32[](1);
-        proof[0] = leaves[0];
-        same(anchor.checkMember(second, signature(second), 0, proof), anchor.receiptId(second), "anchored");
-        (Receipt[] memory rs, bytes[] memory sigs) = (new Receipt[](2), new bytes[](2));
-        (rs[0].operator, rs[0].seq, rs[0].chainId, sigs[0]) = (operator, 1, block.chainid, emptySignature(e));
-        (rs[1], sigs[1]) = (second, signature(second));
-        anchor.demandList{value: BOND}(0);
-        anchor.answerList(0, "list", rs, sigs);
-        if (shown) anchor.equivocationWithEmpty(first, sig, e, sigs[0]);
-        same(vault.stakeOf(operator), shown ? 90 ether : 100 ether, "the slash of a lie, for that number alone");
-        vm.warp(anchor.windowEnd(0, 0) + 1);
-        that(anchor.isFinal(second, sigs[1], 0, proof), "the next is accepted");
-        if (!shown) return;
-        bytes memory why = abi.encodeWithSelector(IReceiptAnchor.AlreadyPunished.selector, operator, uint64(1));
-        vm.expectRevert(why);
-        anchor.equivocationWithEmpty(first, sig, e, sigs[0]);
     }
 
     /// @dev Whoever reads the event with a strict decoder must not stumble over what this one lets pass.

@@ -165,10 +165,37 @@ contract ParamsTest is Check {
         bytes32 key = which % 3 == 0
             ? bytes32("absentPenalty")
             : which % 3 == 1 ? bytes32("noRevealPenalty") : bytes32("wrongPenalty");
-        if (which % 3 == 0) p.money.absentPenalty = x;
-        else if (which % 3 == 1) p.money.noRevealPenalty = x;
-        else p.money.wrongPenalty = x;
+        penalties(p, which, x);
         create(p, uint256(x) * 63 <= p.money.minVerifierStake, key);
+    }
+
+    /// @dev One of the three, those of worse acts as large, those of better ones zero.
+    function penalties(ParamSet memory p, uint8 which, uint96 x) private pure {
+        p.money.absentPenalty = which % 3 == 0 ? x : 0;
+        p.money.noRevealPenalty = which % 3 == 2 ? 0 : x;
+        p.money.wrongPenalty = x;
+    }
+
+    /// @dev Or to vote for anything would cost less than silence, or to commit to nothing less than absence.
+    function test_the_worse_act_of_a_seat_never_costs_less(uint96 absent, uint96 noReveal, uint96 wrong) public {
+        ParamSet memory p = Defaults.parameters();
+        uint96 most = p.money.minVerifierStake / 63;
+        (p.money.absentPenalty, p.money.noRevealPenalty) = (absent % (most + 1), noReveal % (most + 1));
+        p.money.wrongPenalty = wrong % (most + 1);
+        bool first = p.money.absentPenalty <= p.money.noRevealPenalty;
+        bool second = p.money.noRevealPenalty <= p.money.wrongPenalty;
+        create(p, first && second, first ? bytes32("wrongPenalty") : bytes32("noRevealPenalty"));
+    }
+
+    /// @dev A number that is skipped, or whose receipt is never anchored, hides a false answer: it costs what that does.
+    function test_a_withheld_receipt_costs_no_less_than_a_false_one(uint96 slash, uint96 unanchored) public {
+        ParamSet memory p = Defaults.parameters();
+        p.shares.maxBatch = 1;
+        (p.money.feePerSeat, p.money.privacyPrice, p.money.demandBond, p.money.bounty) = (1, 0, 1, 0);
+        penalties(p, 0, 0);
+        p.money.slashAmount = uint96(bound(slash, 100, p.money.minOperatorStake));
+        p.money.unanchoredPenalty = uint96(bound(unanchored, 0, p.money.minOperatorStake));
+        create(p, p.money.unanchoredPenalty >= p.money.slashAmount, "unanchoredPenalty");
     }
 
     /// @dev Who joined before a vote asked for more stake has less: what its seats cost does not follow.
@@ -177,9 +204,7 @@ contract ParamsTest is Check {
         p.money.minVerifierStake = uint96(bound(least, 10 ether, 1_000_000 ether));
         uint96 x = penalty % (p.money.minVerifierStake / 63);
         bytes32[3] memory keys = [bytes32("absentPenalty"), "noRevealPenalty", "wrongPenalty"];
-        if (which % 3 == 0) p.money.absentPenalty = x;
-        else if (which % 3 == 1) p.money.noRevealPenalty = x;
-        else p.money.wrongPenalty = x;
+        penalties(p, which, x);
         create(p, uint256(x) * 63 <= p.money.slashAmount, keys[which % 3]);
     }
 
@@ -191,8 +216,10 @@ contract ParamsTest is Check {
 
     function test_what_an_operator_can_lose_it_has_staked(uint96 amount, uint8 which) public {
         ParamSet memory p = Defaults.parameters();
+        p.shares.maxBatch = 1;
         (p.money.feePerSeat, p.money.privacyPrice, p.money.demandBond, p.money.bounty) = (1, 0, 1, 0);
-        (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0, 0, 0);
+        penalties(p, 0, 0);
+        (p.money.slashAmount, p.money.unanchoredPenalty) = (100, p.money.minOperatorStake);
         uint96 x = amount % (2 * p.money.minOperatorStake);
         vm.assume(x == 0 || x >= 100);
         bytes32[4] memory keys = [bytes32("slashAmount"), "receiptCollateral", "withheldPenalty", "unanchoredPenalty"];
@@ -280,9 +307,9 @@ contract ParamsTest is Check {
         uint256 slash = p.money.slashAmount;
         p.money.feePerSeat = uint96(bound(fee, 1, 2 * slash / 63));
         p.money.privacyPrice = uint96(bound(privacy, 0, slash));
-        p.money.demandBond = uint96(bound(demand, 1, slash / 5));
+        p.money.demandBond = uint96(bound(demand, 1, slash / 300));
         bool asked = 63 * uint256(p.money.feePerSeat) + p.money.privacyPrice <= slash;
-        bool demanded = p.money.demandBond <= slash / 10;
+        bool demanded = uint256(p.money.demandBond) * p.shares.maxBatch <= slash / 10;
         create(p, asked && demanded, asked ? bytes32("demandBond") : bytes32("feePerSeat+privacyPrice"));
     }
 
@@ -313,6 +340,7 @@ contract ParamsTest is Check {
 
     function test_shares_and_counts_have_bounds(uint8 which, uint16 value) public {
         ParamSet memory p = Defaults.parameters();
+        p.money.demandBond = 1;
         bytes32[7] memory keys = [
             bytes32("operatorShareBps"),
             "auditRateBps",

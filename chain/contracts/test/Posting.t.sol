@@ -67,7 +67,7 @@ contract FrozenOperatorTest is DemandsBase {
     }
 }
 
-/// @title A pool that is opened for one transaction, to demand what nobody can post
+/// @title A pool that is opened for one transaction, to demand what could not be posted
 contract OpenedForOneDemandTest is DemandsBase {
     bytes32 private constant MACHINE = keccak256(abi.encode("platform", uint256(0)));
 
@@ -91,53 +91,16 @@ contract OpenedForOneDemandTest is DemandsBase {
         quits();
     }
 
-    function test_who_opens_a_pool_for_one_demand_has_no_penalty(uint16 before, uint24 closed) public {
+    /// @dev When it stops again, what waits can be posted for as long as the demand gives, judged or not.
+    function test_who_opens_a_pool_for_one_demand_leaves_the_whole_time(uint16 before) public {
         (Receipt memory r, bytes32 subject) = demandedInPassing();
-        vm.warp(block.timestamp + closed);
-        // However long nobody can post, nobody is late.
-        uint256 now_ = guardian.clock();
-        same(anchor.demand(subject).deadline, now_ + 1 hours, "it stands with the pool");
-        vm.expectRevert(err(IReceiptAnchor.TooEarly.selector, now_, now_ + 1 hours + 1));
-        anchor.expire(subject);
-        joins();
         vm.warp(block.timestamp + bound(before, 0, 1 hours));
         uint64 batchId = anchored(r);
         bytes memory sig = signature(r);
         vm.prank(operator);
         anchor.answerAnchor(r, sig, batchId, none());
+        isState(subject, IReceiptAnchor.State.ANSWERED);
         same(ledger.creditOf(operator), BOND, "the demander's bond");
-    }
-
-    /// @dev It is no amnesty: the time in which the pool judged counts, and then the penalty is due.
-    function test_the_time_in_which_the_pool_judged_counts(uint16[2] calldata judged, uint32[2] memory closed) public {
-        Receipt memory r = receipt(1);
-        bytes32 subject = anchor.anchorSubject(anchor.receiptId(r));
-        vm.warp(uint256(r.anchorBy) + 1);
-        anchorDemanded(r);
-        // As often a loss that excuses as one that does not.
-        if (closed[0] % 2 == 0) (closed[0], closed[1]) = (closed[0] % 1 days, closed[1] % 1 days);
-        uint256 left = 1 hours;
-        for (uint256 i = 0; i < 2; ++i) {
-            uint256 open = bound(judged[i], 0, left);
-            left -= open;
-            vm.warp(block.timestamp + open);
-            quits();
-            vm.warp(block.timestamp + closed[i]);
-            joins();
-        }
-        same(anchor.demand(subject).deadline, guardian.clock() + left, "what is left of the hour");
-        vm.warp(block.timestamp + left + 1);
-        anchor.expire(subject);
-        // Longer than any pause: what it answered for may not be postable any more (docs/adr/171).
-        bool lost = uint256(closed[0]) + closed[1] > params.pauseLimit();
-        same(vault.stakeOf(operator), lost ? 100 ether : 99 ether, "the penalty");
-        // And it stays over, whatever the pool does then.
-        uint256 deadline = anchor.demand(subject).deadline;
-        same(deadline, guardian.clock() - 1, "ended");
-        quits();
-        vm.warp(block.timestamp + closed[0]);
-        same(anchor.demand(subject).deadline, deadline, "for good");
-        balanced();
     }
 }
 

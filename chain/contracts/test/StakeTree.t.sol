@@ -46,15 +46,12 @@ abstract contract Grove is Check {
         return new address[](0);
     }
 
-    /// @dev Arbitrary writes and releases, in places up to `people`; blocks go by between them if asked.
+    /// @dev Arbitrary writes, in places up to `people`; blocks go by between them if asked.
     function churned(bytes32 moves, uint256 steps, uint256 blocksEach) internal {
         for (uint256 s = 0; s < steps; ++s) {
             uint256 r = uint256(keccak256(abi.encode(moves, s)));
             address who = person(r % PEOPLE);
-            (bool has,) = tree.placeOf(who);
-            bool free = has && weight(who, tree.epoch()) + weight(who, tree.epoch() + 1) == 0;
-            if (free && r >> 8 & 1 == 0) tree.release(who);
-            else tree.setStake(who, r >> 9 & 3 == 0 ? 0 : (r >> 16) % (1_000 * UNIT));
+            tree.setStake(who, r >> 9 & 3 == 0 ? 0 : (r >> 16) % (1_000 * UNIT));
             vm.roll(block.number + blocksEach);
         }
     }
@@ -90,7 +87,7 @@ abstract contract Grove is Check {
 
 /// @title Weights, epochs, places
 /// @dev Each rule was seen to fail: with `_sums` reading `newest` only (1), with `before` never kept (2), with old units not
-///      taken out of the upper levels (3), with `release` asking one epoch only (4), with the try left out of the hash (5),
+///      taken out of the upper levels (3), with a place given away (4), with the try left out of the hash (5),
 ///      with `point <= sum` (6), with `from` left out of the hash (7), without the exclusion (8), without the cap (9), with
 ///      points in the lower half of the units only (10), with seeds of any block of the epoch (11). The comments name the
 ///      number.
@@ -279,40 +276,23 @@ contract StakeTreeTest is Grove {
         same(tree.epochStart(0), 0, "before the first");
     }
 
-    /// @dev Fails under 4: then the place changes hands while the running epoch still draws it.
-    function test_a_place_is_released_when_nothing_weighs_on_it(uint96 stake, bytes32 seed) public {
-        tree.setStake(person(0), bound(stake, UNIT, 100 * UNIT));
-        vm.expectRevert(abi.encodeWithSelector(IStakeTree.StillWeighs.selector, person(0)));
-        tree.release(person(0));
-        nextEpoch();
-        tree.setStake(person(0), stake % UNIT);
-        vm.expectRevert(abi.encodeWithSelector(IStakeTree.StillWeighs.selector, person(0)));
-        tree.release(person(0));
-        same(drawn(seed, 0, 1)[0], person(0), "still drawn");
-        nextEpoch();
-        tree.release(person(0));
-        same(tree.accountAt(0), address(0), "place");
-        vm.expectRevert(abi.encodeWithSelector(IStakeTree.NoPlace.selector, person(0)));
-        tree.release(person(0));
-    }
-
-    function test_a_released_place_is_used_again(uint8 who, uint96 stake) public {
+    /// @dev Committees are stored as places: seats that nobody has settled yet are charged to who was drawn.
+    function test_place_kept_by_account_without_units(uint8 who, uint96 stake) public {
         uint256 gone = who % PEOPLE;
         for (uint256 i = 0; i < PEOPLE; ++i) {
             tree.setStake(person(i), (i + 1) * UNIT);
         }
-        nextEpoch();
         tree.setStake(person(gone), 0);
         nextEpoch();
-        tree.release(person(gone));
+        nextEpoch();
         tree.setStake(person(PEOPLE), bound(stake, UNIT, 100 * UNIT));
         (bool has, uint16 place) = tree.placeOf(person(PEOPLE));
         that(has, "has a place");
-        same(place, gone, "place");
-        (has,) = tree.placeOf(person(gone));
-        that(!has, "gone");
-        nextEpoch();
-        same(tree.unitsAt(person(PEOPLE), tree.epoch()), bound(stake, UNIT, 100 * UNIT) / UNIT, "units");
+        same(place, PEOPLE, "a new one");
+        same(tree.accountAt(uint16(gone)), person(gone), "its holder");
+        (has, place) = tree.placeOf(person(gone));
+        that(has, "still has one");
+        same(place, gone, "the same");
     }
 
     function test_dust_takes_no_place(address who, uint256 stake) public {
@@ -336,9 +316,6 @@ contract StakeTreeTest is Grove {
         vm.prank(who);
         vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, who));
         tree.setStake(who, stake);
-        vm.prank(who);
-        vm.expectRevert(abi.encodeWithSelector(Wired.NotAuthorised.selector, who));
-        tree.release(who);
     }
 
     function test_calls_are_bounded(uint16 seats, uint8 many) public {
@@ -388,7 +365,6 @@ contract StakeTreeTest is Grove {
 contract StakeTreeVectorsTest is Check {
     struct Steps {
         uint256[] blocks;
-        bool[] releases;
         address[] accounts;
         uint256[] stakes;
         bool[] placed;
@@ -447,8 +423,7 @@ contract StakeTreeVectorsTest is Check {
 
     function step(StakeTree tree, Steps memory s, uint256 i) private {
         vm.roll(s.blocks[i]);
-        if (s.releases[i]) tree.release(s.accounts[i]);
-        else tree.setStake(s.accounts[i], s.stakes[i]);
+        tree.setStake(s.accounts[i], s.stakes[i]);
         (bool has, uint16 place) = tree.placeOf(s.accounts[i]);
         that(has == s.placed[i], "placed");
         same(place, s.places[i], "place");
@@ -466,7 +441,6 @@ contract StakeTreeVectorsTest is Check {
 
     function stepsOf(string memory key) private view returns (Steps memory s) {
         s.blocks = uints(string.concat(key, ".block"));
-        s.releases = vm.parseJsonBoolArray(json, string.concat(key, ".release"));
         s.accounts = vm.parseJsonAddressArray(json, string.concat(key, ".account"));
         s.stakes = uints(string.concat(key, ".stake"));
         s.placed = vm.parseJsonBoolArray(json, string.concat(key, ".placed"));

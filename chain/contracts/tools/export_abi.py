@@ -1,4 +1,4 @@
-"""Write `chain/abi/<Name>.json` and `tests/abi/<Name>.json` from what `forge build` left in `out/`.
+"""Write ABIs (`chain/abi`, `tests/abi`) and storage layouts (`chain/abi/layout`) from what `forge build` left in `out/`.
 
 The Python client and its tests read these files, so they need neither Node nor Foundry. Usage:
 
@@ -7,8 +7,10 @@ The Python client and its tests read these files, so they need neither Node nor 
 """
 
 import json
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 OUT = PROJECT / "out"
@@ -22,20 +24,42 @@ CONTRACTS = (
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
-FAKES = {"FakeEigenLayer": "FakeEigenLayer", "WrappedEther": "FakeEigenLayer"}
-"""What tests in Python deploy beside, and the file that it is in."""
+FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
+"""What tests in Python deploy beside."""
 
 
 def rendered() -> dict[str, str]:
     """Path from the repository root to content of everything in both folders."""
     ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name) for name in CONTRACTS}
-    return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, file, name) for name, file in FAKES.items()}
+    ours |= {f"{ABI}/layout/{name}.json": _layout(name) for name in CONTRACTS}
+    return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, name, name) for name in FAKES}
 
 
 def _artifact(out: Path, file: str, name: str) -> str:
     built = json.loads((out / f"{file}.sol" / f"{name}.json").read_text())
     code = built["bytecode"]
     return _dump({"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"]})
+
+
+def _layout(name: str) -> str:
+    """Slots of the contract's variables, without the numbers that one run of the compiler gave to declarations."""
+    built = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())["storageLayout"]
+    storage = [_variable(each) for each in built["storage"]]
+    types = {_plain(key): _type(each) for key, each in (built["types"] or {}).items()}
+    return _dump({"storage": storage, "types": dict(sorted(types.items()))})
+
+
+def _type(entry: dict[str, Any]) -> dict[str, Any]:
+    plain = {key: _plain(value) if key in ("key", "value", "base") else value for key, value in entry.items()}
+    return plain | ({"members": [_variable(each) for each in entry["members"]]} if "members" in entry else {})
+
+
+def _variable(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"label": entry["label"], "slot": entry["slot"], "offset": entry["offset"], "type": _plain(entry["type"])}
+
+
+def _plain(kind: str) -> str:
+    return re.sub(r"\)\d+(?=_|\)|,|$)", ")", kind)
 
 
 def _dump(content: object) -> str:

@@ -14,7 +14,6 @@ from bytewise.protocol.errors import ChainReverted, ConfigurationError, Malforme
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import EmptyLeaf, SignedLeaf
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U256, Blob
 from bytewise.storage.outbox import State
@@ -143,22 +142,19 @@ def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Pl
     second = dataclasses.replace(first.receipt, out_hash=word("another"))
     signature, before = who.sign(typed_digest(place.network.anchor_domain, second)), chain.holdings(who.address, chain.head())
     reporter = sender(place.anvil, place.network, signer(9), tmp_path)
-    report = (signer(9).address, first.receipt, first.signature, SignedLeaf(second, signature))
+    report = (signer(9).address, first.receipt, first.signature, second, signature)
     assert chain.report_refused(*report, chain.head()) is None
     reporter.report_equivocation(first.receipt, first.signature, second, signature)
     pump(place.anvil, [reporter])
     head = chain.head()
-    empty = EmptyLeaf(who.address, first.receipt.seq, first.receipt.chain_id)
-    leaf = SignedLeaf(empty, who.sign(typed_digest(place.network.anchor_domain, empty)))
-    for refused in (report, (*report[:3], leaf)):
-        assert "AlreadyPunished" in str(chain.report_refused(*refused, head))
+    assert "AlreadyPunished" in str(chain.report_refused(*report, head))
     assert chain.reported(0, head) == ((who.address, first.receipt.seq),)
     reporter.report_equivocation(first.receipt, first.signature, second, signature, 1)
     rows = reporter.transactions.outbox.all()
     assert [row.state for row in rows] == [State.CONFIRMED, State.PLANNED], "another time is another act"
     reporter.pump()
     assert reporter.transactions.outbox.all()[1].state is State.SUPERSEDED, "and is tried before it is signed"
-    assert "NoEquivocation" in str(chain.report_refused(*report[:3], SignedLeaf(first.receipt, first.signature), head))
+    assert "NoEquivocation" in str(chain.report_refused(*report[:3], first.receipt, first.signature, head))
     assert chain.holdings(who.address, head).stake_wei == before.stake_wei - DEVNET.money.slash_amount and chain.money(head).sums
 
 

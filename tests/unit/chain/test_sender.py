@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from bytewise.protocol.errors import LaneOwned, LaneStopped
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
+from chain.aftercare import FINAL_AFTER
 from chain.book import write_network
 from chain.client import ChainClient
 from chain.params import ETHER
@@ -19,7 +21,7 @@ from chain.sender import SenderPolicy
 from chain.sending import ContractSender
 from chain.transactions import Call
 from tests.anvil import Anvil
-from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, pump, reader, sender, signer, word
+from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
 from tests.unit.chain.desk import Desk, governance, send
 
 HERE = Path(__file__).parent
@@ -46,6 +48,24 @@ def test_a_batch_waits_for_the_one_before(anvil: Anvil, tmp_path: Path) -> None:
     assert [item.state for item in desk.outbox.all()] == [State.BROADCAST, State.PLANNED]
     pump(anvil, [desk.sender])
     assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED] * 2 and desk.batches() == 2
+
+
+def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(anvil: Anvil, tmp_path: Path) -> None:
+    desk, network = Desk(anvil, tmp_path), deployed(anvil)
+    first, second, third = (batch(network, signer(1), seq, 2, 0).header for seq in (1, 3, 5))
+    assert desk.sender.withdraw_batch(third), "nobody ever planned it"
+    desk.post(3)
+    desk.sender.pump()
+    assert [item.state for item in desk.outbox.all()] == [State.BROADCAST, State.PLANNED]
+    assert not desk.sender.withdraw_batch(first) and desk.sender.withdraw_batch(second)
+    pump(anvil, [desk.sender])
+    mine(anvil, FINAL_AFTER)
+    assert [item.state for item in desk.outbox.all()] == [State.CONFIRMED, State.SUPERSEDED] and desk.batches() == 1
+    assert not desk.sender.withdraw_batch(first), "it is anchored"
+    other = replace(second, locator="eigenda:standard:0x02")
+    desk.sender.anchor(other, FEE_WEI)
+    pump(anvil, [desk.sender])
+    assert desk.batches() == 2 and desk.sender.withdraw_batch(second) and not desk.sender.withdraw_batch(other)
 
 
 def test_confirmations_are_counted(anvil: Anvil, tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ OURS = {
     "p": "params", "payloads": "calldatas", "policyDigest": "policy", "predecessor": "ZERO_DIGEST", "proposalId": "proposal",
     "r": "receipt", "receiptId": "receipt", "roleId": "role", "round": "round_number", "shards": "holders",
     "short": "ShortTimelock", "sig": "signature", "sigs": "signatures", "r1": "first", "r2": "second",
-    "sig1": "first_signature", "sig2": "signature", "empty": "second",
-    "equivocationWithEmpty.r": "first", "equivocationWithEmpty.sig": "first_signature",
+    "sig1": "first_signature", "sig2": "signature",
 }  # fmt: skip
 """What has another name here than in the ABI: everywhere, or in one function."""
 

@@ -46,20 +46,23 @@ def test_no_demand_exceeds_budget_or_balance_comes_late_or_twice(
 ) -> None:
     known = {word("missing", number): each for number, each in demanded.items()}
     seen = rich(balance)
-    chosen = decide_demands(seen, wanted, known, ME, POLICY)
+    chosen, beyond = decide_demands(seen, wanted, known, ME, POLICY)
     total = sum(each.demand.bond_wei for each in chosen)
     assert total <= balance and (not chosen or total + spent(seen, known, ME, POLICY) <= POLICY.budget_wei)
-    assert all(each.subject not in known and NOW + POLICY.margin_s <= each.until for each in chosen)
+    left = min(balance, POLICY.budget_wei - spent(seen, known, ME, POLICY)) - total
+    due = [each for each in wanted if each.subject not in known and NOW + POLICY.margin_s <= each.until]
+    assert sorted((*chosen, *beyond), key=due.index) == sorted(due, key=due.index)
+    assert all(each.demand.bond_wei > left for each in beyond)
 
 
 def test_what_can_be_paid_for_is_demanded_in_order() -> None:
     first, second, third = missing(1), missing(2), missing(3, bond_wei=15)
-    assert decide_demands(rich(), (first, second, third), {}, ME, POLICY) == (first, second, third)
-    assert decide_demands(rich(), (first, second, third), {word("x"): demand()}, ME, POLICY) == (first, third)
-    assert decide_demands(rich(paused=True), (first,), {}, ME, POLICY) == ()
+    assert decide_demands(rich(), (first, second, third), {}, ME, POLICY) == ((first, second, third), ())
+    assert decide_demands(rich(), (first, second, third), {word("x"): demand()}, ME, POLICY) == ((first, third), (second,))
+    assert decide_demands(rich(paused=True), (first,), {}, ME, POLICY) == ((), ())
     kinds: tuple[Demand, ...] = (DemandEnvelope(word("r"), 1), DemandAnchor(word("a"), 1))
     others = tuple(Missing(word("other", i), each, NOW + 60) for i, each in enumerate(kinds))
-    assert decide_demands(rich(), others, {}, ME, POLICY) == others
+    assert decide_demands(rich(), others, {}, ME, POLICY) == (others, ())
 
 
 def test_bonds_count_while_they_are_out_and_when_they_are_lost_for_a_while() -> None:

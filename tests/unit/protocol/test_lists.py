@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bytewise.protocol.encoding import decode, encode, from_json, to_json
 from bytewise.protocol.errors import (
     BadSignature,
     Fault,
@@ -15,12 +16,15 @@ from bytewise.protocol.errors import (
     SequenceBroken,
     UnknownEnvironment,
 )
-from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
+from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
 from bytewise.protocol.receipt import (
     BatchHeader,
     EmptyLeaf,
+    ListEntry,
     ReceiptList,
+    SignedEmptyLeaf,
     SignedReceipt,
+    batch_leaves,
     plain_enclave_key,
     receipt_id,
     verify_list,
@@ -34,7 +38,7 @@ ENTRIES = tuple(WORLD.answered(seq) for seq in range(4, 9))
 HEADER, LISTED = WORLD.batch(ENTRIES)
 
 
-def relisted(*entries: SignedReceipt, **header: Any) -> tuple[BatchHeader, ReceiptList]:
+def relisted(*entries: ListEntry, **header: Any) -> tuple[BatchHeader, ReceiptList]:
     """A list of these entries under the old header, its list hash made to fit."""
     listed = dataclasses.replace(LISTED, entries=entries)
     fitting: dict[str, Any] = {"list_hash": listed.list_hash, "count": U32(len(entries))} | header
@@ -54,7 +58,7 @@ def test_a_list_that_fits_gives_the_receipt_ids_in_order() -> None:
     assert [each.receipt_id for each in members] == [receipt_id(ANCHOR, entry.receipt) for entry in ENTRIES]
     assert tuple(each.signed for each in members) == ENTRIES
     for each in members:
-        verify_batch_proof(HEADER.root, batch_leaf(each.receipt_id, each.signed.receipt.seq), each.proof)
+        verify_batch_proof(HEADER.root, batch_leaf(each.receipt_id, each.signed.record.seq), each.proof)
 
 
 def test_a_locator_may_change_without_a_new_signature() -> None:
@@ -108,6 +112,48 @@ def test_a_signature_under_another_contract_does_not_count() -> None:
 def test_an_empty_leaf_is_no_receipt_although_it_has_its_number() -> None:
     leaf = EmptyLeaf(WORLD.operator.address, U64(4), U256(ANCHOR.chain_id))
     assert receipt_id(ANCHOR, leaf) != receipt_id(ANCHOR, ENTRIES[0].receipt)
+
+
+def skipped(seq: int) -> SignedEmptyLeaf:
+    leaf = EmptyLeaf(WORLD.operator.address, U64(seq), U256(ANCHOR.chain_id))
+    return SignedEmptyLeaf(leaf, WORLD.operator.sign(receipt_id(ANCHOR, leaf)))
+
+
+def with_skipped(place: int, entry: SignedEmptyLeaf) -> tuple[BatchHeader, ReceiptList]:
+    """The list with an empty leaf in place of a receipt, and the header whose root that makes."""
+    entries: tuple[ListEntry, ...] = (*ENTRIES[:place], entry, *ENTRIES[place + 1 :])
+    return relisted(*entries, root=batch_root(batch_leaves(ANCHOR, entries)))
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_list_with_a_skipped_number_proves_every_leaf(place: int) -> None:
+    header, listed = with_skipped(place, skipped(4 + place))
+    members = verify_list(ANCHOR, header, decode(ReceiptList, encode(listed)))
+    assert tuple(each.signed for each in members) == listed.entries
+    assert members[place].receipt_id == receipt_id(ANCHOR, skipped(4 + place).empty_leaf)
+    for each in members:
+        verify_batch_proof(header.root, batch_leaf(each.receipt_id, each.signed.record.seq), each.proof)
+
+
+def test_list_refused_for_skipped_number_of_another_place_signer_or_chain() -> None:
+    good = skipped(6)
+    for fault, entry in (
+        (SequenceBroken, skipped(7)),
+        (BadSignature, dataclasses.replace(good, signature=ENTRIES[0].signature)),
+        (ForeignChain, dataclasses.replace(good, empty_leaf=dataclasses.replace(good.empty_leaf, chain_id=U256(1)))),
+    ):
+        with pytest.raises(fault):
+            verify_list(ANCHOR, *with_skipped(2, entry))
+
+
+def test_list_entry_with_fields_of_both_kinds_is_refused() -> None:
+    (entry,) = to_json(dataclasses.replace(LISTED, entries=(skipped(4),)))["entries"]
+    assert sorted(entry) == ["empty_leaf", "signature"]
+    both = entry | {"receipt": to_json(ENTRIES[0].receipt)}
+    lies: list[Any] = [entry | {"locator": ""}, both, {"signature": "0x"}, [], None]
+    for wrong in lies:
+        with pytest.raises(Fault):
+            from_json(ReceiptList, to_json(LISTED) | {"entries": [wrong]})
 
 
 def test_mode_plain_has_no_enclave_key() -> None:

@@ -37,13 +37,12 @@ def test_committed_vectors_are_what_make_writes() -> None:
     assert make_stake_tree.FILE.read_text() == make_stake_tree.text()
 
 
-def test_vectors_have_releases_capped_stakes_empty_seats_and_reused_places() -> None:
+def test_vectors_have_capped_stakes_and_empty_seats() -> None:
     replays = make_stake_tree.replays()
     assert all(replay.draws for replay in replays)
-    assert {row["release"] for replay in replays for row in replay.steps} == {True, False}
     assert any(int(holder, 16) == 0 for replay in replays for holder in replay.holders)
     holders = {(replay.name, row["place"], row["account"]) for replay in replays for row in replay.steps if row["placed"]}
-    assert len(holders) > len({(name, place) for name, place, _ in holders}), "no place changed hands"
+    assert len(holders) == len({(name, place) for name, place, _ in holders}), "a place changed hands"
 
 
 @given(moves, moves, digests, st.integers(1, 2))
@@ -102,18 +101,13 @@ def test_a_seat_is_empty_where_everybody_is_excluded() -> None:
     assert tree.draw(word("s"), seed_block(2), word("d"), 1, PEOPLE[:1], 0, 3) == (None, None, None)
 
 
-def test_a_place_changes_hands_only_when_nothing_weighs_on_it() -> None:
+def test_place_is_kept_by_an_account_without_units() -> None:
+    """Committees are stored as places: a seat that is settled late is charged to who was drawn."""
     tree = StakeTree(SHAPE)
-    tree.set_stake(0, PEOPLE[0], 500)
-    for block, stake in ((0, 500), (10, 0)):
-        tree.set_stake(block, PEOPLE[0], stake)
-        with pytest.raises(MalformedValue, match="still weighs"):
-            tree.release(block, PEOPLE[0])
-    tree.release(20, PEOPLE[0])
-    tree.set_stake(20, PEOPLE[1], 300)
-    assert (tree.place(PEOPLE[0]), tree.place(PEOPLE[1])) == (None, 0)
-    assert [tree.weights(epoch)[0][1] for epoch in (2, 3, 4)] == [5, 0, 3]
-    assert tree.draw(word("s"), seed_block(2), word("d"), 1, (), 0, 1) == (PEOPLE[0],), "the old epoch still knows its holder"
+    for block, who, stake in ((0, PEOPLE[0], 500), (10, PEOPLE[0], 0), (30, PEOPLE[1], 300)):
+        tree.set_stake(block, who, stake)
+    assert (tree.place(PEOPLE[0]), tree.place(PEOPLE[1])) == (0, 1)
+    assert [tree.weights(epoch)[0][1] for epoch in (2, 3, 4)] == [5, 0, 0]
 
 
 def test_the_tree_has_an_end() -> None:

@@ -1,10 +1,12 @@
 """From signed receipts to one batch after another, across crashes."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete, select
 
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import decode, encode
@@ -13,14 +15,18 @@ from bytewise.protocol.receipt import BatchHeader, ReceiptList, SignedReceipt, r
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, Digest, address
 from bytewise.storage.books import Books, Issued
-from bytewise.storage.engine import open_database
+from bytewise.storage.engine import open_database, reading, writing
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
-from serving.batcher import Batcher, uniform_head
-from serving.deadline import expiry_of, verify_time_left
+from bytewise.storage.tables_core import JournalRow
+from bytewise.storage.tables_network import IssuedRow
+from serving.batcher import Batcher
+from serving.deadline import EXPIRED, expiry_of, verify_time_left
+from serving.in_order import Service, Slot, uniform_head
 from serving.standing import Standing, Watch
 from tests import devnet
 from tests.anvil import CHAIN_ID
+from tests.devnet import ENVIRONMENT, MODEL
 from tests.world import World
 
 NOW = 1_800_000_000
@@ -48,6 +54,10 @@ class Scene:
     blobs: dict[str, bytes] = field(default_factory=dict)
     crash: bool = False
     closed: list[tuple[int, int]] = field(default_factory=list)
+    untils: dict[Service, int] = field(default_factory=dict)
+    domain: Domain = ANCHOR
+    on_its_way: bool = False
+    withdrawn: list[BatchHeader] = field(default_factory=list)
     epoch: int = 1
     retry_answers: int = 100
     watch: Watch = field(default_factory=lambda: Watch(60.0, lambda: 0.0))
@@ -60,8 +70,13 @@ class Scene:
         last, most = self.last_seq, self.most
         return Standing(1, self.timestamp, epoch, not closed, True, True, last, True, 100, PRICE, most, paused=False, pause_s=0)
 
-    def lost_since(self, moment: int, standing: Standing) -> int:
-        return sum(max(0, min(until, standing.timestamp) - max(since, moment)) for since, until in self.closed)
+    def anchorable_for(self, service: Service, standing: Standing) -> int | None:
+        until = self.untils.get(service)
+        return None if until is None else until - standing.timestamp
+
+    def withdraw_batch(self, header: BatchHeader) -> bool:
+        self.withdrawn.append(header)
+        return not self.on_its_way
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
         assert fee_wei >= header.count * PRICE
@@ -81,24 +96,24 @@ class Scene:
     def books(self) -> Books:
         return Books(open_database(f"sqlite:///{self.folder / 'db'}"), self, OPERATOR.address)
 
-    def issue(self, count: int, **changes: object) -> None:
-        """Signs the next receipts."""
+    def issue(self, count: int, ttl_s: int = TTL_S, **changes: object) -> None:
+        """Signs the next receipts, for requests that live so long."""
         for _ in range(count):
             seq = self.books.next_seq()
             receipt = devnet.receipt(OPERATOR, seq, self.timestamp)
             receipt = replace(receipt, anchor_by=U64(self.timestamp + WITHIN_S), **changes)  # type: ignore[arg-type]
-            identifier = receipt_id(ANCHOR, receipt)
+            identifier = receipt_id(self.domain, receipt)
             signed = SignedReceipt(receipt, OPERATOR.sign(identifier), self.locator)
-            kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + TTL_S))
+            kept = Issued(identifier, signed, b"envelope", answer(self.timestamp + ttl_s))
             self.books.issue(labelled(Label.RETRY, seq), [kept])
 
     def batcher(self) -> Batcher:
         """A batcher as after a start."""
         journal = Journal(open_database(f"sqlite:///{self.folder / 'db'}"), journal_key(self.folder / "journal.key"), self)
         return Batcher(
-            operator=OPERATOR.address, anchor=ANCHOR, chain=self, sender=self, blobs=self, books=self.books,
-            journal=journal, watch=self.watch, clock=self, max_batch=3, anchor_within_s=WITHIN_S, retry_memory_s=50,
-            retry_answers=self.retry_answers,
+            operator=OPERATOR, environment=ENVIRONMENT.digest, model_id=MODEL, anchor=self.domain, chain=self, sender=self,
+            blobs=self, books=self.books, journal=journal, watch=self.watch, clock=self, max_batch=3,
+            anchor_within_s=WITHIN_S, retry_memory_s=50, retry_answers=self.retry_answers,
         )  # fmt: skip
 
 
@@ -106,6 +121,11 @@ class Scene:
 def scene(tmp_path: Path) -> Iterator[Scene]:
     migrate(f"sqlite:///{tmp_path / 'db'}")
     yield Scene(tmp_path)
+
+
+def waiting(scene: Scene) -> list[Slot]:
+    """What is in no batch, as what may be sent."""
+    return [Slot(each.receipt.seq, each, "") for each in scene.books.unbatched(9)]
 
 
 def test_no_batch_is_larger_than_the_contract_takes(scene: Scene) -> None:
@@ -165,7 +185,7 @@ def test_a_tick_without_receipts_sends_nothing(scene: Scene) -> None:
 def test_a_new_key_epoch_begins_a_new_batch(scene: Scene) -> None:
     scene.issue(1)
     scene.issue(1, key_epoch=U64(2))
-    assert [entry.receipt.seq for entry in uniform_head(scene.books.unbatched(9))] == [1]
+    assert [slot.seq for slot in uniform_head(waiting(scene))] == [1]
     scene.batcher().tick()
     scene.last_seq = 1
     scene.batcher().tick()
@@ -175,15 +195,18 @@ def test_a_new_key_epoch_begins_a_new_batch(scene: Scene) -> None:
 @pytest.mark.parametrize("field_name", ["environment", "model_id"])
 def test_another_environment_or_model_begins_a_new_batch(scene: Scene, field_name: str) -> None:
     scene.issue(2)
-    scene.issue(1, **{field_name: Digest(b"o" * 32)})
-    assert len(uniform_head(scene.books.unbatched(9))) == 2
+    scene.issue(1, TTL_S, **{field_name: Digest(b"o" * 32)})
+    assert len(uniform_head(waiting(scene))) == 2
 
 
-def test_a_gap_ends_a_batch(scene: Scene) -> None:
-    scene.issue(3)
-    entries: list[SignedReceipt] = list(scene.books.unbatched(9))
-    del entries[1]
-    assert len(uniform_head(entries)) == 1 and uniform_head([]) == []
+def test_a_skipped_number_ends_no_batch_and_goes_with_either_service(scene: Scene) -> None:
+    scene.issue(2)
+    scene.issue(1, key_epoch=U64(2))
+    first, second, third = waiting(scene)
+    skipped = Slot(2, None, EXPIRED)
+    assert uniform_head([first, skipped, third]) == [first, skipped]
+    assert uniform_head([skipped, second]) == [skipped, second] and uniform_head([skipped]) == [skipped]
+    assert uniform_head([]) == []
 
 
 def test_requests_are_refused_while_publication_is_half_a_promise_behind(scene: Scene) -> None:
@@ -256,22 +279,6 @@ def test_a_batch_is_sent_while_its_earliest_request_lives_and_with_that_deadline
     assert scene.deadlines == [scene.timestamp] * 2 and len(scene.sent) == 2
 
 
-@pytest.mark.parametrize("built", [False, True])
-def test_an_operator_that_was_away_until_its_requests_expired_lives_on_and_sends_nothing(scene: Scene, built: bool) -> None:
-    scene.issue(2)
-    scene.crash = built
-    if built:
-        with pytest.raises(KeyboardInterrupt):
-            scene.batcher().tick()
-    scene.crash = False
-    scene.timestamp = NOW + TTL_S - WITHIN_S // 2 + 1
-    for _ in range(2):
-        scene.batcher().tick()
-        with pytest.raises(TryAgain, match="would convict this operator"):
-            scene.watch.open()
-    assert scene.sent == [] and (scene.books.open_batch() is not None) == built
-
-
 def test_a_batch_that_was_anchored_in_time_needs_no_deadline_any_more(scene: Scene) -> None:
     scene.issue(1)
     scene.batcher().tick()
@@ -294,3 +301,128 @@ def test_a_request_that_would_expire_before_its_promise_is_not_signed() -> None:
     assert verify_time_left(request, NOW) == request
     with pytest.raises(TryAgain):
         verify_time_left(request, NOW + 1)
+
+
+def kinds(scene: Scene, header: BatchHeader) -> list[tuple[int, str]]:
+    """Number and kind of each leaf of a batch whose list fits its header."""
+    members = verify_list(ANCHOR, header, decode(ReceiptList, scene.get(header.locator)))
+    return [(each.signed.record.seq, type(each.signed.record).__name__) for each in members]
+
+
+def test_a_late_number_is_skipped_and_those_beside_it_are_anchored(scene: Scene) -> None:
+    scene.issue(1)
+    scene.issue(1, ttl_s=TTL_S - 100)
+    scene.issue(1)
+    scene.timestamp = NOW + TTL_S - 100 - WITHIN_S // 2
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(1, "Receipt"), (2, "Receipt"), (3, "Receipt")], "it can still be posted"
+    scene.timestamp += 1
+    scene.batcher().tick()
+    assert scene.withdrawn == scene.sent[:1]
+    assert kinds(scene, scene.sent[-1]) == [(1, "Receipt"), (2, "EmptyLeaf"), (3, "Receipt")]
+    assert scene.deadlines[-1] == NOW + TTL_S - WITHIN_S // 2 and scene.books.open_batch() == scene.sent[-1]
+    scene.last_seq = 3
+    scene.batcher().tick()
+    assert scene.books.open_batch() is None and scene.books.unbatched(9) == () and scene.watch.open()[0].last_seq == 3
+
+
+def test_a_batch_that_may_still_be_mined_is_neither_sent_again_nor_replaced(scene: Scene) -> None:
+    scene.issue(2)
+    scene.batcher().tick()
+    built, scene.on_its_way = scene.books.open_batch(), True
+    scene.timestamp = NOW + TTL_S
+    scene.batcher().tick()
+    assert len(scene.sent) == 1 and scene.books.open_batch() == built
+    with pytest.raises(TryAgain, match="receipt 1 still waits"):
+        scene.watch.open()
+    scene.on_its_way = False
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(1, "EmptyLeaf"), (2, "EmptyLeaf")]
+    assert (scene.sent[-1].environment, scene.sent[-1].model_id, scene.deadlines[-1]) == (ENVIRONMENT.digest, MODEL, 0)
+
+
+@pytest.mark.parametrize("dies_in", ["withdraw_batch", "discard", "add_batch", "anchor"])
+def test_a_crash_while_a_batch_is_replaced_changes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch, dies_in: str) -> None:
+    """Wherever it dies: after the next start the same leaves are posted, and the books have their list."""
+    scene.issue(2)
+    scene.issue(1, ttl_s=2 * TTL_S)
+    scene.batcher().tick()
+    scene.timestamp = NOW + TTL_S
+    with monkeypatch.context() as patch:
+        owner = Scene if dies_in in ("withdraw_batch", "anchor") else Books
+        real = getattr(owner, dies_in)
+
+        def dying(*arguments: object, **named: object) -> None:
+            real(*arguments, **named)
+            raise KeyboardInterrupt
+
+        patch.setattr(owner, dies_in, dying)
+        with pytest.raises(KeyboardInterrupt):
+            scene.batcher().tick()
+    for _ in range(2):
+        scene.batcher().tick()
+    stored = scene.books.open_batch()
+    assert stored is not None and {encode(each) for each in scene.sent[1:]} == {encode(stored)}
+    assert kinds(scene, stored) == [(1, "EmptyLeaf"), (2, "EmptyLeaf"), (3, "Receipt")]
+    assert scene.books.list_data(1) == scene.get(stored.locator)
+
+
+def test_a_service_that_closed_loses_its_own_numbers_when_its_time_is_over(scene: Scene) -> None:
+    other = Digest(b"o" * 32)
+    scene.issue(1, environment=other)
+    scene.issue(2)
+    scene.untils[Service(other, MODEL, 1)] = NOW + 30
+    scene.timestamp = NOW + 30
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(1, "Receipt")] and scene.deadlines == [NOW + 30]
+    scene.timestamp += 1
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(1, "EmptyLeaf"), (2, "Receipt"), (3, "Receipt")]
+    assert scene.sent[-1].environment == ENVIRONMENT.digest
+
+
+def test_empty_leaves_alone_wait_for_an_open_service_and_leave_one_that_closes(scene: Scene) -> None:
+    scene.issue(1)
+    scene.timestamp, scene.closed = NOW + TTL_S, [(NOW + TTL_S, NOW + TTL_S + 10)]
+    scene.batcher().tick()
+    assert scene.sent == []
+    scene.timestamp += 10
+    scene.batcher().tick()
+    scene.epoch, scene.untils = 2, {Service(ENVIRONMENT.digest, MODEL, 1): scene.timestamp}
+    scene.timestamp += 1
+    scene.batcher().tick()
+    assert [(header.root, header.key_epoch) for header in scene.sent] == [(scene.sent[0].root, epoch) for epoch in (1, 2)]
+
+
+@pytest.mark.parametrize("lost", [[2], [1], [3], [1, 2, 3]])
+def test_a_number_without_a_receipt_is_skipped(scene: Scene, lost: list[int]) -> None:
+    scene.issue(3)
+    with writing(open_database(f"sqlite:///{scene.folder / 'db'}")) as connection:
+        connection.execute(delete(IssuedRow).where(IssuedRow.seq.in_(lost)))
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(seq, "EmptyLeaf" if seq in lost else "Receipt") for seq in (1, 2, 3)]
+    scene.issue(1)
+    scene.last_seq = 3
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(4, "Receipt")]
+
+
+def test_what_is_signed_while_a_batch_is_built_is_no_lost_number(scene: Scene) -> None:
+    """And a reorganisation that takes a batch back leaves no gap behind the books' own."""
+    scene.issue(2)
+    scene.batcher().tick()
+    scene.last_seq = 2
+    scene.batcher().tick()
+    scene.issue(1)
+    scene.last_seq = 0
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[-1]) == [(3, "Receipt")]
+
+
+def test_every_skipped_number_is_in_the_journal_with_its_reason(scene: Scene) -> None:
+    scene.issue(1)
+    scene.timestamp = NOW + TTL_S
+    scene.batcher().tick()
+    with reading(open_database(f"sqlite:///{scene.folder / 'db'}")) as connection:
+        (body,) = connection.execute(select(JournalRow.body).where(JournalRow.kind == "receipt.skip")).scalars()
+    assert json.loads(body) == {"seq": "1", "why": EXPIRED}

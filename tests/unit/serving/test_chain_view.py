@@ -6,19 +6,25 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.demands import DemandKind, DemandState
-from bytewise.protocol.receipt import anchor_subject, receipt_id
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
+from bytewise.protocol.units import Digest
+from bytewise.storage.migrate import migrate
 from bytewise.storage.outbox import State
+from chain.aftercare import FINAL_AFTER
 from chain.artifacts import interface
 from chain.params import DEVNET
 from chain.reader import DocketReader
 from chain.transactions import Call
 from serving.chain_view import OperatorStanding, OwnBatches
+from serving.in_order import Service
 from serving.openai import read_ask
 from serving.recipe import make_request
 from tests.anvil import Anvil, running_anvil
-from tests.devnet import ENVIRONMENT, FEE_WEI, GUARDIAN, MODEL, STAKE_WEI, batch, deployed, pump, reader, sender, signer
+from tests.devnet import ENVIRONMENT, FEE_WEI, GUARDIAN, MODEL, STAKE_WEI, batch, deployed, mine, pump, reader, sender, signer
 from tests.dockets import holdings
 from tests.unit.chain.desk import governance, send
+from tests.unit.serving.test_batcher import OPERATOR, Scene
 from tests.unit.serving.test_complete_requests import LEAST
 from tests.unit.serving.test_warm_up import OFFER, Words
 
@@ -119,17 +125,56 @@ def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: 
         assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
 
 
-def test_a_closure_between_two_readings_is_time_lost_to_both_sides_of_it_alone() -> None:
-    """The model is closed and opened again between two looks at the chain: only the registry remembers it."""
+def test_what_closes_is_taken_for_the_longest_delay_and_what_opens_again_for_ever() -> None:
+    """The model, then the key epoch: each for as long as an operator may take at most."""
     with running_anvil() as anvil:
-        standing, network = _standing(anvil), deployed(anvil)
-        before = standing.read()
-        assert standing.lost_since(before.timestamp - 1, before) == standing.lost_since(before.timestamp + 9, before) == 0
-        for function in ("close", "activate"):
-            send(anvil.client, governance(network, function), tip_wei=10**9)
-            anvil.mine()
-            anvil.pass_time(30)
-        after = standing.read()
-        assert after.closed_because is None
-        assert standing.lost_since(before.timestamp, after) >= 30
-        assert standing.lost_since(after.timestamp - 5, after) == 0
+        standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay
+        ours = Service(ENVIRONMENT.digest, MODEL, 1)
+        assert standing.anchorable_for(ours, standing.read()) is None
+        send(anvil.client, governance(network, "close"), tip_wei=10**9)
+        anvil.mine()
+        closed = standing.read()
+        assert closed.closed_because == "this model is not active" and standing.anchorable_for(ours, closed) == longest
+        anvil.pass_time(longest + 1)
+        assert (standing.anchorable_for(ours, standing.read()) or 0) < 0
+        assert standing.anchorable_for(ours, closed) == longest, "at its own block"
+        send(anvil.client, governance(network, "activate"), tip_wei=10**9)
+        anvil.mine()
+        assert standing.anchorable_for(ours, standing.read()) is None
+        never = Service(ENVIRONMENT.digest, Digest(b"m" * 32), 1)
+        assert standing.anchorable_for(never, standing.read()) is None, "what was never open is not over"
+
+
+def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -> None:
+    """Its batch is on its way when its request expires: it is replaced when its nonce is used up for good, not before."""
+    migrate(f"sqlite:///{tmp_path / 'db'}")
+    with running_anvil() as anvil:
+        network = deployed(anvil)
+        mine(anvil, FINAL_AFTER)
+        scene = Scene(tmp_path, timestamp=anvil.client.head().timestamp)
+        chain, operator = reader(anvil, network), sender(anvil, network, OPERATOR, tmp_path)
+        view = OperatorStanding(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL)
+        scene.domain = network.anchor_domain
+        scene.issue(1)
+        scene.issue(1, ttl_s=100)
+        scene.issue(1)
+        batcher = dataclasses.replace(scene.batcher(), chain=view, sender=operator)
+        anvil.automine(False)
+        batcher.tick()
+        operator.pump()
+        built = scene.books.open_batch()
+        anvil.rpc("anvil_dropAllTransactions")
+        anvil.pass_time(60)
+        batcher.tick()
+        assert built is not None and scene.books.open_batch() == built and not operator.withdraw_batch(built)
+        pump(anvil, [operator])
+        assert [row.state for row in operator.transactions.outbox.all()] == [State.EXPIRED] and view.read().last_seq == 0
+        assert not operator.withdraw_batch(built), "the block in which its nonce was used up may leave the chain"
+        mine(anvil, FINAL_AFTER)
+        batcher.tick()
+        pump(anvil, [operator])
+        batcher.tick()
+        (header,) = chain.batches(0, chain.head())
+        members = verify_list(network.anchor_domain, header, decode(ReceiptList, scene.get(header.locator)))
+        assert [type(each.signed.record).__name__ for each in members] == ["Receipt", "EmptyLeaf", "Receipt"]
+        assert view.read().last_seq == 3 and scene.books.open_batch() is None

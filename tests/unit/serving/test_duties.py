@@ -161,7 +161,7 @@ def test_what_expired_stops_no_answer(owing: Owing) -> None:
     owing.scene.issue(1)
     owing.scene.timestamp += 10**6
     Work(owing.scene.batcher(), owing.duties(), Nothing(), owing, None, Nothing()).tick()  # type: ignore[arg-type]
-    assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 1
+    assert [each[0] for each in owing.said] == ["list", "pump", "pump", "pump"] and len(owing.scene.sent) == 2
 
 
 def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
@@ -173,6 +173,18 @@ def test_who_anchored_late_shows_that_it_did(owing: Owing) -> None:
     assert (what, signed, batch_id, deadline) == ("anchor", late[1], 0, DEADLINE)
     leaf = batch_leaf(receipt_id(ANCHOR, late[1].receipt), late[1].receipt.seq)
     assert verify_batch_proof(owing.scene.sent[0].root, leaf, proof)  # type: ignore[arg-type]
+
+
+def test_beside_a_skipped_number_each_receipt_keeps_its_place(owing: Owing) -> None:
+    scene = owing.scene
+    scene.issue(1, ttl_s=0)
+    lost, kept = owing.publish(1, anchored_at=NOW + WITHIN_S + 1)
+    name = receipt_id(ANCHOR, kept.receipt)
+    owing.anchors = owing.envelopes = {name, receipt_id(ANCHOR, lost.receipt)}
+    owing.duties().step()
+    shown, envelope = owing.said
+    assert owing.asked == [name] and envelope[:2] == ("envelope", name) and shown[:3] == ("anchor", kept, 0)
+    assert verify_batch_proof(scene.sent[0].root, batch_leaf(name, kept.receipt.seq), shown[3])  # type: ignore[arg-type]
 
 
 def test_all_that_is_demanded_of_one_batch_is_shown_with_one_tree(owing: Owing) -> None:

@@ -1,4 +1,4 @@
-"""Nothing is signed while a receipt waits that other events could keep from being anchored (ADR 177)."""
+"""What waits to be anchored keeps nobody from being served; what has closed does (ADR 199)."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,13 +13,15 @@ from bytewise.protocol.errors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.receipt import SignedReceipt
 from bytewise.protocol.request import Request
-from bytewise.protocol.units import U64, Digest
+from bytewise.protocol.units import U64
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
+from serving.in_order import Service
 from serving.openai import read_ask
 from serving.pipeline import Hands, Pipeline
 from serving.standing import Standing
+from tests.devnet import ENVIRONMENT, MODEL
 from tests.unit.kms.world import World
 from tests.unit.serving.test_batcher import ANCHOR, NOW, OPERATOR, WITHIN_S, Scene
 from tests.unit.serving.test_complete_requests import LEAST
@@ -54,6 +56,11 @@ class Desk:
         """The epoch that the last reading of the chain names."""
         standing = replace(OPEN, timestamp=self.scene.timestamp, epoch=replace(self.record, epoch=U64(epoch)), pause_s=0)
         self.scene.watch.update(standing, None)
+
+    def close(self, **changes: object) -> None:
+        """The last reading of the chain, with something closed."""
+        opened, _ = self.scene.watch.open()
+        self.scene.watch.update(replace(opened, **changes), None)  # type: ignore[arg-type]
 
     def ask(self) -> bytes:
         """Prepares and answers a new request."""
@@ -93,60 +100,48 @@ def test_the_normal_flow_of_one_service_waits_for_nothing(desk: Desk) -> None:
     assert desk.signed() == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_nothing_is_signed_under_a_new_key_epoch_while_the_old_ones_receipts_wait(desk: Desk) -> None:
+def test_what_waits_of_another_key_epoch_keeps_nobody_from_being_served(desk: Desk) -> None:
     desk.ask()
     desk.show(2)
-    with pytest.raises(TryAgain, match="receipt 1 of key epoch 1 must be anchored before"):
-        desk.pipeline.prepare(labelled(Label.RETRY, 9), read_ask(LEAST))
+    desk.ask()
+    assert desk.signed() == [(1, 1), (2, 2)]
     desk.scene.batcher().tick()
-    desk.show(2)
-    with pytest.raises(TryAgain, match="receipt 1 of key epoch 1"):
-        desk.ask()
     desk.scene.last_seq = 1
-    desk.scene.epoch = 2
     desk.scene.batcher().tick()
-    desk.show(2)
-    desk.ask()
-    assert desk.signed() == [(2, 2)]
+    assert [(header.first_seq, header.count, header.key_epoch) for header in desk.scene.sent] == [(1, 1, 1), (2, 1, 2)]
 
 
-def test_an_epoch_that_turns_while_the_engine_runs_is_seen_before_anything_is_signed(desk: Desk) -> None:
-    desk.ask()
-    desk.engine.meanwhile = lambda: desk.show(2)
-    with pytest.raises(TryAgain, match="receipt 1 of key epoch 1"):
+def test_an_epoch_that_ends_while_the_engine_runs_is_seen_before_anything_is_signed(desk: Desk) -> None:
+    desk.engine.meanwhile = lambda: desk.close(epoch=None)
+    with pytest.raises(TryAgain, match="no key epoch is open"):
         desk.ask()
-    assert desk.signed() == [(1, 1)] and desk.scene.books.next_seq() == 2
+    assert desk.signed() == [] and desk.scene.books.next_seq() == 1
 
 
-@pytest.mark.parametrize("changes", [{"environment": Digest(b"e" * 32)}, {"model_id": Digest(b"m" * 32)}])
-def test_an_operator_that_starts_with_another_model_or_environment_first_anchors_what_waits(
-    desk: Desk, changes: dict[str, Digest]
+@pytest.mark.parametrize(
+    ("closed", "why"),
+    [
+        ({"environment_active": False}, "this environment is not active"),
+        ({"model_active": False}, "this model is not active"),
+        ({"epoch": None}, "no key epoch is open"),
+        ({"judged": False}, "too few verifiers"),
+    ],
+)
+def test_nothing_is_signed_for_a_service_that_has_closed_while_what_waits_drains(
+    desk: Desk, closed: dict[str, object], why: str
 ) -> None:
-    of_before = {"environment": OFFER.environment.digest, "model_id": OFFER.model_id} | changes
-    desk.scene.issue(1, **of_before)
-    with pytest.raises(TryAgain, match="receipt 1 of key epoch 1 must be anchored before"):
+    desk.ask()
+    desk.close(**closed)
+    with pytest.raises(TryAgain, match=why):
         desk.ask()
+    desk.scene.untils[Service(OFFER.environment.digest, OFFER.model_id, 1)] = NOW + 30
     desk.scene.batcher().tick()
-    desk.show(1)
-    with pytest.raises(TryAgain, match="receipt 1"):
-        desk.ask()
+    assert [(header.count, deadline) for header, deadline in zip(desk.scene.sent, desk.scene.deadlines, strict=True)] == [
+        (1, NOW + 30)
+    ]
 
 
-def test_a_rotation_costs_ticks_and_not_the_time_of_a_promise(scene: Scene) -> None:
-    """Five receipts, batches of three: each tick sends what may be sent, and the new epoch opens with the last of them."""
-    scene.issue(5)
-    scene.epoch = 2
-    for last in (0, 3):
-        scene.last_seq = last
-        scene.batcher().tick()
-        with pytest.raises(TryAgain, match=f"receipt {last + 1} of key epoch 1 must be anchored before"):
-            scene.watch.open()
-    scene.last_seq = 5
-    scene.batcher().tick()
-    assert scene.watch.open()[1].epoch == 2 and [header.count for header in scene.sent] == [3, 2]
-
-
-def test_after_a_closure_what_was_signed_before_it_is_anchored_first(scene: Scene) -> None:
+def test_after_a_closure_requests_are_served_again_while_what_was_signed_before_waits(scene: Scene) -> None:
     scene.issue(2)
     scene.closed = [(NOW + 1, NOW + 20)]
     scene.timestamp = NOW + 10
@@ -155,34 +150,18 @@ def test_after_a_closure_what_was_signed_before_it_is_anchored_first(scene: Scen
         scene.watch.open()
     scene.timestamp = NOW + 30
     scene.batcher().tick()
-    with pytest.raises(TryAgain, match="receipt 1 was signed before a stop of the network"):
-        scene.watch.open()
-    scene.last_seq = 2
-    scene.batcher().tick()
-    assert scene.watch.open()[0].last_seq == 2
-    scene.issue(1)
-    scene.batcher().tick()
-    assert scene.watch.open()[0].environment_active, "what was signed after the closure does not wait"
-
-
-def test_a_closure_that_nobody_saw_because_the_process_was_down_is_found_as_well(scene: Scene) -> None:
-    scene.issue(1)
-    scene.closed = [(NOW + 5, NOW + 6)]
-    scene.timestamp = NOW + 30
-    scene.batcher().tick()
-    with pytest.raises(TryAgain, match="receipt 1 was signed before a stop"):
-        scene.watch.open()
+    assert scene.watch.open()[0].last_seq == 0
 
 
 def test_without_waiting_receipts_the_chain_is_asked_nothing_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    asked: list[Service] = []
 
-    def lost_since(_scene: Scene, moment: int, _standing: Standing) -> int:
-        asked.append(moment)
-        return 0
+    def anchorable_for(_scene: Scene, service: Service, _standing: Standing) -> None:
+        asked.append(service)
 
-    monkeypatch.setattr(Scene, "lost_since", lost_since)
+    monkeypatch.setattr(Scene, "anchorable_for", anchorable_for)
     scene.batcher().tick()
+    assert asked == [] and scene.watch.open()[0].number == 1
     scene.issue(2)
     scene.batcher().tick()
-    assert asked == [NOW] and scene.watch.open()[0].number == 1
+    assert set(asked) == {Service(ENVIRONMENT.digest, MODEL, 1)}

@@ -107,6 +107,23 @@ def test_a_batch_takes_its_receipts_for_ever(books: Books) -> None:
     assert books.open_batch() is None
 
 
+def test_a_batch_that_can_be_mined_no_more_gives_its_receipts_back(books: Books) -> None:
+    issue(books, 4)
+    books.add_batch(header(1, 3), b"list")
+    for other in (header(1, 2), header(2, 2)):
+        with pytest.raises(StoreCorrupt):
+            books.discard(other)
+    assert books.batched_until() == 3
+    books.discard(header(1, 3))
+    assert books.open_batch() is None and books.list_data(1) is None and books.batched_until() == 0
+    assert [s.receipt.seq for s in books.unbatched(10)] == [1, 2, 3, 4] and books.leaves(1) == ()
+    books.add_batch(header(1, 4), b"list")
+    books.anchored(1)
+    with pytest.raises(StoreCorrupt):
+        books.discard(header(1, 4))
+    assert books.unbatched(10) == ()
+
+
 def rows_visited(engine: Engine, work: Callable[[], object]) -> int:
     """Rows that SQLite's machine steps to while it works: instructions are counted, which are few for each."""
     count = 0

@@ -43,7 +43,9 @@ class Claims:
         self.unreported: dict[tuple[Address, int], str] = {}
         """Why the chain takes no report about an operator's number."""
         self.reports: list[tuple[tuple[Address, int], int]] = []
-        """Each time that something was taken for an operator's number, with its block."""
+        """Each time that something was taken for equivocation, operator and number, with its block."""
+        self.skip_reports: list[tuple[tuple[Address, int], int]] = []
+        """Each time that something was taken for a skipped number, with its block."""
         self.expiries: list[tuple[Digest, int]] = []
         """Each time that a demand was ended without an answer, with its block."""
         self.deferred: list[tuple[int, Digest, int]] = []
@@ -93,13 +95,25 @@ class Claims:
             return "AlreadyPunished"
         return None if subject in self.owing else "NothingToSlash"
 
-    def report_refused(self, who: Address, first: Receipt, signature: bytes, second: SignedLeaf, block: int) -> str | None:
+    def report_refused(
+        self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
+    ) -> str | None:
         self.trials.append(receipt_id(ANCHOR, first))
         return self.unreported.get((first.operator, int(first.seq)))
+
+    def skip_refused(
+        self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
+    ) -> str | None:
+        self.trials.append(receipt_id(ANCHOR, receipt))
+        return self.unreported.get((receipt.operator, int(receipt.seq)))
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
         self._read(from_block, to_block)
         return tuple(each for each, block in self.reports if from_block <= block <= to_block)
+
+    def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
+        self._read(from_block, to_block)
+        return tuple(each for each, block in self.skip_reports if from_block <= block <= to_block)
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
         self._read(from_block, to_block)

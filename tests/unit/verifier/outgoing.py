@@ -4,7 +4,7 @@ from typing import Any
 
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.messages import AuditResult, Vote
-from bytewise.protocol.receipt import EmptyLeaf, Receipt, SignedReceipt, receipt_id
+from bytewise.protocol.receipt import Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.units import Address, Blob, Digest
 from tests.world import ANCHOR
 
@@ -116,9 +116,12 @@ class Outgoing:
         self._once("demand anchor", receipt_id(ANCHOR, signed.receipt), body=(signed, bond_wei), within_s=within_s)
 
     def report_equivocation(
-        self, first: Receipt, first_signature: Blob, second: Receipt | EmptyLeaf, signature: Blob, times: int = 0
+        self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
         self._once("report", first.operator, first.seq, times, body=(first, first_signature, second, signature))
+
+    def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
+        self._once("report skipped", receipt.operator, receipt.seq, times, body=(receipt, signature, batch_id, proof))
 
     def finish_unbond(self, due_wei: int) -> None:
         self._once("unbond", due_wei)

@@ -1,5 +1,6 @@
 """Withheld bytes are demanded once and in time, what nobody answers is ended or disputed, and no outage of ours costs a bond."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def test_a_list_that_does_not_fit_its_root_is_demanded_and_its_answer_shows_the_
     nodes = [batch_leaf(receipt_id(ANCHOR, each.record), each.record.seq) for each in leaves]
     town.anchor(shown, root=batch_root(nodes), count=U32(2))
     part = demander(town)
-    assert step(town, part) == (DemandList(0, BOND),) and town.archive.batch(0).state == FAULTY  # type: ignore[union-attr]
+    assert step(town, part) == (DemandList(0, 2 * BOND),) and town.archive.batch(0).state == FAULTY  # type: ignore[union-attr]
     subject = list_subject(ANCHOR, 0)
     town.chain.demand(subject, DemandKind.LIST, TOWER, BOND)
     town.reopen()
@@ -210,3 +211,24 @@ def test_a_batch_that_is_not_late_yet_is_not_demanded(tmp_path: Path) -> None:
     del town.shelf.blobs[header.locator]
     part = demander(town)
     assert steps(town, part, 4) == [] and town.archive.batch(0).state == NEW  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("leaves", "short"), [(64, 1), (256, 0)], ids=["budget", "balance"])
+def test_a_list_whose_bond_is_beyond_our_means_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], leaves: int, short: int
+) -> None:
+    """A list costs a bond for each of its leaves."""
+    town = Town(tmp_path)
+    # So many leaves are named; nothing of the list is to be had.
+    town.anchor(town.signed(1), count=U32(leaves))
+    town.shelf.blobs.clear()
+    town.records.step(town.chain.now())
+    town.chain.pass_time(PAST_DEADLINE_S)
+    poor = demander(town, replace(POLICY, budget_wei=leaves * BOND - short))
+    capsys.readouterr()
+    assert steps(town, poor, 6) == []
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines() if "demand.foregone" in line]
+    assert [(each["kind"], int(each["bond_wei"])) for each in told] == [("DemandList", leaves * BOND)]
+    if short:
+        rich = demander(town, replace(POLICY, budget_wei=leaves * BOND))
+        assert set(steps(town, rich)) == {DemandList(0, leaves * BOND)}

@@ -110,7 +110,7 @@ def test_an_unregistered_environment_is_named() -> None:
 )
 def test_a_receipt_with_its_own_fault_does_not_spoil_the_others(fault: type[Fault], entry: Callable[[], SignedReceipt]) -> None:
     header, data = batch(answered(1), entry())
-    good, bad = verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1}))
+    good, bad = verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1})).receipts
     assert good.fault is None and isinstance(bad.fault, fault)
 
 
@@ -226,7 +226,7 @@ def test_a_node_that_shows_another_answer_than_the_contract_took_is_not_believed
     signed = answered(1)
     header, listed = WORLD.batch((signed,))
     leaves = (SignedLeaf(signed.receipt, signed.signature),)
-    (found,) = verify_leaves(ANCHOR, header, leaves, encode(listed), WORLD.environment)
+    (found,) = verify_leaves(ANCHOR, header, leaves, encode(listed), WORLD.environment).receipts
     assert (found.signed, found.fault) == (signed, None), "its locator is in the list"
     for others in ((), (*leaves, *leaves), (SignedLeaf(answered(2).receipt, signed.signature),)):
         with pytest.raises(TryAgain, match="another root"):
@@ -238,5 +238,6 @@ def test_a_leaf_that_its_batch_does_not_name_is_no_member_and_said_to_be_none() 
     header, _ = WORLD.batch((answered(1),))
     leaf = batch_leaf(receipt_id(ANCHOR, signed.receipt), signed.receipt.seq)
     header = replace(header, root=batch_root((leaf,)))
-    (found,) = verify_leaves(ANCHOR, header, (SignedLeaf(signed.receipt, signed.signature),), b"[]", WORLD.environment)
+    leaves = (SignedLeaf(signed.receipt, signed.signature),)
+    (found,) = verify_leaves(ANCHOR, header, leaves, b"[]", WORLD.environment).receipts
     assert isinstance(found.fault, UnknownEnvironment) and found.signed.locator == ""

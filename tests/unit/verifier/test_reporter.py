@@ -1,4 +1,4 @@
-"""An operator that signed two leaves with one number is reported by whoever saw both, once, and nobody else is."""
+"""An operator that signed two receipts with one number, or skipped one, is reported by whoever saw both, and nobody else is."""
 
 import functools
 import itertools
@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.actions import Action, ReportEquivocation
+from bytewise.protocol.actions import Action, ReportEquivocation, ReportSkipped
 from bytewise.protocol.demands import DemandKind, DemandState
 from bytewise.protocol.encoding import encode, to_json
-from bytewise.protocol.merkle import batch_leaf, batch_root
-from bytewise.protocol.receipt import EmptyLeaf, ReceiptList, SignedLeaf, SignedReceipt, list_subject, receipt_id
+from bytewise.protocol.errors import TryAgain
+from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
+from bytewise.protocol.receipt import (
+    EmptyLeaf,
+    ReceiptList,
+    SignedEmptyLeaf,
+    SignedLeaf,
+    SignedReceipt,
+    list_subject,
+    receipt_id,
+)
 from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import U32, U64, U256, Blob
 from tests.unit.verifier.demands import BOND, STRANGER, TOWER
@@ -21,7 +30,7 @@ from tests.world import ANCHOR, CHAIN_ID, signer, word
 from verifier import leaf_book
 from verifier.act import Performer
 from verifier.given import Given
-from verifier.leaf_book import LeafBook, Number
+from verifier.leaf_book import LeafBook, Number, Place
 from verifier.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.reporter import Reporter
 
@@ -108,20 +117,52 @@ def test_a_list_that_hides_what_its_batch_is_made_of_is_a_proof_with_the_answer_
     town.chain.end(subject, DemandState.ANSWERED)
     town.records.step(town.chain.now())
     found = part.step(town.chain.now())
-    assert set(found) == {ONE, ReportEquivocation(WHO, 2)}, "the other one is anchored as lost, and a client has it"
+    assert set(found) == {ONE, ReportSkipped(WHO, 2)}, "the other one is anchored as an empty leaf, and a client has it"
     send(town, part, *found)
-    second = next(body for body in town.sender.of("report") if body[0].seq == 2)
-    assert second == (lost.receipt, lost.signature, empty, leaves[1].signature)
+    ((receipt, signature, batch, proof),) = town.sender.of("report skipped")
+    assert (receipt, signature, batch) == (lost.receipt, lost.signature, 0)
+    assert verify_batch_proof(town.chain.headers[0].root, nodes[1], proof) and len(town.sender.of("report")) == 1
+
+
+def test_a_receipt_whose_number_its_operator_skipped_is_reported(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    kept, lost, two = town.signed(1), town.signed(2), ReportSkipped(WHO, 2)
+    empty = EmptyLeaf(WHO, U64(2), U256(CHAIN_ID))
+    skipped = SignedEmptyLeaf(empty, WORLD.operator.sign(receipt_id(ANCHOR, empty)))
+    header = town.anchor(kept, skipped)
+    part = reporter(town)
+    town.records.step(town.chain.now())
+    assert part.step(town.chain.now()) == () and town.chain.trials == [], "nobody holds a receipt for it"
+    hand_over(town, kept, lost)
+    assert part.step(town.chain.now()) == (two,)
+    send(town, part, two)
+    ((receipt, signature, batch, proof),) = town.sender.of("report skipped")
+    assert (receipt, signature, batch) == (lost.receipt, lost.signature, header.batch_id)
+    assert verify_batch_proof(header.root, batch_leaf(receipt_id(ANCHOR, empty), 2), proof)
+    town.chain.skip_reports.append(((WHO, 2), town.chain.number))
+    assert part.step(town.chain.pass_time(1)) == (ReportSkipped(WHO, 2, 1),), "another time is another act"
+    town.chain.unreported[(WHO, 2)] = "AlreadyPunished"
+    assert part.step(town.chain.pass_time(1)) == () and town.sender.of("report") == [], "no equivocation"
+    town.reopen()
+    part = reporter(town)
+    town.records.step(town.chain.now())
+    assert part.step(town.chain.now()) == (), "lists that were read before a restart are not read again"
+    with pytest.raises(TryAgain, match="not seen since the start"):
+        part.report(two, town.sender)
+
+
+def test_a_skipped_number_is_shown_in_the_batch_that_the_chain_has_now() -> None:
+    true, book = true_receipt(), LeafBook(ANCHOR)
+    book.note(true)
+    for batch in (3, 4):
+        book.note_skipped(Number(WHO, 1), Place(batch, (word("sibling"),)))
+        assert book.skips.found == {(WHO, 1): (true.receipt, true.signature, batch, (word("sibling"),))}
 
 
 def other(signed: SignedReceipt, name: str = "other", key: LocalSigner = WORLD.operator) -> SignedReceipt:
     """Another receipt with the same number, signed as well."""
     record = replace(signed.receipt, operator=key.address, out_hash=word(name))
     return SignedReceipt(record, key.sign(receipt_id(ANCHOR, record)), "eigenda:standard:0x02")
-
-
-def leaf(signed: SignedReceipt) -> SignedLeaf:
-    return SignedLeaf(signed.receipt, signed.signature)
 
 
 def note_list(book: LeafBook, *entries: SignedReceipt, count: int = 1) -> None:
@@ -140,13 +181,13 @@ def test_only_what_its_operator_signed_contradicts_it() -> None:
     true = true_receipt()
     forged = replace(true, receipt=replace(true.receipt, out_hash=word("other")))
     book = LeafBook(ANCHOR)
-    book.note(leaf(true))
+    book.note(true)
     note_list(book, forged)
     header, _ = WORLD.batch((true,))
     book.note_list(header, b"no list")
-    assert book.doubles == {}
+    assert book.doubles.found == {}
     note_list(book, other(true))
-    assert list(book.doubles) == [(WHO, 1)]
+    assert list(book.doubles.found) == [(WHO, 1)]
 
 
 def test_a_list_speaks_for_its_own_operator_and_numbers_only() -> None:
@@ -157,22 +198,25 @@ def test_a_list_speaks_for_its_own_operator_and_numbers_only() -> None:
     beyond = replace(true, receipt=replace(true.receipt, seq=U64(2)))
     note_list(book, other(beyond, "one"), other(beyond, "two"))
     note_list(book, true, other(true), other(true, "more"), count=1)
-    assert book.doubles == {} and list(book._first) == [(WHO, 1)], "one entry for each receipt that the chain counted"
+    assert book.doubles.found == {} and list(book._first) == [(WHO, 1)], "one entry for each receipt that the chain counted"
 
 
 def test_a_flood_of_contradictions_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaf_book, "MAX_LEAVES", 60)
-    monkeypatch.setattr(leaf_book, "MAX_DOUBLES", 40)
+    monkeypatch.setattr(leaf_book, "MAX_PROOFS", 40)
     true, book = true_receipt(), LeafBook(ANCHOR)
     for seq in range(1, 100):
         first = replace(true.receipt, seq=U64(seq))
         for record in (first, replace(first, out_hash=word("other"))):
-            book.note(SignedLeaf(record, Blob(b"")))
+            book.note(SignedReceipt(record, Blob(b""), ""))
         if seq in (7, 3):
-            book.note_refused(Number(WHO, seq))
+            book.doubles.note_refused(Number(WHO, seq))
         if seq == 42:
-            assert not {3, 7} & {each.seq for each in book.doubles} and 1 in {each.seq for each in book.doubles}
-    assert len(book._first) == 60 and len(book.doubles) == 40 and len(book._refused) <= 40
+            assert not {3, 7} & {each.seq for each in book.doubles.found} and 1 in {each.seq for each in book.doubles.found}
+    for seq in range(200):
+        book.note_skipped(Number(WHO, seq), Place(0, ()))
+    assert len(book._first) == len(book._skipped) == 60 and len(book.doubles.found) == 40 and len(book.doubles._refused) <= 40
+    assert len(book.skips.found) == 40
 
 
 def test_a_true_contradiction_is_asked_about_behind_a_thousand_that_are_refused(tmp_path: Path) -> None:
@@ -181,13 +225,13 @@ def test_a_true_contradiction_is_asked_about_behind_a_thousand_that_are_refused(
         first = replace(true.receipt, seq=U64(seq))
         town.chain.unreported[(WHO, seq)] = "AlreadyPunished"
         for record in (first, replace(first, out_hash=word("other"))):
-            town.leaves.note(SignedLeaf(record, Blob(b"")))
+            town.leaves.note(SignedReceipt(record, Blob(b""), ""))
     part = reporter(town)
     # As long as blocks last that ask about 8 each: every one of them was refused, and the first are due again.
     assert {part.step(town.chain.pass_time(12)) for _ in range(1000 // QUESTIONS_PER_STEP)} == {()}
     assert len({*town.chain.trials}) == 1000, "each once before any of them a second time"
-    town.leaves.note(leaf(true))
-    town.leaves.note(leaf(other(true)))
+    town.leaves.note(true)
+    town.leaves.note(other(true))
     assert part.step(town.chain.pass_time(12)) == (ONE,)
 
 

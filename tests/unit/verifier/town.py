@@ -23,7 +23,7 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.messages import AuditResult, Vote
 from bytewise.protocol.network import Addresses, Network
 from bytewise.protocol.phases import Phase
-from bytewise.protocol.receipt import BatchHeader, SignedReceipt, receipt_id
+from bytewise.protocol.receipt import BatchHeader, ListEntry, SignedReceipt, receipt_id
 from bytewise.protocol.request import output_for
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Address, Blob, Digest, hex0x
@@ -262,7 +262,7 @@ class Town:
         receipt, envelope = b.sealed(WORLD, WORLD.payload(request, output), WORLD.receipt(seq, request, truth, **changes))
         return WORLD.sign(receipt, self.shelf.put(envelope))
 
-    def anchor(self, *entries: SignedReceipt, **changes: object) -> BatchHeader:
+    def anchor(self, *entries: ListEntry, **changes: object) -> BatchHeader:
         """Anchors a batch of them; its list is on the shelf."""
         header, listed = WORLD.batch(entries)
         locator = self.shelf.put(encode(listed))

@@ -43,9 +43,6 @@ abstract contract BatchStore is IReceiptAnchor {
         address operator;
         uint64 number; // batch, or sequence number of a receipt that is not anchored
         uint32 paramsVersion;
-        uint32 stoppedAtStart; // ANCHOR: the pool's stopped seconds
-        uint24 service; // ANCHOR: without which nobody can post
-        uint40 lostAtIssue; // ANCHOR: seconds in which nobody could post, up to the signing of the receipt
     }
 
     /// @inheritdoc IReceiptAnchor

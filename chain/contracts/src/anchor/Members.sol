@@ -38,7 +38,16 @@ abstract contract Members is BatchStore, EIP712 {
         _checkModes(r);
         _checkHeader(r, b);
         id = _signedReceipt(r, sig);
-        if (!MerkleProof.verifyCalldata(proof, b.root, StructHashes.batchLeaf(id, r.seq))) revert BadProof(b.root);
+        _checkLeaf(id, r.seq, proof, b);
+    }
+
+    /// @dev What was signed as `id` is the leaf of number `seq`.
+    function _checkLeaf(bytes32 id, uint64 seq, bytes32[] calldata proof, Stored storage b) internal view {
+        if (!MerkleProof.verifyCalldata(proof, b.root, StructHashes.batchLeaf(id, seq))) revert BadProof(b.root);
+    }
+
+    function _checkNumber(uint64 seq, Stored storage b) internal view {
+        if (seq < b.firstSeq || seq - b.firstSeq >= b.count) revert SequenceOutsideBatch(seq, b.firstSeq, b.count);
     }
 
     /// @dev What a contract without storage answers to the call as it came.
@@ -66,8 +75,6 @@ abstract contract Members is BatchStore, EIP712 {
         if (r.environment != s.environment) revert HeaderMismatch("environment");
         if (r.modelId != s.modelId) revert HeaderMismatch("modelId");
         if (r.keyEpoch != s.keyEpoch) revert HeaderMismatch("keyEpoch");
-        if (r.seq < b.firstSeq || r.seq - b.firstSeq >= b.count) {
-            revert SequenceOutsideBatch(r.seq, b.firstSeq, b.count);
-        }
+        _checkNumber(r.seq, b);
     }
 }

@@ -60,12 +60,7 @@ abstract contract Windows is Reports {
 
     function _deadline(StoredDemand storage d) internal view returns (uint256) {
         (uint256 maxAnchorDelay, uint256 cure) = _demandTimes(d.paramsVersion);
-        // Nothing overflows: times are of 40 bits, and stopped seconds never go back.
-        unchecked {
-            if (d.kind != Kind.ANCHOR) return uint256(d.openedAt) + cure;
-            // Nobody can post while the pool cannot judge. Or who opens it for one transaction, to demand, would leave no time to answer.
-            return uint256(d.openedAt) + maxAnchorDelay + _stoppedSeconds(_service(d.service).pool) - d.stoppedAtStart;
-        }
+        return uint256(d.openedAt) + (d.kind == Kind.ANCHOR ? maxAnchorDelay : cure);
     }
 
     function _checkWindow(uint64 end) internal view {

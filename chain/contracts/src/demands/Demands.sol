@@ -10,7 +10,7 @@ import {IKeyEpochs} from "../interfaces/IKeyEpochs.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 import {IReceiptAnchor} from "../interfaces/IReceiptAnchor.sol";
 
-/// @title Demands: what an operator withholds is asked for; who does not answer in time pays, unless nobody could
+/// @title Demands: what an operator withholds is asked for; who does not answer in time pays
 /// @dev What is asked of other contracts at several places has a function of its own: each call takes about a hundred bytes of
 ///      code, of which EIP-170 leaves the anchor few.
 abstract contract Demands is Windows {
@@ -78,17 +78,11 @@ abstract contract Demands is Windows {
         if (block.timestamp <= r.anchorBy) revert TooEarly(block.timestamp, uint256(r.anchorBy) + 1);
         uint64 last = lastSeq[r.operator];
         if (r.seq <= last) revert NumberAnchored(r.seq, last);
-        // What the network itself closed meanwhile is no fault of the operator.
-        bytes32 pool = _checkServable(r.environment, r.modelId, r.keyEpoch);
         bytes32 subject = anchorSubject(id);
-        StoredDemand storage d = _demands[subject];
-        // Before the deadline is computed of it.
-        d.stoppedAtStart = SafeCast.toUint32(_stoppedSeconds(pool));
-        d.service = _serviceOf(r.environment, r.modelId, r.keyEpoch, pool);
         uint32 version = PARAMS.version();
-        d.lostAtIssue = SafeCast.toUint40(_lostUntil(r.environment, r.modelId, _issued(r, version)));
         _open(Kind.ANCHOR, subject, r.operator, r.seq, version);
-        VAULT.oblige(r.operator, _penaltyOf(d), subject);
+        (,, uint256 penalty) = _moneyOf(version);
+        VAULT.oblige(r.operator, penalty, subject);
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -104,9 +98,7 @@ abstract contract Demands is Windows {
         StoredDemand storage d = _demands[subject];
         if (d.state == State.OPEN) return _expireFirst(subject, d);
         if (d.state != State.EXPIRED) revert NotDemanded(subject, d.state);
-        uint256 penalty = _penaltyOf(d);
-        uint256 slashed = 0;
-        if (penalty != 0) slashed = _punish(d.operator, d.number, subject, penalty, d.paramsVersion, d.by);
+        uint256 slashed = _punishFor(subject, d);
         if (slashed == 0) revert NothingToSlash(d.operator, d.number);
         emit Expired(subject, d.kind, slashed);
     }
@@ -129,34 +121,30 @@ abstract contract Demands is Windows {
         shown.openedAt = d.openedAt;
         shown.deadline = d.state >= State.EXPIRED ? d.closedAt : SafeCast.toUint64(_deadline(d));
         shown.paramsVersion = d.paramsVersion;
-        (uint256 bond,,) = _moneyOf(d.paramsVersion);
-        shown.bond = uint96(bond);
+        shown.bond = uint96(_bondOf(d.kind, d.number, d.paramsVersion));
     }
 
     function _checkOperator(address who) internal view {
         if (!REGISTRY.isOperator(who)) revert NotOperator(who);
     }
 
-    /// @dev Environment, model and epoch take batches, and the environment's pool can judge them.
-    function _checkServable(bytes32 environment, bytes32 modelId, uint64 epoch) internal view returns (bytes32 pool) {
-        bool environmentOpen;
-        bool modelOpen;
-        (pool, environmentOpen, modelOpen) = _offered(environment, modelId);
-        if (!environmentOpen) revert EnvironmentNotActive(environment);
-        if (!modelOpen) revert ModelNotActive(modelId);
+    /// @dev Environment, model, epoch and the environment's pool take batches, or did until lately: what was signed before a closure
+    ///      can be anchored for `maxAnchorDelay`.
+    function _checkServable(bytes32 environment, bytes32 modelId, uint64 epoch) internal view returns (bytes32) {
+        (bytes32 pool, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil) =
+            REGISTRY.anchorable(environment, modelId);
+        uint64 clock = _clock();
+        if (clock > environmentUntil) revert EnvironmentNotActive(environment);
+        if (clock > modelUntil) revert ModelNotActive(modelId);
         if (!EPOCHS.isOpenForInclusion(epoch)) revert EpochNotOpen(epoch);
-        if (!REGISTRY.isSeatable(pool)) revert PoolTooSmall(pool);
-    }
-
-    /// @dev Pool of the environment; whether the environment takes batches; whether the model does.
-    function _offered(bytes32 environment, bytes32 modelId) private view returns (bytes32, bool, bool) {
-        return REGISTRY.service(environment, modelId);
+        if (clock > poolUntil) revert PoolTooSmall(pool);
+        return pool;
     }
 
     function _open(Kind kind, bytes32 subject, address operator, uint64 number, uint32 version) private {
         StoredDemand storage d = _demands[subject];
         if (d.state != State.NONE) revert AlreadyDemanded(subject);
-        (uint256 bond,,) = _moneyOf(version);
+        uint256 bond = _bondOf(kind, number, version);
         if (msg.value != bond) revert BondMismatch(msg.value, bond);
         (d.by, d.openedAt) = (msg.sender, SafeCast.toUint40(_clock()));
         (d.kind, d.state) = (kind, State.OPEN);
@@ -179,15 +167,12 @@ abstract contract Demands is Windows {
         emit Answered(subject, kind, msg.sender, answer);
     }
 
-    /// @dev Nobody answered: the bond goes back, the window goes on. Whether the operator could not is decided here, once and
-    ///      for all: what is closed now may be open again tomorrow.
+    /// @dev Nobody answered: the bond goes back, the window goes on.
     function _close(bytes32 subject, StoredDemand storage d) private {
         uint64 clock = _clock();
         uint256 deadline = _deadline(d);
-        (bool excused, bool forGood) = d.kind == Kind.ANCHOR ? _couldNotPost(d, clock, deadline) : (false, false);
-        // Stake and bond wait for nothing once nobody can post any more: a pool that stands still may do so for ever.
-        if (clock <= deadline && !forGood) revert TooEarly(clock, deadline + 1);
-        (d.state, d.closedAt) = (excused ? State.EXCUSED : State.EXPIRED, SafeCast.toUint40(Math.min(clock, deadline)));
+        if (clock <= deadline) revert TooEarly(clock, deadline + 1);
+        (d.state, d.closedAt) = (State.EXPIRED, SafeCast.toUint40(deadline));
         _settle(subject, d, d.by, ILedger.Reason.BOND_BACK);
         if (d.kind == Kind.ENVELOPE) _endHold(d);
         if (d.kind != Kind.LIST) return;
@@ -199,13 +184,13 @@ abstract contract Demands is Windows {
     ///      nothing: EigenLayer's stake remembers a slash that was refused, to take it later, and would take the next call's too.
     function _expireFirst(bytes32 subject, StoredDemand storage d) private {
         _close(subject, d);
-        if (d.state == State.EXPIRED) {
-            try this.expire(subject) {
-                return;
-            } catch (bytes memory why) {
-                // Any other reason, no gas among them, undoes all.
-                if (bytes4(why) != NothingToSlash.selector) LowLevelCall.bubbleRevert(why);
-            }
+        try this.expire(subject) {
+            return;
+        } catch (bytes memory why) {
+            // Nothing is left, or a report or another demand has taken the penalty of this number. Any other reason, no gas among them,
+            // undoes all.
+            bool ends = bytes4(why) == NothingToSlash.selector || bytes4(why) == AlreadyPunished.selector;
+            if (!ends) LowLevelCall.bubbleRevert(why);
         }
         emit Expired(subject, d.kind, 0);
     }
@@ -223,68 +208,26 @@ abstract contract Demands is Windows {
 
     /// @dev The bond to `who`, and no stake waits for an answer any more: before the penalty, which takes it or not.
     function _settle(bytes32 subject, StoredDemand storage d, address who, ILedger.Reason reason) private {
-        (uint256 bond,, uint256 unanchoredPenalty) = _moneyOf(d.paramsVersion);
-        LEDGER.credit(subject, who, bond, reason);
+        (,, uint256 unanchoredPenalty) = _moneyOf(d.paramsVersion);
+        LEDGER.credit(subject, who, _bondOf(d.kind, d.number, d.paramsVersion), reason);
         if (d.kind == Kind.ANCHOR) VAULT.discharge(d.operator, unanchoredPenalty, subject);
     }
 
-    /// @dev The key is compromised; or, since the receipt was signed, more time was lost than a Request outlives its promise by
-    ///      (docs/adr/108), so that anchoring it may convict; or the pool stood still for at least half of the time that the demand
-    ///      gave, and what the receipt was made with was closed before the deadline, or is now, where nobody knows since when. Not:
-    ///      the pool cannot judge now, for that operators can bring about; nor a stop of a second, which is cheap. For good, if
-    ///      its key takes no receipts any more.
-    function _couldNotPost(StoredDemand storage d, uint256 clock, uint256 deadline)
-        private
-        view
-        returns (bool excused, bool forGood)
-    {
-        Service storage s = _service(d.service);
-        // On one clock: that of keys may be another, which a court before this one went by.
-        uint256 end = EPOCHS.inclusionEndAt(s.keyEpoch, clock);
-        // It was open when this began, so it was compromised since, which nothing undoes.
-        if (end == 0) return (true, true);
-        (, bool environmentOpen, bool modelOpen) = _offered(s.environment, s.modelId);
-        // Nothing overflows: the deadline is the beginning, the time, and what stood still.
-        unchecked {
-            uint256 stopped = _stoppedSeconds(s.pool) - d.stoppedAtStart;
-            uint256 time = deadline - d.openedAt - stopped;
-            uint256 lost = _lostUntil(s.environment, s.modelId, block.timestamp) - d.lostAtIssue;
-            excused = lost > PARAMS.pauseLimit() && 2 * lost >= time;
-            // A key that drains gave less.
-            if (end < d.openedAt + time) time = end > d.openedAt ? end - d.openedAt : 0;
-            if (end < deadline || !environmentOpen || !modelOpen) {
-                excused = excused || (stopped != 0 && 2 * stopped >= time);
-            }
-            forGood = excused && end < clock;
-        }
-    }
-
-    function _lostUntil(bytes32 environment, bytes32 modelId, uint256 time) private view returns (uint64) {
-        // Safe: no moment is later than now.
-        return REGISTRY.lostUntil(environment, modelId, uint64(time));
-    }
-
-    /// @dev Since when a receipt could be posted: what its operator signed, but no longer before `anchorBy` than a receipt has, nor
-    ///      after it. Or a time long ago would bring stops that have nothing to do with it.
-    function _issued(Receipt calldata r, uint32 version) private view returns (uint256) {
-        (uint256 maxAnchorDelay,) = _demandTimes(version);
-        return Math.max(Math.min(r.issuedAt, r.anchorBy), Math.saturatingSub(r.anchorBy, maxAnchorDelay));
-    }
-
-    /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list.
-    function _penaltyOf(StoredDemand storage d) private view returns (uint256) {
+    /// @dev A void batch costs at least what one lie costs, so that no lie is hidden by withholding its list. An envelope that is missing
+    ///      costs what a dispute finds.
+    function _punishFor(bytes32 subject, StoredDemand storage d) private returns (uint256) {
+        (address operator, uint64 number, uint32 version) = (d.operator, d.number, d.paramsVersion);
         if (d.kind == Kind.ENVELOPE) return 0;
-        (, uint256 withheldPenalty, uint256 unanchoredPenalty) = _moneyOf(d.paramsVersion);
-        if (d.kind == Kind.ANCHOR) return unanchoredPenalty;
-        (uint256 slashAmount,) = _reportTerms(d.paramsVersion);
-        return Math.max(slashAmount, withheldPenalty * _known(d.number).count);
+        if (d.kind == Kind.ANCHOR) return _punishUnanchored(operator, number, version, d.by);
+        (uint256 slashAmount,) = _reportTerms(version);
+        (, uint256 withheldPenalty,) = _moneyOf(version);
+        uint256 penalty = Math.max(slashAmount, withheldPenalty * _known(number).count);
+        return _punish(operator, number, subject, penalty, version, d.by);
     }
 
-    function _moneyOf(uint32 version)
-        private
-        view
-        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty)
-    {
-        return PARAMS.demandMoney(version);
+    /// @dev The answer to a demand for a list grows with its leaves, and so does what it costs to demand one in vain.
+    function _bondOf(Kind kind, uint64 number, uint32 version) private view returns (uint256 bond) {
+        (bond,,) = _moneyOf(version);
+        if (kind == Kind.LIST) bond *= _known(number).count;
     }
 }

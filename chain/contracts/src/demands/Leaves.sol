@@ -49,21 +49,6 @@ contract Leaves {
         if (operator != r2.operator || seq != r2.seq || first == second) revert IReceiptAnchor.NoEquivocation();
     }
 
-    /// @notice Reverts unless one operator signed a receipt and an empty leaf with one number.
-    /// @return operator who did, `seq` the number, `first` and `second` the leaves' ids
-    function equivocationWithEmpty(
-        Receipt calldata r,
-        bytes calldata sig,
-        EmptyLeaf calldata empty,
-        bytes calldata emptySig
-    ) external view returns (address operator, uint64 seq, bytes32 first, bytes32 second) {
-        bytes32 domain = _domain();
-        (operator, seq) = (r.operator, r.seq);
-        first = _signed(StructHashes.receipt(r), sig, operator, r.chainId, domain);
-        second = _signed(StructHashes.emptyLeaf(empty), emptySig, empty.operator, empty.chainId, domain);
-        if (operator != empty.operator || seq != empty.seq) revert IReceiptAnchor.NoEquivocation();
-    }
-
     /// @notice What an operator signs for a number without a receipt.
     function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32) {
         return MessageHashUtils.toTypedDataHash(_domain(), StructHashes.emptyLeaf(e));

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Members} from "../anchor/Members.sol";
-import {EmptyLeaf, Receipt} from "../libraries/Types.sol";
+import {EmptyLeaf, Receipt, StructHashes} from "../libraries/Types.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
 import {IReceiptAnchor} from "../interfaces/IReceiptAnchor.sol";
@@ -48,13 +48,17 @@ abstract contract Reports is Members {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function equivocationWithEmpty(
-        Receipt calldata r,
-        bytes calldata sig,
-        EmptyLeaf calldata empty,
-        bytes calldata emptySig
-    ) external {
-        _equivocated();
+    function reportSkipped(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external {
+        Stored storage b = _known(batchId);
+        if (r.operator != b.operator) revert HeaderMismatch("operator");
+        _checkNumber(r.seq, b);
+        bytes32 id = _signedReceipt(r, sig);
+        // Whatever mode the receipt has: its operator signed it, and says in the batch that there is none.
+        bytes32 empty = _hashTypedDataV4(StructHashes.emptyLeaf(EmptyLeaf(r.operator, r.seq, block.chainid)));
+        _checkLeaf(empty, r.seq, proof, b);
+        uint256 taken = _punishUnanchored(r.operator, r.seq, b.paramsVersion, msg.sender);
+        if (taken == 0) revert NothingToSlash(r.operator, r.seq);
+        emit Skipped(r.operator, r.seq, batchId, id, msg.sender, taken);
     }
 
     /// @inheritdoc IReceiptAnchor
@@ -70,6 +74,28 @@ abstract contract Reports is Members {
     /// @inheritdoc IReceiptAnchor
     function equivocationRef(address operator, uint64 seq) public view returns (bytes32) {
         return keccak256(abi.encode("equivocation", block.chainid, address(this), operator, seq));
+    }
+
+    /// @inheritdoc IReceiptAnchor
+    function unanchoredRef(address operator, uint64 seq) public view returns (bytes32) {
+        return keccak256(abi.encode("unanchored", block.chainid, address(this), operator, seq));
+    }
+
+    /// @dev One penalty for a number, by a demand or by a report, of the parameters under which it began.
+    function _punishUnanchored(address operator, uint64 seq, uint32 version, address to) internal returns (uint256) {
+        bytes32 ref = unanchoredRef(operator, seq);
+        uint32 begun = _reports[ref].version;
+        if (begun != 0) version = begun;
+        (,, uint256 penalty) = _moneyOf(version);
+        return _punish(operator, seq, ref, penalty, version, to);
+    }
+
+    function _moneyOf(uint32 version)
+        internal
+        view
+        returns (uint256 bond, uint256 withheldPenalty, uint256 unanchoredPenalty)
+    {
+        return PARAMS.demandMoney(version);
     }
 
     /// @dev Take what is left of `penalty`; `taken` is what this call took. Who reported first keeps the share with which

@@ -11,6 +11,8 @@ import {
     GovernorVotesQuorumFraction
 } from "@openzeppelin/contracts/governance/extensions/GovernorVotesQuorumFraction.sol";
 import {IVotes} from "@openzeppelin/contracts/governance/utils/IVotes.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {TestChains} from "../libraries/TestChains.sol";
 
 /// @title BytewiseGovernor: votes of a token over what a timelock then does
 /// @dev OpenZeppelin's parts, the overrides that putting them together needs, and bounds: no vote may end all votes.
@@ -22,14 +24,19 @@ contract BytewiseGovernor is
     GovernorVotesQuorumFraction,
     GovernorTimelockControl
 {
-    /// @dev In blocks, of two seconds a week and a month; of the supply; in percent.
+    /// @dev Blocks. Of two seconds: ten minutes to a week before a vote, two hours to a month for it. Test chains: from one block on.
+    uint256 private constant MIN_DELAY = 300;
     uint256 private constant MAX_DELAY = 302_400;
+    uint256 private constant MIN_PERIOD = 3_600;
     uint256 private constant MAX_PERIOD = 1_296_000;
+    /// @dev Part of the supply.
     uint256 private constant MAX_THRESHOLD_PART = 20;
+    /// @dev Percent of the supply.
+    uint256 private constant MIN_QUORUM = 1;
     uint256 private constant MAX_QUORUM = 50;
 
-    /// @notice Nobody could propose, or carry, anything any more.
-    error OutOfBounds(bytes32 setting, uint256 have, uint256 most);
+    /// @notice With a larger value nobody could propose or carry anything any more; with a smaller one nobody would notice a vote.
+    error OutOfBounds(bytes32 setting, uint256 have, uint256 least, uint256 most);
     /// @notice The roles are this timelock's. Another governor, with another timelock, is given them by a vote.
     error TimelockIsFixed(address other);
 
@@ -50,7 +57,10 @@ contract BytewiseGovernor is
         GovernorVotes(token_)
         GovernorVotesQuorumFraction(percent)
         GovernorTimelockControl(timelock_)
-    {}
+    {
+        // `GovernorSettings` sets it before the token is known.
+        _checkThreshold(threshold);
+    }
 
     function proposalThreshold() public view override(Governor, GovernorSettings) returns (uint256) {
         return super.proposalThreshold();
@@ -62,27 +72,34 @@ contract BytewiseGovernor is
     }
 
     function setProposalThreshold(uint256 newProposalThreshold) public override onlyGovernance {
-        _bound("proposalThreshold", newProposalThreshold, token().getPastTotalSupply(clock() - 1) / MAX_THRESHOLD_PART);
+        _checkThreshold(newProposalThreshold);
         _setProposalThreshold(newProposalThreshold);
     }
 
     function _setVotingDelay(uint48 delay) internal override {
-        _bound("votingDelay", delay, MAX_DELAY);
+        _bound("votingDelay", delay, MIN_DELAY, MAX_DELAY);
         super._setVotingDelay(delay);
     }
 
     function _setVotingPeriod(uint32 period) internal override {
-        _bound("votingPeriod", period, MAX_PERIOD);
+        _bound("votingPeriod", period, MIN_PERIOD, MAX_PERIOD);
         super._setVotingPeriod(period);
     }
 
     function _updateQuorumNumerator(uint256 percent) internal override {
-        _bound("quorum", percent, MAX_QUORUM);
+        _bound("quorum", percent, MIN_QUORUM, MAX_QUORUM);
         super._updateQuorumNumerator(percent);
     }
 
-    function _bound(bytes32 setting, uint256 have, uint256 most) private pure {
-        if (have > most) revert OutOfBounds(setting, have, most);
+    function _checkThreshold(uint256 threshold) private view {
+        // The supply is fixed.
+        uint256 supply = IERC20(address(token())).totalSupply();
+        _bound("proposalThreshold", threshold, 1, supply / MAX_THRESHOLD_PART);
+    }
+
+    function _bound(bytes32 setting, uint256 have, uint256 least, uint256 most) private view {
+        if (TestChains.isOne(block.chainid)) least = 1;
+        if (have < least || have > most) revert OutOfBounds(setting, have, least, most);
     }
 
     function state(uint256 id) public view override(Governor, GovernorTimelockControl) returns (ProposalState) {

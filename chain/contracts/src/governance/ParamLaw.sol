@@ -47,7 +47,7 @@ library ParamLaw {
         _checkShares(p.shares);
         uint256 mostSeats = p.committee.seats[p.committee.rounds - 1];
         _checkStakes(p.money, mostSeats);
-        _checkPrices(p.money, mostSeats);
+        _checkPrices(p.money, mostSeats, p.shares.maxBatch);
         if (!TestChains.isOne(block.chainid)) _checkAtStake(p.times, p.committee.minPool, mostSeats);
         checkDelays(p.times, longest(p));
         _checkRounds(p.times, p.committee.maxReruns);
@@ -148,19 +148,22 @@ library ParamLaw {
         _within(m.minVerifierStake, 1, MAX_OPERATOR_STAKE, "minVerifierStake");
         uint256 most = Math.min(m.minVerifierStake, m.slashAmount) / mostSeats;
         _within(m.absentPenalty, 0, most, "absentPenalty");
-        _within(m.noRevealPenalty, 0, most, "noRevealPenalty");
-        _within(m.wrongPenalty, 0, most, "wrongPenalty");
+        // A worse act never costs less: else a random vote would be cheaper than silence, and silence than absence.
+        _within(m.noRevealPenalty, m.absentPenalty, most, "noRevealPenalty");
+        _within(m.wrongPenalty, m.noRevealPenalty, most, "wrongPenalty");
         _within(m.receiptCollateral, 1, m.minOperatorStake, "receiptCollateral");
         _within(m.withheldPenalty, 1, m.minOperatorStake, "withheldPenalty");
-        _within(m.unanchoredPenalty, 1, m.minOperatorStake, "unanchoredPenalty");
+        // A receipt that is never anchored hides a false answer: it costs no less than that.
+        _within(m.unanchoredPenalty, m.slashAmount, m.minOperatorStake, "unanchoredPenalty");
     }
 
     /// @dev What would be free could be flooded with; what is dear could not be asked. Whoever opens or appeals puts in at
     ///      most two slashes: the fees of the largest round, twice for an appeal, and the privacy price are within one.
-    function _checkPrices(Money memory m, uint256 mostSeats) private pure {
+    function _checkPrices(Money memory m, uint256 mostSeats, uint256 maxBatch) private pure {
         _require(m.feePerSeat != 0, "feePerSeat");
         _within(mostSeats * m.feePerSeat + m.privacyPrice, 0, m.slashAmount, "feePerSeat+privacyPrice");
-        _within(m.demandBond, 1, m.slashAmount / DEMANDS_IN_A_SLASH, "demandBond");
+        // The bond of the largest list.
+        _within(m.demandBond * maxBatch, maxBatch, m.slashAmount / DEMANDS_IN_A_SLASH, "demandBond");
         _require(m.auditUnit != 0, "auditUnit");
         _within(m.bounty, 0, m.slashAmount / BOUNTIES_IN_A_SLASH, "bounty");
     }

@@ -123,7 +123,8 @@ interface IKeyEpochs {
     function drain(uint64 epoch) external;
     /// @notice DRAINING to RETIRED, once `keyRetention` is over, and for as long more as pools stood still. Governance.
     function retire(uint64 epoch) external;
-    /// @notice Any state to COMPROMISED: at once no new receipts and no audits. Governance.
+    /// @notice Any state to COMPROMISED: no receipt should be sealed to it any more, and none is audited; what was signed before can be
+    ///         anchored for `maxAnchorDelay`. Governance.
     function compromise(uint64 epoch) external;
 
     /// @notice The epoch that receipts should be sealed to, or 0.
@@ -136,14 +137,10 @@ interface IKeyEpochs {
     function isOpenForDisputes(uint64 epoch) external view returns (bool);
     /// @notice What is known of an epoch.
     function epochInfo(uint64 epoch) external view returns (Epoch memory);
-    /// @notice Whether a batch of this epoch may be anchored: ACTIVE, or DRAINING for at most `maxAnchorDelay`.
+    /// @notice Whether a batch of this epoch may be anchored: ACTIVE, or for `maxAnchorDelay` after it was, whatever ended it.
     function isOpenForInclusion(uint64 epoch) external view returns (bool);
-    /// @notice Last second (protocol clock) in which they are: the largest number while the epoch is ACTIVE; 0 of one that never was,
-    ///         or is COMPROMISED.
+    /// @notice Last second (protocol clock) in which they are: the largest number while the epoch is ACTIVE; 0 of one that never was.
     function inclusionEnd(uint64 epoch) external view returns (uint256);
-    /// @notice The same on a clock that shows `clock` now: a court that came later goes by another than keys do, and no moment of one
-    ///         is compared with one of the other.
-    function inclusionEndAt(uint64 epoch, uint256 clock) external view returns (uint256);
     /// @notice EIP-712 digest of what a shard signs for its share.
     function hashShares(Shares calldata shares) external view returns (bytes32);
     /// @notice EIP-712 digest of a release record.

@@ -50,8 +50,7 @@ interface IReceiptAnchor {
         NONE,
         OPEN,
         ANSWERED,
-        EXPIRED, // nobody answered
-        EXCUSED // ANCHOR: nobody could answer
+        EXPIRED // nobody answered
     }
 
     struct Demand {
@@ -62,7 +61,7 @@ interface IReceiptAnchor {
         uint64 batchId; // LIST, ENVELOPE
         uint64 seq; // ANCHOR
         uint64 openedAt; // protocol clock
-        uint64 deadline; // protocol clock; of an open ANCHOR later by each second for which its pool stands still
+        uint64 deadline; // protocol clock
         uint32 paramsVersion;
         uint96 bond;
     }
@@ -71,12 +70,21 @@ interface IReceiptAnchor {
     event Equivocation(
         address indexed operator, uint64 indexed seq, bytes32 first, bytes32 second, address reporter, uint256 slashed
     );
+    /// @notice The operator anchored number `seq` as an empty leaf, and had signed a receipt for it.
+    event Skipped(
+        address indexed operator,
+        uint64 indexed seq,
+        uint64 batchId,
+        bytes32 receiptId,
+        address reporter,
+        uint256 slashed
+    );
     event Demanded(
         bytes32 indexed subject, Kind kind, address indexed operator, address by, uint64 deadline, uint96 bond
     );
     /// @notice LIST: the arguments of `answerList`; ENVELOPE: a new locator; ANCHOR: empty, the batch that holds it says all.
     event Answered(bytes32 indexed subject, Kind kind, address by, bytes answer);
-    /// @notice Nobody answered; `slashed` wei were taken: none if nobody could answer. Again if a call took what the first could not.
+    /// @notice Nobody answered; `slashed` wei were taken. Again if a call took what the first could not.
     event Expired(bytes32 indexed subject, Kind kind, uint256 slashed);
     /// @notice Stake that was slashed by report `ref` has been shared between `to` and nobody.
     event Collected(bytes32 indexed ref, address indexed to, uint256 share, uint256 burned);
@@ -142,14 +150,12 @@ interface IReceiptAnchor {
     /// @notice Two different signed leaves with one number. Permissionless; alpha to who reports first. A report that takes
     ///         less than a slash, because no more stake was left, can be repeated for the rest by anybody.
     function equivocation(Receipt calldata r1, bytes calldata sig1, Receipt calldata r2, bytes calldata sig2) external;
-    function equivocationWithEmpty(
-        Receipt calldata r,
-        bytes calldata sig,
-        EmptyLeaf calldata empty,
-        bytes calldata emptySig
-    ) external;
+    /// @notice Show a signed receipt whose number its operator anchored as an empty leaf. Costs `unanchoredPenalty` of the batch's
+    ///         parameters, once for a number, whether by this or by a demand to anchor; a share to who reports first. Permissionless.
+    /// @param proof of the empty leaf in the batch
+    function reportSkipped(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
 
-    /// @notice Demand the list of a batch. Answered, the bond is the operator's, whoever brings the answer; unanswered, the batch is void and each receipt costs
+    /// @notice Demand the list of a batch, for `demandBond` of each of its leaves: so much more the answer costs. Answered, the bond is the operator's, whoever brings the answer; unanswered, the batch is void and each receipt costs
     ///         `withheldPenalty`, all of them at least one slash. The window stands still meanwhile. Once per batch, inside its
     ///         window. Who wants to dispute after the answer demands while enough of the window is left.
     function demandList(uint64 batchId) external payable;
@@ -165,21 +171,17 @@ interface IReceiptAnchor {
         external
         payable;
     function answerEnvelope(bytes32 receiptId, bytes calldata locator) external;
-    /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not, and while
-    ///         its environment, model and epoch take batches. The operator has `maxAnchorDelay`, in which the time does not count for
-    ///         which the pool stands still, and must show the batch itself. Until the demand ends, `unanchoredPenalty` of its stake
-    ///         stays.
+    /// @notice Demand that a receipt that was given out be anchored: after its `anchorBy`, while its number is not. The operator has
+    ///         `maxAnchorDelay`, and must show the batch itself. Until the demand ends, `unanchoredPenalty` of its stake stays. Nothing
+    ///         excuses: what was signed before a closure can be anchored for as long after it.
     function demandAnchor(Receipt calldata r, bytes calldata sig) external payable;
     /// @notice Show the demanded receipt in a batch.
     function answerAnchor(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
     /// @notice End a demand that nobody answered in time. Anybody. Where less than the penalty could be taken it can be
-    ///         called again for the rest. A demand to anchor ends without a penalty for good if its key is compromised; if since the
-    ///         receipt was signed more than the longest pause was lost (`IRegistry.lostUntil`); or if the pool stood still for half
-    ///         of the time that the demand gave, and environment or model takes no batches at this moment, or the epoch none up to
-    ///         the deadline. So it does before the deadline, once the epoch takes none any more.
+    ///         called again for the rest.
     function expire(bytes32 subject) external;
     /// @notice Share stake that a report or an expiry slashed and that has arrived since. Anybody.
-    /// @param ref `equivocationRef`, or the subject of the demand
+    /// @param ref `equivocationRef`, `unanchoredRef`, or the subject of a demand for a list
     function collect(bytes32 ref) external;
 
     function receiptId(Receipt calldata r) external view returns (bytes32);
@@ -190,6 +192,8 @@ interface IReceiptAnchor {
     function anchorSubject(bytes32 receiptId_) external view returns (bytes32);
     /// @notice Reference under which an equivocation is punished.
     function equivocationRef(address operator, uint64 seq) external view returns (bytes32);
+    /// @notice Reference under which a receipt is punished that was given out and not anchored.
+    function unanchoredRef(address operator, uint64 seq) external view returns (bytes32);
     /// @notice Check that a signed receipt is a member of a batch; revert with the reason if it is not. A member of a void batch
     ///         is one: it can be disputed and never accepted, so that no operator escapes a challenge by withholding.
     function checkMember(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)

@@ -22,6 +22,7 @@ interface IRegistry {
         bytes32 vectors; // digest of the golden vectors' results: what certifiers say they reproduced
         uint64 certified; // units of the verifiers that did; of a model: in all pools
         uint64 certifyUntil; // last second (protocol clock) to certify, so that no stake can leave, come back and count twice
+        uint64 anchorUntil; // last second (protocol clock) to anchor batches of it: the greatest number while ACTIVE, 0 before
     }
 
     event OperatorRegistered(address indexed operator, string endpoint);
@@ -83,7 +84,8 @@ interface IRegistry {
     function certify(bytes32 digest, bytes32 vectors) external;
     /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified (a model: of any one pool).
     function activate(bytes32 digest) external;
-    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE.
+    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE. Batches of what was
+    ///         signed before are taken for `maxAnchorDelay` more.
     function close(bytes32 digest) external;
     /// @notice Governance.
     function addPool(bytes32 pool, IStakeTree tree) external;
@@ -99,11 +101,13 @@ interface IRegistry {
     /// @notice The verifiers of a pool that ever joined, by the place of its tree: `IStakeTree.accountAt`.
     function treeOf(bytes32 pool) external view returns (IStakeTree);
     function item(bytes32 digest) external view returns (Item memory);
-    /// @notice The pool that judges an environment, and whether environment and model take batches.
-    function service(bytes32 environment, bytes32 modelId)
+    /// @notice The pool that judges an environment, and the last second (protocol clock) in which batches are taken as far as each of
+    ///         these is concerned: the greatest number while it is ACTIVE or judges, `maxAnchorDelay` after it was closed or stopped, so
+    ///         that what was signed before can still be anchored; 0 for what was never open.
+    function anchorable(bytes32 environment, bytes32 modelId)
         external
         view
-        returns (bytes32 pool, bool environmentOpen, bool modelOpen);
+        returns (bytes32 pool, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil);
     function policyDigest() external view returns (bytes32);
     function policySerial() external view returns (uint64);
     /// @notice Verifiers of a pool that weigh something from the next epoch on.
@@ -112,10 +116,6 @@ interface IRegistry {
     function isSeatable(bytes32 pool) external view returns (bool);
     /// @notice Seconds of the protocol clock for which the windows of a pool have stood still in all.
     function stoppedSeconds(bytes32 pool) external view returns (uint64);
-    /// @notice Seconds of wall time up to `time`, which is not in the future, in which no batch of these was taken: those of pauses, as far
-    ///         as `IGuardian.clockAt` knows them, and between them those in which the environment's pool stood still, or the environment
-    ///         was closed after it had been opened, and those for which the model was. What the model has in common with the others counts twice.
-    function lostUntil(bytes32 environment, bytes32 modelId, uint64 time) external view returns (uint64);
     /// @notice Seconds for which the windows of all pools together have stood still, each since it first judged: no window has stood still for longer.
     function stoppedInAll() external view returns (uint64);
     /// @notice The court whose breaker closes environments. One before it still ends its disputes.

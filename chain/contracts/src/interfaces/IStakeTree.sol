@@ -9,9 +9,6 @@ pragma solidity 0.8.37;
 interface IStakeTree {
     /// @notice From `epoch` on `account`, at `place`, has `units`; its stake is `stake` wei.
     event UnitsSet(address indexed account, uint16 indexed place, uint32 epoch, uint256 stake, uint32 units);
-    /// @notice `place` is free for another account.
-    event PlaceReleased(address indexed account, uint16 indexed place);
-
     /// @notice Unit or cap is zero, the whole tree at the cap does not fit 32 bits, or the lookahead is zero or the whole
     ///         epoch.
     error BadShape(uint256 epochBlocks, uint256 lookahead, uint256 unit, uint256 maxUnits);
@@ -19,10 +16,6 @@ interface IStakeTree {
     error WrongEpoch(uint32 have, uint32 want);
     /// @notice All places are taken.
     error TreeFull(uint256 capacity);
-    /// @notice `account` has no place.
-    error NoPlace(address account);
-    /// @notice `account` has units in the running epoch or in the next one.
-    error StillWeighs(address account);
     /// @notice Seeds of the running epoch are those of blocks `first` to `last`.
     error SeedOutsideEpoch(uint256 seedBlock, uint256 first, uint256 last);
     /// @notice Nobody has a unit in this epoch.
@@ -49,10 +42,6 @@ interface IStakeTree {
     /// @dev The first units of an account give it a place. It never reverts for an account that has one, so that a
     ///      slash cannot be stopped here.
     function setStake(address account, uint256 stake) external;
-    /// @notice Give up the place of an account that has no units now and next. Only the writer, who makes sure that no
-    ///         stored committee names the place.
-    function release(address account) external;
-
     /// @notice The holders of seats `from` to `from + count - 1` of a round, with replacement, each in proportion to units.
     ///         Parts of one draw in several calls are those of the whole draw.
     /// @dev Seat i falls to the unit keccak256(abi.encode(seed, id, round, i, try)) mod total, for try 0, 1, … until it is

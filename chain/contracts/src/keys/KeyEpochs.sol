@@ -149,14 +149,9 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     function inclusionEnd(uint64 epoch) public view returns (uint256) {
         Epoch storage e = _epochs[epoch];
         if (e.state == EpochState.ACTIVE) return type(uint256).max;
-        if (e.state != EpochState.DRAINING && e.state != EpochState.RETIRED) return 0;
+        // What was signed before can be anchored, whatever ended the epoch. Before it was ACTIVE nothing was.
+        if (e.activatedAt == 0) return 0;
         return uint256(e.drainedAt) + PARAMS.times(e.paramsVersion).maxAnchorDelay;
-    }
-
-    /// @inheritdoc IKeyEpochs
-    function inclusionEndAt(uint64 epoch, uint256 clock) external view returns (uint256 end) {
-        end = inclusionEnd(epoch);
-        if (end != 0 && end != type(uint256).max) end = end + clock - GUARDIAN.clock();
     }
 
     /// @inheritdoc IKeyEpochs

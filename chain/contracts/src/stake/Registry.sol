@@ -3,9 +3,7 @@ pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
-import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
 import {IStakeTree} from "../interfaces/IStakeTree.sol";
-import {StopsLib} from "../libraries/StopsLib.sol";
 import {Verifiers} from "./Verifiers.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
@@ -15,8 +13,6 @@ import {Status} from "../libraries/Types.sol";
 
 /// @title Registry: operators, environments and models on their way to ACTIVE and out of it, attestation policy
 contract Registry is Verifiers {
-    using StopsLib for Checkpoints.Trace208;
-
     uint256 private constant BPS = 10_000;
 
     /// @inheritdoc IRegistry
@@ -29,9 +25,6 @@ contract Registry is Verifiers {
     uint64 public policySerial;
 
     mapping(bytes32 digest => Item) private _items;
-    /// @dev When an item that had been opened was closed: by the clock less the stops of its pool, so that a second in which both stand
-    ///      still counts once. Apart from those stops: a pool may have an item's digest as its name.
-    mapping(bytes32 digest => Checkpoints.Trace208) private _closures;
     /// @dev How often an item was proposed; what certified one proposal says nothing about the next.
     mapping(bytes32 digest => uint256) private _proposals;
     mapping(bytes32 proposal => mapping(address who => bool)) private _hasCertified;
@@ -78,7 +71,7 @@ contract Registry is Verifiers {
         if (old.status == Status.PROPOSED && now_ <= old.certifyUntil) _checkCanCall(msg.sender, msg.data);
         if (pool != 0) treeOf(pool);
         uint64 until = now_ + PARAMS.times(PARAMS.version()).unbondDelay;
-        _items[digest] = Item(Status.PROPOSED, pool, vectors, 0, until);
+        _items[digest] = Item(Status.PROPOSED, pool, vectors, 0, until, 0);
         ++_proposals[digest];
         emit ItemMoved(digest, old.status, Status.PROPOSED);
         emit ItemProposed(digest, pool, vectors, document);
@@ -129,23 +122,16 @@ contract Registry is Verifiers {
     }
 
     /// @inheritdoc IRegistry
-    function service(bytes32 environment, bytes32 modelId)
+    function anchorable(bytes32 environment, bytes32 modelId)
         external
         view
-        returns (bytes32 pool, bool environmentOpen, bool modelOpen)
+        returns (bytes32 pool, uint64 environmentUntil, uint64 modelUntil, uint64 poolUntil)
     {
         Item storage i = _items[environment];
         pool = i.pool;
         // A model is an item too, without a pool.
-        return (pool, i.status == Status.ACTIVE && pool != 0, _items[modelId].status == Status.ACTIVE);
-    }
-
-    /// @inheritdoc IRegistry
-    function lostUntil(bytes32 environment, bytes32 modelId, uint64 time) external view returns (uint64) {
-        uint64 clock = GUARDIAN.clockAt(time);
-        uint64 stopped = _stops[_items[environment].pool].secondsAt(clock);
-        uint64 closed = _closures[environment].secondsAt(clock - stopped) + _closures[modelId].secondsAt(clock);
-        return time - clock + stopped + closed;
+        if (pool != 0) environmentUntil = i.anchorUntil;
+        return (pool, environmentUntil, _items[modelId].anchorUntil, _pools[pool].anchorUntil);
     }
 
     /// @notice Units of a pool's verifiers that certified the present proposal of an item.
@@ -183,12 +169,10 @@ contract Registry is Verifiers {
     }
 
     function _move(bytes32 digest, Status to) private {
-        Status from = _items[digest].status;
-        emit ItemMoved(digest, from, to);
-        _items[digest].status = to;
-        // What opens for the first time did not stand still before: nobody was told that it could be used.
-        if (from == Status.PROPOSED) return;
-        _closures[digest].note(GUARDIAN.clock() - stoppedSeconds(_items[digest].pool), to != Status.ACTIVE);
+        Item storage i = _items[digest];
+        emit ItemMoved(digest, i.status, to);
+        i.status = to;
+        i.anchorUntil = to == Status.ACTIVE ? type(uint64).max : _drainsUntil();
     }
 
     function _setCourt(address court_) private {

@@ -56,7 +56,6 @@ contract StakeTree is IStakeTree, Wired {
     mapping(address account => uint256 placePlusOne) private _placeOf;
     mapping(uint256 place => address) private _accountAt;
     uint256 internal _used;
-    uint16[] private _released;
 
     modifier onlyWriter() {
         if (msg.sender != writer) revert NotAuthorised(msg.sender);
@@ -87,17 +86,6 @@ contract StakeTree is IStakeTree, Wired {
         uint32 next = epoch() + 1;
         _write(placePlusOne - 1, units, next);
         emit UnitsSet(account, uint16(placePlusOne - 1), next, stake, units);
-    }
-
-    /// @inheritdoc IStakeTree
-    function release(address account) external onlyWriter {
-        uint16 place = _place(account);
-        uint32 now_ = epoch();
-        if (_unitsAt(place, now_) != 0 || _unitsAt(place, now_ + 1) != 0) revert StillWeighs(account);
-        delete _placeOf[account];
-        delete _accountAt[place];
-        _released.push(place);
-        emit PlaceReleased(account, place);
     }
 
     /// @inheritdoc IStakeTree
@@ -150,8 +138,9 @@ contract StakeTree is IStakeTree, Wired {
 
     /// @inheritdoc IStakeTree
     function placeOf(address account) external view returns (bool has, uint16 place) {
-        has = _placeOf[account] != 0;
-        if (has) place = _place(account);
+        uint256 placePlusOne = _placeOf[account];
+        // Safe: the capacity is below 2^16.
+        if (placePlusOne != 0) (has, place) = (true, uint16(placePlusOne - 1));
     }
 
     /// @inheritdoc IStakeTree
@@ -196,16 +185,10 @@ contract StakeTree is IStakeTree, Wired {
         return uint32(units > MAX_UNITS ? MAX_UNITS : units);
     }
 
-    /// @dev A place for a new account: one given back, else the next one.
+    /// @dev The next place, for a new account, which keeps it for good: committees are stored as places.
     function _seat(address account) private returns (uint256 place) {
-        uint256 spare = _released.length;
-        if (spare != 0) {
-            place = _released[spare - 1];
-            _released.pop();
-        } else {
-            place = _used++;
-            if (place == CAPACITY) revert TreeFull(CAPACITY);
-        }
+        place = _used++;
+        if (place == CAPACITY) revert TreeFull(CAPACITY);
         _placeOf[account] = place + 1;
         _accountAt[place] = account;
     }
@@ -293,13 +276,6 @@ contract StakeTree is IStakeTree, Wired {
     function _unitsAt(uint256 place, uint32 epoch_) private view returns (uint32) {
         uint256 parent = (INNER + place - 1) / SumNodeLib.ARITY;
         return _sums(parent, epoch_).child((INNER + place - 1) % SumNodeLib.ARITY);
-    }
-
-    function _place(address account) private view returns (uint16) {
-        uint256 placePlusOne = _placeOf[account];
-        if (placePlusOne == 0) revert NoPlace(account);
-        // Safe: the capacity is below 2^16.
-        return uint16(placePlusOne - 1);
     }
 
     function _readable(uint32 epoch_) private view {

@@ -3,9 +3,8 @@ pragma solidity 0.8.37;
 
 import {AccessManaged} from "@openzeppelin/contracts/access/manager/AccessManaged.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
-import {Checkpoints} from "@openzeppelin/contracts/utils/structs/Checkpoints.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IStakeTree} from "../interfaces/IStakeTree.sol";
-import {StopsLib} from "../libraries/StopsLib.sol";
 import {Wired} from "../libraries/Wired.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IParams} from "../interfaces/IParams.sol";
@@ -16,8 +15,6 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 /// @dev The registry is the writer of every tree. A verifier has a place in the tree of its pool from its joining on and
 ///      keeps it, so no later write can fail for want of one, and a committee can be stored as places.
 abstract contract Verifiers is IRegistry, AccessManaged, Wired {
-    using StopsLib for Checkpoints.Trace208;
-
     struct Pool {
         IStakeTree tree;
         uint32 weighing; // verifiers with units from the next epoch on
@@ -25,6 +22,7 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         uint64 stopped; // seconds of all stops before
         uint64 idle; // of these, before it judged for the first time
         bool began; // it has judged
+        uint64 anchorUntil; // last second (protocol clock) to anchor what it judges; the greatest number while it judges
         uint16 least; // verifiers without which it stops: a `minPool` that it has met
     }
 
@@ -52,7 +50,6 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
     bytes32[] internal _poolIds;
     mapping(bytes32 pool => Pool) internal _pools;
     mapping(IStakeTree tree => bytes32 pool) private _poolOf;
-    mapping(bytes32 pool => Checkpoints.Trace208) internal _stops;
     mapping(address who => Verifier) internal _verifiers;
     mapping(bytes32 platformId => Platform) private _platforms;
     mapping(address who => mapping(bytes32 announcement => uint256)) private _announcedIn; // block
@@ -207,6 +204,12 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         _watch(pool);
     }
 
+    /// @dev Until when what was signed before a closure that happens now can be anchored: as long as an operator may take at most.
+    function _drainsUntil() internal view returns (uint64) {
+        (uint256 maxAnchorDelay,) = PARAMS.demandTimes(PARAMS.version());
+        return SafeCast.toUint64(GUARDIAN.clock() + maxAnchorDelay);
+    }
+
     /// @dev Stops a pool that became too small, and lets one go on that is large enough. Verifiers who leave stop it, never a vote: a
     ///      larger `minPool` is asked of a pool that judges once it has twice as many.
     function _watch(bytes32 pool) private {
@@ -218,13 +221,15 @@ abstract contract Verifiers is IRegistry, AccessManaged, Wired {
         bool small = p.weighing < least;
         if (small == (since != 0)) return;
         uint64 now_ = GUARDIAN.clock();
-        _stops[pool].note(now_, small);
         if (small) {
             p.stoppedSince = now_;
+            // A pool that has never judged has nothing waiting.
+            if (p.began) p.anchorUntil = _drainsUntil();
             emit PoolStopped(pool, now_);
         } else {
             p.stopped += now_ - since;
             p.stoppedSince = 0;
+            p.anchorUntil = type(uint64).max;
             if (!p.began) (p.began, p.idle) = (true, p.stopped);
             emit PoolResumed(pool, p.stopped);
         }
