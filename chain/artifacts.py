@@ -22,8 +22,8 @@ FOLDER = Path(__file__).parent / "abi"
 
 CONTRACTS = (
     "Charter", "AccessManager", "TimelockController", "GovernanceToken", "BytewiseGovernor", "Params", "Guardian", "Ledger",
-    "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
-    "Settlement", "Proceedings", "Disputes", "Audits", "Lens",
+    "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
+    "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens",
 )  # fmt: skip
 """Every contract that a deployment has one or more of; `chain.plan` knows their order."""
 

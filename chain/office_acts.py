@@ -69,4 +69,4 @@ def drain_epoch(epoch: int) -> Act:
 
 def reset_breaker(environment: Digest) -> Act:
     """Lets convictions in an environment go on after the breaker held them."""
-    return Act("Disputes", "resetBreaker", (environment,))
+    return Act("Breaker", "resetBreaker", (environment,))

@@ -17,15 +17,18 @@ from chain.artifacts import View
 
 _LENS = {
     "PARAMS": "params", "GUARDIAN": "guardian", "REGISTRY": "registry", "VAULT": "stake_vault", "LEDGER": "ledger",
-    "EPOCHS": "key_epochs", "MARKET": "fee_market", "ANCHOR": "receipt_anchor", "DISPUTES": "disputes",
-    "SETTLEMENT": "settlement", "SEEDS": "randao_source", "AUDITS": "audits",
+    "EPOCHS": "key_epochs", "MARKET": "fee_market", "ANCHOR": "receipt_anchor", "DISPUTES": "disputes", "ROUNDS": "rounds",
+    "BREAKER": "breaker", "SETTLEMENT": "settlement", "SEEDS": "randao_source", "AUDITS": "audits",
 }  # fmt: skip
 
 PEERS = (
     *(("Lens", "lens", function, peer) for function, peer in _LENS.items()),
-    ("Disputes", "disputes", "PROCEEDINGS", "proceedings"),
-    ("Disputes", "disputes", "CERTIFIER", "certifier"),
-    ("Certifier", "certifier", "KEYS", "bls_keys"),
+    ("Disputes", "disputes", "ROUNDS", "rounds"),
+    ("Disputes", "disputes", "BREAKER", "breaker"),
+    ("Rounds", "rounds", "KEYS", "bls_keys"),
+    ("Rounds", "rounds", "disputes", "disputes"),
+    ("Breaker", "breaker", "disputes", "disputes"),
+    ("BlsKeys", "bls_keys", "REGISTRY", "registry"),
     ("Guardian", "guardian", "disputes", "disputes"),
     ("Settlement", "settlement", "disputes", "disputes"),
     ("ReceiptAnchor", "receipt_anchor", "disputes", "disputes"),
@@ -34,11 +37,11 @@ PEERS = (
     ("StakeVault", "stake_vault", "registry", "registry"),
     ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
 )
-"""Contract, its name in the book, the view, and who it must name: every contract but `Charter` and `Lens` is named by another, in
-these or in `VOTED`."""
+"""Contract, its name in the book, the view, and who it must name: every contract but `Charter`, `Keeper` and `Lens` is named by
+another, in these or in `VOTED`."""
 
 VOTED = (
-    ("Disputes", "disputes", "authority", "access_manager"),
+    ("Breaker", "breaker", "authority", "access_manager"),
     ("Guardian", "guardian", "authority", "access_manager"),
     ("FeeMarket", "fee_market", "authority", "access_manager"),
     ("BytewiseGovernor", "bytewise_governor", "timelock", "short_timelock"),

@@ -168,7 +168,7 @@ def names(pools: Sequence[Digest]) -> tuple[str, ...]:
 
 CREATED_BEFORE_TREES = ("Charter", "AccessManager", "Params", "Guardian", "Ledger", "StakeVault", "Registry")
 CREATED_AFTER_TREES = (
-    "RandaoSource", "BlsKeys", "Certifier", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Settlement", "Proceedings", "Disputes",
+    "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper",
     "Audits", "Lens", "GovernanceToken", "ShortTimelock", "LongTimelock", "BytewiseGovernor",
 )  # fmt: skip
 
@@ -223,19 +223,19 @@ def _court(site: Site) -> dict[str, tuple[Any, ...]]:
     authority, params, guardian, registry = at["AccessManager"], at["Params"], at["Guardian"], at["Registry"]
     vault, ledger, epochs, anchor = at["StakeVault"], at["Ledger"], at["KeyEpochs"], at["ReceiptAnchor"]
     headers = [value for header in site.headers for value in (header.number, header.rlp)]
-    settlement, seeds, certifier = at["Settlement"], at["RandaoSource"], at["Certifier"]
-    court = (authority, params, registry, anchor, settlement, guardian, seeds, certifier)
+    settlement, seeds, rounds, breaker = at["Settlement"], at["RandaoSource"], at["Rounds"], at["Breaker"]
     shared = (params, guardian, registry, vault, ledger, epochs)
     return {
         "RandaoSource": (site.shape.shortest, site.shape.longest, *headers),
-        "BlsKeys": (),
-        "Certifier": (at["BlsKeys"],),
+        "BlsKeys": (registry,),
         "KeyEpochs": (authority, params, guardian, registry),
         "ReceiptAnchor": ((*shared, at["FeeMarket"]),),
-        "Proceedings": (court,),
-        "Disputes": (court, at["Proceedings"]),
+        "Rounds": (params, guardian, at["BlsKeys"]),
+        "Breaker": (authority, params, guardian, registry),
+        "Disputes": ((params, registry, anchor, settlement, guardian, seeds, rounds, breaker),),
+        "Keeper": (),
         "Audits": ((*shared, anchor, at["Disputes"]),),
-        "Lens": ((*shared, at["FeeMarket"], anchor, at["Disputes"], settlement, seeds, at["Audits"]),),
+        "Lens": ((*shared, at["FeeMarket"], anchor, at["Disputes"], rounds, breaker, settlement, seeds, at["Audits"]),),
     }
 
 
@@ -255,7 +255,7 @@ def _governance(site: Site) -> dict[str, tuple[Any, ...]]:
 
 def _establish(site: Site) -> Step:
     governed = [
-        site.at[name] for name in ("Params", "Guardian", "Ledger", "StakeVault", "Registry", "KeyEpochs", "FeeMarket", "Disputes")
+        site.at[name] for name in ("Params", "Guardian", "Ledger", "StakeVault", "Registry", "KeyEpochs", "FeeMarket", "Breaker")
     ]
     holders = (site.at["ShortTimelock"], site.at["LongTimelock"], site.vote.guardian, site.vote.curator)
     return _call(site, "Charter", "establish", site.at["AccessManager"], tuple(governed), holders)
@@ -269,10 +269,12 @@ def _wires(site: Site) -> list[tuple[str, tuple[Address, ...]]]:
         ("Guardian", (at["Disputes"],)),
         ("Ledger", (at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])),
         ("StakeVault", (at["Registry"], at["Settlement"], at["ReceiptAnchor"])),
-        ("Registry", (at["Disputes"],)),
+        ("Registry", (at["Breaker"],)),
         ("FeeMarket", (at["ReceiptAnchor"], at["Audits"])),
         ("ReceiptAnchor", (at["Disputes"],)),
         ("Settlement", (at["Disputes"],)),
+        ("Rounds", (at["Disputes"],)),
+        ("Breaker", (at["Disputes"],)),
     ]
 
 

@@ -13,12 +13,12 @@ from chain.book import address_of, field_of
 from chain.calls import Act
 from chain.plan import code
 
-COURT = ("Guardian", "FeeMarket", "ReceiptAnchor", "Settlement", "Proceedings", "Disputes", "Audits", "Lens")
+COURT = ("Guardian", "FeeMarket", "ReceiptAnchor", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
 """What a new court consists of, in the order of creation; everything else stays."""
 
 ROLES = (
     ("Guardian", ("pause", "unpause", "refund"), 4),
-    ("Disputes", ("resetBreaker",), 5),
+    ("Breaker", ("resetBreaker",), 5),
     ("FeeMarket", ("setLimits",), 3),
 )
 """Contract, functions and role (`chain.roles.ROLES`), as `Charter` has them for the first court."""
@@ -38,7 +38,7 @@ def acts_for(old: Network, new: Network) -> list[Act]:
         voted_acts.set_money_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor", "Audits")
     ]
     movers += [voted_acts.set_stake_mover(address_of(new, name), allowed=True) for name in ("Settlement", "ReceiptAnchor")]
-    return [*ruled, *movers, voted_acts.set_court(address_of(new, "Disputes"))]
+    return [*ruled, *movers, voted_acts.set_court(address_of(new, "Breaker"))]
 
 
 def _verify_beside(old: Network, new: Network) -> None:

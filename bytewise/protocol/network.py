@@ -40,8 +40,6 @@ class Addresses:
     """`RandaoSource`."""
     bls_keys: Address
     """`BlsKeys`."""
-    certifier: Address
-    """`Certifier`."""
     key_epochs: Address
     """`KeyEpochs`."""
     fee_market: Address
@@ -50,10 +48,14 @@ class Addresses:
     """`ReceiptAnchor`."""
     settlement: Address
     """`Settlement`."""
-    proceedings: Address
-    """`Proceedings`, the other half of the court's code."""
+    rounds: Address
+    """`Rounds`, seats and votes of the court."""
+    breaker: Address
+    """`Breaker` of the court."""
     disputes: Address
     """`Disputes`."""
+    keeper: Address
+    """`Keeper`, which makes several calls in one transaction."""
     audits: Address
     """`Audits`."""
     lens: Address
