@@ -7,7 +7,7 @@ from bytewise.protocol.compare import Generated, Verification
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandRecord
-from bytewise.protocol.docket import AnchoredBatch, Docket, Holdings
+from bytewise.protocol.docket import AnchoredBatch, DisputeOpening, Docket, Holdings
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
 from bytewise.protocol.messages import AuditResult, Vote
@@ -82,8 +82,12 @@ class ChainView(Protocol):
         """Number of the newest block at the configured finality."""
         ...
 
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
-        """Everything a decision needs, at one block, but for `batches`."""
+    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
+        """Disputes that were opened in these blocks, oldest first."""
+        ...
+
+    def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
+        """Everything a decision needs, at one block, but for `batches`; of these disputes those that the block has."""
         ...
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
@@ -215,12 +219,8 @@ class Sender(Protocol):
         """Challenges a receipt with exactly the required bond, and a commitment to the answer that is expected to win."""
         ...
 
-    def prove_seed(self, block: int) -> None:
-        """Shows the header of a seed block."""
-        ...
-
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats from the first one that is not drawn."""
+        """Draws some seats from the first one that is not drawn, with the seed block's header."""
         ...
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
@@ -244,7 +244,7 @@ class Sender(Protocol):
         ...
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over."""
+        """Ends a dispute whose airgap is over, and settles its first seats if that can be done at once."""
         ...
 
     def pay_out(self, dispute: Digest) -> None:

@@ -9,7 +9,7 @@ from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.outbox import Item
 from chain.acts import Acts
-from chain.bls import BlsSigner, words
+from chain.bls import BlsSigner, key_hash, words
 
 
 class AccountActs(Acts):
@@ -87,9 +87,10 @@ class AccountActs(Acts):
         return self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
     def register_bls(self, signer: BlsSigner) -> None:
-        """Registers this account's key for certificates, or replaces it."""
+        """Registers this account's key for certificates, or replaces it, and has its place in its pool noted beside it."""
         proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lane.account)
         self._act("BlsKeys", "register", signer.public_key, (words(signer.public_key), words(proof)))
+        self._act("BlsKeys", "notePlace", signer.public_key, (key_hash(signer.public_key),))
 
     # --- light audits ---
 

@@ -8,15 +8,14 @@ from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
 from bytewise.storage.outbox import Intent
 from chain.access import Chain
-from chain.artifacts import Reason
+from chain.artifacts import Reason, interface
 from chain.client import reading_answer
+from chain.dispute_acts import VOTING
 from chain.sender import Answer
 
-_ROUND_STEPS = frozenset(
-    {"draw", "rearm", "commit", "commitFor", "postCommitRoot", "formCommittee", "certify", "reveal", "revealUnderRoot", "settle"}
-)
-_VOTES = frozenset({"commit", "commitFor", "postCommitRoot", "formCommittee", "certify", "reveal", "revealUnderRoot"})
-"""Steps that are worth nothing once their phase is over: nobody did them for us."""
+_COURT_STEPS = frozenset({"draw", "rearm", "settle"})
+"""Steps of a round that `Disputes` takes. Of those that `Rounds` takes (`VOTING`) each is worth nothing once its phase is over:
+nobody did it for us."""
 
 _SUBJECT_BYTES = 34
 """Dispute (32) and round (2)."""
@@ -26,13 +25,15 @@ def check_round(client: Chain, network: Network) -> Callable[[Intent], Answer]:
     """Checks before a signature that a dispute's act is still for the round it was meant for: calldata does not say so."""
 
     def check(intent: Intent) -> Answer:
-        if intent.contract != network.addresses.disputes or intent.function not in _ROUND_STEPS:
+        steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: VOTING}
+        if intent.function not in steps.get(intent.contract, ()):
             return Answer.GO
         dispute, round_number = intent.subject[:32], int.from_bytes(intent.subject[32:_SUBJECT_BYTES], "big")
         view = client.call("Lens", network.addresses.lens, "disputeView", dispute, block="latest")
         if view["dispute"]["round"] < round_number:
             return Answer.WAIT
-        later = view["dispute"]["round"] > round_number or view["phase"] == Phase.FINAL
+        is_counted = view["phase"] == Phase.FINAL or (intent.function in VOTING and view["phase"] > Phase.REVEAL)
+        later = view["dispute"]["round"] > round_number or is_counted
         return _too_late(intent.function) if later else _next_part(intent, view)
 
     return check
@@ -50,16 +51,14 @@ def _next_part(intent: Intent, view: Any) -> Answer:
 _GO_ON = {
     "open": "WAIT WindowOpen, DONE AlreadyDisputed AlreadyOpened, LATE WindowClosed",
     "join": "WAIT StakeTooSmall, DONE AlreadyVerifier",
-    "prove": "WAIT SeedTooEarly, LATE SeedExpired",
-    "draw": "WAIT SeedTooEarly SeedNotProven SeedOutsideEpoch, DONE NoProgress, LATE SeedExpired",
+    "draw": "WAIT SeedTooEarly SeedOutsideEpoch, DONE NoProgress, LATE SeedExpired WrongHeader",
     "rearm": "DONE SeedReadable",
-    "commit": "DONE AlreadyCommitted, LATE TooLate",
-    "commitFor": "LATE TooLate",
-    "postCommitRoot": "LATE TooLate",
-    "formCommittee": "DONE CommitteeExists",
-    "certify": "WAIT TooEarly NoCommittee, DONE AlreadyCertified, LATE TooLate CertifyOver",
-    "reveal": "WAIT TooEarly, DONE AlreadyRevealed, LATE TooLate",
-    "revealUnderRoot": "WAIT TooEarly, DONE AlreadyRevealed, LATE TooLate",
+    "commit": "WAIT NotVoting, DONE AlreadyCommitted, LATE TooLate",
+    "commitFor": "WAIT NotVoting, LATE TooLate",
+    "postCommitRoot": "WAIT NotVoting, LATE TooLate",
+    "certify": "WAIT NotVoting TooEarly, DONE AlreadyCertified, LATE TooLate",
+    "reveal": "WAIT NotVoting TooEarly, DONE AlreadyRevealed, LATE TooLate",
+    "revealUnderRoot": "WAIT NotVoting TooEarly, DONE AlreadyRevealed, LATE TooLate",
     "settle": "WAIT TooEarly",
     "appeal": "DONE AlreadyAppealed, LATE TooLate LastLevel",
     "openAlt": "DONE NoProgress, LATE TooLate",
@@ -87,6 +86,7 @@ _GO_ON = {
     "finishUnbond": "WAIT StakeBound, DONE NothingUnbonded",
     "quit": "DONE NotVerifier",
     "register": "DONE KeyTaken",
+    "notePlace": "WAIT NoPlaceToNote",
 }
 """Function → what to do upon which errors; every other refusal is final. Contracts share names and not errors."""
 
@@ -104,6 +104,21 @@ def classify(function: str, error: ChainReverted) -> Answer:
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason):
         return Answer.REFUSED
+    if reason.name == "CallFailed":
+        return _classify_together(reason)
+    return _classify_reason(function, reason)
+
+
+def _classify_together(reason: Reason) -> Answer:
+    """Of calls that are made together: what the first one meets is what it would meet alone. What a later one meets refuses all of
+    them, and their sender makes the first alone."""
+    function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
+    if reason.arguments["index"] or function is None:
+        return Answer.REFUSED
+    return _classify_reason(function, Reason.of(bytes(reason.arguments["reason"])))
+
+
+def _classify_reason(function: str, reason: Reason) -> Answer:
     if reason.name == "NotNow":
         # A pause; it ends by itself.
         return Answer.WAIT
@@ -115,10 +130,14 @@ def classify(function: str, error: ChainReverted) -> Answer:
     return _MEANINGS.get((function, reason.name), Answer.REFUSED)
 
 
+_FUNCTIONS = {
+    interface(contract).selector(function): function
+    for contract, function in (("Disputes", "finalize"), ("Rounds", "certify"))
+}
+"""First calls of several that are made together, by their selectors."""
+
 _BEFORE = {
-    "commit": Phase.COMMIT, "commitFor": Phase.COMMIT, "postCommitRoot": Phase.COMMIT, "formCommittee": Phase.COMMIT,
-    "certify": Phase.COMMIT, "reveal": Phase.COMMIT, "revealUnderRoot": Phase.COMMIT, "settle": Phase.COMMIT,
-    "appeal": Phase.APPEAL, "openAlt": Phase.APPEAL, "finalize": Phase.AIRGAP,
+    "settle": Phase.COMMIT, "appeal": Phase.APPEAL, "openAlt": Phase.APPEAL, "finalize": Phase.AIRGAP,
 }  # fmt: skip
 """The first phase in which an act can be due: before it, it waits."""
 
@@ -131,4 +150,4 @@ def _wrong_phase(function: str, have: Phase) -> Answer:
 
 
 def _too_late(function: str) -> Answer:
-    return Answer.LATE if function in _VOTES else Answer.DONE
+    return Answer.LATE if function in VOTING else Answer.DONE

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, Docket, Holdings, RoundSeats, Seat, Seed
+from bytewise.protocol.docket import AnchoredBatch, Case, Challenger, DisputeOpening, Docket, Holdings, RoundSeats, Seat, Seed
 from bytewise.protocol.messages import AuditResult, Verdict
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import BatchHeader, EmptyLeaf, Receipt, SignedLeaf
@@ -31,8 +31,8 @@ def audit_of(log: Log) -> tuple[AuditResult, Blob]:
     return result, Blob(v["signature"])
 
 
-def docket(raw: Raw, block_hash: Digest) -> Docket:
-    """A snapshot."""
+def docket(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()) -> Docket:
+    """A snapshot with the disputes of these openings."""
     return Docket(
         block_hash=block_hash,
         number=raw["number"],
@@ -43,8 +43,7 @@ def docket(raw: Raw, block_hash: Digest) -> Docket:
         required_bond_wei=raw["requiredBond"],
         price_wei=raw["price"],
         me=holdings(raw["account"]),
-        case_count=raw["disputeCount"],
-        cases=tuple(case(each) for each in raw["disputes"]),
+        cases=cases(raw["disputes"], openings),
         batch_count=raw["batchCount"],
         active_epoch=raw["activeEpoch"],
         policy=Digest(raw["policyDigest"]),
@@ -70,18 +69,22 @@ def holdings(raw: Raw) -> Holdings:
     )
 
 
-def case(raw: Raw) -> Case:
-    """A dispute with its current round."""
+def cases(raws: Sequence[Raw], openings: Sequence[DisputeOpening]) -> tuple[Case, ...]:
+    """Disputes with their current rounds, in the order of their openings, but for those that this block does not have."""
+    pairs = zip(raws, openings, strict=True)
+    return tuple(case(raw, opening.receipt_id) for raw, opening in pairs if raw["phase"])
+
+
+def case(raw: Raw, receipt_id: Digest) -> Case:
+    """A dispute about that receipt with its current round."""
     d, r = raw["dispute"], raw["round"]
     return Case(
-        id=Digest(raw["id"]), receipt_id=Digest(d["receiptId"]), batch_id=d["batchId"], operator=Address(d["operator"]),
-        environment=Digest(d["environment"]), claimed_tokens_hash=Digest(d["claimedTokensHash"]),
-        claimed_out_hash=Digest(d["claimedOutHash"]), key_epoch=d["keyEpoch"], params_version=d["paramsVersion"],
+        id=Digest(raw["id"]), receipt_id=receipt_id, batch_id=d["batchId"], operator=Address(d["operator"]),
+        environment=Digest(d["environment"]), claim=Digest(d["claim"]), key_epoch=d["keyEpoch"], params_version=d["paramsVersion"],
         phase=Phase(raw["phase"]), level=r["level"], round=d["round"], seats=r["seats"],
         drawn=r["drawn"], quorum=raw["quorum"], rearms=r["rearms"], seed=_seed(raw["seed"], r["seedBlock"]),
         round_seed=Digest(r["roundSeed"]), opened_at=d["openedAt"], commit_s=raw["commitTime"], commit_end=r["commitEnd"],
-        reveal_end=r["revealEnd"], settleable=raw["settleable"], committee=Digest(r["committee"]),
-        certified_group=Digest(r["certifiedGroup"]), appealed=d["appealed"], appeal_bond_wei=raw["appealBond"],
+        reveal_end=r["revealEnd"], settleable=raw["settleable"], certified_group=Digest(r["certifiedGroup"]), appealed=d["appealed"], appeal_bond_wei=raw["appealBond"],
         appeal_end=d["appealEnd"], airgap_end=d["airgapEnd"], held=raw["held"], verdict=Verdict(d["verdict"]),
         key=Digest(d["key"]), replacement=Digest(d["replacement"]), ended=raw["account"]["ended"], paid=raw["account"]["paid"],
         members=tuple(seat(each) for each in raw["members"]),
@@ -145,4 +148,4 @@ def _leaf(raw: Raw) -> Receipt | EmptyLeaf:
 
 
 def _seed(raw: Raw, block: int) -> Seed:
-    return Seed(block, raw["proven"], raw["lost"], raw["drawable"])
+    return Seed(block, raw["lost"], raw["drawable"])

@@ -1,4 +1,4 @@
-"""Acts on disputes: opening, seeds, draws, votes, certificates, counting, ending, paying."""
+"""Acts on disputes: opening, draws, votes, certificates, counting, ending, paying."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,15 +10,28 @@ from bytewise.protocol.messages import Finding, Vote
 from bytewise.protocol.receipt import Receipt, receipt_id
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import Address, Blob, Digest
-from bytewise.storage.outbox import Item
+from bytewise.storage.outbox import Item, State
 from chain.acts import Acts
 from chain.artifacts import interface
-from chain.bls import PublicKey, words
-from chain.certificates import CertificateProof
+from chain.certificates import Certificate
 from chain.headers import header_rlp
+
+VOTING = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealUnderRoot"})
+"""What `Rounds` takes; every other step of a round is of `Disputes`."""
+
+SEATS_PER_END = 64
+"""Seats that are paid in the transaction that ends their dispute: more would make it dear to include."""
 
 COMMITS_PER_CALL = 200
 """Relayed commitments that one transaction has gas for: 14.0 of 16.7 million (`commits_200_relayed` of `make bench-chain`)."""
+
+
+class Step(NamedTuple):
+    """One call of several that are made together."""
+
+    contract: str
+    function: str
+    arguments: tuple[Any, ...]
 
 
 class SignedCommit(NamedTuple):
@@ -47,17 +60,16 @@ class DisputeActs(Acts):
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
-    def prove_seed(self, block: int) -> None:
-        """Shows the header of a seed block, while the chain still knows its hash."""
-        header = header_rlp(self.transactions.client, block)
-        self._act("RandaoSource", "prove", block.to_bytes(8, "big"), (block, header))
-
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats from the first one that is not drawn."""
+        """Draws some seats from the first one that is not drawn, and shows the seed block's header.
+
+        `TryAgain` if the node does not have that block.
+        """
         seed: int = self._view(dispute)["round"]["seedBlock"]
-        # Seats that a lost seed drew are drawn again by another.
-        more = first.to_bytes(2, "big") + seed.to_bytes(8, "big")
-        self._step("draw", dispute, round_number, (dispute, count), more)
+        header = header_rlp(self.transactions.client, seed)
+        # Seats that a lost seed drew are drawn again by another, and by another header after a reorganisation.
+        more = first.to_bytes(2, "big") + seed.to_bytes(8, "big") + digests.keccak256(header)
+        self._step("draw", dispute, round_number, (dispute, count, header), more)
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
         """Names a new seed block. Each lost one is an act of its own: a round can be armed again three times."""
@@ -91,16 +103,19 @@ class DisputeActs(Acts):
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._step("postCommitRoot", dispute, round_number, (dispute, root), root, deadline=until)
 
-    def form_committee(self, dispute: Digest, round_number: int, seated: int, keys: Sequence[PublicKey]) -> None:
-        """Adds the keys of the members in the mask `seated`, lowest first."""
-        points = [words(key) for key in keys]
-        self._step("formCommittee", dispute, round_number, (dispute, seated, points))
-
-    def certify(self, finding: Finding, commit_root: Digest, proof: CertificateProof) -> None:
+    def certify(self, finding: Finding, commit_root: Digest, certificate: Certificate) -> None:
         """Brings one signature of members whose seats make a quorum."""
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
-        arguments = (struct_values(finding), commit_root, proof.argument)
+        arguments = (struct_values(finding), commit_root, *certificate.arguments)
         self._step("certify", finding.dispute, finding.round, arguments, deadline=until)
+
+    def certify_and_settle(self, finding: Finding, commit_root: Digest, certificate: Certificate) -> None:
+        """The same, and counts the round in one transaction; the certificate alone once the contracts refused both together."""
+        until: int = self._view(finding.dispute)["round"]["revealEnd"]
+        arguments = (struct_values(finding), commit_root, *certificate.arguments)
+        counted = (Step("Rounds", "certify", arguments), Step("Disputes", "settle", (finding.dispute,)))
+        if not self._together(finding.dispute, counted, until):
+            self.certify(finding, commit_root, certificate)
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
         """Opens a vote with its quote while the round takes them. `SecondVote` if another vote of it was ever planned."""
@@ -133,8 +148,15 @@ class DisputeActs(Acts):
         self._act("Disputes", "openAlt", dispute, (dispute, salt), deadline=until)
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over."""
-        self._act("Disputes", "finalize", dispute, (dispute,))
+        """Ends a dispute whose airgap is over, and pays or charges its first seats in one transaction; the end alone once the
+        contracts refused both together: slashed stake may not have arrived."""
+        steps, room = [Step("Disputes", "finalize", (dispute,))], SEATS_PER_END
+        for number, each in enumerate(self._view(dispute)["rounds"], start=1):
+            if count := min(each["seats"], room):
+                steps.append(Step("Settlement", "settleSeats", (dispute, number, count)))
+                room -= count
+        if not self._together(dispute, steps):
+            self._act("Disputes", "finalize", dispute, (dispute,))
 
     def pay_out(self, dispute: Digest) -> None:
         """Pays everybody but the seats, once slashed stake has arrived."""
@@ -154,11 +176,23 @@ class DisputeActs(Acts):
         more: bytes = b"",
         deadline: int = 0,
     ) -> Item:
-        return self._act("Disputes", function, step_subject(dispute, round_number) + more, arguments, deadline=deadline)
+        contract = "Rounds" if function in VOTING else "Disputes"
+        return self._act(contract, function, step_subject(dispute, round_number) + more, arguments, deadline=deadline)
+
+    def _together(self, dispute: Digest, steps: Sequence[Step], deadline: int = 0) -> bool:
+        """Plans steps of one moment as one transaction; False if the contracts have refused exactly these together."""
+        calls = [(self._at(each.contract), interface(each.contract).call(each.function, *each.arguments)) for each in steps]
+        # Other seats, or another certificate, are another act.
+        subject = dispute + digests.keccak256(interface("Keeper").call("run", calls))
+        earlier = self.find(self._at("Keeper"), "run", subject)
+        if earlier is not None and earlier.state is State.REVERTED:
+            return False
+        self._act("Keeper", "run", subject, (calls,), deadline=deadline)
+        return True
 
     def _vote(self, function: str, dispute: Digest, round_number: int, arguments: tuple[Any, ...], deadline: int) -> None:
         item = self._step(function, dispute, round_number, arguments, deadline=deadline)
-        if item.intent.calldata != interface("Disputes").call(function, *arguments):
+        if item.intent.calldata != interface("Rounds").call(function, *arguments):
             raise SecondVote(dispute.hex(), round_number, item.id)
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bytewise.protocol.ballots import dispute_id
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys import EpochOnChain, EpochState
 from bytewise.protocol.release_view import ReleaseView
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from chain import decoding
 from chain.artifacts import View
 from chain.client import at_hash, at_number, reading_answer
@@ -50,21 +51,27 @@ class EpochReader(RestakingReader):
             self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForDisputes", epoch, block=at_number(block))
         )
 
-    def release_view(self, voter: Address, epoch: int, dispute: Digest | None) -> ReleaseView:
-        """What a shard decides a ticket of this voter, key epoch and dispute by, at the newest block at the configured finality.
+    def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
+        """What a shard decides a ticket of this voter, key epoch, dispute and receipt by, at the newest block at the configured
+        finality. The dispute's receipt is zero if it is about another one.
 
         Two round trips: the block, and all views at its hash. Errors as of `epoch`, but that an unknown epoch is none.
         """
         seen, lens = self.client.head(self._tag), ("Lens", self.network.addresses.lens)
-        views = [View(*lens, "snapshot", (voter, 0, 0)), View(*self._epoch_info, (epoch,))]
+        views = [View(*lens, "snapshot", (voter, [])), View(*self._epoch_info, (epoch,))]
         if dispute is not None:
             views.append(View(*lens, "disputeView", (dispute,)))
         snapshot, raw, *cases = self.client.views(views, at_hash(seen.hash))
         key = epoch_on_chain(raw)
         record = None if key.state is EpochState.NONE else pinned_epoch(epoch, raw, self.network.epoch)
         with reading_answer("release view"):
-            found = next((decoding.case(each) for each in cases if each["phase"]), None)
+            receipt = ZERO_DIGEST if dispute is None else self._receipt_of(dispute, receipt_id)
+            found = next((decoding.case(each, receipt) for each in cases if each["phase"]), None)
             return ReleaseView(seen.number, decoding.docket(snapshot, seen.hash), key, record, found)
+
+    def _receipt_of(self, dispute: Digest, receipt_id: Digest) -> Digest:
+        """The receipt's id if the dispute is about it, else zero: a dispute's id is a hash of it."""
+        return receipt_id if dispute_id(self.network.disputes_domain, receipt_id) == dispute else ZERO_DIGEST
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
         raw: Mapping[str, Any] = self.client.call(*self._epoch_info, epoch, block=at_number(block))

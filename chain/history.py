@@ -152,7 +152,7 @@ class CourtHistory:
 
     def commitments(self, from_block: int, to_block: int) -> tuple[Commitment, ...]:
         """Commitments that were made."""
-        found = self._disputes("Committed", from_block, to_block)
+        found = self._rounds("Committed", from_block, to_block)
         with reading_answer("Committed"):
             return tuple(
                 Commitment(v["id"], v["round"], v["voter"], v["commitment"], log.block) for log in found for v in [log.values]
@@ -160,13 +160,13 @@ class CourtHistory:
 
     def openings(self, from_block: int, to_block: int) -> tuple[Opening, ...]:
         """Votes that were opened directly."""
-        found = self._disputes("Revealed", from_block, to_block)
+        found = self._rounds("Revealed", from_block, to_block)
         with reading_answer("Revealed"):
             return tuple(Opening(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
 
     def certificates(self, from_block: int, to_block: int) -> tuple[Certificate, ...]:
         """Certificates that were accepted."""
-        found = self._disputes("Certified", from_block, to_block)
+        found = self._rounds("Certified", from_block, to_block)
         with reading_answer("Certified"):
             return tuple(Certificate(_signed(Finding, log.values["finding"]), log.values["signers"], log.block) for log in found)
 
@@ -197,11 +197,27 @@ class CourtHistory:
         logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
         return tuple(LedgerMovement(log.event, dict(log.values), log.block) for log in logs)
 
-    def keys_at(self, block: int) -> dict[Address, PublicKey]:
-        """Keys for certificates as of the end of a block: of each account the last one that it registered until then."""
-        logs = self._logs("BlsKeys", self._at.bls_keys, ("KeyRegistered",), self._reader.network.deploy_block, block)
+    def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
+        """Keys for certificates as of the end of a block: of each account the last one that it registered until then, if its place
+        is noted by the end of `to_block`."""
+        events = ("KeyRegistered", "PlaceNoted")
+        newest: dict[Address, Digest] = {}
+        keys: dict[Address, tuple[Digest, PublicKey]] = {}
+        noted: set[Digest] = set()
+        logs = self._logs("BlsKeys", self._at.bls_keys, events, self._reader.network.deploy_block, to_block)
         with reading_answer("KeyRegistered"):
-            return {Address(log.values["account"]): PublicKey(b"".join(log.values["key"].values())) for log in logs}
+            for log in logs:
+                account, name = Address(log.values["account"]), Digest(log.values["keyHash"])
+                if log.event == "PlaceNoted" or newest.get(account) in noted:
+                    noted.add(name)
+                if log.event == "KeyRegistered":
+                    newest[account] = name
+                    if log.block <= block:
+                        keys[account] = name, PublicKey(b"".join(log.values["key"].values()))
+        return {account: key for account, (name, key) in keys.items() if name in noted}
+
+    def _rounds(self, event: str, from_block: int, to_block: int) -> list[Log]:
+        return self._logs("Rounds", self._at.rounds, (event,), from_block, to_block)
 
     def _disputes(self, event: str, from_block: int, to_block: int) -> list[Log]:
         return self._logs("Disputes", self._at.disputes, (event,), from_block, to_block)

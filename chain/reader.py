@@ -1,18 +1,19 @@
 """Typed reads of the network, each at a named block; everything that serves one decision is one call of `Lens`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.demands import DemandKind, DemandRecord
-from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat
+from bytewise.protocol.docket import AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat
 from bytewise.protocol.errors import ChainReverted
 from bytewise.protocol.messages import AuditResult
 from bytewise.protocol.network import Network
 from bytewise.protocol.receipt import BatchHeader, SignedLeaf, SignedReceipt
 from bytewise.protocol.signing import struct_values
-from bytewise.protocol.units import Address, Blob, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
 from chain import decoding
 from chain.access import Chain
 from chain.artifacts import interface
@@ -21,7 +22,7 @@ from chain.epoch_reader import EpochReader
 from chain.records import Item, MoneyTotals, Pool, PoolMember, RestakedTotals
 from chain.structs import from_struct
 
-CASES_PER_DOCKET = 32
+CASES_PER_CALL = 32
 """Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
 
 BATCHES_PER_PAGE = 128
@@ -44,19 +45,33 @@ class DocketReader(EpochReader):
 
     # --- one view for one decision ---
 
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
-        """Everything a decision of `who` needs, at one block: at most `CASES_PER_DOCKET` disputes from index `from_case` on."""
+    def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
+        """Everything a decision of `who` needs, at one block: with the disputes of these openings, but for those that the block does
+        not have."""
         seen = self.client.block(block)
-        at = at_hash(seen.hash)
-        raw = self.client.call("Lens", self._at.lens, "snapshot", who, from_case, CASES_PER_DOCKET, block=at)
+        at, first = at_hash(seen.hash), openings[:CASES_PER_CALL]
+        raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
         with reading_answer("snapshot"):
-            return decoding.docket(raw, seen.hash)
+            found = decoding.docket(raw, seen.hash, first)
+        more: list[Case] = []
+        for start in range(CASES_PER_CALL, len(openings), CASES_PER_CALL):
+            page = openings[start : start + CASES_PER_CALL]
+            raws = self.client.call("Lens", self._at.lens, "disputes", [each.id for each in page], block=at)
+            with reading_answer("disputes"):
+                more += decoding.cases(raws, page)
+        return replace(found, cases=(*found.cases, *more))
 
-    def case(self, dispute: Digest, block: int) -> Case | None:
-        """One dispute with its current round, or None if it does not exist."""
+    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
+        """Disputes that were opened in these blocks, oldest first."""
+        logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
+        with reading_answer("DisputeOpened"):
+            return tuple(DisputeOpening(Digest(log.values["id"]), Digest(log.values["receiptId"]), log.block) for log in logs)
+
+    def case(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Case | None:
+        """One dispute with its current round, or None if it does not exist; with `receipt_id` if that is its receipt, else zero."""
         raw = self._lens("disputeView", dispute, block=block)
         with reading_answer("disputeView"):
-            return decoding.case(raw) if raw["phase"] else None
+            return decoding.case(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
 
     def holdings(self, who: Address, block: int) -> Holdings:
         """An account in its roles."""
@@ -67,7 +82,7 @@ class DocketReader(EpochReader):
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
         """Members of any round of a dispute, in the order of their first seats."""
         at = at_number(block)
-        raw = self.client.call("Disputes", self._at.disputes, "membersOf", dispute, round_number, block=at)
+        raw = self.client.call("Rounds", self._at.rounds, "membersOf", dispute, round_number, block=at)
         with reading_answer("membersOf"):
             return tuple(decoding.seat(each) for each in raw)
 

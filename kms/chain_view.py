@@ -15,9 +15,6 @@ from kms.renewed import SharesInForce
 BEACON_DELAY_BLOCKS = 2
 """Light audits of a batch are drawn by the hash of the second block after it: nobody knows it when the batch is posted."""
 
-NO_CASES = 2**63
-"""Beyond any dispute's index: a docket from there on holds none, and the one in question is read by its id."""
-
 
 class KeyView(Protocol):
     """A shard's whole view of the chain."""
@@ -66,12 +63,13 @@ class KeyChain(DrawingChain, Protocol):
         """Number of the newest block at the configured finality."""
         ...
 
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+    def docket(self, who: Address, block: int) -> Docket:
         """One `Lens` view: protocol clock, policy."""
         ...
 
-    def release_view(self, voter: Address, epoch: int, dispute: Digest | None) -> ReleaseView:
-        """What a ticket of this voter, key epoch and dispute is decided by, at the newest block at the configured finality."""
+    def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
+        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest block at the configured finality;
+        the dispute's receipt is zero if it is about another one."""
         ...
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
@@ -109,7 +107,7 @@ class ChainKeyView:
         """All facts about the ticket, each read at the newest final block."""
         is_audit = ticket.kind == TicketKind.AUDIT.value
         subject = None if is_audit else ticket.subject
-        block, docket, key, record, case = self._chain.release_view(ticket.voter, ticket.key_epoch, subject)
+        block, docket, key, record, case = self._chain.release_view(ticket.voter, ticket.key_epoch, subject, ticket.receipt_id)
         voter = docket.me
         if record is None:
             raise TryAgain("chain view", f"no key epoch {ticket.key_epoch} at block {block}")
@@ -138,7 +136,7 @@ class ChainKeyView:
 
     def time(self) -> int:
         """Wall time of the newest final block, unix seconds."""
-        return self._chain.docket(self._own, self._chain.head(), NO_CASES).timestamp
+        return self._chain.docket(self._own, self._chain.head()).timestamp
 
 
 def drawing_at(chain: DrawingChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDrawing | None:

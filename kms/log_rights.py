@@ -20,7 +20,7 @@ from bytewise.protocol.messages import Release, Ticket, TicketKind
 from bytewise.protocol.release_log import LAG_S
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms import policy
-from kms.chain_view import BEACON_DELAY_BLOCKS, NO_CASES, DrawingChain, drawing_at
+from kms.chain_view import BEACON_DELAY_BLOCKS, DrawingChain, drawing_at
 
 READ_AHEAD = 200
 """Entries whose reads are made together."""
@@ -29,8 +29,8 @@ READ_AHEAD = 200
 class Court(DrawingChain, Protocol):
     """What is read of the chain."""
 
-    def case(self, dispute: Digest, block: int) -> Case | None:
-        """One dispute; None if there is none."""
+    def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
+        """One dispute, its receipt zero if it is about another than this; None if there is none."""
         ...
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
@@ -41,7 +41,7 @@ class Court(DrawingChain, Protocol):
         """The blocks of that time, up to a block."""
         ...
 
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+    def docket(self, who: Address, block: int) -> Docket:
         """The protocol clock."""
         ...
 
@@ -242,15 +242,15 @@ def _read(ticket: Ticket, place: AuditPlace | None, court: Court, block: int) ->
     if not is_dispute and place is not None:
         drawing = drawing_at(court, ticket.voter, court.holdings(ticket.voter, block), place.batch_id, block)
     return _Then(
-        clock=court.docket(ZERO_ADDRESS, block, NO_CASES).clock,
+        clock=court.docket(ZERO_ADDRESS, block).clock,
         state=court.epoch_state(ticket.key_epoch, block),
-        case=court.case(ticket.subject, block) if is_dispute else None,
+        case=court.case(ticket.subject, block, ticket.receipt_id) if is_dispute else None,
         drawing=drawing,
     )
 
 
 def _dispute_problem(ticket: Ticket, court: Court, block: int) -> str:
-    case = court.case(ticket.subject, block)
+    case = court.case(ticket.subject, block, ticket.receipt_id)
     if case is None:
         return f"there is no dispute {hex0x(ticket.subject)}"
     if case.receipt_id != ticket.receipt_id:

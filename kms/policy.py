@@ -112,7 +112,7 @@ def dispute_seats(ticket: Ticket, case: Case | None, block: int) -> int:
     if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
     if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
-        raise TicketRefused(f"dispute is about receipt {case.receipt_id.hex()}", TicketFlaw.OTHER_DISPUTE)
+        raise TicketRefused("dispute is about another receipt", TicketFlaw.OTHER_DISPUTE)
     if case.phase > Phase.REVEAL or case.round > ticket.round:
         raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}", TicketFlaw.ROUND_OVER)
     if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):

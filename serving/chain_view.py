@@ -14,9 +14,6 @@ from serving.in_order import Service
 from serving.standing import Standing
 from verifier.pages import DocketPages
 
-NO_CASES = 2**63
-"""Beyond any dispute's index: an operator has nothing to decide about disputes."""
-
 
 class OperatorStanding:
     """Implements `batcher.StandingReader` over the chain client."""
@@ -31,7 +28,7 @@ class OperatorStanding:
         """At the newest block."""
         reader = self._reader
         block = reader.head()
-        docket = reader.docket(self._operator, block, NO_CASES)
+        docket = reader.docket(self._operator, block)
         epoch = docket.active_epoch
         record = reader.epoch(epoch, block) if self._listed(epoch) else None
         if record is not None:
@@ -83,7 +80,7 @@ class AllDisputes:
 
     def __init__(self, reader: DocketReader, operator: Address) -> None:
         self._reader = reader
-        self._pages = DocketPages(reader, operator)
+        self._pages = DocketPages(reader, operator, int(reader.network.deploy_block))
 
     def head(self) -> int:
         """Number of the newest block."""
@@ -115,7 +112,7 @@ class OwnBatches:
 
     def docket(self, block: int) -> Docket:
         """What concerns the operator, but for disputes."""
-        return self._reader.docket(self._operator, block, NO_CASES)
+        return self._reader.docket(self._operator, block)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
         """A page of batches, everybody's."""

@@ -15,7 +15,6 @@ from bytewise.protocol.actions import (
     FinishUnbond,
     OpenAlt,
     PayOut,
-    ProveSeed,
     Rearm,
     ReleaseBatch,
     Settle,
@@ -26,7 +25,7 @@ from bytewise.protocol.actions_of_stake import CollectSlash, RetrySlash, SyncSta
 from bytewise.protocol.units import Address, Digest
 
 Move = (
-    ProveSeed | DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
+    DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
     | Withdraw | FinishUnbond | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
 """What needs nothing but the sender."""
@@ -55,8 +54,6 @@ class MoveSender(Sender, Protocol):
 def make_move(sender: MoveSender, action: Move) -> None:
     """Sends a move, once however often it is decided."""
     match action:
-        case ProveSeed():
-            sender.prove_seed(action.block)
         case DrawPart():
             sender.draw(action.dispute, action.round, action.first, action.count)
         case Rearm():
@@ -102,8 +99,6 @@ def told(action: Move) -> tuple[bytes, dict[str, object]]:
             return action.dispute, {"round": action.round, "first": action.first, "count": action.count}
         case Rearm() | Settle():
             return action.dispute, {"round": action.round}
-        case ProveSeed():
-            return b"", {"block": str(action.block)}
         case ReleaseBatch() | ExpireList():
             return b"", {"batch": str(action.batch_id)}
         case Expire():

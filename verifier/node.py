@@ -13,7 +13,6 @@ from bytewise.protocol.actions import Action, RunAudit, RunVoteJob
 from bytewise.protocol.decide import MovePolicy, decide_expiries, decide_moves
 from bytewise.protocol.docket import Docket
 from bytewise.protocol.errors import Fault, Unavailable
-from bytewise.protocol.units import Address
 from bytewise.service import telemetry
 from verifier.act import Performer
 from verifier.auditor import Auditor
@@ -51,7 +50,7 @@ class Node:
     """One duty process."""
 
     def __init__(
-        self, chain: ChainView, pump: Pump, me: Address, records: Records, performer: Performer, moves: MovePolicy,
+        self, chain: ChainView, pump: Pump, pages: DocketPages, records: Records, performer: Performer, moves: MovePolicy,
         parts: Sequence[Part], worker: Worker | None = None, auditor: Auditor | None = None, votes: Votes | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
@@ -65,7 +64,7 @@ class Node:
         self._votes = votes
         self._number = -1
         self._finished: list[Finished] = []
-        self._pages = DocketPages(chain, me)
+        self._pages = pages
         self.ticks = 0
 
     def tick(self) -> None:

@@ -37,7 +37,7 @@ def collect(reader: DocketReader) -> dict[str, Any]:
         "assurance": reader.epoch_on_chain(docket.active_epoch, block).assurance,
         "policy": {"digest": hex0x(docket.policy), "serial": docket.policy_serial},
         "batches": docket.batch_count,
-        "disputes": docket.case_count,
+        "disputes": len(reader.opened(network.deploy_block, block)),
         "price_wei": str(docket.price_wei),
         "money": {name: str(getattr(money, name)) for name in MoneyTotals.__dataclass_fields__},
         "money_sums": money.sums,

@@ -136,7 +136,7 @@ def chain_standing(connection: Connection, search: Search, identifier: Digest) -
     """Verdict, audits and finality, at the block of the search; of a receipt that was not found, what the chain alone shows."""
     reader, first, head = connection.reader, connection.network.deploy_block, search.head
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
-    dispute = reader.case(opened[0].dispute, head) if opened else None
+    dispute = reader.case(opened[0].dispute, head, identifier) if opened else None
     posted = [result for result, _ in reader.audits(first, head) if result.receipt_id == identifier]
     audits = {outcome.name.lower(): 0 for outcome in AuditOutcome}
     for result in posted:

@@ -59,13 +59,11 @@ def collect(reader: DocketReader) -> dict[str, Any]:
 
 def whole_docket(reader: DocketReader, block: int) -> Docket:
     """The docket of nobody, with all disputes and batches that ever were."""
-    docket = reader.docket(ZERO_ADDRESS, block)
-    cases, batches = list(docket.cases), list[AnchoredBatch]()
-    while len(cases) < docket.case_count and (more := reader.docket(ZERO_ADDRESS, block, len(cases)).cases):
-        cases += more
+    docket = reader.docket(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
+    batches = list[AnchoredBatch]()
     while len(batches) < docket.batch_count and (page := reader.anchored(len(batches), block)):
         batches += page
-    return replace(docket, cases=tuple(cases), batches=tuple(batches))
+    return replace(docket, batches=tuple(batches))
 
 
 def _batch(header: BatchHeader, docket: Docket, labels: Labels) -> dict[str, Any]:
@@ -159,8 +157,7 @@ def _dispute(case: Case, votes: _Votes, ending: Ending | None) -> dict[str, Any]
         "assurance": votes.labels.of_epoch(case.key_epoch),
         "seats": case.seats,
         "verdict": _verdict(case).name,
-        "claimed": hex0x(case.claimed_out_hash),
-        "claimed_tokens_hash": hex0x(case.claimed_tokens_hash),
+        "claim": hex0x(case.claim),
         "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
         "members": [_member(case, member, votes) for member in case.members],
         "paid_out": case.paid and all(each.settled == each.seats for each in case.rounds),

@@ -9,6 +9,8 @@ from rich.table import Table
 from bytewise.cli.labels import warn
 from bytewise.cli.quotes import HOLDS
 from bytewise.cli.status import short
+from bytewise.protocol.ballots import claim_of
+from bytewise.protocol.units import digest, hex0x, unhex
 
 ETHER = 10**18
 
@@ -57,12 +59,18 @@ def _receipts(state: Mapping[str, Any]) -> Table:
 
 def seats_for(dispute: Mapping[str, Any]) -> int:
     """Seats that found what stands: what replaces the claim, or else the claim in both fields that its operator signed."""
-    claim, replacement = (dispute["claimed_tokens_hash"], dispute["claimed"]), dispute["replacement"]
+    claim, replacement = dispute["claim"], dispute["replacement"]
     return sum(
         member["seats"]
         for member in dispute["members"]
-        if (member["out_hash"] == replacement if replacement else (member["tokens_hash"], member["out_hash"]) == claim)
+        if (member["out_hash"] == replacement if replacement else _claim_of(member) == claim)
     )
+
+
+def _claim_of(member: Mapping[str, Any]) -> str | None:
+    """What a member found, in the form of a receipt's claim."""
+    found = member["tokens_hash"], member["out_hash"]
+    return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))
 
 
 def _verdicts(state: Mapping[str, Any], names: Mapping[str, str]) -> Table:

@@ -92,14 +92,6 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
-class ProveSeed:
-    """Show the header of a seed block, while the chain still knows its hash."""
-
-    block: int
-    """Seed block."""
-
-
-@dataclass(frozen=True, slots=True)
 class DrawPart:
     """Draw some seats of a committee; all parts together are the draw."""
 
@@ -288,7 +280,7 @@ class ClaimBounty:
 
 
 Action = (
-    ProveSeed | DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
+    DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
     | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RetrySlash

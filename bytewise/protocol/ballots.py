@@ -48,6 +48,11 @@ def alt_commit(domain: Domain, dispute: Digest, challenger: Address, key: Digest
     return keccak256_abi(kinds, (domain.chain_id, domain.contract, dispute, challenger, key, salt))
 
 
+def claim_of(tokens_hash: Digest, out_hash: Digest) -> Digest:
+    """What a receipt claims, as its dispute stores it."""
+    return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, out_hash))
+
+
 def sealed(commitment: Digest, voter: Address, seat_mask: int) -> Digest:
     """A commitment as the court stores and shows it: bound to who made it, with which seats."""
     return keccak256_abi(("bytes32", "address", "uint256"), (commitment, voter, seat_mask))

@@ -19,7 +19,6 @@ from bytewise.protocol.actions import (
     FinishUnbond,
     OpenAlt,
     PayOut,
-    ProveSeed,
     Rearm,
     ReleaseBatch,
     RunVoteJob,
@@ -80,15 +79,14 @@ class Alternative:
 
 
 def decide_moves(docket: Docket, policy: MovePolicy) -> tuple[Action, ...]:
-    """Moves that anybody may make: seeds, draws, rearming, counting, ending, paying; and collecting what is our own.
+    """Moves that anybody may make: draws, rearming, counting, ending, paying; and collecting what is our own.
 
     Verifiers take turns by their place in the pool's tree, so that not all pay for one move; who is no verifier helps when it
     is late.
     """
     moves = [(move, late) for case in docket.cases for move, late in _open_moves(docket, case, policy)]
     wanted = [move for move, late in moves if late > policy.overdue or is_my_turn(docket, policy)]
-    # Several disputes may wait for one seed block.
-    return (*dict.fromkeys(wanted), *_collections(docket, policy))
+    return (*wanted, *_collections(docket, policy))
 
 
 def decide_member(
@@ -183,8 +181,6 @@ def _seed_moves(docket: Docket, case: Case, policy: MovePolicy) -> Iterator[tupl
     if seed.lost:
         if not docket.paused:
             yield Rearm(case.id, case.round), late
-    elif not seed.proven and late > 0:
-        yield ProveSeed(seed.block), late
     elif seed.drawable:
         count = min(policy.seats_per_draw, case.seats - case.drawn)
         yield DrawPart(case.id, case.round, case.drawn, count), late

@@ -35,12 +35,10 @@ class Seed:
 
     block: int
     """Whose mix is the seed."""
-    proven: bool
-    """Whether its header was shown."""
     lost: bool
     """It can never be read, or its stake epoch is over."""
     drawable: bool
-    """Proven, in its stake epoch."""
+    """Over, and in its stake epoch: its header draws."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +62,33 @@ class Challenger:
 
 
 @dataclass(frozen=True, slots=True)
+class DisputeOpening:
+    """That a dispute was opened. The chain has no list of disputes: they are found by these events."""
+
+    id: Digest
+    """Dispute id, a hash of the receipt's id (`ballots.dispute_id`)."""
+    receipt_id: Digest
+    """Disputed receipt."""
+    block: int
+    """Whose transaction opened it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One dispute at one block."""
 
     id: Digest
     """Dispute id."""
     receipt_id: Digest
-    """Disputed receipt."""
+    """Disputed receipt; zero where only the dispute's id was known: the chain keeps no more than that hash of it."""
     batch_id: int
     """Its batch."""
     operator: Address
     """Accused."""
     environment: Digest
     """Whose pool judges, and whose breaker may hold."""
-    claimed_tokens_hash: Digest
-    """tokens_hash of the receipt."""
-    claimed_out_hash: Digest
-    """out_hash of the receipt."""
+    claim: Digest
+    """What the receipt claims (`ballots.claim_of`)."""
     key_epoch: int
     """Epoch of the receipt."""
     params_version: int
@@ -113,8 +121,6 @@ class Case:
     """0 before the draw."""
     settleable: bool
     """Whether the round can be counted now."""
-    committee: Digest
-    """Zero until somebody formed it for certificates."""
     certified_group: Digest
     """What the certificate said; zero without one."""
     appealed: bool
@@ -229,10 +235,8 @@ class Docket:
     """Fee of a place for one receipt."""
     me: Holdings
     """The reader's own account."""
-    case_count: int
-    """All disputes ever."""
     cases: tuple[Case, ...]
-    """Those that were asked for, oldest first."""
+    """Those that were asked for and exist, in that order."""
     batch_count: int
     """All batches ever."""
     active_epoch: int

@@ -14,11 +14,12 @@ from bytewise.cli.demo.plan import GATE_RUNS, GATE_TOKENS, GATE_TRAFFIC, MAX_TOK
 from bytewise.cli.demo.site import Site
 from bytewise.cli.status_table import ether
 from bytewise.protocol.assurance import SIMULATED
+from bytewise.protocol.ballots import claim_of
 from bytewise.protocol.docket import Case
 from bytewise.protocol.messages import Verdict
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.receipt import ClientMode, Mode
-from bytewise.protocol.units import Address, hex0x
+from bytewise.protocol.units import Address, digest, hex0x, unhex
 
 FRAUDS = 4
 QUESTIONS = 9
@@ -145,8 +146,16 @@ def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bo
     for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
         mine = [d for d in frauds if d["receipt"] == receipt]
         tokens = {m["tokens_hash"] for d in mine for m in d["members"] if m["revealed"]}
-        kinds.append((tokens == {signed[receipt]}, any(d["replacement"] == d["claimed"] for d in mine)))
+        kinds.append((tokens == {signed[receipt]}, any(_keeps_output(d, signed[receipt]) for d in mine)))
     return kinds
+
+
+def _keeps_output(dispute: dict[str, Any], tokens_hash: str) -> bool:
+    """Whether the output hash that the committee found is that of the receipt, which signed these tokens."""
+    if dispute["replacement"] is None:
+        return False
+    signed, found = (digest(unhex(each)) for each in (tokens_hash, dispute["replacement"]))
+    return bool(dispute["claim"] == hex0x(claim_of(signed, found)))
 
 
 def _frauds(

@@ -35,7 +35,7 @@ from bytewise.storage.engine import open_database
 from chain.client import ChainClient
 from chain.reader import DocketReader
 from verifier.lists import GOOD
-from verifier.pages import closed_prefix
+from verifier.pages import is_over
 
 HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
@@ -141,7 +141,7 @@ class Demo:
                 self.story.say(happened)
             self._tell(docket, names, seen)
             self.story.show(docket, names, left_s)
-            final = closed_prefix(docket.cases) == len(docket.cases)
+            final = all(map(is_over, docket.cases))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
             return (asked and final and left_s < 0) or self.story.elapsed_s > end
 

@@ -103,7 +103,7 @@ def node_of(town: Town) -> Iterator[tuple[Node, Worker, Protection]]:
     performer = Performer(town.sender, town.journal, auditor, tower, ballots)
     parts: list[Part] = [auditor, ballots, tower]
     yield (
-        Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), parts, worker, auditor, ballots),
+        Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), parts, worker, auditor, ballots),
         worker, protection,
     )  # fmt: skip
     worker.stop()

@@ -40,7 +40,7 @@ def node_of(town: Town) -> tuple[Node, Audits, Worker]:
     worker = Worker(lambda: town.chain.timestamp)
     auditor, audits = auditor_of(town, worker)
     performer = Performer(town.sender, town.journal, auditor, None, None)
-    node = Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [auditor], worker, auditor)
+    node = Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [auditor], worker, auditor)
     return node, audits, worker
 
 
@@ -99,7 +99,7 @@ def test_who_finds_a_fraud_tells_the_watchtowers_before_it_publishes(tmp_path: P
         town.chain, NETWORK, town.records, audits, town.journal, ME, town.enclave, worker, os.urandom, 5, 100, hand_over
     )  # fmt: skip
     performer = Performer(town.sender, town.journal, auditor, None, None)
-    node = Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [auditor], worker, auditor)
+    node = Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [auditor], worker, auditor)
     run(town, node, worker, 2)
     worker.stop()
     ((tip, published),) = told
@@ -256,7 +256,7 @@ def test_a_part_that_lacks_something_keeps_no_other_from_its_work(tmp_path: Path
     town.anchor(town.signed(1))
     auditor, _ = auditor_of(town, worker)
     performer = Performer(town.sender, town.journal, auditor, None, None)
-    node = Node(town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [deaf, auditor], worker, auditor)
+    node = Node(town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [deaf, auditor], worker, auditor)
     run(town, node, worker, 1)
     assert node.ticks == 0, "a tick that was not whole is repeated"
     deaf.silent = False

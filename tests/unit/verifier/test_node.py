@@ -67,7 +67,7 @@ class Broken:
 
 def node_of(town: Town, *parts: Part, votes: Deaf | None = None) -> Node:
     performer = Performer(town.sender, town.journal, None, None, None, demander(town))
-    return Node(town.chain, town.sender, ME.address, town.records, performer, EAGER, parts, votes=votes)
+    return Node(town.chain, town.sender, town.pages, town.records, performer, EAGER, parts, votes=votes)
 
 
 def test_what_a_part_decided_is_sent_before_the_next_part_begins(tmp_path: Path) -> None:
