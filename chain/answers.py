@@ -110,8 +110,10 @@ def classify(function: str, error: ChainReverted) -> Answer:
 
 
 def _classify_together(reason: Reason) -> Answer:
-    """Of calls that are made together: what the first one meets is what it would meet alone. What a later one meets refuses all of
-    them, and their sender makes the first alone."""
+    """Of calls that are made together: what the first one meets is what it would meet alone.
+
+    What a later one meets refuses all of them, and their sender makes the first alone.
+    """
     function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
     if reason.arguments["index"] or function is None:
         return Answer.REFUSED
@@ -131,8 +133,7 @@ def _classify_reason(function: str, reason: Reason) -> Answer:
 
 
 _FUNCTIONS = {
-    interface(contract).selector(function): function
-    for contract, function in (("Disputes", "finalize"), ("Rounds", "certify"))
+    interface(contract).selector(function): function for contract, function in (("Disputes", "finalize"), ("Rounds", "certify"))
 }
 """First calls of several that are made together, by their selectors."""
 

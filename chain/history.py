@@ -198,8 +198,10 @@ class CourtHistory:
         return tuple(LedgerMovement(log.event, dict(log.values), log.block) for log in logs)
 
     def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
-        """Keys for certificates as of the end of a block: of each account the last one that it registered until then, if its place
-        is noted by the end of `to_block`."""
+        """Keys for certificates as of the end of a block: of each account the last one that it registered until then.
+
+        Only keys whose place is noted by the end of `to_block`: no other can be in a certificate.
+        """
         events = ("KeyRegistered", "PlaceNoted")
         newest: dict[Address, Digest] = {}
         keys: dict[Address, tuple[Digest, PublicKey]] = {}

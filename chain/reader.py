@@ -46,8 +46,7 @@ class DocketReader(EpochReader):
     # --- one view for one decision ---
 
     def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
-        """Everything a decision of `who` needs, at one block: with the disputes of these openings, but for those that the block does
-        not have."""
+        """Everything a decision of `who` needs, at one block: of the disputes of these openings those that the block has."""
         seen = self.client.block(block)
         at, first = at_hash(seen.hash), openings[:CASES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
@@ -68,7 +67,7 @@ class DocketReader(EpochReader):
             return tuple(DisputeOpening(Digest(log.values["id"]), Digest(log.values["receiptId"]), log.block) for log in logs)
 
     def case(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Case | None:
-        """One dispute with its current round, or None if it does not exist; with `receipt_id` if that is its receipt, else zero."""
+        """One dispute with its current round, or None if it does not exist; its receipt is zero if it is about another one."""
         raw = self._lens("disputeView", dispute, block=block)
         with reading_answer("disputeView"):
             return decoding.case(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None

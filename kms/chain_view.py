@@ -68,8 +68,10 @@ class KeyChain(DrawingChain, Protocol):
         ...
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest block at the configured finality;
-        the dispute's receipt is zero if it is about another one."""
+        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest block at the configured finality.
+
+        The dispute's receipt is zero if it is about another one.
+        """
         ...
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:

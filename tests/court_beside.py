@@ -15,9 +15,9 @@ from bytewise.protocol.phases import Event, Phase
 from bytewise.protocol.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner, struct_values
 from bytewise.protocol.stake_tree import StakeTree
-from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-from chain.bls import BlsSigner, words
-from chain.certificates import certificate, seating
+from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
+from chain.bls import BlsSigner, key_hash, words
+from chain.certificates import certificate
 from tests.anvil import CHAIN_ID, Anvil
 from tests.court_facts import facts, money, within
 from tests.court_network import ENVIRONMENT, OWNER, SHAPE, SHORTEST, CourtNetwork, Read
@@ -101,7 +101,7 @@ class CourtBeside(Play):
         """By the tree's weights and the block's mix, read off the chain."""
         if self.court.block <= found.round.seed_block:
             return [None] * count
-        seed = self.chain.one("RandaoSource", "seed", found.round.seed_block)
+        seed = self.chain.one("RandaoSource", "seedOf", found.round.seed_block, self.chain.header(found.round.seed_block))
         excluded = {found.challenger.account}
         start, number = len(found.round.holders), len(found.rounds)
         return list(self.tree.draw(seed, found.round.seed_block, found.id, number, excluded, start, count))
@@ -136,13 +136,10 @@ class CourtBeside(Play):
     # --- steps ---
 
     def draw(self, found: Dispute, choose: Choose) -> bool:
-        """The seed is proven first. A foreign epoch draws nothing, which the model is not told."""
-        if self.court.block > found.round.seed_block and not any(self.chain.one("RandaoSource", "mixOf", found.round.seed_block)):
-            self.tick()
-            self.chain.prove(found.round.seed_block)
+        """A foreign epoch draws nothing, which the model is not told."""
         if self.phase(found.id) in (Phase.SEED, Phase.DRAWING) and self.is_over(found):
             self.tick()
-            assert not self.chain.send(OWNER, "Disputes", "draw", found.id, 1)
+            assert not self.chain.send(OWNER, "Disputes", "draw", found.id, 1, self.chain.header(found.round.seed_block))
             return False
         return super().draw(found, choose)
 
@@ -161,28 +158,24 @@ class CourtBeside(Play):
             proof = key.prove_possession(Domain(CHAIN_ID, self.chain.at["BlsKeys"]), who)
             self.tick()
             self.chain.must(who, "BlsKeys", "register", words(key.public_key), words(proof))
+            self.tick()
+            self.chain.must(OWNER, "BlsKeys", "notePlace", key_hash(key.public_key))
 
     def certify(self, found: Dispute, choose: Choose) -> bool:
-        """Forms the committee where nobody has; without keys there is none."""
+        """Without keys there is no certificate."""
         if not self.keys or not found.round.drawn or self.phase(found.id) is Phase.FINAL:
             return False
-        if not any(self.chain.one("Disputes", "roundOf", found.id, len(found.rounds))["committee"]):
-            seated = seating(self._seats(found), {who: key.public_key for who, key in self.keys.items()})
-            points = [words(key) for key in seated.keys]
-            self.tick()
-            if not self.chain.send(OWNER, "Disputes", "formCommittee", found.id, seated.seated, points):
-                return False
         return super().certify(found, choose)
 
     def _seats(self, found: Dispute) -> list[Seat]:
         return [Seat(who, found.round.mask(who), ZERO_DIGEST, ZERO_DIGEST) for who in found.round.members]
 
-    def _proof(self, found: Dispute, finding: Finding, root: Digest, signers: list[Address]) -> Any:
+    def _certificate(self, found: Dispute, finding: Finding, root: Digest, signers: list[Address]) -> tuple[Any, ...]:
         held = self.court.disputes[finding.dispute].round
         mask = sum(held.mask(who) for who in signers)
         digest = ballots.certified_digest(self.court.domain, finding, root, mask)
         keys = {who: key.public_key for who, key in self.keys.items()}
-        return certificate(self._seats(found), keys, {who: self.keys[who].sign(digest) for who in signers}).argument
+        return certificate(self._seats(found), keys, {who: self.keys[who].sign(digest) for who in signers}).arguments
 
     def do(self, name: str, dispute: Digest, allowed: frozenset[Event] | Event | None, *args: Any) -> bool:
         """Both take the step or neither does, and then they agree."""
@@ -196,8 +189,11 @@ class CourtBeside(Play):
     def reset_breaker(self) -> None:
         """Governance."""
         self.tick()
-        self.chain.must(OWNER, "Disputes", "resetBreaker", ENVIRONMENT)
+        self.chain.must(OWNER, "Breaker", "resetBreaker", ENVIRONMENT)
         self.court = verdicts.reset_breaker(self.court, ENVIRONMENT)
+
+    def _header_of(self, dispute: Digest) -> Blob:
+        return self.chain.header(self.court.disputes[dispute].round.seed_block if dispute in self.court.disputes else 0)
 
     def _on_chain(self, name: str, *args: Any) -> bool:
         send = self.chain.send
@@ -207,18 +203,18 @@ class CourtBeside(Play):
                 receipt = struct_values(signed.receipt)
                 return send(who, "Disputes", "open", receipt, signed.signature, claim.batch_id, [], alt, value=bond)
             case "draw", (id_, holders):
-                return send(OWNER, "Disputes", "draw", id_, len(holders))
+                return send(OWNER, "Disputes", "draw", id_, len(holders), self._header_of(id_))
             case "commit", (id_, who, mask, commitment):
-                return send(who, "Disputes", "commit", id_, mask, commitment)
+                return send(who, "Rounds", "commit", id_, mask, commitment)
             case "post_root", (id_, who, root):
-                return send(who, "Disputes", "postCommitRoot", id_, root)
+                return send(who, "Rounds", "postCommitRoot", id_, root)
             case "reveal", (vote,):
-                return send(OWNER, "Disputes", "reveal", struct_values(vote), b"")
+                return send(OWNER, "Rounds", "reveal", struct_values(vote), b"")
             case "reveal_under_root", (vote, who, proof):
-                return send(who, "Disputes", "revealUnderRoot", struct_values(vote), b"", list(proof))
+                return send(who, "Rounds", "revealUnderRoot", struct_values(vote), b"", list(proof))
             case "certify", (finding, root, signers):
-                proof = self._proof(self.court.disputes[finding.dispute], finding, root, signers)
-                return send(OWNER, "Disputes", "certify", struct_values(finding), root, proof)
+                shown = self._certificate(self.court.disputes[finding.dispute], finding, root, signers)
+                return send(OWNER, "Rounds", "certify", struct_values(finding), root, *shown)
             case "appeal", (id_, who, bond, _):
                 return send(who, "Disputes", "appeal", id_, value=bond)
             case "open_alt", (id_, salt):

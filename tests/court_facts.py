@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bytewise.protocol.ballots import claim_of
 from bytewise.protocol.court.standing import standing
 from bytewise.protocol.court.state import Court, Dispute, Round
 from bytewise.protocol.messages import Verdict
@@ -20,7 +21,7 @@ def money(court: Court, accounts: Sequence[Address], environment: Digest) -> dic
         Read("Ledger", "treasury"): books.treasury,
         Read("Ledger", "totalBurned"): books.burned,
         Read("StakeVault", "totalStake"): sum(books.stakes.values()),
-        Read("Disputes", "isHeld", (environment,)): court.breaker(environment).held,
+        Read("Breaker", "isHeld", (environment,)): court.breaker(environment).held,
     }
     want |= {Read("Ledger", "potOf", (id_,)): books.pot(id_) for id_ in court.disputes}
     want |= {Read("Disputes", "phaseOf", (id_,)): court.phase(found) for id_, found in court.disputes.items()}
@@ -36,8 +37,8 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
     number, one = len(found.rounds), found.round
     want: dict[Read, Any] = {
         Read("Disputes", "dispute", (found.id,)): _dispute(found),
-        Read("Disputes", "roundOf", (found.id, number)): _round(one),
-        Read("Disputes", "tallyOf", (found.id, number)): _tally(one),
+        Read("Rounds", "roundOf", (found.id, number)): _round(one),
+        Read("Rounds", "tallyOf", (found.id, number)): _tally(one),
         Read("Disputes", "isSettleable", (found.id,)): court.phase(found) is Phase.REVEAL and court.reveals_closed(one),
         Read("Disputes", "challengerOf", (found.id,)): {"who": found.challenger.account, "knew": found.challenger.knew},
         Read("Settlement", "accountOf", (found.id,)): _account(found),
@@ -47,20 +48,22 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
             want[Read("Settlement", "settledSeats", (found.id, i))] = found.settled_seats[i - 1]
             for seat, holder in enumerate(each.holders):
                 expected = {"holder": holder or ZERO_ADDRESS, "standing": standing(found, each, holder)}
-                want[Read("Disputes", "standingOf", (found.id, i, seat))] = expected
+                want[Read("Rounds", "standingOf", (found.id, i, seat))] = expected
     return want
 
 
 def _dispute(found: Dispute) -> Mapping[str, Any]:
     return {
-        "receiptId": found.claim.receipt_id, "claimedTokensHash": found.claim.tokens_hash,
-        "claimedOutHash": found.claim.out_hash, "environment": found.claim.environment, "operator": found.claim.operator,
+        "claim": claim_of(found.claim.tokens_hash, found.claim.out_hash), "environment": found.claim.environment,
+        "operator": found.claim.operator,
         "challenger": found.challenger.account, "batchId": found.claim.batch_id, "openedAt": found.opened_at,
         "paramsVersion": found.claim.params_version, "level": found.round.level, "round": len(found.rounds),
         "reruns": found.reruns,
         "appealed": found.appealed is not Verdict.NONE,
         "refunded": found.verdict is Verdict.REFUNDED, "verdict": found.verdict, "appealEnd": found.appeal_end,
-        "airgapEnd": found.airgap_end, "key": found.key, "secondKey": found.second_key, "replacement": found.replacement,
+        "airgapEnd": found.airgap_end, # What stands where the claim does is known from the claim.
+        "key": ZERO_DIGEST if found.verdict is Verdict.UPHELD else found.key,
+        "secondKey": found.second_key, "replacement": found.replacement,
     }  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.receipt import ClientMode, Mode, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.stake_tree import TreeShape
-from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, short_text
-from chain.artifacts import Interface, interface
+from bytewise.protocol.units import U8, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest, short_text
+from chain.artifacts import interface
 from chain.client import hex_bytes
 from chain.deploy import created_address
 from chain.headers import header_rlp
@@ -58,13 +58,13 @@ class CourtNetwork:
 
     def send(self, sender: Address, contract: str, function: str, *arguments: Any, value: int = 0) -> bool:
         """A transaction in a block of its own; whether it succeeded."""
-        return self._send(sender, self.at[contract], _knowing(contract, function).call(function, *arguments), value)
+        return self._send(sender, self.at[contract], interface(contract).call(function, *arguments), value)
 
     def request(
         self, sender: Address, contract: str, function: str, arguments: tuple[Any, ...], value: int = 0
     ) -> dict[str, Any]:
         """A transaction as `eth_sendTransaction` has it."""
-        data = _knowing(contract, function).call(function, *arguments)
+        data = interface(contract).call(function, *arguments)
         return {"from": sender, "to": self.at[contract], "data": "0x" + data.hex(), "value": hex(value), "gas": hex(GAS)}
 
     def must(self, sender: Address, contract: str, function: str, *arguments: Any, value: int = 0) -> None:
@@ -73,7 +73,7 @@ class CourtNetwork:
 
     def read(self, reads: Sequence[Read]) -> list[Any]:
         """Results as of the newest block, in one round trip."""
-        known = [_knowing(each.contract, each.function) for each in reads]
+        known = [interface(each.contract) for each in reads]
         data = [code.call(each.function, *each.arguments) for code, each in zip(known, reads, strict=True)]
         requests = [
             {"to": self.at[each.contract], "data": "0x" + each_data.hex()} for each, each_data in zip(reads, data, strict=True)
@@ -112,9 +112,9 @@ class CourtNetwork:
         self.must(operator.address, "ReceiptAnchor", "post", header, value=fee)
         return signed
 
-    def prove(self, block: int) -> None:
-        """Shows the mix of an announced block."""
-        self.must(OWNER, "RandaoSource", "prove", block, header_rlp(self.anvil.client, block))
+    def header(self, block: int) -> Blob:
+        """The header of a block, for a draw; any bytes while there is no such block."""
+        return header_rlp(self.anvil.client, block) if block <= self.anvil.client.head().number else Blob(b"no header")
 
     def _receipt(self, operator: LocalSigner, seq: int, batch_id: int) -> SignedReceipt:
         now = self.anvil.client.head().timestamp
@@ -141,17 +141,16 @@ class CourtNetwork:
         self._create("Registry", lambda: (manager, at["Guardian"], at["Params"], at["StakeVault"]))
         self._create("StakeTree", lambda: (SHAPE.epoch_blocks, SHAPE.lookahead_blocks, SHAPE.unit_wei, SHAPE.max_units))
         self._create("RandaoSource", lambda: (SHORTEST, 10_000, *proof))
-        self._create("BlsKeys", tuple)
-        self._create("Certifier", lambda: (at["BlsKeys"],))
+        self._create("BlsKeys", lambda: (at["Registry"],))
         self._create("KeyEpochs", lambda: (manager, at["Params"], at["Guardian"], at["Registry"]))
         self._create("FeeMarket", lambda: (manager, at["Guardian"], 10**9, 10**18, 16, 3600))
         self._create("Settlement", lambda: (at["Params"], at["Ledger"], at["StakeVault"]))
         served = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "KeyEpochs", "FeeMarket")
         self._create("ReceiptAnchor", lambda: (tuple(at[name] for name in served),))
-        court = ("Params", "Registry", "ReceiptAnchor", "Settlement", "Guardian", "RandaoSource", "Certifier")
-        parts = (manager, *(at[name] for name in court))
-        self._create("Proceedings", lambda: (parts,))
-        self._create("Disputes", lambda: (parts, at["Proceedings"]))
+        self._create("Rounds", lambda: (at["Params"], at["Guardian"], at["BlsKeys"]))
+        self._create("Breaker", lambda: (manager, at["Params"], at["Guardian"], at["Registry"]))
+        court = ("Params", "Registry", "ReceiptAnchor", "Settlement", "Guardian", "RandaoSource", "Rounds", "Breaker")
+        self._create("Disputes", lambda: (tuple(at[name] for name in court),))
         audited = ("Params", "Guardian", "Registry", "StakeVault", "Ledger", "KeyEpochs", "ReceiptAnchor", "Disputes")
         self._create("Audits", lambda: (tuple(at[name] for name in audited),))
 
@@ -159,8 +158,9 @@ class CourtNetwork:
         at, owner = self.at, OWNER
         self.must(owner, "Ledger", "wire", at["StakeVault"], at["Settlement"], at["ReceiptAnchor"], at["Audits"])
         self.must(owner, "StakeVault", "wire", at["Registry"], at["Settlement"], at["ReceiptAnchor"])
-        for name in ("Guardian", "Registry", "ReceiptAnchor", "Settlement"):
+        for name in ("Guardian", "ReceiptAnchor", "Settlement", "Rounds", "Breaker"):
             self.must(owner, name, "wire", at["Disputes"])
+        self.must(owner, "Registry", "wire", at["Breaker"])
         self.must(owner, "FeeMarket", "wire", at["ReceiptAnchor"], at["Audits"])
         self.must(owner, "StakeTree", "wire", at["Registry"])
         self.must(owner, "Registry", "addPool", POOL, at["StakeTree"])
@@ -189,12 +189,6 @@ class CourtNetwork:
                 return bool(int(included["status"], 16))
             time.sleep(MOMENT_S)
         raise AssertionError(f"transaction {sent} is in no block after {MOMENTS * MOMENT_S:.0f} s")
-
-
-def _knowing(contract: str, function: str) -> Interface:
-    """The artifact with the function: what `Disputes` does not know itself it delegates to `Proceedings`."""
-    code = interface(contract)
-    return code if function in code.functions else interface("Proceedings")
 
 
 def _struct(record: Any) -> Any:

@@ -71,7 +71,8 @@ class Court:
 
     def step(self, known: Alternative | None = None) -> None:
         """One tick of whoever makes moves; a block where there is nothing to do."""
-        docket = self.reader.docket(CHALLENGER.address, self.reader.head())
+        head = self.reader.head()
+        docket = self.reader.docket(CHALLENGER.address, head, self.reader.opened(0, head))
         alternatives = {} if known is None else {self.dispute: known}
         actions: tuple[Action, ...] = decide_moves(docket, EAGER)
         if known is not None:

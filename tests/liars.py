@@ -242,10 +242,10 @@ class LiarsNetwork:
         ids = [ballots.dispute_id(self.court_domain, receipt_id(chain.anchor_domain, each.signed.receipt)) for each in cases]
         before = chain.one("StakeVault", "stakeOf", OPERATOR.address)
         self.send([Call(CHALLENGER, "Disputes", "open", (*each.opening, word("alternative")), bond) for each in cases])
-        seed_block = chain.one("Disputes", "roundOf", ids[0], 1)["seedBlock"]
+        seed_block = chain.one("Rounds", "roundOf", ids[0], 1)["seedBlock"]
         self.mine(seed_block + 1 - chain.anvil.client.head().number)
-        chain.prove(seed_block)
-        self.send([Call(OWNER, "Disputes", "draw", (each, self.params.committee.seats[0])) for each in ids])
+        seats, header = self.params.committee.seats[0], chain.header(seed_block)
+        self.send([Call(OWNER, "Disputes", "draw", (each, seats, header)) for each in ids])
         found = [self.judged(each, dispute) for each, dispute in zip(cases, ids, strict=True)]
         self._vote(ids, found)
         self.send([Call(OWNER, "Disputes", "settle", (each,)) for each in ids])
@@ -262,7 +262,7 @@ class LiarsNetwork:
         ]  # fmt: skip
 
     def _vote(self, ids: Sequence[Digest], found: Sequence[Judgement]) -> None:
-        seated = self.chain.read([Read("Disputes", "membersOf", (each, 1)) for each in ids])
+        seated = self.chain.read([Read("Rounds", "membersOf", (each, 1)) for each in ids])
         votes = [
             Vote(
                 dispute, U16(1), member["voter"], U256(member["seatMask"]), U8(said.outcome), U8(said.code), said.tokens_hash,
@@ -273,13 +273,13 @@ class LiarsNetwork:
         ]  # fmt: skip
         digests = [typed_digest(self.court_domain, each) for each in votes]
         self.send([
-            Call(each.voter, "Disputes", "commit", (each.dispute, each.seat_mask, digest))
+            Call(each.voter, "Rounds", "commit", (each.dispute, each.seat_mask, digest))
             for each, digest in zip(votes, digests, strict=True)
         ])  # fmt: skip
         # A round whose seats have all committed goes on at once.
-        ends = [each["commitEnd"] for each in self.chain.read([Read("Disputes", "roundOf", (each, 1)) for each in ids])]
+        ends = [each["commitEnd"] for each in self.chain.read([Read("Rounds", "roundOf", (each, 1)) for each in ids])]
         self.mine(max(ends) + 1 - self.chain.anvil.client.head().timestamp)
-        self.send([Call(OWNER, "Disputes", "reveal", (struct_values(each), b"")) for each in votes])
+        self.send([Call(OWNER, "Rounds", "reveal", (struct_values(each), b"")) for each in votes])
 
     def _answers(self, function: str, filed: Filed) -> bool:
         try:

@@ -12,6 +12,7 @@ from adversaries.engines import AltersOneToken
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol import docket
 from bytewise.protocol.actions import OpenDispute
+from bytewise.protocol.ballots import claim_of
 from bytewise.protocol.compare import Generated
 from bytewise.protocol.court.count import Count, Judgement, judge, said_by
 from bytewise.protocol.decide_audits import AuditedReceipt, WatchPolicy, decide_watchtower
@@ -181,8 +182,8 @@ def a_committee_is_drawn(village: Village, case: Case) -> docket.Case:
     masks = {who: sum(1 << seat for seat, holder in enumerate(holders) if holder == who) for who in dict.fromkeys(holders) if who}
     drawn = a_case(
         id=dispute, receipt_id=case.receipt_id, operator=case.header.operator,
-        claimed_tokens_hash=case.signed.receipt.tokens_hash,
-        claimed_out_hash=case.signed.receipt.out_hash, phase=Phase.COMMIT, round_seed=round_seed(seed, dispute, 1),
+        claim=claim_of(case.signed.receipt.tokens_hash, case.signed.receipt.out_hash),
+        phase=Phase.COMMIT, round_seed=round_seed(seed, dispute, 1),
         opened_at=NOW, commit_end=NOW + 24, reveal_end=NOW + 48,
         members=tuple(Seat(who, mask, ZERO_DIGEST, ZERO_DIGEST) for who, mask in masks.items()),
     )  # fmt: skip

@@ -48,6 +48,7 @@ from verifier.members import Members
 from verifier.node import Node, Part, Votes
 from verifier.orders import Orders
 from verifier.own_record import OwnRecord
+from verifier.pages import DocketPages
 from verifier.records import Records
 from verifier.refused_slashes import RefusedSlashes
 from verifier.reporter import Reporter
@@ -168,7 +169,7 @@ class World:
         parts: list[Part] = [part for part in everything if part is not None]
         performer = Performer(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         return Node(
-            self.chain, self.sender, self.signer.address, self.records, performer, self.settings.moves, parts,
+            self.chain, self.sender, DocketPages(self.chain, me, first), self.records, performer, self.settings.moves, parts,
             self.worker, auditor, votes,
         )  # fmt: skip
 

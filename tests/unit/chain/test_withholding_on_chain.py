@@ -53,7 +53,7 @@ class Tower:
         self.demander = Demander(chain, network, self.records, store, means)
         journal = Journal(database, journal_key(folder / "journal.key"), clock)
         self.performer = Performer(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
-        self.pages = DocketPages(chain, CHALLENGER.address)
+        self.pages = DocketPages(chain, CHALLENGER.address, 0)
 
     def _chain_time(self) -> float:
         return self.court.anvil.client.head().timestamp

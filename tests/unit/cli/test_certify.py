@@ -81,7 +81,7 @@ class Place(NamedTuple):
         sender = contract_sender(self.anvil.client, self.network, self.lane(), MEMBER, "verifier", policy)
         orders, chain = Orders(self.duties(), sender), reader(self.anvil, self.network)
         for _ in range(4):
-            orders.step(DocketPages(chain, MEMBER.address).read(chain.head()))
+            orders.step(DocketPages(chain, MEMBER.address, 0).read(chain.head()))
             sender.pump()
             mine(self.anvil, 1)
         sender.transactions.outbox.lane.release()
@@ -170,7 +170,7 @@ def test_an_order_is_kept_while_the_member_runs_and_though_an_earlier_try_ended(
 
 def test_an_order_whose_proposal_is_over_is_missed(place: Place) -> None:
     chain = reader(place.anvil, place.network)
-    docket, subject = DocketPages(chain, MEMBER.address).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
+    docket, subject = DocketPages(chain, MEMBER.address, 0).read(chain.head()), ordered_word(word("late"), word("vectors"), 1)
     place.duties().order(CERTIFY, subject, 1)
     Orders(place.duties(), contract_sender(place.anvil.client, place.network, place.lane(), MEMBER, "verifier")).step(docket)
     found = place.duties().find(CERTIFY, subject)

@@ -75,7 +75,7 @@ def test_a_log_that_was_cut_off_is_told_where_there_is_no_node(site: Site) -> No
 @pytest.mark.e2e
 def test_a_log_that_was_cut_off_is_told_where_the_node_goes_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(Court):
-        def case(self, dispute: Digest, block: int) -> Case | None:
+        def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
             raise TryAgain("chain", "gone")
 
     with site.world.serving(*site.shards.items()):

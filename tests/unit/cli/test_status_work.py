@@ -6,6 +6,7 @@ import pytest
 
 from bytewise.cli import status
 from bytewise.cli.status_table import seats_for
+from bytewise.protocol.ballots import claim_of
 from bytewise.protocol.messages import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from tests.dockets import case
@@ -31,11 +32,12 @@ def test_audits_are_counted_for_their_receipts() -> None:
 
 
 def test_seats_for_a_claim_found_its_tokens_and_its_computation() -> None:
-    found = [("tokens", "out"), ("tokens", "out"), ("other tokens", "out"), ("tokens", "other out"), (None, None)]
-    members = [{"seats": 1, "tokens_hash": tokens, "out_hash": out} for tokens, out in found]
-    told = {"claimed_tokens_hash": "tokens", "claimed": "out", "replacement": None, "members": members}
+    said = ("tokens", "out"), ("tokens", "out"), ("other tokens", "out"), ("tokens", "other out")
+    found: list[tuple[str | None, str | None]] = [(hex0x(word(tokens)), hex0x(word(out))) for tokens, out in said]
+    members = [{"seats": 1, "tokens_hash": tokens, "out_hash": out} for tokens, out in (*found, (None, None))]
+    told = {"claim": hex0x(claim_of(word("tokens"), word("out"))), "replacement": None, "members": members}
     assert seats_for(told) == 2
-    assert seats_for(told | {"replacement": "other out"}) == 1
+    assert seats_for(told | {"replacement": hex0x(word("other out"))}) == 1
 
 
 @pytest.mark.parametrize("count", [200])

@@ -44,7 +44,7 @@ class Seated:
         )  # fmt: skip
         performer = Performer(town.sender, town.journal, None, None, self.ballots)
         self.node = Node(
-            town.chain, town.sender, ME.address, town.records, performer, MovePolicy(), [self.ballots], self.worker, None,
+            town.chain, town.sender, town.pages, town.records, performer, MovePolicy(), [self.ballots], self.worker, None,
             self.ballots,
         )  # fmt: skip
 
@@ -151,26 +151,26 @@ def test_two_different_votes_for_one_round_are_impossible(tmp_path: Path) -> Non
         assert again.vote == vote
 
 
-def test_a_seat_behind_a_page_of_closed_disputes_is_found(tmp_path: Path) -> None:
-    """One old dispute that stays open, 150 that are over, then ours: a page of the chain has 64."""
+def test_seat_behind_closed_disputes_is_found_and_those_not_read_again(tmp_path: Path) -> None:
+    """One old dispute that stays open, 150 that are over, then ours: one call of the chain takes 32."""
     town, ours = setup(tmp_path)
     stranger = replace(seat(), voter=NETWORK.addresses.disputes)
     over = replace(ours, phase=Phase.FINAL, paid=True, rounds=(RoundSeats(15, 15),), members=(stranger,))
     closed = [replace(over, id=word("d", i)) for i in range(150)]
     stuck = replace(ours, id=word("stuck"), members=(stranger,))
-    town.chain.disputes, town.chain.page = [stuck, *closed, ours], 64
+    town.chain.disputes = [stuck, *closed, ours]
     with Seated(town) as member:
         member.until_quiet()
         assert member.vote(ours) is not None
-        town.chain.dockets.clear()
+        town.chain.asked.clear()
         member.tick(1)
         # The first is the test's own, of `pass_time`.
-        assert town.chain.dockets[1:] == [0, 128], "the page that is over is not read again"
+        assert town.chain.asked[1:] == [2], "what is over is not read again"
         town.chain.disputes[0] = replace(over, id=stuck.id)
         member.tick(1)
-        town.chain.dockets.clear()
+        town.chain.asked.clear()
         member.tick(1)
-        assert town.chain.dockets[1:] == [128]
+        assert town.chain.asked[1:] == [1]
 
 
 def test_shards_without_a_key_are_asked_again_until_there_is_no_time(tmp_path: Path) -> None:

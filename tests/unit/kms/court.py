@@ -24,7 +24,7 @@ class Court:
         self.forgets = False
         self.stake = DEVNET.money.audit_unit * chain.audit_seats[VOTER.address]
 
-    def case(self, dispute: Digest, block: int) -> Case | None:
+    def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
         return self._chain.disputes.get(dispute)
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
@@ -53,7 +53,7 @@ class Court:
     def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
         return range(100, 101 if timestamp == self._chain.facts.timestamp else 100)
 
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
+    def docket(self, who: Address, block: int) -> Docket:
         if self.forgets:
             raise RpcRefused("eth_call", "missing trie node")
         return docket(clock=self.clock)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from bytewise.protocol import merkle
+from bytewise.protocol.ballots import claim_of
 from bytewise.protocol.docket import Case as DisputeCase
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.errors import TryAgain
@@ -95,8 +96,9 @@ class MemoryChain:
         identifier = Digest(case.id[::-1])
         member = Seat(VOTER.address, seat_mask, ZERO_DIGEST, ZERO_DIGEST)
         self.disputes[identifier] = dispute_of(
-            id=identifier, receipt_id=case.id, operator=case.receipt.operator, claimed_tokens_hash=case.receipt.tokens_hash,
-            claimed_out_hash=case.receipt.out_hash, phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32),
+            id=identifier, receipt_id=case.id, operator=case.receipt.operator,
+            claim=claim_of(case.receipt.tokens_hash, case.receipt.out_hash),
+            phase=phase, round=round_number, round_seed=Digest(b"\x08" * 32),
             opened_at=NOW - 10, commit_end=NOW + 50,
             reveal_end=NOW + 110, members=(member,),
         )  # fmt: skip

@@ -72,10 +72,10 @@ def test_what_was_found_before_the_node_failed_counts(
     unasked = logged[1].right.ticket.subject
 
     class Failing(Court):
-        def case(self, dispute: Digest, block: int) -> Case | None:
+        def case(self, dispute: Digest, block: int, receipt_id: Digest) -> Case | None:
             if dispute == unasked:
                 raise error
-            return super().case(dispute, block)
+            return super().case(dispute, block, receipt_id)
 
     wrong = claimed(world, logged[0], subject=NOBODYS)
     found = judge((wrong, *logged[1:]), Failing(world.chain), SEEN)

@@ -18,7 +18,6 @@ from bytewise.protocol.actions import (
     FinishUnbond,
     OpenAlt,
     PayOut,
-    ProveSeed,
     Rearm,
     ReleaseBatch,
     RunVoteJob,
@@ -82,29 +81,21 @@ def member(
 @pytest.mark.parametrize(
     ("seed", "expected"),
     [
-        (Seed(BLOCK + 1, False, False, False), []),
-        (Seed(BLOCK, False, False, False), []),
-        (Seed(BLOCK - 1, False, False, False), [ProveSeed(BLOCK - 1)]),
-        (Seed(BLOCK - 1, True, False, True), [DrawPart(word("dispute"), 1, 0, 15)]),
-        # Proven, but its stake epoch is still to come.
-        (Seed(BLOCK - 1, True, False, False), []),
-        (Seed(BLOCK - 9, False, True, False), [Rearm(word("dispute"), 1)]),
-        (Seed(BLOCK - 9, True, True, False), [Rearm(word("dispute"), 1)]),
+        (Seed(BLOCK + 1, False, False), []),
+        (Seed(BLOCK, False, False), []),
+        (Seed(BLOCK - 1, False, True), [DrawPart(word("dispute"), 1, 0, 15)]),
+        # Over, but its stake epoch is still to come.
+        (Seed(BLOCK - 1, False, False), []),
+        (Seed(BLOCK - 9, True, False), [Rearm(word("dispute"), 1)]),
     ],
 )
-def test_a_seed_is_proven_drawn_by_or_replaced(seed: Seed, expected: list[object]) -> None:
+def test_a_seed_is_drawn_by_or_replaced(seed: Seed, expected: list[object]) -> None:
     assert list(decide_moves(docket(case(seed=seed)), EAGER)) == expected
-
-
-def test_a_seed_block_of_several_disputes_is_proven_once() -> None:
-    seed = Seed(BLOCK - 1, False, False, False)
-    two = (case(seed=seed), case(id=word("another"), seed=seed))
-    assert decide_moves(docket(*two), EAGER) == (ProveSeed(BLOCK - 1),)
 
 
 @given(drawn=st.integers(0, 14), portion=st.integers(1, 20))
 def test_a_draw_goes_on_where_it_stands(drawn: int, portion: int) -> None:
-    one = case(phase=Phase.DRAWING, drawn=drawn, seed=Seed(BLOCK - 1, True, False, True))
+    one = case(phase=Phase.DRAWING, drawn=drawn, seed=Seed(BLOCK - 1, False, True))
     (move,) = decide_moves(docket(one), dataclasses.replace(EAGER, seats_per_draw=portion))
     assert isinstance(move, DrawPart) and move.first == drawn and 1 <= move.count == min(portion, 15 - drawn)
 
@@ -134,20 +125,18 @@ def test_a_round_is_counted_when_the_court_says_that_it_can_be(settleable: bool,
 
 @given(
     phase=st.sampled_from(Phase),
-    seed=st.builds(Seed, st.integers(BLOCK - 20, BLOCK + 20), st.booleans(), st.booleans(), st.booleans()),
+    seed=st.builds(Seed, st.integers(BLOCK - 20, BLOCK + 20), st.booleans(), st.booleans()),
     settleable=st.booleans(),
     airgap_end=st.integers(NOW - 20, NOW + 20),
 )
-def test_while_the_clock_stands_still_seeds_are_proven_and_drawn_by(
-    phase: Phase, seed: Seed, settleable: bool, airgap_end: int
-) -> None:
+def test_while_the_clock_stands_still_seats_are_drawn(phase: Phase, seed: Seed, settleable: bool, airgap_end: int) -> None:
     one = case(phase=phase, seed=seed, settleable=settleable, airgap_end=airgap_end, ended=True)
     me = holdings(credit_due_wei=5, unbond_due_wei=5)
     policy = dataclasses.replace(EAGER, collect_above_wei=1)
     moves = decide_moves(docket(one, paused=True, me=me), policy)
-    assert all(isinstance(move, ProveSeed | DrawPart) for move in moves)
+    assert all(isinstance(move, DrawPart) for move in moves)
     going = decide_moves(docket(one), policy)
-    assert moves == tuple(move for move in going if isinstance(move, ProveSeed | DrawPart)), "as if it went on"
+    assert moves == tuple(move for move in going if isinstance(move, DrawPart)), "as if it went on"
 
 
 @given(place=st.integers(0, 99), number=st.integers(0, 10**6), turns=st.integers(1, 8), blocks=st.integers(1, 5))

@@ -40,9 +40,6 @@ class Outgoing:
     ) -> None:  # fmt: skip
         self._once("open", receipt_id(ANCHOR, receipt), body=(bond_wei, alt_commit), within_s=within_s)
 
-    def prove_seed(self, block: int) -> None:
-        self._once("prove", block)
-
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
         self._once("draw", dispute, round_number, first)
 

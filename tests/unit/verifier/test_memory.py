@@ -84,7 +84,7 @@ def test_tables_do_not_grow_with_what_is_over(tmp_path: Path, monkeypatch: pytes
     node = Node(
         town.chain,
         town.sender,
-        ME.address,
+        town.pages,
         town.records,
         performer,
         MovePolicy(),

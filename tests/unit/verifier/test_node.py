@@ -12,7 +12,7 @@ from bytewise.protocol.errors import Bug, NoAgreement, TryAgain
 from bytewise.protocol.phases import Phase
 from bytewise.protocol.units import Digest
 from tests.unit.verifier.demands import BOND, demander
-from tests.unit.verifier.town import ME, Town
+from tests.unit.verifier.town import Town
 from tests.world import word
 from verifier.act import Performer
 from verifier.node import Node, Part

@@ -7,7 +7,7 @@ from pathlib import Path
 from bytewise.protocol.actions import ExpireList
 from bytewise.protocol.decide import MovePolicy, decide_expiries
 from bytewise.protocol.docket import AnchoredBatch, Docket
-from tests.unit.verifier.town import ME, Town
+from tests.unit.verifier.town import Town
 from verifier.pages import DocketPages
 
 
@@ -31,7 +31,7 @@ def test_a_list_that_was_demanded_in_the_last_second_is_still_expired(tmp_path: 
     town.anchor(town.signed(1))
     end = town.chain.timestamp + 100
     town.chain.anchored = Demanded(town, 0, end)  # type: ignore[method-assign]
-    pages = DocketPages(town.chain, ME.address)
+    pages = town.pages
     town.chain.pass_time(100)
     assert decide_expiries(*both(pages, town), MovePolicy()) == ()
     town.chain.pass_time(100)

@@ -3,18 +3,18 @@
 import functools
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import Engine
 
 from bytewise.protocol.appraisal import policy_digest
-from bytewise.protocol.ballots import sealed
+from bytewise.protocol.ballots import claim_of, sealed
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decide_audits import AuditStage
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.docket import AnchoredBatch, Case, Docket, Holdings, Seat, Seed
+from bytewise.protocol.docket import AnchoredBatch, Case, DisputeOpening, Docket, Holdings, Seat, Seed
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.environment import Environment
 from bytewise.protocol.errors import TryAgain, UnknownEnvironment, UnknownKeyEpoch
@@ -43,6 +43,7 @@ from tests.world import ANCHOR, CHAIN_ID, DISPUTES, KEY_EPOCHS, NOW, World, sign
 from verifier.control import ControlledStore
 from verifier.enclave.session import Bench, Session
 from verifier.leaf_book import LeafBook
+from verifier.pages import DocketPages
 from verifier.records import Records
 
 WORLD = World()
@@ -74,8 +75,9 @@ class MemoryChain(Claims):
         self.posted: list[tuple[int, AuditResult]] = []
         self.environments: dict[Digest, Environment] = {WORLD.environment.digest: WORLD.environment}
         self.reachable = True
-        self.page, self.dockets = 1000, list[int]()
-        """Disputes of one answer, and where the dockets that were asked for began."""
+        self.asked: list[int] = []
+        """Disputes that each docket was asked for with."""
+        self._opened: dict[Digest, int] = {}
         self.alternatives: dict[Digest, Digest] = {}
         """What we committed to as a challenger, by dispute."""
         self.extended: dict[int, int] = {}
@@ -95,12 +97,20 @@ class MemoryChain(Claims):
             raise TryAgain("chain", "unreachable")
         return self.number
 
-    def docket(self, who: Address, block: int, from_case: int = 0) -> Docket:
-        self.dockets.append(from_case)
-        page = tuple(self.disputes[from_case : from_case + self.page])
+    def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
+        for each in self.disputes:
+            self._opened.setdefault(each.id, self.number)
+        names = {each.id: each.receipt_id for each in self.disputes}
+        found = [DisputeOpening(each, names[each], block) for each, block in self._opened.items() if each in names]
+        return tuple(each for each in found if from_block <= each.block <= to_block)
+
+    def docket(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Docket:
+        asked = {each.id for each in openings}
+        self.asked.append(len(asked))
         return docket(
-            *page, block_hash=self.block_hash(block), number=block, timestamp=self.timestamp, clock=self.timestamp,
-            required_bond_wei=BOND_WEI, me=holdings(balance_wei=10**18), case_count=len(self.disputes),
+            *(each for each in self.disputes if each.id in asked),
+            block_hash=self.block_hash(block), number=block, timestamp=self.timestamp, clock=self.timestamp,
+            required_bond_wei=BOND_WEI, me=holdings(balance_wei=10**18),
             batch_count=len(self._up_to(block)), policy=policy_digest(b.POLICY),
         )  # fmt: skip
 
@@ -173,7 +183,7 @@ class MemoryChain(Claims):
         return self.now()
 
     def now(self) -> Docket:
-        return replace(self.docket(ME.address, self.number), batches=self.anchored(0, self.number))
+        return replace(self.docket(ME.address, self.number, self.opened(0, self.number)), batches=self.anchored(0, self.number))
 
 
 class Shelf:
@@ -251,6 +261,11 @@ class Town:
         read = (self.chain, self.chain, self.store, self.archive, cursor, NETWORK)
         self.records = Records(*read, fetch_deadline_s=60, leaves=self.leaves)
 
+    @property
+    def pages(self) -> DocketPages:
+        """What reads the dockets of a node that starts."""
+        return DocketPages(self.chain, ME.address, 0)
+
     def signed(self, seq: int, cheat: bool = False, key: LocalSigner | None = None) -> SignedReceipt:
         """A signed receipt whose envelope is on the shelf."""
         request = WORLD.request(seq)
@@ -274,9 +289,9 @@ class Town:
         """A dispute about a receipt, in its commit phase, with a seat of ours."""
         plain = dispute_of(
             id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt),
-            operator=signed.receipt.operator, claimed_tokens_hash=signed.receipt.tokens_hash,
-            claimed_out_hash=signed.receipt.out_hash, phase=Phase.COMMIT, round_seed=word("round seed"),
-            seed=Seed(self.chain.number - 10, True, False, True), opened_at=self.chain.timestamp - 5,
+            operator=signed.receipt.operator,
+            claim=claim_of(signed.receipt.tokens_hash, signed.receipt.out_hash), phase=Phase.COMMIT, round_seed=word("round seed"),
+            seed=Seed(self.chain.number - 10, False, True), opened_at=self.chain.timestamp - 5,
             commit_end=self.chain.timestamp + 60, reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
         )  # fmt: skip
         found = replace(plain, **changes)  # type: ignore[arg-type]
