@@ -58,6 +58,7 @@ _GO_ON = {
     "postCommitRoot": "WAIT NotVoting, LATE TooLate",
     "certify": "WAIT NotVoting TooEarly, DONE AlreadyCertified, LATE TooLate",
     "reveal": "WAIT NotVoting TooEarly, DONE AlreadyRevealed, LATE TooLate",
+    "revealMany": "WAIT NotVoting TooEarly, LATE TooLate",
     "revealUnderRoot": "WAIT NotVoting TooEarly, DONE AlreadyRevealed, LATE TooLate",
     "settle": "WAIT TooEarly",
     "appeal": "DONE AlreadyAppealed, LATE TooLate LastLevel",

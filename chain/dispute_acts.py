@@ -16,7 +16,7 @@ from chain.artifacts import interface
 from chain.certificates import Certificate
 from chain.headers import header_rlp
 
-VOTING = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealUnderRoot"})
+VOTING = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealMany", "revealUnderRoot"})
 """What `Rounds` takes; every other step of a round is of `Disputes`."""
 
 SEATS_PER_END = 64
@@ -121,6 +121,20 @@ class DisputeActs(Acts):
         """Opens a vote with its quote while the round takes them. `SecondVote` if another vote of it was ever planned."""
         until: int = self._view(vote.dispute)["round"]["revealEnd"]
         self._vote("reveal", vote.dispute, vote.round, (struct_values(vote), quote), until)
+
+    def reveal_many(self, opened: Sequence[tuple[Vote, Blob]]) -> None:
+        """Opens votes of one round with their quotes, whoever cast them; one that is open already is passed over.
+
+        `MalformedValue` if they are of several rounds, or there are none.
+        """
+        votes = [vote for vote, _ in opened]
+        if len({(each.dispute, each.round) for each in votes}) != 1:
+            raise MalformedValue("votes", "are not of one round")
+        first = votes[0]
+        until: int = self._view(first.dispute)["round"]["revealEnd"]
+        voters = digests.keccak256(bytes.fromhex("".join(each.voter[2:] for each in votes)))
+        arguments = [struct_values(each) for each in votes], [quote for _, quote in opened]
+        self._step("revealMany", first.dispute, first.round, arguments, voters, deadline=until)
 
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
         """Opens the sender's own vote under the first commit root of the round; `proof` is that of `merkle.commit_proof`.

@@ -25,8 +25,8 @@ from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, addre
 from chain import artifacts
 from chain.answers import _GO_ON, _MEANINGS, classify
 from chain.artifacts import Reason, interface
-from chain.bls import BlsSigner, PublicKey, aggregate, committee_key
-from chain.certificates import certificate, seating, signing
+from chain.bls import BlsSigner, PublicKey, aggregate
+from chain.certificates import certificate, signing
 from chain.dispute_acts import COMMITS_PER_CALL, SignedCommit, parts_of
 from chain.params import DEVNET
 from chain.plan import DEVNET_SHAPE, Header, Shape, Site, Vote, names, steps
@@ -137,17 +137,17 @@ def keyed(count: int) -> tuple[list[Seat], dict[Address, BlsSigner]]:
     return seats, {who: BlsSigner(b"\0" + word(who)[1:]) for who in accounts[:-1]}
 
 
-def test_a_certificate_sums_keys_and_signatures_once_for_each_seat() -> None:
+def test_certificate_shows_keys_and_sums_signatures_once_for_each_seat() -> None:
     seats, signers = keyed(3)
     keys: dict[Address, PublicKey] = {who: signer.public_key for who, signer in signers.items()}
-    seated = seating(seats, keys)
-    assert seated.seated == 0b1011011 and [seated.keys.count(key) for key in keys.values()] == [3, 2]
-    first = seats[0].voter
-    signature = signers[first].sign(word("message"))
-    proof = certificate(seats, keys, {first: signature})
-    assert (proof.seated, proof.signers) == (0b1011011, 0b1001001)
-    assert proof.committee_key == committee_key((keys[each.voter], each.seat_mask.bit_count()) for each in seats[:2])
-    assert proof.signature == aggregate([(signature, 3)]) and proof.absent_keys == (keys[seats[1].voter],) * 2
+    first, second = (each.voter for each in seats[:2])
+    signature, other = (signers[who].sign(word("message")) for who in (first, second))
+    one = certificate(seats, keys, {first: signature})
+    assert (one.signers, one.keys) == (0b1001001, (keys[first],) * 3) and one.signature == aggregate([(signature, 3)])
+    both = certificate(seats, keys, {second: other, first: signature})
+    # The lowest seat's key first, and the same again for each further seat of a member.
+    assert both.signers == 0b1011011 and both.keys == tuple(keys[who] for who in (first, second, first, second, first))
+    assert both.signature == aggregate([(signature, 3), (other, 2)])
     for signatures in ({}, {seats[2].voter: signature}, {address("0x" + "99" * 20): signature}):
         with pytest.raises(MalformedValue, match="certificate"):
             certificate(seats, keys, signatures)

@@ -85,5 +85,5 @@ def test_what_a_verdict_takes_of_restaked_ether_reaches_those_whom_the_court_pay
         (ending,) = CourtHistory(place.reader).endings(int(place.network.deploy_block), place.reader.head())
         assert ending.slashed == slash["taken"] and place.case().paid
         share = slash["taken"] * DEVNET.shares.alpha_bps // 10_000
-        assert place.credit(CHALLENGER) == ending.to_challengers == DEVNET.required_bond + share and ending.to_verifiers > 0
+        assert place.credit(CHALLENGER) == ending.to_challenger == DEVNET.required_bond + share and ending.to_verifiers > 0
         place.everything_is_accounted_for()

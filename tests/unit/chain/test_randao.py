@@ -18,6 +18,8 @@ from tests.anvil import CHAIN_ID, Anvil
 from tests.devnet import signer
 
 SHORTEST, LONGEST = 3, 1_000
+HISTORY = 8_191
+"""Blocks whose hashes EIP-2935 keeps."""
 
 
 class Source:
@@ -30,18 +32,17 @@ class Source:
         self.address = created_address(signer(0).address, anvil.client.nonce(signer(0).address))
         self._send(None, self.code.creation(SHORTEST, LONGEST, *proof), 3_000_000)
 
-    def announce(self, number: int) -> None:
-        """Announces a block."""
-        self._send(self.address, self.code.call("announce", number))
+    def seed(self, number: int, header: bytes) -> Any:
+        """The seed of a block as of the newest block, shown by a header."""
+        return self._read("seedOf", number, header)
 
-    def prove(self, number: int, header: bytes) -> int:
-        """Proves a block's mix; gas used."""
-        return self._send(self.address, self.code.call("prove", number, header))
+    def is_expired(self, number: int) -> Any:
+        """Whether the seed of a block can never be read again."""
+        return self._read("isExpired", number)
 
-    def read(self, function: str, number: int) -> Any:
-        """A result as of the newest block."""
+    def _read(self, function: str, *arguments: Any) -> Any:
         newest = at_number(self.anvil.client.head().number)
-        return self.anvil.client.call("RandaoSource", self.address, function, number, block=newest)
+        return self.anvil.client.call("RandaoSource", self.address, function, *arguments, block=newest)
 
     def _send(self, to: Address | None, data: bytes, gas: int = 300_000) -> int:
         return send_all(self.anvil.client, [Call(signer(0), to, data, 0, gas)], 30)[0].gas_used
@@ -52,62 +53,60 @@ def mix_of(anvil: Anvil, number: int) -> bytes:
     return hex_bytes(anvil.rpc("eth_getBlockByNumber", hex(number), False)["mixHash"])
 
 
-def test_the_mix_of_an_announced_block_is_the_seed(anvil: Anvil) -> None:
+def seed_of(anvil: Anvil, number: int) -> bytes:
+    """The seed that the mix of a block makes."""
+    return keccak256_abi(("bytes32", "uint256", "uint256"), (mix_of(anvil, number), CHAIN_ID, number))
+
+
+def test_mix_of_a_block_is_the_seed_once_the_block_is_over(anvil: Anvil) -> None:
     source = Source(anvil)
     number = anvil.client.head().number + 10
-    source.announce(number)
     with pytest.raises(ChainReverted, match="SeedTooEarly"):
-        source.read("seed", number)
+        source.seed(number, b"")
     anvil.mine(10)
-    with pytest.raises(ChainReverted, match="SeedNotProven"):
-        source.read("seed", number)
-    assert source.prove(number, header_rlp(anvil.client, number)) < 120_000
-    expected = keccak256_abi(("bytes32", "uint256", "uint256"), (mix_of(anvil, number), CHAIN_ID, number))
-    assert source.read("seed", number) == expected
-    assert source.read("isExpired", number) is False
+    with pytest.raises(ChainReverted, match="SeedTooEarly"):
+        source.seed(number, header_rlp(anvil.client, number))
+    anvil.mine()
+    assert source.seed(number, header_rlp(anvil.client, number)) == seed_of(anvil, number)
+    assert source.is_expired(number) is False
 
 
 def test_other_headers_are_refused(anvil: Anvil) -> None:
     source = Source(anvil)
-    number = anvil.client.head().number + 10
-    source.announce(number)
-    anvil.mine(10)
+    number = anvil.mine()
+    anvil.mine(2)
     header = header_rlp(anvil.client, number)
     changed = header.replace(mix_of(anvil, number), bytes(32))
     assert changed != header
     for other in (changed, header + b"\0", header[:-1], b"", header_rlp(anvil.client, number - 1)):
         with pytest.raises(ChainReverted, match="WrongHeader"):
-            source.prove(number, other)
-    with pytest.raises(ChainReverted, match="NotAnnounced"):
-        source.prove(number - 1, header_rlp(anvil.client, number - 1))
-    with pytest.raises(ChainReverted, match="NotAnnounceable"):
-        source.announce(anvil.client.head().number + SHORTEST)
+            source.seed(number, other)
 
 
 def test_a_block_that_was_replaced_gives_its_new_mix(anvil: Anvil) -> None:
     source = Source(anvil)
     number = anvil.client.head().number + 10
-    source.announce(number)
     anvil.mine(11)
     gone = header_rlp(anvil.client, number)
     anvil.reorganise(3)
     assert gone != header_rlp(anvil.client, number)
     with pytest.raises(ChainReverted, match="WrongHeader"):
-        source.prove(number, gone)
-    source.prove(number, header_rlp(anvil.client, number))
-    assert source.read("mixOf", number) == mix_of(anvil, number)
+        source.seed(number, gone)
+    assert source.seed(number, header_rlp(anvil.client, number)) == seed_of(anvil, number)
 
 
-def test_a_mix_is_proven_from_the_history_that_the_chain_keeps(anvil: Anvil) -> None:
+def test_seed_is_read_from_the_history_that_the_chain_keeps(anvil: Anvil) -> None:
     """`BLOCKHASH` reaches back 256 blocks; EIP-2935 8,191."""
     source = Source(anvil)
     number = anvil.client.head().number + 10
-    source.announce(number)
-    anvil.rpc("anvil_mine", hex(330))
-    assert anvil.client.head().number - number > 256
-    assert source.read("isExpired", number) is False
-    source.prove(number, header_rlp(anvil.client, number))
-    assert source.read("mixOf", number) == mix_of(anvil, number)
+    anvil.rpc("anvil_mine", hex(10 + HISTORY))
+    assert anvil.client.head().number - number == HISTORY - 1 + (number < 10)
+    assert source.seed(number, header_rlp(anvil.client, number)) == seed_of(anvil, number)
+    assert source.is_expired(number) is False
+    anvil.rpc("anvil_mine", hex(2))
+    assert source.is_expired(number) is True
+    with pytest.raises(ChainReverted, match="SeedExpired"):
+        source.seed(number, header_rlp(anvil.client, number))
 
 
 def test_one_block_twice_does_not_show_that_mixes_differ(anvil: Anvil) -> None:

@@ -82,7 +82,7 @@ def test_a_stranger_reads_the_network_from_address_book_and_rpc_alone(place: Pla
     assert (docket.block_hash, docket.me.stake_wei, docket.me.pool) == (chain.block_hash(block), STAKE_WEI, POOL)
     assert chain.stake_at(VERIFIERS[0].address, network.deploy_block, block) == 0, "nobody had joined yet"
     assert chain.params(docket.params_version, block) == DEVNET and docket.required_bond_wei == DEVNET.required_bond
-    assert (docket.active_epoch, docket.policy, docket.case_count) == (1, POLICY.digest, 0)
+    assert (docket.active_epoch, docket.policy, chain.opened(0, block)) == (1, POLICY.digest, ())
     assert chain.epoch(1, block) == network.epochs[0].record
     assert (chain.epoch_state(1, block), chain.epoch_state(2, block)) == (EpochState.ACTIVE, EpochState.NONE)
     assert chain.money(block).sums and chain.money(block).vault_balance == 7 * STAKE_WEI

@@ -24,12 +24,12 @@ def place() -> Iterator[tuple[Anvil, Network]]:
 
 def test_it_is_what_single_reads_say(place: tuple[Anvil, Network]) -> None:
     chain = reader(*place)
-    found = chain.release_view(WHO, 1, word("no dispute"))
+    found = chain.release_view(WHO, 1, word("no dispute"), word("receipt"))
     docket = chain.docket(WHO, found.block)
     assert found.block == place[0].client.head().number
     assert dataclasses.replace(found.docket, cases=docket.cases) == docket and found.docket.me == chain.holdings(WHO, found.block)
     assert (found.key, found.record, found.case) == (chain.epoch_on_chain(1, found.block), chain.epoch(1, found.block), None)
-    unknown = chain.release_view(WHO, 2, None)
+    unknown = chain.release_view(WHO, 2, None, word("receipt"))
     assert (unknown.key.state, unknown.record, unknown.case) == (EpochState.NONE, None, None)
 
 
@@ -43,4 +43,4 @@ class Reorganised(ChainClient):
 def test_a_block_that_left_the_chain_decides_nothing(place: tuple[Anvil, Network]) -> None:
     anvil, network = place
     with pytest.raises(RpcRefused):
-        DocketReader(Reorganised(anvil.url, network.chain_id), network).release_view(WHO, 1, None)
+        DocketReader(Reorganised(anvil.url, network.chain_id), network).release_view(WHO, 1, None, word("receipt"))

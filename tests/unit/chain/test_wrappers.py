@@ -21,13 +21,14 @@ from tests.unit.chain.wrapped import wrappers
 
 BY_CONTRACTS = {
     "AccessManager": "consumeScheduledOp",
+    "Breaker": "noteConviction noteDraw",
     "Disputes": "refund",
     "EigenLayerStake": "discharge lock oblige release reserve slash unlock",
     "FeeMarket": "use",
     "Ledger": "advance burn close credit creditEach repay take",
-    "RandaoSource": "announce",
     "ReceiptAnchor": "onDispute",
     "Registry": "onStake",
+    "Rounds": "begin close rearm seat",
     "Settlement": "advance appealed end opened",
     "StakeTree": "setStake",
     "StakeVault": "discharge lock oblige release reserve slash unlock",
@@ -53,9 +54,6 @@ GOVERNED = {"setAuthority"}
 AS_THE_VAULT = {"EigenLayerStake": "deposit setMover wire"}
 """It takes no deposits, no deployment of ours wires it, and a vote names its movers as the vault's whose place it has."""
 
-HALF = {"Proceedings"}
-"""Its functions are called at `Disputes`."""
-
 
 def writing(contract: str) -> set[str]:
     return set(interface(contract).writing()) - RECEIVERS - GOVERNED
@@ -74,7 +72,7 @@ def deployed() -> set[tuple[str, str]]:
     return {(step.contract.split()[0], step.verb) for step in steps(site) if step.to is not None}
 
 
-@pytest.mark.parametrize("contract", [name for name in (*CONTRACTS, *ADAPTERS) if name not in HALF])
+@pytest.mark.parametrize("contract", [*CONTRACTS, *ADAPTERS])
 def test_every_function_that_somebody_may_call_has_a_wrapper(contract: str) -> None:
     have = {function for name, function in wrapped() if name == contract}
     elsewhere = {name for table in (BY_CONTRACTS, BY_WALLETS, AS_THE_VAULT) for name in table.get(contract, "").split()}
@@ -90,7 +88,7 @@ def test_a_vote_names_movers_of_either_stake_source_by_one_call() -> None:
 
 def test_a_function_without_a_wrapper_is_noticed() -> None:
     assert ("Disputes", "refund") not in wrapped() and ("Guardian", "refund") in wrapped()
-    assert {("ReceiptAnchor", "reportSkipped"), ("Registry", "quit"), ("Disputes", "reveal")} <= wrapped()
+    assert {("ReceiptAnchor", "reportSkipped"), ("Registry", "quit"), ("Rounds", "reveal")} <= wrapped()
 
 
 SAMPLES: dict[Any, Any] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chain import voting
+from chain.dispute_acts import VOTING
 from chain.plan import ARTIFACT
 from tests.source import Function, functions, python_files
 
@@ -14,7 +15,7 @@ PLACES = {
     "self._act": (0, 3), "self._plan": (0, 4), "self._again": (0, 9), "Act": (0, 2), "_call": (1, 3),
     "self._step": (-1, 3), "self._vote": (-1, 3),
 }  # fmt: skip
-"""What makes a call, and which of its arguments are the contract (-1: it is `Disputes`) and those of the call. The function is
+"""What makes a call, and which of its arguments are the contract (-1: it is `Disputes`, or `Rounds` for votes) and those of the call. The function is
 the next constant after the contract.
 """
 
@@ -47,9 +48,9 @@ def _wrapped(path: Path, within: Function, node: ast.Call) -> Iterator[Wrapped]:
     arguments = node.args[place] if len(node.args) > place else None
     if made == "_call":
         arguments = ast.Tuple(node.args[place:])
-    names = ["Disputes"] if contract < 0 else _named(node.args[contract])
-    for name in names:
-        for function in _functions_in(node.args[contract + 1 :], path):
+    for function in _functions_in(node.args[contract + 1 :], path):
+        court = ["Rounds" if function in VOTING else "Disputes"]
+        for name in court if contract < 0 else _named(node.args[contract]):
             yield Wrapped(name, function, arguments, within)
 
 

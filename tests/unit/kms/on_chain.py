@@ -54,10 +54,10 @@ class OnChain:
         bond = chain.docket(CHALLENGER.address, chain.head()).required_bond_wei
         challenger.open_dispute(self.case.receipt, self.case.receipt_signature, 0, (), word("alternative"), bond)
         pump(self.anvil, [challenger])
-        found = chain.docket(CHALLENGER.address, chain.head()).cases[0]
+        (opening,) = chain.opened(0, chain.head())
+        found = chain.case(opening.id, chain.head(), opening.receipt_id)
+        assert found is not None
         seed_passed(self.anvil, found)
-        challenger.prove_seed(found.seed.block)
-        pump(self.anvil, [challenger])
         challenger.draw(found.id, 1, 0, found.seats)
         pump(self.anvil, [challenger])
         drawn = chain.case(found.id, chain.head())
