@@ -123,15 +123,10 @@ class Restaked:
     """Stake that EigenLayer holds: `EigenLayerStake` in the vault's place (ADR 084, 152)."""
 
     allocations: Address
-    """EigenLayer's AllocationManager, where the operator set names the stake source as its slasher and recipient already."""
-    delegation: Address
-    """Its DelegationManager."""
-    strategies: Address
-    """Its StrategyManager."""
+    """EigenLayer's AllocationManager, which names its other contracts. The operator set there names the stake source as its
+    slasher and recipient already."""
     strategy: Address
     """The strategy whose stake counts; of wrapped ether."""
-    token: Address
-    """Wrapped ether."""
     avs: Address
     """The service that the operator set is of."""
     set_id: int
@@ -206,8 +201,7 @@ def _stake(site: Site) -> tuple[Any, ...]:
     parts = (at["AccessManager"], at["Guardian"], at["Params"], at["Ledger"])
     if held is None:
         return (parts,)
-    core = (held.allocations, held.delegation, held.strategies, held.strategy, held.token)
-    return parts, core, (held.avs, held.set_id), held.max_age, held.longest_s
+    return parts, (held.allocations, held.strategy), (held.avs, held.set_id), held.max_age, held.longest_s
 
 
 def _money(site: Site) -> dict[str, tuple[Any, ...]]:

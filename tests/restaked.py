@@ -92,4 +92,4 @@ def restaked(anvil: Anvil, site: Site) -> Site:
         Call(who, None, compiled("FakeEigenLayer").creation(token, _DELAY_BLOCKS, _DELAY_BLOCKS), 0, _GAS),
     )
     eigen.do("create", site.at["StakeVault"], site.at["StakeVault"])
-    return replace(site, restaked=Restaked(at, at, at, at, token, at, _SET_ID, MAX_AGE, LONGEST_S))
+    return replace(site, restaked=Restaked(at, at, at, _SET_ID, MAX_AGE, LONGEST_S))

@@ -31,7 +31,7 @@ class Case(NamedTuple):
 CASES = (
     Case(TreeShape(10, 2, UNIT, 1_000), 60, 160, 1_500 * UNIT, 2),
     Case(TreeShape(7, 6, 1, 255_546), 9, 60, 2**96, 3),
-    Case(TreeShape(2, 1, 3, 5), 2, 72, 20, 1),
+    Case(TreeShape(2, 1, 3, 5), 2, 152, 20, 1),
     Case(TreeShape(50, 20, UNIT, 255_546), 300, 260, 200_000 * UNIT, 8),
 )
 

@@ -24,9 +24,13 @@ abstract contract LateActions is Onward {
         pass(fate >> 32 & 4095);
         data = abi.encodeCall(anchor.expire, (subject));
         may(personAt(fate), address(anchor), 0, data, "expireEarly");
+        bool skips = !answers && fate >> 96 & 1 == 0;
+        // While the pool stands still too, and after what was closed has drained.
+        if (skips && fate >> 99 & 1 == 0) pass(1 hours);
+        if (skips && fate >> 100 & 1 == 0) _skip(r, fate);
         _joinAll(stops);
         if (answers) _answerAnchor(r);
-        else if (fate >> 96 & 1 == 0) _skip(r, fate);
+        else if (skips && fate >> 100 & 1 == 1) _skip(r, fate);
         until(uint256(anchor.demand(subject).deadline) + 1);
         may(personAt(fate), address(anchor), 0, data, "expireAnchor");
         _shut(false, fate >> 16);

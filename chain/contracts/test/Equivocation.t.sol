@@ -43,7 +43,7 @@ contract EquivocationTest is AnchorBase {
         ParamSet memory p = parameters();
         p.money.slashAmount = uint96(bound(amount, 1 ether, p.money.minOperatorStake));
         (p.money.absentPenalty, p.money.noRevealPenalty, p.money.wrongPenalty) = (0, 0, 0);
-        (p.money.feePerSeat, p.money.privacyPrice, p.money.bounty) = (1, 0, 0);
+        (p.money.feePerSeat, p.money.privacyPrice, p.money.bounty, p.money.demandBond) = (1, 0, 0, 1);
         p.money.unanchoredPenalty = p.money.minOperatorStake;
         params.set(p);
         stake(operator, 50 ether);

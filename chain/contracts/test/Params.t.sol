@@ -190,6 +190,7 @@ contract ParamsTest is Check {
     /// @dev A number that is skipped, or whose receipt is never anchored, hides a false answer: it costs what that does.
     function test_a_withheld_receipt_costs_no_less_than_a_false_one(uint96 slash, uint96 unanchored) public {
         ParamSet memory p = Defaults.parameters();
+        p.shares.maxBatch = 1;
         (p.money.feePerSeat, p.money.privacyPrice, p.money.demandBond, p.money.bounty) = (1, 0, 1, 0);
         penalties(p, 0, 0);
         p.money.slashAmount = uint96(bound(slash, 100, p.money.minOperatorStake));
@@ -215,6 +216,7 @@ contract ParamsTest is Check {
 
     function test_what_an_operator_can_lose_it_has_staked(uint96 amount, uint8 which) public {
         ParamSet memory p = Defaults.parameters();
+        p.shares.maxBatch = 1;
         (p.money.feePerSeat, p.money.privacyPrice, p.money.demandBond, p.money.bounty) = (1, 0, 1, 0);
         penalties(p, 0, 0);
         (p.money.slashAmount, p.money.unanchoredPenalty) = (100, p.money.minOperatorStake);
@@ -338,6 +340,7 @@ contract ParamsTest is Check {
 
     function test_shares_and_counts_have_bounds(uint8 which, uint16 value) public {
         ParamSet memory p = Defaults.parameters();
+        p.money.demandBond = 1;
         bytes32[7] memory keys = [
             bytes32("operatorShareBps"),
             "auditRateBps",

@@ -24,8 +24,8 @@ CONTRACTS = (
 )  # fmt: skip
 """Contracts of a deployment, whose order `chain.plan` knows; and the stake source that one may have in the vault's place."""
 
-FAKES = {"FakeEigenLayer": "FakeEigenLayer", "WrappedEther": "FakeEigenLayer"}
-"""What tests in Python deploy beside, and the file that it is in."""
+FAKES = ("FakeEigenLayer", "WrappedEther")
+"""What tests in Python deploy beside."""
 
 HALVES = {"Disputes": "Proceedings"}
 """The court's code is in two contracts, and callers see one."""
@@ -35,7 +35,7 @@ def rendered() -> dict[str, str]:
     """Path from the repository root to content of everything in both folders."""
     ours = {f"{ABI}/{name}.json": _artifact(OUT, name, name, HALVES.get(name)) for name in CONTRACTS}
     ours |= {f"{ABI}/layout/{name}.json": _layout(name) for name in CONTRACTS}
-    return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, file, name) for name, file in FAKES.items()}
+    return ours | {f"{TEST_ABI}/{name}.json": _artifact(OUT, name, name) for name in FAKES}
 
 
 def _artifact(out: Path, file: str, name: str, more: str | None = None) -> str:

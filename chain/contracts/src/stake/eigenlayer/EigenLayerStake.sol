@@ -25,13 +25,10 @@ import {IStakeSource} from "../../interfaces/IStakeSource.sol";
 contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransient {
     using Checkpoints for Checkpoints.Trace208;
 
-    /// @notice The contracts of EigenLayer, the strategy, and its token.
+    /// @notice EigenLayer, which names its other contracts itself, and the strategy whose stake counts.
     struct Core {
         IAllocationManager allocations;
-        IDelegationManager delegation;
-        IStrategyManager strategies;
         IStrategy strategy;
-        IWrappedEther token;
     }
 
     /// @dev Money of a slash on its way to a pot.
@@ -76,11 +73,16 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
     constructor(Parts memory parts, Core memory core, OperatorSet memory set, uint32 maxAge, uint32 longest)
         StakeBook(parts)
     {
-        (ALLOCATIONS, DELEGATION, STRATEGIES) = (core.allocations, core.delegation, core.strategies);
-        (STRATEGY, TOKEN) = (core.strategy, core.token);
+        (ALLOCATIONS, STRATEGY) = (core.allocations, core.strategy);
+        DELEGATION = ALLOCATIONS.delegation();
+        STRATEGIES = DELEGATION.strategyManager();
+        TOKEN = IWrappedEther(STRATEGY.underlyingToken());
         (AVS, SET_ID, MAX_AGE, LONGEST) = (set.avs, set.id, maxAge, longest);
         HORIZON = SafeCast.toUint32(maxAge + Math.ceilDiv(longest, SLOT));
-        if (STRATEGY.underlyingToken() != address(TOKEN)) revert WrongToken(STRATEGY.underlyingToken());
+        try TOKEN.withdraw(0) {}
+        catch {
+            revert WrongToken(address(TOKEN));
+        }
         _longEnough("dispute", longest, parts.params.longestLive());
         _longEnough("deallocation", ALLOCATIONS.DEALLOCATION_DELAY(), HORIZON);
         _longEnough("withdrawal", DELEGATION.minWithdrawalDelayBlocks(), HORIZON);

@@ -29,6 +29,8 @@ interface IAllocationManager {
     function slashOperator(address avs, SlashingParams calldata params)
         external
         returns (uint256 slashId, uint256[] memory shares);
+    /// @notice The DelegationManager that it works with.
+    function delegation() external view returns (IDelegationManager);
     /// @notice Blocks for which a deallocation or deregistration stays slashable.
     function DEALLOCATION_DELAY() external view returns (uint32);
     /// @notice The one account that may slash the set.
@@ -57,6 +59,8 @@ interface IAllocationManager {
 
 /// @title The calls of EigenLayer's DelegationManager that the adapter makes
 interface IDelegationManager {
+    /// @notice The StrategyManager that it works with.
+    function strategyManager() external view returns (IStrategyManager);
     /// @notice Shares on their way out that a slash still reaches.
     function getSlashableSharesInQueue(address operator, address strategy) external view returns (uint256);
     /// @notice Blocks for which a withdrawal stays in the queue.

@@ -21,7 +21,7 @@ interface IEigenLayerStake is IStakeSource {
 
     /// @notice Stake enters and leaves at EigenLayer, not here.
     error StakedElsewhere();
-    /// @notice The strategy holds another token than wrapped ether.
+    /// @notice The token of the strategy is no wrapped ether: `withdraw` fails.
     error WrongToken(address token);
     /// @notice `what` lasts `have`, and must last `needs` at least: blocks, for "dispute" seconds.
     error DelayTooShort(bytes32 what, uint256 have, uint256 needs);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {StakeTree} from "../src/stake/StakeTree.sol";
-import {OperatorSet} from "../src/stake/eigenlayer/IEigenLayer.sol";
-import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
-import {EigenLayerStake} from "../src/stake/eigenlayer/EigenLayerStake.sol";
-import {Registry} from "../src/stake/Registry.sol";
-import {StakeBook} from "../src/stake/StakeBook.sol";
-import {Staking} from "./Staking.sol";
+import {StakeTree} from "../../src/stake/StakeTree.sol";
+import {OperatorSet} from "../../src/stake/eigenlayer/IEigenLayer.sol";
+import {FakeEigenLayer} from "./FakeEigenLayer.sol";
+import {WrappedEther} from "./WrappedEther.sol";
+import {EigenLayerStake} from "../../src/stake/eigenlayer/EigenLayerStake.sol";
+import {Registry} from "../../src/stake/Registry.sol";
+import {StakeBook} from "../../src/stake/StakeBook.sol";
+import {Staking} from "../Staking.sol";
 
 /// @title The parts of `Staking`, with EigenLayer's stake in place of `StakeVault`
 abstract contract EigenStaking is Staking {
@@ -43,7 +44,7 @@ abstract contract EigenStaking is Staking {
 
     function fresh(uint32 maxAge, uint32 longest) internal returns (EigenLayerStake) {
         StakeBook.Parts memory parts = StakeBook.Parts(address(manager), guardian, params, ledger);
-        EigenLayerStake.Core memory core = EigenLayerStake.Core(eigen, eigen, eigen, eigen, token);
+        EigenLayerStake.Core memory core = EigenLayerStake.Core(eigen, eigen);
         return new EigenLayerStake(parts, core, OperatorSet(address(eigen), 7), maxAge, longest);
     }
 

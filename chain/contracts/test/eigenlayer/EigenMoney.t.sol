@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {OperatorSet} from "../src/stake/eigenlayer/IEigenLayer.sol";
-import {EigenLayerStake} from "../src/stake/eigenlayer/EigenLayerStake.sol";
-import {StakeBook} from "../src/stake/StakeBook.sol";
-import {IEigenLayerStake} from "../src/stake/eigenlayer/IEigenLayerStake.sol";
-import {WrappedEther} from "./FakeEigenLayer.sol";
+import {OperatorSet} from "../../src/stake/eigenlayer/IEigenLayer.sol";
+import {EigenLayerStake} from "../../src/stake/eigenlayer/EigenLayerStake.sol";
+import {StakeBook} from "../../src/stake/StakeBook.sol";
+import {IEigenLayerStake} from "../../src/stake/eigenlayer/IEigenLayerStake.sol";
+import {FakeEigenLayer} from "./FakeEigenLayer.sol";
+import {WrappedEther} from "./WrappedEther.sol";
 import {EigenStaking} from "./EigenStaking.sol";
 
 /// @title What EigenLayer takes reaches the pot of its dispute, once, whatever it refuses meanwhile
@@ -166,12 +167,11 @@ contract EigenMoneyTest is EigenStaking {
         fresh(age, l);
     }
 
+    /// @dev Any token has balances; only wrapped ether can be made ether again.
     function test_a_strategy_of_another_token_is_refused() public {
-        WrappedEther other = new WrappedEther();
-        StakeBook.Parts memory parts = StakeBook.Parts(address(manager), guardian, params, ledger);
-        EigenLayerStake.Core memory core = EigenLayerStake.Core(eigen, eigen, eigen, eigen, other);
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongToken.selector, address(token)));
-        new EigenLayerStake(parts, core, OperatorSet(address(eigen), 7), MAX_AGE, LONGEST);
+        eigen = new FakeEigenLayer(WrappedEther(address(new PlainToken())), DEALLOCATION_DELAY, WITHDRAWAL_DELAY);
+        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongToken.selector, eigen.underlyingToken()));
+        fresh(MAX_AGE, LONGEST);
     }
 
     function test_stake_enters_and_leaves_elsewhere(address from, uint96 amount, uint8 what) public {
@@ -195,6 +195,11 @@ contract EigenMoneyTest is EigenStaking {
     }
 }
 
+/// @title A token that is no wrapped ether
+contract PlainToken {
+    mapping(address account => uint256) public balanceOf;
+}
+
 /// @title Wrapped ether that keeps a part of what is sent
 contract TaxedEther is WrappedEther {
     uint256 public tax;
@@ -203,9 +208,10 @@ contract TaxedEther is WrappedEther {
         tax = bps;
     }
 
-    function transfer(address to, uint256 amount) public override {
+    function transfer(address to, uint256 amount) public override returns (bool) {
         balanceOf[msg.sender] -= amount;
         balanceOf[to] += amount - amount * tax / 10_000;
+        return true;
     }
 }
 

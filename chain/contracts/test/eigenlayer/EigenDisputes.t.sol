@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Settlement} from "../src/court/Settlement.sol";
-import {Standing, Verdict} from "../src/libraries/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {ISettlement} from "../src/interfaces/ISettlement.sol";
-import {GivenCourt} from "./CourtRoom.sol";
+import {Settlement} from "../../src/court/Settlement.sol";
+import {Standing, Verdict} from "../../src/libraries/Types.sol";
+import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {ISettlement} from "../../src/interfaces/ISettlement.sol";
+import {GivenCourt} from "../CourtRoom.sol";
 import {EigenStaking} from "./EigenStaking.sol";
 
 /// @title Disputes settled with stake at EigenLayer: nobody's share is lost because its payment waits

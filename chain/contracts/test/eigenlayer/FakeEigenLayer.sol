@@ -7,30 +7,10 @@ import {
     IDelegationManager,
     IStrategy,
     IStrategyManager,
-    IWrappedEther,
     OperatorSet,
     SlashingParams
-} from "../src/stake/eigenlayer/IEigenLayer.sol";
-
-/// @title Wrapped ether for tests
-contract WrappedEther is IWrappedEther {
-    mapping(address account => uint256) public balanceOf;
-
-    function deposit() public payable {
-        balanceOf[msg.sender] += msg.value;
-    }
-
-    function transfer(address to, uint256 amount) public virtual {
-        balanceOf[msg.sender] -= amount;
-        balanceOf[to] += amount;
-    }
-
-    function withdraw(uint256 amount) external {
-        balanceOf[msg.sender] -= amount;
-        (bool ok,) = msg.sender.call{value: amount}("");
-        require(ok, "refused");
-    }
-}
+} from "../../src/stake/eigenlayer/IEigenLayer.sol";
+import {WrappedEther} from "./WrappedEther.sol";
 
 /// @title One operator set with one strategy, as EigenLayer's documentation says that they behave
 /// @dev The six behaviours that the adapter must live with: deallocations, deregistrations and withdrawals stay slashable for
@@ -175,6 +155,14 @@ contract FakeEigenLayer is IAllocationManager, IDelegationManager, IStrategyMana
     }
 
     // --- what it reads ---
+
+    function delegation() external view returns (IDelegationManager) {
+        return this;
+    }
+
+    function strategyManager() external view returns (IStrategyManager) {
+        return this;
+    }
 
     function getSlasher(OperatorSet memory set) external view known(set) returns (address) {
         return slasher;

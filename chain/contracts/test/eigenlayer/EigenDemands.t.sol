@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {EigenLayerStake} from "../src/stake/eigenlayer/EigenLayerStake.sol";
-import {FeeMarket} from "../src/anchor/FeeMarket.sol";
-import {ReceiptAnchor} from "../src/anchor/ReceiptAnchor.sol";
-import {StakeBook} from "../src/stake/StakeBook.sol";
-import {Receipt} from "../src/libraries/Types.sol";
-import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {OperatorSet} from "../src/stake/eigenlayer/IEigenLayer.sol";
-import {IReceiptAnchor} from "../src/interfaces/IReceiptAnchor.sol";
-import {AnchorBase} from "./AnchorBase.sol";
-import {FakeEigenLayer, WrappedEther} from "./FakeEigenLayer.sol";
+import {EigenLayerStake} from "../../src/stake/eigenlayer/EigenLayerStake.sol";
+import {FeeMarket} from "../../src/anchor/FeeMarket.sol";
+import {ReceiptAnchor} from "../../src/anchor/ReceiptAnchor.sol";
+import {StakeBook} from "../../src/stake/StakeBook.sol";
+import {Receipt} from "../../src/libraries/Types.sol";
+import {IDisputes} from "../../src/interfaces/IDisputes.sol";
+import {OperatorSet} from "../../src/stake/eigenlayer/IEigenLayer.sol";
+import {IReceiptAnchor} from "../../src/interfaces/IReceiptAnchor.sol";
+import {AnchorBase} from "../AnchorBase.sol";
+import {FakeEigenLayer} from "./FakeEigenLayer.sol";
+import {WrappedEther} from "./WrappedEther.sol";
 
 /// @title Demands whose operator has its stake at EigenLayer
 contract EigenDemandsTest is AnchorBase {
@@ -28,7 +29,7 @@ contract EigenDemandsTest is AnchorBase {
         eigen = new FakeEigenLayer(token, DEALLOCATION_DELAY, DEALLOCATION_DELAY);
         adapter = new EigenLayerStake(
             StakeBook.Parts(address(manager), guardian, params, ledger),
-            EigenLayerStake.Core(eigen, eigen, eigen, eigen, token),
+            EigenLayerStake.Core(eigen, eigen),
             OperatorSet(address(eigen), 7),
             600,
             4 days

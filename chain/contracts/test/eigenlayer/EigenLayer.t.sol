@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {IAllocationManager, IDelegationManager, IStrategyManager} from "../src/stake/eigenlayer/IEigenLayer.sol";
-import {ParamSet} from "../src/libraries/Types.sol";
-import {IStakeSource} from "../src/interfaces/IStakeSource.sol";
-import {Defaults} from "./Defaults.sol";
+import {IAllocationManager, IDelegationManager, IStrategyManager} from "../../src/stake/eigenlayer/IEigenLayer.sol";
+import {ParamSet} from "../../src/libraries/Types.sol";
+import {IStakeSource} from "../../src/interfaces/IStakeSource.sol";
+import {Defaults} from "../Defaults.sol";
 import {EigenStaking} from "./EigenStaking.sol";
 
 /// @title Stake that EigenLayer holds: what counts can be slashed, and what cannot be slashed any more does not count
