@@ -162,7 +162,7 @@ def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, t
     anvil.mine()
     desk.sender.pump()
     assert desk.row().state is State.BROADCAST, "what closed drains"
-    anvil.pass_time(DEVNET.times.max_anchor_delay)
+    anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     desk.sender.pump()
     assert desk.row().state is State.REVERTED and "ModelNotActive" in desk.row().detail
     assert desk.batches() == 0
