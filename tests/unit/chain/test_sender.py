@@ -14,7 +14,7 @@ from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import State
 from chain.book import write_network
 from chain.client import ChainClient
-from chain.params import ETHER
+from chain.params import DEVNET, ETHER
 from chain.sender import SenderPolicy
 from chain.sending import ContractSender
 from chain.transactions import Call
@@ -23,6 +23,8 @@ from tests.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, pump, read
 from tests.unit.chain.desk import Desk, governance, send
 
 HERE = Path(__file__).parent
+DRAIN_S = DEVNET.times.max_anchor_delay
+"""For which a closed model takes batches."""
 
 
 def test_an_intent_becomes_one_transaction_however_often_it_is_asked(anvil: Anvil, tmp_path: Path) -> None:
@@ -138,11 +140,13 @@ def test_a_stranger_with_our_key_stops_the_lane(anvil: Anvil, tmp_path: Path) ->
 
 def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
-    desk.sender.pump()
-    # In the same block, but first: governance closes the model.
-    close = governance(desk.network, "close")
-    send(anvil.client, close, tip_wei=50 * 10**9)
+    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
+    # What a closed model drains ends between the signature and the block.
+    anvil.pass_time(DRAIN_S - 30)
+    desk.sender.pump()
+    assert desk.row().state is State.BROADCAST
+    anvil.pass_time(60)
     desk.sender.pump()
     assert desk.row().state is State.REVERTED and "ModelNotActive" in desk.row().detail
     assert desk.batches() == 0
@@ -152,6 +156,7 @@ def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None
     desk = Desk(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
+    anvil.pass_time(DRAIN_S + 1)
     before = anvil.client.nonce(signer(1).address)
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (State.REVERTED, None)
@@ -162,6 +167,7 @@ def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Pa
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
+    anvil.pass_time(DRAIN_S + 1)
     desk.sender.pump()
     assert desk.row().state is State.REVERTED
     send(anvil.client, governance(desk.network, "activate"), tip_wei=10**9)
