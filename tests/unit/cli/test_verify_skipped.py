@@ -13,7 +13,7 @@ from bytewise.protocol.units import Blob
 from chain.book import write_network
 from tests.anvil import Anvil
 from tests.court_session import Court
-from tests.devnet import OPERATORS, batch, word
+from tests.devnet import FEE_WEI, OPERATORS, batch, word
 from tests.unit.verifier.town import Shelf
 
 
@@ -26,12 +26,11 @@ def test_a_saved_receipt_whose_number_was_skipped_is_told(anvil: Anvil, tmp_path
     empty = EmptyLeaf(key.address, lost.receipt.seq, lost.receipt.chain_id)
     entries = (SignedEmptyLeaf(empty, key.sign(receipt_id(domain, empty))), kept)
     locator = shelf.put(encode(ReceiptList(key.address, made.header.first_seq, entries)))
-    price = court.reader.docket(key.address, court.reader.head()).price_wei
-    court.of(key).anchor(replace(made.header, locator=locator), price)
+    court.of(key).anchor(replace(made.header, locator=locator), FEE_WEI)
     court.pump()
     name = receipt_id(domain, lost.receipt)
     with connected(tmp_path / "network.json", [anvil.url], ["http://127.0.0.1:9"]) as network:
-        connection = network._replace(da=shelf)
+        connection = network._replace(da=shelf)  # type: ignore[arg-type]
         search = find_receipt(connection, name, lambda *_: None, lost)
         assert search.skipped_in is not None and search.skipped_in.batch_id == 1
         end = _not_found(search)

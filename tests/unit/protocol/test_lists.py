@@ -121,7 +121,7 @@ def skipped(seq: int) -> SignedEmptyLeaf:
 
 def with_skipped(place: int, entry: SignedEmptyLeaf) -> tuple[BatchHeader, ReceiptList]:
     """The list with an empty leaf in place of a receipt, and the header whose root that makes."""
-    entries = (*ENTRIES[:place], entry, *ENTRIES[place + 1 :])
+    entries: tuple[ListEntry, ...] = (*ENTRIES[:place], entry, *ENTRIES[place + 1 :])
     return relisted(*entries, root=batch_root(batch_leaves(ANCHOR, entries)))
 
 
@@ -149,7 +149,14 @@ def test_list_refused_for_skipped_number_of_another_place_signer_or_chain() -> N
 def test_list_entry_with_fields_of_both_kinds_is_refused() -> None:
     (entry,) = to_json(dataclasses.replace(LISTED, entries=(skipped(4),)))["entries"]
     assert sorted(entry) == ["empty_leaf", "signature"]
-    for wrong in (entry | {"locator": ""}, entry | {"receipt": to_json(ENTRIES[0].receipt)}, {"signature": "0x"}, [], None):
+    others: tuple[object, ...] = (
+        entry | {"locator": ""},
+        entry | {"receipt": to_json(ENTRIES[0].receipt)},
+        {"signature": "0x"},
+        [],
+        None,
+    )
+    for wrong in others:
         with pytest.raises(Fault):
             from_json(ReceiptList, to_json(LISTED) | {"entries": [wrong]})
 
