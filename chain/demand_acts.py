@@ -19,8 +19,9 @@ class DemandActs(Acts):
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
         """Puts the list's bytes on the chain, and what its root is made of; of bytes that are no list, what `decode` raises."""
         entries = decode(ReceiptList, content).entries
-        leaves = [_leaf_values(each.record) for each in entries], [each.signature for each in entries]
-        self._act("ReceiptAnchor", "answerList", _number(batch_id), (batch_id, content, *leaves), deadline=deadline)
+        receipts, signatures = [_leaf_values(each.record) for each in entries], [each.signature for each in entries]
+        arguments = (batch_id, content, receipts, signatures)
+        self._act("ReceiptAnchor", "answerList", _number(batch_id), arguments, deadline=deadline)
 
     def demand_envelope(
         self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0

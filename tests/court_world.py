@@ -44,7 +44,7 @@ def params(seats: tuple[int, int, int] = (3, 5, 7), rounds: int = 3) -> ParamSet
         Committee(seats, rounds, 2, 2, 2, 3, 3, 5000),
         Money(
             fee_per_seat=11, privacy_price=17, slash_amount=1000, absent_penalty=3, no_reveal_penalty=5, wrong_penalty=13,
-            min_operator_stake=1000, min_verifier_stake=100, receipt_collateral=1, withheld_penalty=1, unanchored_penalty=1,
+            min_operator_stake=1000, min_verifier_stake=100, receipt_collateral=1, withheld_penalty=1, unanchored_penalty=1000,
             demand_bond=1, audit_unit=1, bounty=1,
         ),
         Shares(3000, 4000, 5000, 9000, 5, 64),

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +16,20 @@ from bytewise.protocol.environment import PROFILE_EXACT_1, Environment, Limits
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
 from bytewise.protocol.keys import EpochDocument
 from bytewise.protocol.network import Network
-from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
-from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    ClientMode,
+    EmptyLeaf,
+    ListEntry,
+    Mode,
+    Receipt,
+    ReceiptList,
+    SignedEmptyLeaf,
+    SignedReceipt,
+    batch_leaves,
+    receipt_id,
+)
+from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
@@ -219,19 +231,27 @@ class Batch:
     proofs: tuple[tuple[Digest, ...], ...]
 
 
-def batch(network: Network, operator: LocalSigner, first_seq: int, count: int, now: int) -> Batch:
-    """Receipts with numbers from `first_seq` on."""
+def batch(network: Network, operator: LocalSigner, first_seq: int, count: int, now: int, skipped: Collection[int] = ()) -> Batch:
+    """Receipts with numbers from `first_seq` on; of those that are `skipped` the batch has empty leaves."""
     domain = network.anchor_domain
     receipts = [receipt(operator, first_seq + i, now) for i in range(count)]
     entries = tuple(SignedReceipt(r, operator.sign(receipt_id(domain, r)), "eigenda:standard:0x00") for r in receipts)
-    leaves = batch_leaves(domain, entries)
-    listed = ReceiptList(operator.address, U64(first_seq), entries)
+    shown = tuple(_shown(domain, operator, each, each.receipt.seq in skipped) for each in entries)
+    leaves = batch_leaves(domain, shown)
+    listed = ReceiptList(operator.address, U64(first_seq), shown)
     header = BatchHeader(
         batch_id=0, operator=operator.address, first_seq=U64(first_seq), count=U32(count), root=merkle.batch_root(leaves),
         list_hash=listed.list_hash, environment=ENVIRONMENT.digest, model_id=MODEL, key_epoch=U64(1),
         locator="eigenda:standard:0x01", anchored_at=U64(0), block=U64(0),
     )  # fmt: skip
     return Batch(header, entries, merkle.batch_tree(leaves).proofs)
+
+
+def _shown(domain: Domain, operator: LocalSigner, signed: SignedReceipt, is_skipped: bool) -> ListEntry:
+    if not is_skipped:
+        return signed
+    leaf = EmptyLeaf(operator.address, signed.receipt.seq, signed.receipt.chain_id)
+    return SignedEmptyLeaf(leaf, operator.sign(receipt_id(domain, leaf)))
 
 
 @functools.cache

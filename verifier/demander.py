@@ -141,7 +141,7 @@ class Demander:
 
     def _is_needed(self, missing: Missing, docket: Docket) -> bool:
         """An envelope by whom was drawn to audit it, or by a client that asked about it: other envelopes nobody needs. An anchor
-        as long as it is owed: not while the network itself has closed what it needs."""
+        as long as it is owed: not once somebody has demanded or anchored it since."""
         match missing.demand:
             case DemandEnvelope(receipt_id):
                 return self._is_wanted(receipt_id, docket)

@@ -9,7 +9,7 @@ from bytewise.protocol.errors import Fault, Unavailable
 from bytewise.protocol.keys import EpochState
 from bytewise.protocol.receipt import BatchHeader, Receipt, SignedReceipt, verify_entry, verify_receipt
 from bytewise.protocol.units import Digest
-from verifier.check import CheckedReceipt, verify_batch
+from verifier.check import CheckedBatch, CheckedReceipt, verify_batch
 
 Progress = Callable[[int, int], None]
 """Called with lists read and lists in all."""
@@ -35,6 +35,8 @@ class Search(NamedTuple):
     faulty: tuple[Fault, ...]
     head: int
     """Block at which the chain was read."""
+    skipped_in: BatchHeader | None = None
+    """The batch that has an empty leaf in the place of the saved receipt, which its operator signed."""
 
 
 def find_receipt(connection: Connection, identifier: Digest, progress: Progress, saved: SignedReceipt | None = None) -> Search:
@@ -49,27 +51,39 @@ def find_receipt(connection: Connection, identifier: Digest, progress: Progress,
     for number, header in enumerate(reversed(headers), 1):
         progress(number, len(headers))
         try:
-            found = _in_batch(connection, header, identifier, head)
+            batch = _checked(connection, header, head)
         except Unavailable as error:
             unread.append(error)
         except Fault as error:
             faulty.append(error)
         else:
-            if found is not None:
-                return Search(found, tuple(unread), tuple(faulty), head)
+            for each in batch.receipts:
+                if each.receipt_id == identifier:
+                    environment = connection.documents.environment(header.environment, head)
+                    return Search(Found(header, each, environment, head), tuple(unread), tuple(faulty), head)
+            if saved is not None and _skips(connection, batch, identifier, saved):
+                return Search(None, tuple(unread), tuple(faulty), head, header)
     found = _unlisted(connection, headers, identifier, saved, head) if unread and saved is not None else None
     return Search(found, tuple(unread), tuple(faulty), head)
 
 
-def _in_batch(connection: Connection, header: BatchHeader, identifier: Digest, head: int) -> Found | None:
+def _checked(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch:
     data = connection.da.get(header.locator)
     environment = connection.documents.environment(header.environment, head)
     known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
     epochs = frozenset({int(header.key_epoch)} if known else ())
-    for checked in verify_batch(connection.network.anchor_domain, header, data, environment, epochs).receipts:
-        if checked.receipt_id == identifier:
-            return Found(header, checked, environment, head)
-    return None
+    return verify_batch(connection.network.anchor_domain, header, data, environment, epochs)
+
+
+def _skips(connection: Connection, batch: CheckedBatch, identifier: Digest, saved: SignedReceipt) -> bool:
+    """Whether the operator signed the receipt and anchored an empty leaf in its place."""
+    receipt = saved.receipt
+    if not any((leaf.operator, leaf.seq) == (receipt.operator, receipt.seq) for leaf, _ in batch.skipped):
+        return False
+    try:
+        return verify_receipt(connection.network.anchor_domain, saved) == identifier
+    except Fault:
+        return False
 
 
 def _unlisted(

@@ -168,6 +168,12 @@ def _search(connection: Connection, identifier: Digest, choice: Choice | None, b
 
 
 def _not_found(search: Search) -> Conclusion:
+    if search.skipped_in is not None:
+        reason = (
+            f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "
+            "Hand the receipt to a watchtower, which reports it"
+        )
+        return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
     if search.unread:
         reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
         return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, reason)

@@ -28,8 +28,8 @@ def test_a_list_is_demanded_and_answered_another_is_not_and_voids_its_batch(anvi
     second = batch(court.network, OPERATORS[0], 4, 2, anvil.client.head().timestamp)
     operator.anchor(second.header, 10**15)
     court.pump()
-    for batch_id in (0, 1):
-        court.of(CHALLENGER).demand_list(batch_id, DEVNET.money.demand_bond)
+    for batch_id, count in enumerate((len(court.batch.entries), 2)):
+        court.of(CHALLENGER).demand_list(batch_id, count * DEVNET.money.demand_bond)
     court.pump()
     docket, batches = court.reader.docket(me, court.reader.head()), court.reader.anchored(0, court.reader.head())
     assert [type(each) for each in decide_operator(docket, me, batches)] == [AnswerList] * 2

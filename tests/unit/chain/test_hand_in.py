@@ -15,7 +15,7 @@ from tests.devnet import mine, pump
 from tests.unit.chain.desk import Desk
 from tests.unit.chain.test_sender import Later
 
-BOND, WITHIN_S = DEVNET.money.demand_bond, 60
+BOND, WITHIN_S = 2 * DEVNET.money.demand_bond, 60
 REPLAN_S = 20
 
 

@@ -44,7 +44,6 @@ from tests.devnet import (
     signer,
     word,
 )
-from tests.unit.chain.desk import governance, send
 from verifier.late_pay import LateChain
 from verifier.moves import MoveSender
 
@@ -62,11 +61,12 @@ def place() -> Iterator[Place]:
         yield Place(anvil, deployed(anvil))
 
 
-def posted(place: Place, operator: int, folder: Path, count: int) -> Batch:
-    """The next batch of an operator, anchored."""
+def posted(place: Place, operator: int, folder: Path, count: int, skips: bool = False) -> Batch:
+    """The next batch of an operator, anchored; one that `skips` has an empty leaf in the place of its first receipt."""
     chain, key = reader(place.anvil, place.network), OPERATORS[operator]
     last = chain.holdings(key.address, chain.head()).last_seq
-    made = batch(place.network, key, last + 1, count, chain.block(chain.head()).timestamp)
+    skipped = (last + 1,) if skips else ()
+    made = batch(place.network, key, last + 1, count, chain.block(chain.head()).timestamp, skipped)
     poster = sender(place.anvil, place.network, key, folder)
     poster.anchor(made.header, FEE_WEI)
     pump(place.anvil, [poster])
@@ -158,7 +158,31 @@ def test_two_receipts_with_one_number_are_punished_without_a_committee(place: Pl
     assert chain.holdings(who.address, head).stake_wei == before.stake_wei - DEVNET.money.slash_amount and chain.money(head).sums
 
 
-def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place) -> None:
+def test_a_receipt_whose_number_was_skipped_costs_its_penalty_once(place: Place, tmp_path: Path) -> None:
+    chain, me = reader(place.anvil, place.network), signer(9)
+    made, who = posted(place, 1, tmp_path, 2, skips=True), OPERATORS[1].address
+    head = chain.head()
+    number, before = chain.docket(me.address, head).batch_count - 1, chain.holdings(who, head)
+    (lost, kept), (proof, other) = made.entries, made.proofs
+    report = (lost.receipt, lost.signature, number, proof)
+    assert chain.skip_refused(me.address, *report, head) is None
+    for honest in ((kept.receipt, kept.signature, number, other), (*report[:3], other)):
+        assert "does not lead to root" in str(chain.skip_refused(me.address, *honest, head)), "an empty leaf is to be shown"
+    reporter = sender(place.anvil, place.network, me, tmp_path)
+    reporter.report_skipped(*report)
+    pump(place.anvil, [reporter])
+    head = chain.head()
+    assert chain.skipped(0, head) == ((who, lost.receipt.seq),)
+    assert "AlreadyPunished" in str(chain.skip_refused(me.address, *report, head))
+    assert (who, lost.receipt.seq) not in chain.reported(0, head)
+    reporter.report_skipped(*report, 1)
+    reporter.pump()
+    rows = reporter.transactions.outbox.all()
+    assert [row.state for row in rows] == [State.CONFIRMED, State.SUPERSEDED], "another time is another act, and is tried first"
+    assert chain.holdings(who, head).stake_wei == before.stake_wei - DEVNET.money.unanchored_penalty and chain.money(head).sums
+
+
+def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place, tmp_path: Path) -> None:
     chain, key, who = reader(place.anvil, place.network), OPERATORS[0], CHALLENGER.address
     last, now = chain.holdings(key.address, chain.head()).last_seq, chain.block(chain.head()).timestamp
     late, young = (batch(place.network, key, last + 1, 1, at).entries[0] for at in (now - 700, now))
@@ -167,13 +191,9 @@ def test_a_trial_says_at_its_block_why_the_chain_would_refuse(place: Place) -> N
     assert "this step is not before" in str(chain.anchor_demand_refused(who, young, bond, chain.head()))
     assert "bond" in str(chain.anchor_demand_refused(who, late, bond + 1, chain.head()))
     before = chain.head()
-    place.anvil.automine(False)
-    for function in ("close", "activate"):
-        send(place.anvil.client, governance(place.network, function), tip_wei=10**9)
-        place.anvil.mine()
-    place.anvil.automine(True)
-    assert "ModelNotActive" in str(chain.anchor_demand_refused(who, late, bond, before + 1))
-    assert chain.anchor_demand_refused(who, late, bond, before + 2) is None
+    posted(place, 0, tmp_path, 1)
+    assert "NumberAnchored" in str(chain.anchor_demand_refused(who, late, bond, chain.head()))
+    assert chain.anchor_demand_refused(who, late, bond, before) is None
 
 
 def test_a_native_vault_has_nothing_that_arrives_late(place: Place) -> None:

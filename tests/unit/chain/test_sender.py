@@ -16,7 +16,7 @@ from bytewise.storage.outbox import State
 from chain.aftercare import FINAL_AFTER
 from chain.book import write_network
 from chain.client import ChainClient
-from chain.params import ETHER
+from chain.params import DEVNET, ETHER
 from chain.sender import SenderPolicy
 from chain.sending import ContractSender
 from chain.transactions import Call
@@ -158,11 +158,11 @@ def test_a_stranger_with_our_key_stops_the_lane(anvil: Anvil, tmp_path: Path) ->
 
 def test_what_reverts_in_its_block_ends_reverted_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
     desk = Desk(anvil, tmp_path)
-    desk.sender.pump()
-    # In the same block, but first: governance closes the model.
-    close = governance(desk.network, "close")
-    send(anvil.client, close, tip_wei=50 * 10**9)
+    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
+    desk.sender.pump()
+    assert desk.row().state is State.BROADCAST, "what closed drains"
+    anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     desk.sender.pump()
     assert desk.row().state is State.REVERTED and "ModelNotActive" in desk.row().detail
     assert desk.batches() == 0
@@ -172,6 +172,7 @@ def test_what_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None
     desk = Desk(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
+    anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     before = anvil.client.nonce(signer(1).address)
     desk.sender.pump()
     assert (desk.row().state, desk.row().nonce) == (State.REVERTED, None)
@@ -182,6 +183,7 @@ def test_an_unsuccessful_act_may_be_asked_again_later(anvil: Anvil, tmp_path: Pa
     desk = Desk(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
     anvil.mine()
+    anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     desk.sender.pump()
     assert desk.row().state is State.REVERTED
     send(anvil.client, governance(desk.network, "activate"), tip_wei=10**9)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bytewise.storage.outbox import State
 from chain.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
+from chain.params import DEVNET
 from chain.sender import SenderPolicy
 from chain.transactions import TX_GAS_CAP, fees_of, is_empty
 from tests.anvil import Anvil, running_anvil
@@ -60,6 +61,7 @@ def test_an_act_that_is_moot_still_frees_its_nonce_when_the_base_fee_outgrew_it(
         anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
         send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
         anvil.mine()
+        anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
         base_fee(anvil, 2 * paying)
         desk.sender.pump()
         pump(anvil, [desk.sender])

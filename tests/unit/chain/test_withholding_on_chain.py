@@ -33,7 +33,7 @@ from verifier.refusals import REMEMBERED_S
 from verifier.watchtower import Watchtower
 
 BOND = DEVNET.money.demand_bond
-POLICY = DemandPolicy(budget_wei=3 * BOND, margin_s=10, tries=3)
+POLICY = DemandPolicy(budget_wei=5 * BOND, margin_s=10, tries=3)
 DEADLINE_S = 10
 
 
@@ -97,7 +97,7 @@ def test_an_operator_that_withholds_its_list_is_slashed_and_an_outage_of_ours_is
     assert STAKE_WEI - operator.stake_wei == DEVNET.money.slash_amount, "at least what one lie costs"
     after = court.reader.holdings(CHALLENGER.address, court.reader.head())
     share = DEVNET.money.slash_amount * DEVNET.shares.alpha_bps // 10_000
-    assert after.credit_wei - before.credit_wei == BOND + share
+    assert after.credit_wei - before.credit_wei == len(court.batch.entries) * BOND + share
     assert court.reader.anchored(0, court.reader.head())[0].is_void
     assert court.reader.money(court.reader.head()).sums
 

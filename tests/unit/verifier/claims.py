@@ -62,6 +62,9 @@ class Claims:
         """Account, reference and block of each slash that EigenLayer refused."""
         self.yielding: set[Digest] = set()
         """References for which a retry would take something now."""
+        self._watched()
+
+    def _watched(self) -> None:
         self.readable = True
         """Whether a node gives events of reports and ends."""
         self.reads: list[tuple[int, int]] = []

@@ -41,23 +41,23 @@ def test_a_receipt_that_was_given_out_and_never_anchored_is_demanded_after_the_l
 
 
 def test_an_anchor_demand_that_the_chain_refuses_takes_nothing_of_the_budget_and_is_tried_again_later(tmp_path: Path) -> None:
-    """Its environment was closed, say: the operator owes nothing until it is open again."""
+    """It pauses, say: nothing is demanded until it goes on."""
     town, folder = Town(tmp_path), tmp_path / "given"
     folder.mkdir()
     both = [town.signed(seq) for seq in (8, 9)]
     for i, signed in enumerate(both):
         (folder / f"{i}.json").write_text(json.dumps(to_json(signed)))
-    closed_one, open_one = (receipt_id(ANCHOR, each.receipt) for each in both)
-    town.chain.refused[closed_one] = "EnvironmentNotActive"
+    paused_one, open_one = (receipt_id(ANCHOR, each.receipt) for each in both)
+    town.chain.refused[paused_one] = "NotNow"
     part = demander(town, replace(POLICY, budget_wei=BOND), given=folder)
     town.chain.pass_time(10**5)
     assert set(steps(town, part)) == {DemandAnchor(open_one, BOND)}
-    assert town.chain.trials.count(closed_one) == 1, "and the refusal is remembered"
+    assert town.chain.trials.count(paused_one) == 1, "and the refusal is remembered"
     town.chain.demand(anchor_subject(ANCHOR, open_one), DemandKind.ANCHOR, TOWER, BOND)
     town.chain.end(anchor_subject(ANCHOR, open_one), DemandState.EXPIRED)
-    del town.chain.refused[closed_one]
+    del town.chain.refused[paused_one]
     assert step(town, part, REMEMBERED_S - 3 * TRY_S - 1) == ()
-    assert step(town, part, TRY_S) == (DemandAnchor(closed_one, BOND),)
+    assert step(town, part, TRY_S) == (DemandAnchor(paused_one, BOND),)
 
 
 def test_no_more_receipts_are_tried_in_a_step_than_a_tick_has_time_for(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_no_more_receipts_are_tried_in_a_step_than_a_tick_has_time_for(tmp_path:
     for seq in range(1, count + 1):
         (folder / f"{seq}.json").write_text(json.dumps(to_json(town.signed(seq))))
     part = demander(town, replace(POLICY, budget_wei=BOND), given=folder)
-    town.chain.refused.update((name, "EnvironmentNotActive") for name in Given(folder, ANCHOR).receipts())
+    town.chain.refused.update((name, "NotNow") for name in Given(folder, ANCHOR).receipts())
     assert step(town, part, 10**5) == () and len(town.chain.trials) == QUESTIONS_PER_STEP
     assert step(town, part) == () and len(set(town.chain.trials)) == len(town.chain.trials) == count
 
