@@ -1,12 +1,12 @@
 """Verdict certificates: the keys of all who signed and their one signature (`Rounds.certify`)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bytewise.protocol.docket import Seat
 from bytewise.protocol.errors import MalformedValue
 from bytewise.protocol.units import Address
-from chain.bls import BlsSignature, PublicKey, aggregate, words
+from chain.bls import BlsSignature, PublicKey, aggregate
 
 
 class Certificate(NamedTuple):
@@ -17,11 +17,6 @@ class Certificate(NamedTuple):
     keys: tuple[PublicKey, ...]
     """One for each of those seats, lowest seat first; the same again for each further seat of a member."""
     signature: BlsSignature
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """As the last arguments of `Rounds.certify`."""
-        return self.signers, [words(key) for key in self.keys], words(self.signature)
 
 
 def signing(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:

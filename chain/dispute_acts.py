@@ -13,6 +13,7 @@ from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.storage.outbox import Item, State
 from chain.acts import Acts
 from chain.artifacts import interface
+from chain.bls import words
 from chain.certificates import Certificate
 from chain.headers import header_rlp
 
@@ -103,19 +104,15 @@ class DisputeActs(Acts):
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._step("postCommitRoot", dispute, round_number, (dispute, root), root, deadline=until)
 
-    def certify(self, finding: Finding, commit_root: Digest, certificate: Certificate) -> None:
-        """Brings one signature of members whose seats make a quorum."""
+    def certify(self, finding: Finding, commit_root: Digest, certificate: Certificate, settles: bool = False) -> None:
+        """Brings one signature of members whose seats make a quorum; with `settles` also counts the round in one transaction, or
+        brings the certificate alone once the contracts refused both together."""
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
-        arguments = (struct_values(finding), commit_root, *certificate.arguments)
-        self._step("certify", finding.dispute, finding.round, arguments, deadline=until)
-
-    def certify_and_settle(self, finding: Finding, commit_root: Digest, certificate: Certificate) -> None:
-        """The same, and counts the round in one transaction; the certificate alone once the contracts refused both together."""
-        until: int = self._view(finding.dispute)["round"]["revealEnd"]
-        arguments = (struct_values(finding), commit_root, *certificate.arguments)
-        counted = (Step("Rounds", "certify", arguments), Step("Disputes", "settle", (finding.dispute,)))
-        if not self._together(finding.dispute, counted, until):
-            self.certify(finding, commit_root, certificate)
+        keys = [words(key) for key in certificate.keys]
+        arguments = (struct_values(finding), commit_root, certificate.signers, keys, words(certificate.signature))
+        steps = Step("Rounds", "certify", arguments), Step("Disputes", "settle", (finding.dispute,))
+        if not (settles and self._together(finding.dispute, steps, until)):
+            self._step("certify", finding.dispute, finding.round, arguments, deadline=until)
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
         """Opens a vote with its quote while the round takes them. `SecondVote` if another vote of it was ever planned."""
@@ -133,7 +130,7 @@ class DisputeActs(Acts):
         first = votes[0]
         until: int = self._view(first.dispute)["round"]["revealEnd"]
         voters = digests.keccak256(bytes.fromhex("".join(each.voter[2:] for each in votes)))
-        arguments = [struct_values(each) for each in votes], [quote for _, quote in opened]
+        arguments = ([struct_values(vote) for vote, _ in opened], [quote for _, quote in opened])
         self._step("revealMany", first.dispute, first.round, arguments, voters, deadline=until)
 
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:

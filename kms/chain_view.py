@@ -68,7 +68,7 @@ class KeyChain(DrawingChain, Protocol):
         ...
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest block at the configured finality.
+        """What a ticket of this voter, key epoch, dispute and receipt is decided by, at the newest final block.
 
         The dispute's receipt is zero if it is about another one.
         """

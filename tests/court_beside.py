@@ -175,7 +175,8 @@ class CourtBeside(Play):
         mask = sum(held.mask(who) for who in signers)
         digest = ballots.certified_digest(self.court.domain, finding, root, mask)
         keys = {who: key.public_key for who, key in self.keys.items()}
-        return certificate(self._seats(found), keys, {who: self.keys[who].sign(digest) for who in signers}).arguments
+        made = certificate(self._seats(found), keys, {who: self.keys[who].sign(digest) for who in signers})
+        return made.signers, [words(key) for key in made.keys], words(made.signature)
 
     def do(self, name: str, dispute: Digest, allowed: frozenset[Event] | Event | None, *args: Any) -> bool:
         """Both take the step or neither does, and then they agree."""

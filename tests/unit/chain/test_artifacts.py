@@ -38,7 +38,7 @@ def test_every_contract_is_deployed_and_has_an_address_in_the_book_but_for_trees
     [
         ("ReceiptAnchor", "receiptId", Receipt),
         ("ReceiptAnchor", "emptyLeafId", EmptyLeaf),
-        ("Disputes", "hashVote", Vote),
+        ("Rounds", "hashVote", Vote),
         ("Audits", "hashAudit", AuditResult),
         ("KeyEpochs", "hashRelease", Release),
         ("KeyEpochs", "hashTicket", Ticket),

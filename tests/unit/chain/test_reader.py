@@ -262,7 +262,7 @@ def test_an_unknown_finality_is_refused_at_the_start(place: Place) -> None:
 def test_custom_errors_are_decoded_with_their_arguments(place: Place) -> None:
     where = place.network.addresses.disputes
     with pytest.raises(ChainReverted) as caught:
-        place.anvil.client.call("Disputes", where, "draw", word("none"), 1, block="latest")
+        place.anvil.client.call("Disputes", where, "draw", word("none"), 1, b"", block="latest")
     reason = caught.value.values[2]
     assert isinstance(reason, Reason)
     assert (reason.name, reason.arguments["have"], reason.arguments["want"]) == ("WrongPhase", Phase.NONE, Phase.SEED)

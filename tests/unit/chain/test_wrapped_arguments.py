@@ -15,7 +15,7 @@ from chain.artifacts import interface
 from tests.unit.chain.wrapped import Wrapped, assigned, wrappers
 
 OURS = {
-    "a": "result", "blockNumber": "block", "certify.proof": "argument", "delegatee": "to", "duration": "seconds",
+    "a": "result", "notePlace.keyHash": "public_key", "delegatee": "to", "duration": "seconds",
     "emptySig": "signature", "f": "finding", "g": "governed", "h": "holders", "id": "dispute operation", "key": "public_key",
     "list": "content", "long": "LongTimelock", "manager": "AccessManager", "newDelay": "seconds",
     "newProposalThreshold": "votes", "newQuorumNumerator": "percent", "newVotingDelay": "blocks", "newVotingPeriod": "blocks",

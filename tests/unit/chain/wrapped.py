@@ -15,8 +15,8 @@ PLACES = {
     "self._act": (0, 3), "self._plan": (0, 4), "self._again": (0, 9), "Act": (0, 2), "_call": (1, 3),
     "self._step": (-1, 3), "self._vote": (-1, 3),
 }  # fmt: skip
-"""What makes a call, and which of its arguments are the contract (-1: it is `Disputes`, or `Rounds` for votes) and those of the call. The function is
-the next constant after the contract.
+"""What makes a call, and which of its arguments are the contract (-1: it is `Disputes`, or `Rounds` for votes) and those of the
+call. The function is the next constant after the contract.
 """
 
 

@@ -289,8 +289,8 @@ class Town:
         """A dispute about a receipt, in its commit phase, with a seat of ours."""
         plain = dispute_of(
             id=word("dispute", signed.receipt.seq), receipt_id=receipt_id(ANCHOR, signed.receipt),
-            operator=signed.receipt.operator,
-            claim=claim_of(signed.receipt.tokens_hash, signed.receipt.out_hash), phase=Phase.COMMIT, round_seed=word("round seed"),
+            operator=signed.receipt.operator, claim=claim_of(signed.receipt.tokens_hash, signed.receipt.out_hash),
+            phase=Phase.COMMIT, round_seed=word("round seed"),
             seed=Seed(self.chain.number - 10, False, True), opened_at=self.chain.timestamp - 5,
             commit_end=self.chain.timestamp + 60, reveal_end=self.chain.timestamp + 120, members=members or (seat(),),
         )  # fmt: skip
