@@ -40,7 +40,7 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
         Read("Rounds", "roundOf", (found.id, number)): _round(one),
         Read("Rounds", "tallyOf", (found.id, number)): _tally(one),
         Read("Disputes", "isSettleable", (found.id,)): court.phase(found) is Phase.REVEAL and court.reveals_closed(one),
-        Read("Disputes", "challengerOf", (found.id,)): {"who": found.challenger.account, "knew": found.challenger.knew},
+        Read("Disputes", "challengerOf", (found.id,)): {"0": found.challenger.account, "1": found.challenger.knew},
         Read("Settlement", "accountOf", (found.id,)): _account(found),
     }  # fmt: skip
     if found.phase is Phase.FINAL:

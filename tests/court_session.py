@@ -7,7 +7,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.actions import Action
 from bytewise.protocol.ballots import alt_commit, dispute_id
 from bytewise.protocol.decide import Alternative, MovePolicy, decide_challenger, decide_moves
-from bytewise.protocol.docket import Case
+from bytewise.protocol.docket import Case, Docket
 from bytewise.protocol.messages import Outcome, Vote
 from bytewise.protocol.network import Network
 from bytewise.protocol.phases import Phase
@@ -64,6 +64,11 @@ class Court:
         self.pump()
         return Alternative(expected, salt)
 
+    def docket(self) -> Docket:
+        """What the challenger sees, with all disputes."""
+        head = self.reader.head()
+        return self.reader.docket(CHALLENGER.address, head, self.reader.opened(0, head))
+
     def case(self) -> Case:
         found = self.reader.case(self.dispute, self.reader.head())
         assert found is not None
@@ -71,8 +76,7 @@ class Court:
 
     def step(self, known: Alternative | None = None) -> None:
         """One tick of whoever makes moves; a block where there is nothing to do."""
-        head = self.reader.head()
-        docket = self.reader.docket(CHALLENGER.address, head, self.reader.opened(0, head))
+        docket = self.docket()
         alternatives = {} if known is None else {self.dispute: known}
         actions: tuple[Action, ...] = decide_moves(docket, EAGER)
         if known is not None:

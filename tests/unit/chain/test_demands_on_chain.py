@@ -82,7 +82,7 @@ def test_a_verdict_is_appealed_and_stands_when_no_other_seed_comes(anvil: Anvil,
         assert case.rearms == lost and not case.seed.lost
         # Past the stake epoch of the seed.
         mine(anvil, case.seed.block - anvil.client.head().number + DEVNET_SHAPE.epoch_blocks)
-        docket = court.reader.docket(CHALLENGER.address, court.reader.head())
+        docket = court.docket()
         assert decide_moves(docket, EAGER) == (Rearm(case.id, 2),)
         court.step()
         case = court.case()

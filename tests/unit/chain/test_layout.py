@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import rlp
 
+from bytewise.protocol.ballots import claim_of
 from bytewise.protocol.court.count import said_by
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors import ConfigurationError, MalformedValue
@@ -61,14 +62,17 @@ def test_a_verdict_can_be_read_by_proof(anvil: Anvil, tmp_path: Path) -> None:
     mine(anvil, 2)
     court.reveal(votes)
     case = court.until(Phase.FINAL)
-    at, found = court.network.addresses.disputes, layout("Disputes")
+    signed = court.batch.entries[0].receipt
+    contract_of = {"_cases": "Disputes", "_rounds": "Rounds", "claimOf": "Rounds"}
 
     def read(variable: str, *steps: Any) -> Any:
+        found, at = layout(contract_of[variable]), address_of(court.network, contract_of[variable])
         place = found.place(variable, *steps)
         return found.decode(place, proven(anvil, at, place.slot))
 
     assert read("_cases", case.id, "verdict") == Verdict.UPHELD == case.verdict
     assert read("_cases", case.id, "round") == case.round and read("_cases", case.id, "tree") == court.network.pools[0].tree
+    assert read("claimOf", case.id) == claim_of(signed.tokens_hash, signed.out_hash)
     group = said_by(votes[0]).group
     assert read("_rounds", case.id, case.round, "groups", group, "seats") == 15
     assert read("_rounds", case.id, case.round, "groups", group, "outcome") == Outcome.EXECUTED
@@ -123,11 +127,11 @@ def test_a_place_that_is_not_there_is_refused(variable: str, steps: tuple[Any, .
 
 
 def test_a_word_that_is_no_such_value_is_refused() -> None:
-    params, disputes = layout("Params"), layout("Disputes")
+    params, breaker = layout("Params"), layout("Breaker")
     with pytest.raises(MalformedValue, match="not in one word"):
         params.decode(params.place("_committee", 1), bytes(32))
     with pytest.raises(MalformedValue, match="a bool of 2"):
-        disputes.decode(disputes.place("_held", word("environment")), bytes(31) + b"\2")
+        breaker.decode(breaker.place("isHeld", word("environment")), bytes(31) + b"\2")
     with pytest.raises(MalformedValue, match="31 bytes"):
         params.decode(params.place("version"), bytes(31))
     with pytest.raises(ConfigurationError):

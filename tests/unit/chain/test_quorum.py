@@ -124,7 +124,7 @@ def test_a_node_of_another_chain_is_no_endpoint(square: Square) -> None:
 def test_a_revert_that_a_quorum_shares_is_a_revert_with_its_reason(square: Square) -> None:
     square.endpoints[2].change = lies("eth_call", lambda result: WORD)
     with pytest.raises(ChainReverted) as caught:
-        square.chain.call("Disputes", square.network.addresses.disputes, "draw", word("none"), 1, block="latest")
+        square.chain.call("Disputes", square.network.addresses.disputes, "draw", word("none"), 1, b"", block="latest")
     assert isinstance(caught.value.values[2], Reason) and caught.value.values[2].name == "WrongPhase"
 
 

@@ -142,8 +142,7 @@ def test_an_operator_that_withholds_an_envelope_is_demanded_and_then_disputed(an
     tower.ticks(6)
     states = [tower.state(each)[1] for each in demanded]
     assert states == [DemandState.ANSWERED, *[DemandState.EXPIRED] * (len(demanded) - 1)]
-    head = court.reader.head()
-    docket = court.reader.docket(CHALLENGER.address, head, court.reader.opened(0, head))
+    docket = court.docket()
     assert {case.receipt_id for case in docket.cases} == set(demanded)
     assert {case.challenger.account for case in docket.cases} == {CHALLENGER.address}
     assert {case.phase for case in docket.cases} == {Phase.SEED}
