@@ -47,7 +47,7 @@ def facts(court: Court, found: Dispute) -> dict[Read, Any]:
         for i, each in enumerate(found.rounds, 1):
             want[Read("Settlement", "settledSeats", (found.id, i))] = found.settled_seats[i - 1]
             for seat, holder in enumerate(each.holders):
-                expected = {"holder": holder or ZERO_ADDRESS, "standing": standing(found, each, holder)}
+                expected = {"0": holder or ZERO_ADDRESS, "1": standing(found, each, holder)}
                 want[Read("Rounds", "standingOf", (found.id, i, seat))] = expected
     return want
 

@@ -242,10 +242,11 @@ class LiarsNetwork:
         ids = [ballots.dispute_id(self.court_domain, receipt_id(chain.anchor_domain, each.signed.receipt)) for each in cases]
         before = chain.one("StakeVault", "stakeOf", OPERATOR.address)
         self.send([Call(CHALLENGER, "Disputes", "open", (*each.opening, word("alternative")), bond) for each in cases])
-        seed_block = chain.one("Rounds", "roundOf", ids[0], 1)["seedBlock"]
-        self.mine(seed_block + 1 - chain.anvil.client.head().number)
-        seats, header = self.params.committee.seats[0], chain.header(seed_block)
-        self.send([Call(OWNER, "Disputes", "draw", (each, seats, header)) for each in ids])
+        blocks = [each["seedBlock"] for each in chain.read([Read("Rounds", "roundOf", (each, 1)) for each in ids])]
+        self.mine(max(blocks) + 1 - chain.anvil.client.head().number)
+        seats, headers = self.params.committee.seats[0], {block: chain.header(block) for block in set(blocks)}
+        parts = zip(ids, blocks, strict=True)
+        self.send([Call(OWNER, "Disputes", "draw", (each, seats, headers[block])) for each, block in parts])
         found = [self.judged(each, dispute) for each, dispute in zip(cases, ids, strict=True)]
         self._vote(ids, found)
         self.send([Call(OWNER, "Disputes", "settle", (each,)) for each in ids])

@@ -61,8 +61,8 @@ def open_alt(court: Court, dispute: Digest, salt: Digest) -> Court:
     checks.not_after("the airgap", found.airgap_end, court.now)
     one = found.challenger
     checks.new(not one.knew, one.account, "opened already")
-    # A draw says nothing that anybody could have known.
-    if found.key == ZERO_DIGEST or one.alt_commit != ballots.alt_commit(court.domain, dispute, one.account, found.key, salt):
+    # A draw says nothing that anybody could have known, and that the claim stands is no answer of the challenger's.
+    if found.verdict not in CONVICTIONS or one.alt_commit != ballots.alt_commit(court.domain, dispute, one.account, found.key, salt):
         raise CommitmentMismatch(one.account, one.alt_commit.hex())
     return court.put(replace(found, challenger=replace(one, knew=True)))
 
