@@ -107,7 +107,7 @@ def test_every_lie_in_the_receipt_that_can_be_disputed_costs_a_slash(liars: Liar
     assert not_convicted(liars, {lies: false_receipt(liars, lies) for lies in cases}) == {}
 
 
-def test_a_lie_whose_number_is_skipped_costs_no_less_than_one_that_is_convicted(liars: LiarsNetwork) -> None:
+def test_a_lie_whose_number_is_skipped_costs_no_less_than_a_slash(liars: LiarsNetwork) -> None:
     """Each lie that a committee would find, skipped instead: whoever holds its receipt shows it."""
     chain, before = liars.chain, liars.chain.one("StakeVault", "stakeOf", OPERATOR.address)
     for number, name in enumerate(CONVICTED, 1):
