@@ -127,9 +127,7 @@ def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(desk: Desk
         ({"judged": False}, "too few verifiers"),
     ],
 )
-def test_nothing_is_signed_for_a_closed_service_that_drains(
-    desk: Desk, closed: dict[str, object], why: str
-) -> None:
+def test_nothing_is_signed_for_a_closed_service_that_drains(desk: Desk, closed: dict[str, object], why: str) -> None:
     desk.ask()
     desk.close(**closed)
     with pytest.raises(TryAgain, match=why):
