@@ -25,7 +25,7 @@ DEVNET = ParamSet(
         fee_per_seat=ETHER // 1000, privacy_price=ETHER // 100, slash_amount=8 * ETHER, absent_penalty=ETHER // 100,
         no_reveal_penalty=ETHER // 50, wrong_penalty=ETHER // 20, min_operator_stake=8 * ETHER, min_verifier_stake=8 * ETHER,
         receipt_collateral=ETHER // 100, withheld_penalty=ETHER // 100, unanchored_penalty=8 * ETHER,
-        demand_bond=ETHER // 100, audit_unit=32 * ETHER, bounty=10**11,
+        demand_bond=ETHER // 1000, audit_unit=32 * ETHER, bounty=10**11,
     ),
     shares=Shares(
         alpha_bps=3_000, beta_bps=4_000, operator_share_bps=5_000, audit_rate_bps=9_000, audits_per_hour=600,

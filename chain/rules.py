@@ -61,13 +61,18 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any]], BytewiseError]] = {
 }
 
 
-_LEAST = {"noRevealPenalty": "absentPenalty", "wrongPenalty": "noRevealPenalty", "unanchoredPenalty": "slashAmount"}
-"""Amounts that may not be below another of the same version (`ParamLaw`): the worse act never costs less."""
+_WHY = {
+    "noRevealPenalty": "it may not be below absentPenalty",
+    "wrongPenalty": "it may not be below noRevealPenalty",
+    "unanchoredPenalty": "it may not be below slashAmount",
+    "demandBond": "that of a list of maxBatch leaves may not be above a tenth of slashAmount",
+}
+"""What bounds an amount by another one of the same version (`ParamLaw`)."""
 
 
 def _out_of_bounds(key: str) -> str:
-    order = f": it may not be below {_LEAST[key]}" if key in _LEAST else ""
-    return f"{key} is outside its bounds{order}"
+    why = f": {_WHY[key]}" if key in _WHY else ""
+    return f"{key} is outside its bounds{why}"
 
 
 def _moment(unix_s: int) -> str:

@@ -19,7 +19,19 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors import Fault
 from bytewise.protocol.jobs import Contracts, RunJob
 from bytewise.protocol.messages import Outcome, Ticket, TicketKind, Verdict, Vote
-from bytewise.protocol.receipt import BatchHeader, ClientMode, Mode, Receipt, ReceiptList, SignedReceipt, batch_leaves, receipt_id
+from bytewise.protocol.receipt import (
+    BatchHeader,
+    ClientMode,
+    EmptyLeaf,
+    ListEntry,
+    Mode,
+    Receipt,
+    ReceiptList,
+    SignedEmptyLeaf,
+    SignedReceipt,
+    batch_leaves,
+    receipt_id,
+)
 from bytewise.protocol.request import REQUEST_VERSION, Output, Request
 from bytewise.protocol.seal import Payload, client_digest, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain, struct_values, typed_digest
@@ -173,10 +185,29 @@ class LiarsNetwork:
         return [each for i in range(0, len(answers), most) for each in self._post(answers[i : i + most])]
 
     def _post(self, answers: Sequence[Answer]) -> list[Filed]:
-        chain, first = self.chain, int(self.chain.one("ReceiptAnchor", "lastSeq", OPERATOR.address)) + 1
+        first = self._next_number()
         filed = [self._sealed(answer, first + i) for i, answer in enumerate(answers)]
-        entries = tuple(signed for signed, _ in filed)
-        leaves = batch_leaves(chain.anchor_domain, entries)
+        posted, listed, leaves = self._anchored(tuple(signed for signed, _ in filed), first)
+        return [
+            Filed(signed, data, posted.batch_id, posted, listed, merkle.batch_proof(leaves, i))
+            for i, (signed, data) in enumerate(filed)
+        ]  # fmt: skip
+
+    def skip(self, answer: Answer) -> tuple[SignedReceipt, int, tuple[Digest, ...]]:
+        """Signs an answer and anchors an empty leaf in its place, before an honest one: receipt, batch, path of the leaf."""
+        first = self._next_number()
+        hidden, _ = self._sealed(answer, first)
+        leaf = EmptyLeaf(OPERATOR.address, U64(first), U256(CHAIN_ID))
+        empty = SignedEmptyLeaf(leaf, OPERATOR.sign(receipt_id(self.chain.anchor_domain, leaf)))
+        posted, _, leaves = self._anchored((empty, self._sealed(self.honest(), first + 1)[0]), first)
+        return hidden, posted.batch_id, merkle.batch_proof(leaves, 0)
+
+    def _next_number(self) -> int:
+        return int(self.chain.one("ReceiptAnchor", "lastSeq", OPERATOR.address)) + 1
+
+    def _anchored(self, entries: tuple[ListEntry, ...], first: int) -> tuple[BatchHeader, ReceiptList, Sequence[Digest]]:
+        """The header of a batch of these under the honest service, its list and its leaves."""
+        chain, leaves = self.chain, batch_leaves(self.chain.anchor_domain, entries)
         listed, root = ReceiptList(OPERATOR.address, U64(first), entries), merkle.batch_root(leaves)
         served = (self.environment.digest, self.model.model_id, 1)
         fee, batch_id = chain.one("FeeMarket", "feeFor", len(entries)), int(chain.one("ReceiptAnchor", "batchCount"))
@@ -188,10 +219,7 @@ class LiarsNetwork:
             list_hash=listed.list_hash, environment=served[0], model_id=served[1], key_epoch=U64(1), locator=LOCATOR,
             anchored_at=U64(shown["anchoredAt"]), block=U64(shown["blockNumber"]),
         )  # fmt: skip
-        return [
-            Filed(signed, data, batch_id, posted, listed, merkle.batch_proof(leaves, i))
-            for i, (signed, data) in enumerate(filed)
-        ]  # fmt: skip
+        return posted, listed, leaves
 
     def _sealed(self, answer: Answer, seq: int) -> tuple[SignedReceipt, bytes]:
         # Under the receipt as it is: a liar makes envelopes that open.

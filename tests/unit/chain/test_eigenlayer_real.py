@@ -66,7 +66,7 @@ class Place(Court):
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")
-def test_what_a_verdict_takes_of_restaked_ether_reaches_those_whom_the_court_pays(tmp_path: Path) -> None:
+def test_restaked_ether_that_a_verdict_takes_reaches_whom_the_court_pays(tmp_path: Path) -> None:
     with running_anvil("--number", str(FIRST_BLOCK)) as anvil:
         place = Place(anvil, tmp_path)
         half = STAKE_WEI // 2

@@ -21,7 +21,7 @@ from bytewise.protocol.units import U8, U64, U256, Decimal, short_text
 from tests.anvil import running_anvil
 from tests.court_world import word
 from tests.devnet import signer
-from tests.liars import TOKENS, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
+from tests.liars import CHALLENGER, OPERATOR, TOKENS, VERIFIERS, Answer, Ending, Filed, LiarsNetwork
 from tests.unit.verifier.bench import PUBLIC
 
 Names = tuple[str, ...]
@@ -105,6 +105,18 @@ def test_every_lie_in_the_receipt_is_convicted_or_refused(liars: LiarsNetwork) -
 def test_every_lie_in_the_receipt_that_can_be_disputed_costs_a_slash(liars: LiarsNetwork) -> None:
     cases = [lies for lies in singles_and_pairs(CONVICTED | PROMISED) if set(lies) & set(CONVICTED)]
     assert not_convicted(liars, {lies: false_receipt(liars, lies) for lies in cases}) == {}
+
+
+def test_a_lie_whose_number_is_skipped_costs_no_less_than_a_slash(liars: LiarsNetwork) -> None:
+    """Each lie that a committee would find, skipped instead: whoever holds its receipt shows it."""
+    chain, before = liars.chain, liars.chain.one("StakeVault", "stakeOf", OPERATOR.address)
+    for number, name in enumerate(CONVICTED, 1):
+        hidden, batch_id, proof = liars.skip(false_receipt(liars, (name,)))
+        shown = (struct_values(hidden.receipt), hidden.signature, batch_id, list(proof))
+        chain.must(CHALLENGER, "ReceiptAnchor", "reportSkipped", *shown)
+        lost = before - chain.one("StakeVault", "stakeOf", OPERATOR.address)
+        assert lost == number * liars.params.money.unanchored_penalty >= number * liars.params.money.slash_amount
+        assert not chain.send(CHALLENGER, "ReceiptAnchor", "reportSkipped", *shown), "once for a number"
 
 
 # --- Request ---

@@ -94,6 +94,7 @@ REFUSED = (
         f"[money]\nunanchored_penalty = {8 * ETHER - 1}\n",
         "unanchoredPenalty is outside its bounds: it may not be below slashAmount",
     ),
+    (f"[money]\ndemand_bond = {ETHER // 10}\n", "demandBond is outside its bounds: that of a list of maxBatch leaves"),
     ("[times]\nseed_time = 100\n", "seed_time + draw_time: is 130, needs 184"),
     ("[times]\nwindows = 1\n", "times.windows: no such parameter"),
     ("[times]\nwindow = true\n", "times.window: True is no int"),

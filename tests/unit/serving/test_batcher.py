@@ -326,7 +326,7 @@ def test_a_late_number_is_skipped_and_those_beside_it_are_anchored(scene: Scene)
     assert scene.books.open_batch() is None and scene.books.unbatched(9) == () and scene.watch.open()[0].last_seq == 3
 
 
-def test_a_batch_that_may_still_be_mined_is_neither_sent_again_nor_replaced(scene: Scene) -> None:
+def test_batch_that_may_still_be_mined_is_not_sent_again_or_replaced(scene: Scene) -> None:
     scene.issue(2)
     scene.batcher().tick()
     built, scene.on_its_way = scene.books.open_batch(), True
@@ -381,7 +381,7 @@ def test_a_service_that_closed_loses_its_own_numbers_when_its_time_is_over(scene
     assert scene.sent[-1].environment == ENVIRONMENT.digest
 
 
-def test_empty_leaves_alone_wait_for_an_open_service_and_leave_one_that_closes(scene: Scene) -> None:
+def test_batch_of_empty_leaves_waits_for_an_open_service(scene: Scene) -> None:
     scene.issue(1)
     scene.timestamp, scene.closed = NOW + TTL_S, [(NOW + TTL_S, NOW + TTL_S + 10)]
     scene.batcher().tick()

@@ -125,7 +125,7 @@ def test_a_request_outlives_the_longest_pause_and_none_is_taken_in_it(tmp_path: 
         assert request.expiry - OFFER.request_ttl_s < anchored.anchored_at <= request.expiry
 
 
-def test_what_closes_is_taken_for_the_longest_delay_and_what_opens_again_for_ever() -> None:
+def test_closed_service_is_taken_for_the_longest_delay() -> None:
     """The model, then the key epoch: each for as long as an operator may take at most."""
     with running_anvil() as anvil:
         standing, network, longest = _standing(anvil), deployed(anvil), DEVNET.times.max_anchor_delay

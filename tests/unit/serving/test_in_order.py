@@ -111,7 +111,7 @@ def test_what_waits_of_another_key_epoch_keeps_nobody_from_being_served(desk: De
     assert [(header.first_seq, header.count, header.key_epoch) for header in desk.scene.sent] == [(1, 1, 1), (2, 1, 2)]
 
 
-def test_an_epoch_that_ends_while_the_engine_runs_is_seen_before_anything_is_signed(desk: Desk) -> None:
+def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(desk: Desk) -> None:
     desk.engine.meanwhile = lambda: desk.close(epoch=None)
     with pytest.raises(TryAgain, match="no key epoch is open"):
         desk.ask()
@@ -127,9 +127,7 @@ def test_an_epoch_that_ends_while_the_engine_runs_is_seen_before_anything_is_sig
         ({"judged": False}, "too few verifiers"),
     ],
 )
-def test_nothing_is_signed_for_a_service_that_has_closed_while_what_waits_drains(
-    desk: Desk, closed: dict[str, object], why: str
-) -> None:
+def test_nothing_is_signed_for_a_closed_service_that_drains(desk: Desk, closed: dict[str, object], why: str) -> None:
     desk.ask()
     desk.close(**closed)
     with pytest.raises(TryAgain, match=why):
@@ -141,7 +139,7 @@ def test_nothing_is_signed_for_a_service_that_has_closed_while_what_waits_drains
     ]
 
 
-def test_after_a_closure_requests_are_served_again_while_what_was_signed_before_waits(scene: Scene) -> None:
+def test_requests_are_served_after_a_closure_while_receipts_wait(scene: Scene) -> None:
     scene.issue(2)
     scene.closed = [(NOW + 1, NOW + 20)]
     scene.timestamp = NOW + 10

@@ -65,6 +65,7 @@ class Claims:
         self._watched()
 
     def _watched(self) -> None:
+        """What a node gives, and what it was asked."""
         self.readable = True
         """Whether a node gives events of reports and ends."""
         self.reads: list[tuple[int, int]] = []

@@ -213,7 +213,7 @@ def test_a_batch_that_is_not_late_yet_is_not_demanded(tmp_path: Path) -> None:
     assert steps(town, part, 4) == [] and town.archive.batch(0).state == NEW  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("leaves", "short"), [(64, 1), (256, 0)], ids=["budget", "balance"])
+@pytest.mark.parametrize(("leaves", "short"), [(64, 1), (1_001, 0)], ids=["budget", "balance"])
 def test_a_list_whose_bond_is_beyond_our_means_is_told_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], leaves: int, short: int
 ) -> None:

@@ -120,7 +120,7 @@ abstract contract BatchStore is IReceiptAnchor {
         shown.modelId = s.modelId;
     }
 
-    function _serviceOf(bytes32 environment, bytes32 modelId, uint64 keyEpoch, bytes32 pool) internal returns (uint24) {
+    function _serviceOf(bytes32 environment, bytes32 modelId, uint64 keyEpoch, bytes32 pool) private returns (uint24) {
         bytes32 hash = keccak256(abi.encode(environment, modelId, keyEpoch));
         uint256 place = _servicePlace[hash];
         if (place == 0) {

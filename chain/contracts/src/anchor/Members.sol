@@ -24,8 +24,8 @@ abstract contract Members is BatchStore, EIP712 {
     }
 
     /// @inheritdoc IReceiptAnchor
-    function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32) {
-        return abi.decode(_asked(LEAVES), (bytes32));
+    function emptyLeafId(EmptyLeaf memory e) public view returns (bytes32) {
+        return _hashTypedDataV4(StructHashes.emptyLeaf(e));
     }
 
     /// @inheritdoc IReceiptAnchor

@@ -49,11 +49,6 @@ contract Leaves {
         if (operator != r2.operator || seq != r2.seq || first == second) revert IReceiptAnchor.NoEquivocation();
     }
 
-    /// @notice What an operator signs for a number without a receipt.
-    function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32) {
-        return MessageHashUtils.toTypedDataHash(_domain(), StructHashes.emptyLeaf(e));
-    }
-
     /// @dev The answer is an event as it came: whoever decodes it strictly must be able to.
     function _checkEncoding(bytes memory canonical) private pure {
         (bytes32 have, bytes32 want) = (keccak256(msg.data[4:]), keccak256(canonical));

@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Members} from "../anchor/Members.sol";
-import {EmptyLeaf, Receipt, StructHashes} from "../libraries/Types.sol";
+import {EmptyLeaf, Receipt} from "../libraries/Types.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 import {IParams} from "../interfaces/IParams.sol";
 import {IReceiptAnchor} from "../interfaces/IReceiptAnchor.sol";
@@ -54,7 +54,7 @@ abstract contract Reports is Members {
         _checkNumber(r.seq, b);
         bytes32 id = _signedReceipt(r, sig);
         // Whatever mode the receipt has: its operator signed it, and says in the batch that there is none.
-        bytes32 empty = _hashTypedDataV4(StructHashes.emptyLeaf(EmptyLeaf(r.operator, r.seq, block.chainid)));
+        bytes32 empty = emptyLeafId(EmptyLeaf(r.operator, r.seq, block.chainid));
         _checkLeaf(empty, r.seq, proof, b);
         uint256 taken = _punishUnanchored(r.operator, r.seq, b.paramsVersion, msg.sender);
         if (taken == 0) revert NothingToSlash(r.operator, r.seq);

@@ -155,9 +155,10 @@ interface IReceiptAnchor {
     /// @param proof of the empty leaf in the batch
     function reportSkipped(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof) external;
 
-    /// @notice Demand the list of a batch, for `demandBond` of each of its leaves: so much more the answer costs. Answered, the bond is the operator's, whoever brings the answer; unanswered, the batch is void and each receipt costs
-    ///         `withheldPenalty`, all of them at least one slash. The window stands still meanwhile. Once per batch, inside its
-    ///         window. Who wants to dispute after the answer demands while enough of the window is left.
+    /// @notice Demand the list of a batch, for `demandBond` of each of its leaves: so much more the answer costs. Answered, the bond is
+    ///         the operator's, whoever brings the answer; unanswered, the batch is void and each receipt costs `withheldPenalty`, all
+    ///         of them at least one slash. The window stands still meanwhile. Once per batch, inside its window. Who wants to dispute
+    ///         after the answer demands while enough of the window is left.
     function demandList(uint64 batchId) external payable;
     /// @notice The list, whose digest must be the header's, and all leaves, whose root must be. Anybody may answer. Then
     ///         everybody has all receipts and their proofs; a batch whose list does not fit its root hides none behind it.
@@ -185,7 +186,7 @@ interface IReceiptAnchor {
     function collect(bytes32 ref) external;
 
     function receiptId(Receipt calldata r) external view returns (bytes32);
-    function emptyLeafId(EmptyLeaf calldata e) external view returns (bytes32);
+    function emptyLeafId(EmptyLeaf memory e) external view returns (bytes32);
     /// @notice Subject of a demand for the list of a batch.
     function listSubject(uint64 batchId) external view returns (bytes32);
     /// @notice Subject of a demand to anchor a receipt.
